@@ -1,31 +1,30 @@
-"""The errors of `crypto`: one root, one type for each kind of failure.
+"""The errors of `crypto`. Messages name sizes and algorithms, never a secret.
 
-Whatever the libraries below raise is translated into one of these, once, at this
-floor's edge. Messages name sizes and algorithms, never a secret or a path's content.
-
-    CryptoError
-    ├── DecryptError                 a blob that does not open under this key and counter
-    ├── CounterExhaustedError        a stream key that has no nonce left
-    ├── SignatureError               a signature or seal that does not verify
-    │   └── InvalidKeyError          a signing key, public or private, that is malformed or weak
-    ├── KeyExchangeError             a malformed share, or an ephemeral key used twice
-    ├── WrongSizeError               a cipher's key or nonce, or an output, of a wrong size
-    ├── UnknownAlgorithmError        a name that is not in the registry
-    │   └── AlgorithmNotInstalledError   nor would be without a package that is not installed
-    ├── IdentityError                keys and bindings that do not make an identity, a bad node id
-    └── KeyFileError
-        ├── KeyFileUnreadableError   absent, not a regular file, or not to be read or written
-        ├── KeyFileExistsError       a file is there already; key files are never overwritten
-        ├── KeyFileTooOpenError      other users may read or write it
-        ├── KeyFileMalformedError    truncated, altered, or costs out of bounds
-        └── PassphraseError
-            ├── PassphraseNeededError
-            └── WrongPassphraseError
+CryptoError
+├── DecryptError                 a blob that does not open under this key and counter
+├── CounterExhaustedError        a stream key that has no nonce left
+├── SignatureError               a signature or seal that does not verify
+│   └── InvalidKeyError          a signing key, public or private, that is malformed or weak
+├── KeyExchangeError             a malformed share, or an ephemeral key used twice
+├── WrongSizeError               a cipher's key or nonce, or an output, of a wrong size
+├── UnknownAlgorithmError        a name that is not in the registry
+│   └── AlgorithmNotInstalledError   nor would be without a package that is not installed
+├── IdentityError                keys and bindings that do not make an identity, a bad node id
+└── KeyFileError
+    ├── KeyFileUnreadableError   absent, not a regular file, or not to be read or written
+    ├── KeyFileExistsError       a file is there already; key files are never overwritten
+    ├── KeyFileTooOpenError      other users may read or write it
+    ├── KeyFileMalformedError    truncated, altered, or costs out of bounds
+    └── PassphraseError
+        ├── PassphraseNeededError
+        └── WrongPassphraseError
 """
 
+from parley._lbm.errors import ParleyError
 
-class CryptoError(Exception):
-    """The root: nothing in this package raises an error of its own that is not one of these."""
+
+class CryptoError(ParleyError):
+    """Root of the errors of `crypto`."""
 
 
 class DecryptError(CryptoError):

@@ -6,7 +6,7 @@ Run it with `uv run python examples/04_topics.py`.
 
 import anyio
 
-from parley import Identity, Node, Peer, SubscribeRejected, SubscribeRequest, Topic
+from parley import Identity, Node, Peer, SubscribeRefused, SubscribeRequest, Topic
 
 NOTES = 1_000
 
@@ -32,7 +32,7 @@ async def several(prices: Topic, peers: list[Peer]) -> None:
     try:
         async with peers[0].subscribe("prices", data="v1"):
             pass
-    except SubscribeRejected as rejected:
+    except SubscribeRefused as rejected:
         print("alice asks for v1: rejected,", rejected.data)
 
     async with anyio.create_task_group() as readers:
@@ -74,7 +74,7 @@ async def main() -> None:
         @prices.on_subscribe
         async def decide(request: SubscribeRequest) -> object:
             if request.data != "v2":
-                raise SubscribeRejected("only v2 is spoken here")
+                raise SubscribeRefused("only v2 is spoken here")
             return {"price": 0}
 
         # A subscriber that does not keep up loses its oldest notes, by default its subscription,

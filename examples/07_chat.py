@@ -13,7 +13,7 @@ from parley import (
     Node,
     NodeId,
     Peer,
-    SubscribeRejected,
+    SubscribeRefused,
     SubscribeRequest,
 )
 
@@ -40,7 +40,7 @@ class Room:
         """Come in under a name; returns who is here already."""
         name, node_id, here = str(request.data)[:LONGEST], request.peer.node_id, self.here()
         if node_id is None or name in here.values():
-            raise SubscribeRejected(f"there is a {name} here")
+            raise SubscribeRefused(f"there is a {name} here")
         self.names[node_id] = name
         return list(here.values())
 
@@ -88,7 +88,7 @@ async def evening(friends: dict[str, str], alice: Peer, bob: Peer, mallory: Peer
             try:
                 async with mallory.subscribe("room", "bob"):
                     pass
-            except SubscribeRejected as rejected:
+            except SubscribeRefused as rejected:
                 print("mallory is told:", rejected.data)
         async with mallory.subscribe("room", "bob"):  # he has left, so the name is free
             await mallory.call("say", "lend me your key, alice")

@@ -1,18 +1,20 @@
-"""The errors of the LBM floor.
+"""The root of all errors, and the errors of the codec.
 
-One root, one type for each direction: whatever the input, decoding raises
-`LbmDecodeError` and encoding `LbmEncodeError`, and nothing else. They carry no
-wire code; the floors above decide what a malformed payload means for them.
+    ParleyError
+      LbmError              (also ValueError)
+        LbmDecodeError      bytes that aren't LBM, or a cell of the wrong type
+        LbmEncodeError      a value that has no encoding
 
-    ValueError
-      LbmError
-        LbmDecodeError    bytes that are not LBM, or a cell of the wrong type
-        LbmEncodeError    a value that has no encoding
+Decoding raises LbmDecodeError and nothing else, encoding LbmEncodeError.
 """
 
 
-class LbmError(ValueError):
-    """The root of this package's errors."""
+class ParleyError(Exception):
+    """Root of all errors of this package: catch it to catch every failure of Parley."""
+
+
+class LbmError(ParleyError, ValueError):
+    """Root of the codec's errors."""
 
 
 class LbmDecodeError(LbmError):

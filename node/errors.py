@@ -1,34 +1,34 @@
-"""The errors of the node, as applications meet them.
+"""The errors of a node that applications handle.
 
     ParleyError
       AddressError           an address that cannot be read or used          (also ValueError)
-      UnreachableError       nobody answers there, or the port is taken      (also OSError)
-        TunnelRefusedError   no tunnel leads there; `code` and `hop` say why and where
-      HandshakeError         met, but could not agree; `code` says why
+      UnreachableError       no connection, or the port is in use            (also OSError)
+        TunnelRefusedError   no tunnel to that node; `code` and `hop` say why and where
+      HandshakeError         the two sides could not agree; `code` says why
         NotTrustedError      the peer is not the expected one, or refused us
-          IdentityChangedError   the name dialled is on record under another id
+          IdentityChangedError   the name dialled is recorded with another id
       PeerClosedError        the connection is over; `code` and `text` say why (also anyio's
                              BrokenResourceError)
         OutcomeUnknownError  and a call with `once` was not answered; `key` asks again
       CallRefused            answered with a code other than 0; `code` and `data`
         CallTimeout          the deadline passed (code 17)                   (also TimeoutError)
-        SubscribeRejected    the publisher said no (code 3)
+        SubscribeRefused     the publisher refused (code 3)
         NotOnceError         a call with `once` was not run (code 27)
-      UnreadRepliesError     more replies to an event came than were read
-      MalformedDataError     data that came is not of the type asked for  (also ValueError)
+      UnreadRepliesError     too many replies to an event were unread
+      MalformedDataError     received data does not match the requested type  (also ValueError)
       StreamedAnswerError    the answer comes in items: `Peer.call_stream` reads it
       StreamResetError       a stream was ended by Reset; `code` and `text` (likewise)
       RelayRefusedError      an event relay closed the connection; `code`, `text` (likewise)
-      NotSpokenError         the other side's dialect has nothing of the kind
+      NotSpokenError         the peer's dialect doesn't support it
       KnownPeersError        the file of known peers cannot be read or written
-      FileError              a file that was named cannot be used
+      FileError              a given file cannot be used
       ConfigError            a setting is wrong                              (also ValueError)
-        InsecureAddressError   others could reach what is spoken there in the clear
+        InsecureAddressError   an unencrypted listener that other machines can reach
 
-      JournalError           of a journal: it and its subclasses are in `node.journal.errors`
+      JournalError           of a journal; see `node.journal.errors`
 
-Below them, `node.protocol.errors` has the core's and `crypto.errors` those of keys and
-key files. What the outside world raises is translated at the floor's edge, once.
+`node.protocol.errors` has those of the core, `crypto.errors` those of keys and key files,
+`lbm.errors` the root.
 """
 
 from collections.abc import Iterator
@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING, Final
 
 from anyio import BrokenResourceError
 
+from parley._lbm.errors import ParleyError as ParleyError
 from parley._node.protocol.codes import (
     LAST_CODE,
     RESULT_SENTENCES,
@@ -51,10 +52,6 @@ from parley._node.protocol.codes import (
 
 if TYPE_CHECKING:  # errors are soon imported, and keys need all of cryptography
     from parley._crypto.identity import NodeId
-
-
-class ParleyError(Exception):
-    """Root of the node's errors."""
 
 
 class AddressError(ParleyError, ValueError):
@@ -253,7 +250,7 @@ class CallTimeout(CallRefused, TimeoutError):
         super().__init__(ResultCode.DEADLINE_EXCEEDED, data)
 
 
-class SubscribeRejected(CallRefused):
+class SubscribeRefused(CallRefused):
     """A subscription was rejected (section 9, code 3). A topic's `on_subscribe` raises it,
     with data for the peer; the subscriber meets it."""
 
@@ -308,7 +305,7 @@ def received_refusal(code: int, data: object, *, subscribing: bool = False) -> C
     elif code == ResultCode.NOT_ONCE:
         refused = NotOnceError(data)
     elif subscribing and code == ResultCode.REJECTED:
-        refused = SubscribeRejected(data)
+        refused = SubscribeRefused(data)
     else:
         refused = CallRefused(code, data)
         if subscribing and code == ResultCode.ALREADY_SUBSCRIBED:

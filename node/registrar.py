@@ -261,7 +261,7 @@ class Registrar:
         supercategories: Collection[Supercategory] | None = None,
     ) -> Callable[[H], H]:
         """Register what decides on subscriptions: `async def handler(request)` returns data
-        for the subscriber or raises `SubscribeRejected`. The topics are those of `topic`.
+        for the subscriber or raises `SubscribeRefused`. The topics are those of `topic`.
 
         Raises:
             ParleyError: there is one already. ConfigError: an option is wrong.

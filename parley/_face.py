@@ -23,7 +23,7 @@ from parley._node.errors import (
     PeerClosedError,
     StreamedAnswerError,
     StreamResetError,
-    SubscribeRejected,
+    SubscribeRefused,
     UnreachableError,
     UnreadRepliesError,
 )
@@ -117,7 +117,7 @@ __all__ = [
     "StreamEvents",
     "StreamResetError",
     "StreamedAnswerError",
-    "SubscribeRejected",
+    "SubscribeRefused",
     "SubscribeRequest",
     "Subscriber",
     "Subscription",

@@ -48,7 +48,7 @@ from parley._node.errors import (
     RelayRefusedError,
     StreamedAnswerError,
     StreamResetError,
-    SubscribeRejected,
+    SubscribeRefused,
     TunnelRefusedError,
     UnreachableError,
     UnreadRepliesError,
@@ -61,7 +61,11 @@ from parley._node.journal.errors import (
     JournalFormatError,
 )
 from parley._node.messaging.formats import FormatError
-from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError
+from parley._node.protocol.errors import (
+    LimitReachedError,
+    LocalProtocolError,
+    PayloadTooLargeError,
+)
 from parley._pipeline.errors import (
     DamagedTablesError,
     IngestError,
@@ -107,6 +111,7 @@ __all__ = [
     "LbmDecodeError",
     "LbmEncodeError",
     "LbmError",
+    "LimitReachedError",
     "LocalProtocolError",
     "MalformedDataError",
     "NoJavaError",
@@ -126,7 +131,7 @@ __all__ = [
     "SchemaViolationError",
     "StreamResetError",
     "StreamedAnswerError",
-    "SubscribeRejected",
+    "SubscribeRefused",
     "TunnelRefusedError",
     "UnknownAlgorithmError",
     "UnreachableError",

@@ -39,7 +39,7 @@ from parley._node.journal.errors import JournalError
 from parley._node.logs import one_line
 from parley._node.messaging.formats import FormatError
 from parley._node.protocol.codes import RESULT_SENTENCES, CloseCode, ResultCode, code_name
-from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from parley._node.protocol.errors import ConnectionClosedError
 
 
 class Exit(IntEnum):
@@ -118,7 +118,7 @@ def failure(error: BaseException) -> CommandFailure | None:
             return CommandFailure(Exit.USAGE, Exit.USAGE, "usage", text)
         case Interrupted():
             return CommandFailure(error.exit, error.exit, "interrupted", text)
-        case ClickException() | ParleyError() | LocalProtocolError():
+        case ClickException() | ParleyError():
             return CommandFailure(Exit.FAILED, Exit.FAILED, "failed", text)
         case OSError():
             return CommandFailure(Exit.FILE, Exit.FILE, "file", text)

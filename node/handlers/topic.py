@@ -116,7 +116,7 @@ _OVERHEAD = 16
 
 class SubscribeRequest(Request):
     """A peer (`peer`) wants to subscribe. The handler returns the data that the peer gets with
-    its acceptance, or raises `SubscribeRejected(data)`."""
+    its acceptance, or raises `SubscribeRefused(data)`."""
 
     __slots__ = ()
 
@@ -254,7 +254,7 @@ class Topic(Generic[N]):
     def on_subscribe(self, handler: SubscribeHandler) -> SubscribeHandler:
         """Register what decides on each subscription: a decorator.
 
-        It returns the data for the subscriber, or raises `SubscribeRejected(data)`.
+        It returns the data for the subscriber, or raises `SubscribeRefused(data)`.
 
         Raises:
             ParleyError: there is one already.

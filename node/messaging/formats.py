@@ -15,6 +15,7 @@ import cbor2
 import msgpack
 
 from parley._lbm.codec import Encodable, Value, decode_value, encode_value
+from parley._lbm.errors import ParleyError
 from parley._node.codec_faults import codec_fault
 
 # As many as a payload of LBM may have.
@@ -97,7 +98,7 @@ _KNOWN_TAGS: Final = (
 )
 
 
-class FormatError(ValueError):
+class FormatError(ParleyError, ValueError):
     """A payload is not of its format, or a value has no form in one."""
 
 

@@ -35,9 +35,8 @@ from parley._node.peer.peer import DEFAULT_TIMEOUT, Peer, published
 from parley._node.peer.reconnecting import ReconnectingClient, ReconnectingEmitter, random_fraction
 from parley._node.peer.subscription import OnMalformed
 from parley._node.protocol.codes import CloseCode
-from parley._node.protocol.errors import LocalProtocolError, ProtocolError
+from parley._node.protocol.errors import LimitReachedError, LocalProtocolError
 from parley._node.protocol.limits import ONCE_AGAIN
-from parley._node.protocol.states import State
 from parley._node.remote.emission import Emission
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.backend import Backend
@@ -110,7 +109,7 @@ class LinkRequests(LinkSessions):
             CallTimeout: no answer in time, or no connection: then its cause is why.
             PeerClosedError: the session ended before the answer came, or the link was left.
             OutcomeUnknownError: with `once`, it was sent and cannot be asked again.
-            LocalProtocolError: 4,096 wait for the connection. And what `Peer.call` raises.
+            LimitReachedError: 4,096 wait for the connection. And what `Peer.call` raises.
         """
         if once is False:
             peer, timeout = await self.connected(timeout)
@@ -416,7 +415,7 @@ class Link(ReconnectingClient[Peer], LinkRequests):
     def joined(self, subscription: object) -> None:
         """It goes on over sessions, until `parted`; LocalProtocolError beyond 1,024."""
         if len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
-            raise LocalProtocolError(f"a link has at most {MOST_SUBSCRIPTIONS:,} subscriptions")
+            raise LimitReachedError(f"a link has at most {MOST_SUBSCRIPTIONS:,} subscriptions")
         self._subscriptions.add(subscription)
 
     def parted(self, subscription: object) -> None:
@@ -429,7 +428,7 @@ class Link(ReconnectingClient[Peer], LinkRequests):
         """The peer, if something can be asked of it: it is open, neither side is closing, and the
         other one has not said that it does not know the session."""
         peer = self.peer
-        if peer is None or self._left or peer.core.state is not State.OPEN or peer.live.unknown:
+        if peer is None or self._left or not peer.core.accepts_events or peer.live.unknown:
             return None
         return peer
 
@@ -490,7 +489,7 @@ class Link(ReconnectingClient[Peer], LinkRequests):
                 try:
                     live.redial()  # if the word was a stranger's, the session is there first
                     made = await self._dial()
-                except (ParleyError, ProtocolError) as error:
+                except ParleyError as error:
                     why = error
             live.changes.notify()
 

@@ -47,7 +47,7 @@ class LinkSessions(Protocol):
 
         Raises:
             CallTimeout: no connection in time; its cause is why. PeerClosedError: the link has
-                ended. LocalProtocolError: 4,096 wait for the connection.
+                ended. LimitReachedError: 4,096 wait for the connection.
         """
 
     async def next_session(self) -> Peer:
@@ -224,7 +224,7 @@ class LinkSubscription(Generic[D]):
         Raises:
             SubscribeRejected: the publisher said no (code 3). CallRefused: another code.
             CallTimeout: no answer in time, or no connection: then its cause is why.
-            PeerClosedError: the link has ended. LocalProtocolError: 4,096 wait for the
+            PeerClosedError: the link has ended. LimitReachedError: 4,096 wait for the
             connection, or the link has 1,024 subscriptions. LbmEncodeError: the data has no
             encoding.
         """

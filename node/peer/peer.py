@@ -131,7 +131,7 @@ class PeerRequests:
             PeerClosedError: the connection is over. OutcomeUnknownError: it ended, and a call
                 with `once` may be asked again. NotOnceError: with `once`, not run: the peer or its
                 handler does not remember. PayloadTooLargeError: not sent.
-            LocalProtocolError: 65,535 calls wait for their answers.
+            LimitReachedError: 65,535 calls wait for their answers.
             LbmEncodeError: `data` has no encoding. StreamedAnswerError: use `call_stream`.
             MalformedDataError: the answer is not of the type `returns`.
             ConfigError: that cannot be checked. TypeError, ValueError: `once` is not a key.
@@ -473,7 +473,7 @@ class Peer(PeerRequests):
 
         Raises:
             PeerClosedError: the connection is over. ConfigError: `answers` are not types.
-            LocalProtocolError: as many streams are open as were agreed.
+            LimitReachedError: as many streams are open as were agreed.
         """
         chain = self.interceptors.stream_out
         if not chain:
@@ -499,7 +499,7 @@ class Peer(PeerRequests):
         """The round-trip time in seconds.
 
         Raises:
-            PeerClosedError: the connection is over. LocalProtocolError: 64 wait already,
+            PeerClosedError: the connection is over. LimitReachedError: 64 wait already,
                 or there were more than 8,192 at once and 512 a second.
         """
         return await self.live.ping()
@@ -508,7 +508,7 @@ class Peer(PeerRequests):
         """Go on under the next keys in our direction.
 
         Raises:
-            PeerClosedError: the connection is over. LocalProtocolError: more than 32 at once,
+            PeerClosedError: the connection is over. LimitReachedError: more than 32 at once,
                 and one in 2 s in which there is a transport.
         """
         self.live.update_keys()
@@ -519,7 +519,7 @@ class Peer(PeerRequests):
 
         Raises:
             PeerClosedError: the connection is over, or ended before the rekey was finished, within
-                30 s. LocalProtocolError: the last rekey is less than 10 s old.
+                30 s. LimitReachedError: the last rekey is less than 10 s old.
         """
         return await self.live.rekey()
 

@@ -25,7 +25,7 @@ from parley._node.logs import one_line
 from parley._node.messaging.named_events import OutgoingEmit
 from parley._node.messaging.payloads import Payload
 from parley._node.protocol.codes import CloseCode, ResultCode
-from parley._node.protocol.errors import LocalProtocolError, ProtocolError
+from parley._node.protocol.errors import LimitReachedError
 from parley._node.remote.emission import Emitter
 from parley._node.transport.backend import Backend
 from parley._node.transport.callables import require_callable
@@ -246,7 +246,7 @@ class RetryLoop:
     async def _try(self) -> Exception:
         try:
             return await self._attempt()
-        except (ParleyError, ProtocolError) as error:
+        except ParleyError as error:
             return error
         except Exception as error:
             # A bug must not end what is kept, and its traceback must not be lost.
@@ -374,7 +374,7 @@ class ReconnectingClient(ABC, Generic[C]):
 
         Raises:
             CallTimeout: it took longer; its cause is why there is no connection. PeerClosedError:
-                it is over. LocalProtocolError: 4,096 wait already.
+                it is over. LimitReachedError: 4,096 wait already.
         """
         while True:
             current = self._usable()
@@ -437,7 +437,7 @@ class ReconnectingClient(ABC, Generic[C]):
 
     async def _wait(self, timeout: float | None) -> float | None:
         if self._waiting >= MOST_WAITING:
-            raise LocalProtocolError(f"{MOST_WAITING:,} wait for the connection already")
+            raise LimitReachedError(f"{MOST_WAITING:,} wait for the connection already")
         self._waiting += 1
         try:
             left = await wait_within(

@@ -26,7 +26,7 @@ from parley._node.protocol.codes import (
 )
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.errors import (
-    LocalProtocolError,
+    LimitReachedError,
     RemoteProtocolError,
     overloaded,
     violation,
@@ -141,12 +141,12 @@ class SecureChannel:
         """A plain KeyUpdate: the last event of our direction's epoch.
 
         Raises:
-            LocalProtocolError: the other side would take it for a flood.
+            LimitReachedError: the other side would take it for a flood.
         """
         if not self.rekeying.own_updates.take(now):
             wait = f"{OWN_KEY_UPDATES.seconds:g} s"
             reason = f"cannot update the keys of epoch {self.sender.epoch}: too many; wait {wait}"
-            raise LocalProtocolError(reason)
+            raise LimitReachedError(reason)
         return self._update(now)
 
     def _update(self, now: float) -> bytes:
@@ -159,7 +159,7 @@ class SecureChannel:
         """Offer a rekey; while one is under way that is the one.
 
         Raises:
-            LocalProtocolError: the other side would take it for a flood.
+            LimitReachedError: the other side would take it for a flood.
         """
         if self.rekeying.phase is not Phase.IDLE:
             return b""

@@ -1,16 +1,17 @@
 """The errors of the core.
 
     ProtocolError
-      LocalProtocolError       we may not do that now; the connection is unchanged
+      LocalProtocolError       the caller may not do that now; the connection is unchanged
+        LimitReachedError      too many of something, or too often
         PayloadTooLargeError   more than the agreed max_payload
         ConnectionClosedError  the connection is over or closing; carries its code
-      RemoteProtocolError      they broke the rules; the connection ends with `code`
-        SilenceError           or their transport is dead
+      RemoteProtocolError      the peer broke a rule; the connection ends with `code`
+        SilenceError           nothing was received for too long
 
-An error carries its close code, so that closing rightly is never a second decision. It is a plain
-int, in errors and in reports: a compiled core has no other.
+`code` is the close code, as a plain int.
 """
 
+from parley._lbm.errors import ParleyError
 from parley._node.protocol.codes import FIRST_APPLICATION_CODE, LAST_CODE, SENTENCES, CloseCode
 from parley._node.protocol.limits import TEXT_SIZE
 
@@ -18,16 +19,20 @@ from parley._node.protocol.limits import TEXT_SIZE
 _ASSIGNED = frozenset(code for code in CloseCode if code >= 0 and code != CloseCode.UNKNOWN_SESSION)
 
 
-class ProtocolError(Exception):
+class ProtocolError(ParleyError):
     """Root of the core's errors."""
 
     code: int = int(CloseCode.PROTOCOL_ERROR)
 
 
 class LocalProtocolError(ProtocolError):
-    """The caller asked for what the protocol does not allow now; nothing changed."""
+    """The protocol doesn't allow what the caller asked for; nothing changed."""
 
     code: int = int(CloseCode.INTERNAL_ERROR)
+
+
+class LimitReachedError(LocalProtocolError):
+    """Too many requests, streams or the like are open, or something was done too often."""
 
 
 class PayloadTooLargeError(LocalProtocolError):
@@ -52,12 +57,12 @@ class RemoteProtocolError(ProtocolError):
 
 
 class SilenceError(RemoteProtocolError):
-    """Nothing came for so long that the transport may be dead. A session that can be resumed
-    parts; any other ends with `code`."""
+    """Nothing was received for so long that the transport may be dead. A session that can be
+    resumed is suspended; any other ends with `code`."""
 
 
 def check_close(code: int, text: str, last: CloseCode) -> None:
-    """What Close or Reset is to carry; `last` is the greatest code of ours that it may.
+    """Check the code and text of Close or Reset; `last` is the greatest protocol code allowed.
 
     Raises:
         ValueError: another code, or more than 1,024 bytes of text (in UTF-8).
@@ -70,15 +75,15 @@ def check_close(code: int, text: str, last: CloseCode) -> None:
 
 
 def violation(reason: str) -> RemoteProtocolError:
-    """A `protocol-error`, the most frequent of all."""
+    """Return a `protocol-error`."""
     return RemoteProtocolError(CloseCode.PROTOCOL_ERROR, reason)
 
 
 def overloaded(reason: str) -> RemoteProtocolError:
-    """An `overloaded`: more of something than is allowed (section 14)."""
+    """Return an `overloaded`: more of something than is allowed (section 14)."""
     return RemoteProtocolError(CloseCode.OVERLOADED, reason)
 
 
 def too_large(reason: str) -> RemoteProtocolError:
-    """A `frame-too-large`: a frame, or a payload inside a frame of allowed length."""
+    """Return a `frame-too-large`, for a frame or a payload."""
     return RemoteProtocolError(CloseCode.FRAME_TOO_LARGE, reason)

@@ -14,7 +14,11 @@ from parley._crypto.exchange import EphemeralKey
 from parley._crypto.key_schedule import RekeySecrets, rekey_root, rekey_secrets
 from parley._crypto.registry import Suite
 from parley._node.protocol.codes import CloseCode
-from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError, violation
+from parley._node.protocol.errors import (
+    LimitReachedError,
+    RemoteProtocolError,
+    violation,
+)
 from parley._node.protocol.limits import (
     KEY_UPDATES,
     OWN_KEY_UPDATES,
@@ -111,12 +115,12 @@ class Rekeying:
         """Begin: the share for RekeyOffer. Follow with `offer_sent`.
 
         Raises:
-            LocalProtocolError: more than the allowance in 10 s.
+            LimitReachedError: more than the allowance in 10 s.
         """
         if not self._made.take(now):
             wait = self._made.next_at() - now
             reason = f"the last rekey is less than 10 s old: try again in {wait:.1f} s"
-            raise LocalProtocolError(reason)
+            raise LimitReachedError(reason)
         self._crossed = False
         self.phase = Phase.OFFERED
         self.deadline = now + REKEY_TIMEOUT

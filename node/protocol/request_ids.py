@@ -6,7 +6,7 @@ An id is busy from its request to its final answer, also when the request was ca
 
 from typing import Final, Generic, TypeVar
 
-from parley._node.protocol.errors import LocalProtocolError, violation
+from parley._node.protocol.errors import LimitReachedError, violation
 from parley._node.protocol.limits import UNANSWERED_REQUESTS
 
 LAST_ASYNC_ID: Final = 65_535
@@ -32,7 +32,7 @@ class OutgoingRequests(Generic[T]):
         """The async id for `request`, 1..65535.
 
         Raises:
-            LocalProtocolError: all ids of the stream are busy.
+            LimitReachedError: all ids of the stream are busy.
         """
         waiting = self.by_id
         async_id = self.next_ids.get(stream, 1)
@@ -69,7 +69,7 @@ class OutgoingRequests(Generic[T]):
             if base | async_id not in self.by_id:
                 return async_id
         stream = base >> 16
-        raise LocalProtocolError(f"65,535 requests of stream {stream} wait for their answers")
+        raise LimitReachedError(f"65,535 requests of stream {stream} wait for their answers")
 
 
 class IncomingRequests(Generic[T]):

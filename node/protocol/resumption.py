@@ -15,7 +15,7 @@ from parley._lbm.codec import Value, encode
 from parley._lbm.errors import LbmDecodeError
 from parley._lbm.fields import read_bytes, read_uint
 from parley._node.protocol.codes import RESUME, RESUMED
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LimitReachedError
 from parley._node.protocol.event import handshake_event
 from parley._node.protocol.frames import frame
 from parley._node.protocol.handshake_messages import decode_handshake
@@ -219,7 +219,7 @@ class Resumption:
     def next_attempt(self, network_key: bytes | None) -> bytes:
         """The frame of a new attempt's Resume."""
         if self.attempt >= LAST_ATTEMPT:
-            raise LocalProtocolError(f"too many attempts to resume: {self.attempt}")
+            raise LimitReachedError(f"too many attempts to resume: {self.attempt}")
         self.attempt += 1
         return self._key.resume_frame(self.count, self.attempt, self.received, network_key)
 

@@ -23,6 +23,7 @@ from parley._node.protocol.codes import (
 )
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.errors import (
+    LimitReachedError,
     LocalProtocolError,
     RemoteProtocolError,
     SilenceError,
@@ -372,13 +373,13 @@ class Session:
         """Send a Ping; returns its async id.
 
         Raises:
-            LocalProtocolError: 64 Pings are unanswered, or there were more than 8,192 at once
+            LimitReachedError: 64 Pings are unanswered, or there were more than 8,192 at once
                 and 512 a second.
         """
         self._now = now
         async_id = self.keepalive.new_ping(now)
         if async_id is None:
-            raise LocalProtocolError(
+            raise LimitReachedError(
                 f"too many Pings: {WAITING_PONGS} unanswered, or more than {OWN_PINGS.burst:g}"
             )
         self.control(OutgoingEvent(0, async_id, CONNECTION, PING, NO_PAYLOAD))

@@ -13,7 +13,12 @@ from parley._node.protocol.codes import (
     MAIN_STREAM,
     CloseCode,
 )
-from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError, violation
+from parley._node.protocol.errors import (
+    LimitReachedError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    violation,
+)
 from parley._node.protocol.flow_control import ReceiveWindow, SendCredit
 from parley._node.protocol.memory_budget import STREAM_WEIGHT, MemoryBudget
 
@@ -98,14 +103,14 @@ class Streams:
         """Open a stream of ours.
 
         Raises:
-            LocalProtocolError: as many as agreed are open, or the ids are used up.
+            LimitReachedError: as many as agreed are open, or the ids are used up.
         """
         if self._ours >= self._maximum:
-            raise LocalProtocolError(f"{self._maximum} streams of ours are open already")
+            raise LimitReachedError(f"{self._maximum} streams of ours are open already")
         first = FIRST_INITIATOR_STREAM if self._initiator else FIRST_RESPONDER_STREAM
         stream = self.last_local + 2 if self.last_local else first
         if stream > LAST_STREAM:
-            raise LocalProtocolError(
+            raise LimitReachedError(
                 f"the stream ids of this connection are used up: the next is {stream}"
             )
         self.last_local = stream

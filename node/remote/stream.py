@@ -496,7 +496,7 @@ class Stream(ByteStream):
 
         Raises:
             CallTimeout: no answer in time. EndOfStream: the other side finished without
-                one. StreamResetError, PeerClosedError: it ended. LocalProtocolError: 65,535
+                one. StreamResetError, PeerClosedError: it ended. LimitReachedError: 65,535
                 requests wait, or it was opened without `answers`. What `send_event` raises.
         """
         largest = self.live.limits.max_payload

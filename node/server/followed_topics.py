@@ -28,7 +28,6 @@ from parley._node.node import Node
 from parley._node.peer.reconnecting import random_fraction
 from parley._node.peer.subscription import Subscription
 from parley._node.protocol.codes import CloseCode, ResultCode
-from parley._node.protocol.errors import ProtocolError
 from parley._node.protocol.limits import EVENT_COST
 from parley._node.remote.remote import Remote
 from parley._node.transport.conditions import pause, yield_to_loop
@@ -176,7 +175,7 @@ class FollowedTopic(Topic[Any]):
             self._refusal = CallRefused(refused.code, refused.data)
         except TimeoutError:
             self._refusal = CallRefused(ResultCode.DEADLINE_EXCEEDED)
-        except (ParleyError, ProtocolError) as error:
+        except ParleyError as error:
             logger.info(
                 "topic %r: %s",
                 self.name,
@@ -196,7 +195,7 @@ class FollowedTopic(Topic[Any]):
         """Read it over one session; whether that was lost, and another may follow.
 
         Raises:
-            ParleyError, ProtocolError, TimeoutError: there is no session, or it is refused.
+            ParleyError, TimeoutError: there is no session, or it is refused.
             StreamResetError: the publisher has reset it.
         """
         topic, to = self._elsewhere

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final, get_args
 from urllib.parse import quote, unquote
 
-from parley._crypto.errors import CryptoError
 from parley._crypto.identity import Identity
 from parley._node.config import NodeConfig
 from parley._node.errors import ConfigError, ParleyError, os_reason
@@ -97,7 +96,7 @@ def load_settings(
     code = code or Settings()
     try:
         return _built(code, given)
-    except (ParleyError, CryptoError, ValueError) as error:
+    except (ParleyError, ValueError) as error:
         raise _explained(given, error) from error
 
 
@@ -129,7 +128,7 @@ def _explained(given: Mapping[str, _Given], error: Exception) -> ConfigError:
     for name, each in given.items():
         try:
             _built(Settings(), {name: each})
-        except (ParleyError, CryptoError, ValueError) as reason:
+        except (ParleyError, ValueError) as reason:
             if str(reason) != str(error):
                 continue  # wrong without the others, and not the cause
             table, _, key = name.rpartition(".")

@@ -169,7 +169,7 @@ class Home(Link):
 
         Raises:
             CallRefused: as `Peer.publish`; 20 also if the topic's node does not export
-                `publish:TOPIC`. LocalProtocolError: notes for 8 nodes are on their way. What
+                `publish:TOPIC`. LimitReachedError: notes for 8 nodes are on their way. What
                 `reach` raises, and `Peer.call`.
         """
         elsewhere = read_topic_name(self._name_there(topic))

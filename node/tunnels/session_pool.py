@@ -10,7 +10,7 @@ from parley._crypto.identity import NodeId
 from parley._crypto.randomness import random_bytes
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LimitReachedError
 from parley._node.protocol.event_types import TRACE_SIZE
 from parley._node.remote.resumer import DIAL_TIMEOUT, Dial
 from parley._node.transport.address import Address
@@ -119,7 +119,7 @@ class Publishers:
         """The session with a publisher, for a note.
 
         Raises:
-            LocalProtocolError: notes for 8 others are on their way. And what `reach` raises.
+            LimitReachedError: notes for 8 others are on their way. And what `reach` raises.
         """
         one = self._publishers.pop(way, None)
         if one is None:
@@ -139,7 +139,7 @@ class Publishers:
         while len(self._publishers) >= MOST_PUBLISHERS:
             way = next((way for way, one in self._publishers.items() if not one.users), None)
             if way is None:
-                raise LocalProtocolError(f"notes for {MOST_PUBLISHERS} publishers are on their way")
+                raise LimitReachedError(f"notes for {MOST_PUBLISHERS} publishers are on their way")
             peer = self._publishers.pop(way).peer
             if peer is not None:
                 await peer.close()

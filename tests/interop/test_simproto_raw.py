@@ -10,7 +10,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from parley import CallRefused, Node, SubscribeRejected
+from parley import CallRefused, Node, SubscribeRefused
 from parley._node.gateways.simproto.client import SimProtoClient
 from parley._node.gateways.simproto.gateway import SimProtoGateway
 from tests.node.gateways.simproto_sides import offer
@@ -65,7 +65,7 @@ async def test_a_raw_client_subscribes(anyio_backend: str) -> None:
 
         @secret.on_subscribe
         async def reject(request: object) -> None:
-            raise SubscribeRejected("no")
+            raise SubscribeRefused("no")
 
         @node.on_call("publish")
         async def publish(call: object) -> None:
@@ -132,7 +132,7 @@ async def test_our_client_and_a_raw_server(anyio_backend: str) -> None:
             with pytest.raises(CallRefused) as refused:
                 await client.call("nobody")
             assert refused.value.code == 1
-            with pytest.raises(SubscribeRejected) as rejected:
+            with pytest.raises(SubscribeRefused) as rejected:
                 await client.subscribe("secret", b"key").__aenter__()
             assert rejected.value.data == b"no"
             async with client.subscribe("news") as notes:

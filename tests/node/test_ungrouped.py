@@ -5,7 +5,7 @@ from typing import Any
 import anyio
 import pytest
 
-from parley import Call, Stream, SubscribeRejected, SubscribeRequest
+from parley import Call, Stream, SubscribeRefused, SubscribeRequest
 from parley._node.errors import CallRefused, StreamResetError, sole_error
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley.errors import ungrouped
@@ -91,13 +91,13 @@ async def test_handlers_refuse_out_of_a_task_group() -> None:
         @topic.on_subscribe
         async def accept(_: SubscribeRequest) -> None:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(fail, SubscribeRejected("why"))
+                tasks.start_soon(fail, SubscribeRefused("why"))
 
         with pytest.raises(CallRefused) as refused:
             await met.peer.call("call")
         assert (refused.value.code, refused.value.data) == (64, "why")
         assert [type(error) for error in seen] == [CallRefused]
-        with pytest.raises(SubscribeRejected) as rejected:
+        with pytest.raises(SubscribeRefused) as rejected:
             async with met.peer.subscribe("topic"):
                 pass
         assert (rejected.value.code, rejected.value.data) == (ResultCode.REJECTED, "why")

@@ -9,7 +9,7 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from parley import Call, CallRefused, Node, SubscribeRejected
+from parley import Call, CallRefused, Node, SubscribeRefused
 from parley._node.gateways.named import NamedClient, NamedGateway
 from parley._node.gateways.simproto.client import SimProtoClient
 from parley._node.gateways.simproto.gateway import SimProtoGateway, offer_simproto
@@ -57,7 +57,7 @@ async def test_no_id_and_no_role_lets_a_simproto_client_in(anyio_backend: str) -
             for name in rules(node):
                 with pytest.raises(CallRefused):
                     await client.call(name, bytes(node.node_id))
-                with pytest.raises(SubscribeRejected):
+                with pytest.raises(SubscribeRefused):
                     await client.subscribe(name, str(node.node_id)).__aenter__()
         assert ran == []
 

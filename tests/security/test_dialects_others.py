@@ -10,7 +10,7 @@ from uuid import UUID
 import anyio
 import pytest
 
-from parley import SubscribeRejected
+from parley import SubscribeRefused
 from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import BromineEvent, BromineType, Flavour
 from parley._node.dialects.named.core import NamedCore
@@ -120,7 +120,7 @@ async def test_a_forward_hands_on_by_the_rules_of_its_own_node(
                 assert forward.topic is topic
                 await eventually(lambda: forward.is_linked)
                 if not open_to_all:
-                    with pytest.raises(SubscribeRejected):
+                    with pytest.raises(SubscribeRefused):
                         await client.subscribe("members").__aenter__()
                     return
                 async with client.subscribe("members") as notes:

@@ -27,7 +27,7 @@ from parley._node.errors import (
     CallRefused,
     ParleyError,
     PeerClosedError,
-    SubscribeRejected,
+    SubscribeRefused,
     UnreachableError,
 )
 from parley._node.handlers.topic import SubscribeRequest
@@ -98,21 +98,21 @@ class Room:
         """Decide on a newcomer. In one go: nothing is said between roster and first note."""
         peer, data = request.peer, request.data
         if not isinstance(peer, Peer) or peer.node_id is None:
-            raise SubscribeRejected("cannot join over plaintext: a proved node id is required")
+            raise SubscribeRefused("cannot join over plaintext: a proved node id is required")
         try:
             wish = clean_name(data.get("name") if isinstance(data, dict) else None)
         except ValueError as error:
-            raise SubscribeRejected(str(error)) from error
+            raise SubscribeRefused(str(error)) from error
         self._forget_expected()
         others = {*self._present, *self._expected} - {peer}
         if len(others) >= self._limit:
-            raise SubscribeRejected(f"the room is full: it has {self._limit:,} places")
+            raise SubscribeRefused(f"the room is full: it has {self._limit:,} places")
         if sum(other.node_id == peer.node_id for other in others) >= ID_LIMIT:
-            raise SubscribeRejected(
+            raise SubscribeRefused(
                 f"your node id has too many connections to this room: at most {ID_LIMIT}"
             )
         if not self._counts(peer.node_id):
-            raise SubscribeRejected("too often: wait a little")
+            raise SubscribeRefused("too often: wait a little")
         person = self._known(peer.node_id) or Person(peer.node_id, self._free_name(wish))
         self._expected[peer] = person
         return {

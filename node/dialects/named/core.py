@@ -30,7 +30,7 @@ from parley._node.dialects.named.replies import NamedReply
 from parley._node.messaging.deadlines import Deadlines, within_reason
 from parley._node.messaging.named_events import UNREAD, OutgoingEmit
 from parley._node.protocol.codes import EVENT_FAILED, LOST, CloseCode, ResultCode
-from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
+from parley._node.protocol.errors import LimitReachedError, RemoteProtocolError
 from parley._node.protocol.memory_budget import REQUEST_WEIGHT, SHARE, MemoryBudget
 
 # Ids need to be unique only among those that one side waits for. But the crate drops what it
@@ -220,10 +220,10 @@ class NamedCore(ForeignCore):
         `timeout` seconds from `now`. `client_memory` bounds what may wait unread.
 
         Raises:
-            As `emit`. LocalProtocolError: too many events wait for replies.
+            As `emit`. LimitReachedError: too many events wait for replies.
         """
         if len(self._waiting) >= self._limits.requests:
-            raise LocalProtocolError(f"{self._limits.requests:,} events wait for replies already")
+            raise LimitReachedError(f"{self._limits.requests:,} events wait for replies already")
         emit.account = MemoryBudget(self._limits.client_memory, self.account)
         emit.async_id = self._send(_INITIATOR, name, data, namespace, None)
         self._waiting[emit.async_id] = emit

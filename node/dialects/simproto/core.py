@@ -27,7 +27,7 @@ from parley._node.dialects.simproto.codec import (
 )
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import (
-    LocalProtocolError,
+    LimitReachedError,
     PayloadTooLargeError,
     RemoteProtocolError,
     violation,
@@ -110,7 +110,7 @@ class SimProtoCore(ForeignCore):
         """Begin a dialog with a request packet; returns its id.
 
         Raises:
-            LocalProtocolError: `dialogs` of them wait already. PayloadTooLargeError: it is
+            LimitReachedError: `dialogs` of them wait already. PayloadTooLargeError: it is
                 longer than `longest_frame`, or the topic than `longest_name`.
             ConnectionClosedError: the connection is over. ValueError: the topic has no UTF-8.
         """
@@ -118,7 +118,7 @@ class SimProtoCore(ForeignCore):
         packet = serialise_request(kind, topic, limits.longest_name)
         self._require_open()
         if len(self._asked) >= limits.requests:
-            raise LocalProtocolError(f"{limits.requests:,} requests wait for their responses")
+            raise LimitReachedError(f"{limits.requests:,} requests wait for their responses")
         dialog = self.next_id
         self._send(REQUEST, dialog, packet, data)
         self.next_id = dialog + 1 if dialog < LAST_ID else 1
@@ -129,11 +129,11 @@ class SimProtoCore(ForeignCore):
         """Send a Ping; `PongReceived` will have the id that is returned.
 
         Raises:
-            LocalProtocolError: 64 wait already. ConnectionClosedError: it is over.
+            LimitReachedError: 64 wait already. ConnectionClosedError: it is over.
         """
         self._require_open()
         if len(self._pings) >= WAITING_PONGS:
-            raise LocalProtocolError(f"{WAITING_PONGS} Pings wait for their Pongs")
+            raise LimitReachedError(f"{WAITING_PONGS} Pings wait for their Pongs")
         dialog = self.next_id
         self.next_id = dialog + 1 if dialog < LAST_ID else 1
         self.outbox.put(serialise_message(PING, dialog))

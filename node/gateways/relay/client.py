@@ -81,7 +81,7 @@ class RelayClient(DialectClient["_Link"]):
             PayloadTooLargeError: it is longer than `limits.longest_frame` minus 32.
             ValueError: `to` is the nil UUID, which stands for all.
             RelayRefusedError, PeerClosedError: the connection is over, with `pauses` the client.
-            LocalProtocolError: 4,096 wait for the connection.
+            LimitReachedError: 4,096 wait for the connection.
         """
         if not to.int:
             raise ValueError(f"cannot send to {to}: the nil UUID means all clients; use broadcast")

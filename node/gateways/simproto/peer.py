@@ -355,7 +355,7 @@ class SimProtoPeer(Guest):
         """The round-trip time in seconds.
 
         Raises:
-            PeerClosedError: the connection is over. LocalProtocolError: 64 wait already.
+            PeerClosedError: the connection is over. LimitReachedError: 64 wait already.
         """
         waiter = self.backend.waiter()
         try:

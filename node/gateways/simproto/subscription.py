@@ -213,7 +213,7 @@ class SimProtoSubscription:
             SubscribeRejected: the publisher said no (code 3). CallRefused: another code:
                 1 no such topic, 2 subscribed already. CallTimeout: no response in time, or no
                 connection: then its cause is why. PeerClosedError: the connection is over.
-            ConversionError: the data has no form. LocalProtocolError: 4,096 wait for the
+            ConversionError: the data has no form. LimitReachedError: 4,096 wait for the
                 connection.
         """
         if self._begun:

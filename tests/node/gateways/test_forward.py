@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import anyio
 import pytest
 
-from parley import Node, SubscribeRejected, SubscribeRequest, Subscription
+from parley import Node, SubscribeRefused, SubscribeRequest, Subscription
 from parley._crypto.identity import Identity
 from parley._lbm.codec import Value
 from parley._node.backoff import Pauses
@@ -116,7 +116,7 @@ async def test_who_says_no_is_asked_again() -> None:
         async def decide(request: SubscribeRequest) -> None:
             answers.append(request.data)
             if len(answers) < 3:
-                raise SubscribeRejected
+                raise SubscribeRefused
 
         async with Forward(middle, "later", address, data="please", pauses=QUICK) as forward:
             await anyio.sleep(0.02)
@@ -222,7 +222,7 @@ async def test_a_source_that_is_subscribed_here_is_not_forwarded(
         back = await other.connect(await one.listen("tcp://127.0.0.1:0"))
         async with Forward(one, "t", address, pauses=QUICK) as forward:
             await forward.linked()
-            with pytest.raises(SubscribeRejected) as rejected:
+            with pytest.raises(SubscribeRefused) as rejected:
                 await back.subscribe("t").__aenter__()
             assert rejected.value.data == "its own notes of this topic would go round for ever"
         async with back.subscribe("t"), Forward(one, "t", address, pauses=QUICK) as forward:
@@ -246,7 +246,7 @@ async def test_a_subscription_is_refused_if_forwarding_begins_while_it_is_decide
             await go.wait()
 
         async def subscribe() -> None:
-            with pytest.raises(SubscribeRejected):
+            with pytest.raises(SubscribeRefused):
                 await back.subscribe("t").__aenter__()
             refused.set()
 
@@ -265,7 +265,7 @@ async def test_a_long_reason_is_logged_in_part(caplog: pytest.LogCaptureFixture)
 
         @source.topic("t").on_subscribe
         def decide(request: SubscribeRequest) -> None:
-            raise SubscribeRejected("no" * 10_000)
+            raise SubscribeRefused("no" * 10_000)
 
         async with Forward(middle, "t", address, pauses=QUICK):
             await eventually(lambda: "subscribed again" in caplog.text)

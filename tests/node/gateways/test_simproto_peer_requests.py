@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from parley import Call, CallRefused, SubscribeRejected, SubscribeRequest, Supercategory
+from parley import Call, CallRefused, SubscribeRefused, SubscribeRequest, Supercategory
 from parley._node.dialects.values import Rest
 from parley._node.gateways.guest import Guest
 from parley._node.gateways.simproto.client import SimProtoClient
@@ -63,7 +63,7 @@ async def test_who_may() -> None:
         for topic in ("members", "servers"):
             with pytest.raises(CallRefused):
                 await sides.client.call(topic)
-        with pytest.raises(SubscribeRejected):
+        with pytest.raises(SubscribeRefused):
             await sides.client.subscribe("servers").__aenter__()
 
 
@@ -118,7 +118,7 @@ async def test_a_subscription_with_data_that_is_too_long_or_has_no_form(
     async with served() as sides:
         for name, data in (("long", b"x" * (1 << 20)), ("odd", object())):
             sides.node.topic(name).on_subscribe(giving(data))
-            with pytest.raises(SubscribeRejected) as rejected:
+            with pytest.raises(SubscribeRefused) as rejected:
                 await sides.client.subscribe(name).__aenter__()
             assert rejected.value.data is None
             assert not sides.node.topics[name].subscribers
@@ -148,5 +148,5 @@ async def test_draining_takes_nothing_new() -> None:
         sides.back.drain()
         with pytest.raises(CallRefused):
             await sides.client.call("echo")
-        with pytest.raises(SubscribeRejected):
+        with pytest.raises(SubscribeRefused):
             await sides.client.subscribe("news").__aenter__()

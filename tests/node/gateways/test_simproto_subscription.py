@@ -10,7 +10,7 @@ from parley import (
     CallTimeout,
     Node,
     PeerClosedError,
-    SubscribeRejected,
+    SubscribeRefused,
     SubscribeRequest,
 )
 from parley._node.errors import ConfigError, ParleyError, StreamResetError
@@ -60,11 +60,11 @@ async def test_every_code() -> None:
         @secret.on_subscribe
         async def decide(request: SubscribeRequest) -> str:
             if request.data != b"password":
-                raise SubscribeRejected("no")
+                raise SubscribeRefused("no")
             return "welcome"
 
         for topic in ("secret", "closed", "broken"):
-            with pytest.raises(SubscribeRejected) as rejected:
+            with pytest.raises(SubscribeRefused) as rejected:
                 async with sides.client.subscribe(topic):
                     raise AssertionError("accepted")
             assert rejected.value.data == (b"no" if topic == "secret" else None)
@@ -270,12 +270,12 @@ async def test_who_has_no_such_topic_yet_is_asked_again(monkeypatch: pytest.Monk
         def refuse(node: Node) -> None:
             @node.topic("news").on_subscribe
             async def decide(request: SubscribeRequest) -> None:
-                raise SubscribeRejected("not any more")
+                raise SubscribeRefused("not any more")
 
         server.offer = refuse
         await server.stop()
         await server.start()
-        with pytest.raises(SubscribeRejected):
+        with pytest.raises(SubscribeRefused):
             await anext(notes)
 
 

@@ -12,7 +12,7 @@ from parley import (
     NamedEvent,
     ParleyError,
     Stream,
-    SubscribeRejected,
+    SubscribeRefused,
     SubscribeRequest,
 )
 from parley._node.errors import ConfigError, StreamResetError
@@ -370,7 +370,7 @@ async def test_a_node_does_not_get_its_own_notes_back_whatever_an_interceptor_wa
             news.add_source(met.client.node_id)  # forwarding begins meanwhile
             return answer
 
-        with pytest.raises(SubscribeRejected):
+        with pytest.raises(SubscribeRefused):
             async with met.peer.subscribe("news"):
                 pass
 

@@ -11,7 +11,7 @@ from parley._node.errors import (
     CallTimeout,
     ParleyError,
     PeerClosedError,
-    SubscribeRejected,
+    SubscribeRefused,
 )
 from parley._node.handlers.topic import Topic
 from parley._node.peer import link as links
@@ -175,7 +175,7 @@ async def test_who_says_no() -> None:
         @node.topic("news").on_subscribe
         def decide(request: SubscribeRequest) -> None:
             if request.data != "please" or not allowed:
-                raise SubscribeRejected("no")
+                raise SubscribeRefused("no")
 
     allowed = True
     async with (
@@ -183,7 +183,7 @@ async def test_who_says_no() -> None:
         new_node() as node,
         node.link(server.address, pauses=QUICK) as link,
     ):
-        with pytest.raises(SubscribeRejected):
+        with pytest.raises(SubscribeRefused):
             await link.subscribe("news").__aenter__()
         with pytest.raises(CallRefused, match="not found"):
             await link.subscribe("other").__aenter__()
@@ -193,9 +193,9 @@ async def test_who_says_no() -> None:
             await server.stop()
             allowed = False
             await server.start()
-            with pytest.raises(SubscribeRejected):
+            with pytest.raises(SubscribeRefused):
                 await anext(subscription)
-            with pytest.raises(SubscribeRejected):
+            with pytest.raises(SubscribeRefused):
                 await subscription.ready()
         with pytest.raises(anyio.ClosedResourceError):
             await anext(subscription)

@@ -9,7 +9,7 @@ import pytest
 from parley import CallRefused, Peer
 from parley._lbm import keys
 from parley._lbm.codec import encode
-from parley._node.errors import CallTimeout, SubscribeRejected
+from parley._node.errors import CallTimeout, SubscribeRefused
 from parley._node.handlers.topic import SubscribeRequest, Topic
 from parley._node.messaging.call_codec import sim_final
 from parley._node.messaging.outgoing_requests import OutgoingCall
@@ -135,7 +135,7 @@ async def test_2_subscribed_already(met: Meeting) -> None:
     async with met.peer.subscribe("x") as sub:
         error = await refused(met.peer)
         assert (error.code, error.data) == (ResultCode.ALREADY_SUBSCRIBED, None)
-        assert not isinstance(error, SubscribeRejected)
+        assert not isinstance(error, SubscribeRefused)
         await topic.publish("still here")
         assert await anext(sub) == "still here"
         assert len(topic.subscribers) == 1
@@ -175,10 +175,10 @@ async def test_3_rejected_with_data(met: Meeting, data: Any) -> None:
 
     @topic.on_subscribe
     async def reject(request: SubscribeRequest) -> None:
-        raise SubscribeRejected(data)
+        raise SubscribeRefused(data)
 
     error = await refused(met.peer)
-    assert isinstance(error, SubscribeRejected)
+    assert isinstance(error, SubscribeRefused)
     assert (error.code, error.data) == (ResultCode.REJECTED, data)
     assert nothing_there(met, topic)
 
@@ -216,7 +216,7 @@ async def test_16_a_refusal_that_the_handler_met_itself(met: Meeting) -> None:
 async def test_16_a_rejection_with_data_that_has_no_encoding(met: Meeting) -> None:
     @met.server.topic("x").on_subscribe
     def reject(request: SubscribeRequest) -> None:
-        raise SubscribeRejected({1, 2})
+        raise SubscribeRefused({1, 2})
 
     assert (await refused(met.peer)).code == ResultCode.HANDLER_FAILED
 

@@ -15,7 +15,7 @@ from parley._node.errors import (
     CallRefused,
     ParleyError,
     StreamResetError,
-    SubscribeRejected,
+    SubscribeRefused,
     UnreachableError,
 )
 from parley._node.federation.exports import Exports
@@ -362,9 +362,9 @@ async def test_what_the_publisher_refuses(world: Federated) -> None:
 
     @topic.on_subscribe
     def reject(request: SubscribeRequest) -> None:
-        raise SubscribeRejected({"why": "not today"})
+        raise SubscribeRefused({"why": "not today"})
 
-    with pytest.raises(SubscribeRejected) as rejected:
+    with pytest.raises(SubscribeRefused) as rejected:
         await world.to_ann.subscribe(world.name()).__aenter__()
     assert rejected.value.data == {"why": "not today"}
     assert await refusal(world.to_ann, world.name(), {"version": 2}) == ResultCode.REJECTED

@@ -9,7 +9,7 @@ import pytest
 from anyio.abc import TaskGroup
 
 import parley._node.apps.chat.room as member_module
-from parley import Call, CallRefused, Link, Node, NodeConfig, Peer, SubscribeRejected
+from parley import Call, CallRefused, Link, Node, NodeConfig, Peer, SubscribeRefused
 from parley._crypto.identity import Identity
 from parley._node.apps.chat.messages import Message, Person
 from parley._node.apps.chat.room import ID_LIMIT, RATE_COUNT, RATE_SECONDS, Member, Room, joined
@@ -174,7 +174,7 @@ async def test_what_is_no_message(anyio_backend: str, text: object, code: int) -
 async def test_a_name_that_is_none(anyio_backend: str, data: object) -> None:
     async with hall() as here, new_node() as a:
         peer = await here.guest(a)
-        with pytest.raises(SubscribeRejected) as caught:
+        with pytest.raises(SubscribeRefused) as caught:
             await peer.subscribe("chat.lobby", data).__aenter__()  # type: ignore[call-overload]  # as above
         assert "a name" in str(caught.value.data)
         assert here.names == ["Host"]
@@ -199,7 +199,7 @@ async def test_too_much_is_refused_for_a_while(
                 await ann.say("too much")
             assert caught.value.code == 19
             await bob.say("each has a rate of their own")
-        with pytest.raises(SubscribeRejected, match="refused"):  # nor by coming back
+        with pytest.raises(SubscribeRefused, match="refused"):  # nor by coming back
             await peer.subscribe("chat.lobby", {"name": "ann"}).__aenter__()
         now = anyio.current_time()
         monkeypatch.setattr(
@@ -217,7 +217,7 @@ async def test_a_full_room(anyio_backend: str) -> None:
         meeting(b, here.node) as (link, other),
     ):
         async with here.joined(a, "ann"):
-            with pytest.raises(SubscribeRejected) as caught:
+            with pytest.raises(SubscribeRefused) as caught:
                 await other.subscribe("chat.lobby", {"name": "bob"}).__aenter__()
             assert str(caught.value.data).startswith("the room is full: it has ")
         await eventually(lambda: here.names == ["Host"])
@@ -233,7 +233,7 @@ async def test_one_id_does_not_fill_a_room(anyio_backend: str) -> None:
             if number < ID_LIMIT:
                 await stack.enter_async_context(joining)
                 continue
-            with pytest.raises(SubscribeRejected) as caught:
+            with pytest.raises(SubscribeRefused) as caught:
                 await joining.__aenter__()
             assert "too many connections" in str(caught.value.data)
         async with here.joined(b, "bob") as bob:
@@ -262,7 +262,7 @@ async def test_nobody_joins_without_an_id(anyio_backend: str) -> None:
         ):
             room = Room(host, "lobby", "Host", lambda _: None)
             peer, _ = await introduce(guest, host)
-            with pytest.raises(SubscribeRejected) as caught:
+            with pytest.raises(SubscribeRefused) as caught:
                 await peer.subscribe("chat.lobby", {"name": "ann"}).__aenter__()
             assert "plaintext" in str(caught.value.data)
             assert room.people == [room.host]
