@@ -7,7 +7,7 @@ from parley._crypto.identity import Identity
 from parley._node.config import CHANGEABLE, NodeConfig
 from parley._node.connections import Connections
 from parley._node.errors import ConfigError
-from parley._node.messaging.idempotency import OnceMemory
+from parley._node.messaging.idempotency import IdempotencyCache
 from parley._node.peer.connection_handlers import NodeContext
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.memory_budget import MemoryBudget
@@ -27,7 +27,7 @@ class Changing(Connections):
     _core_config: CoreConfig
     _unresumed: CoreConfig | None
     _held: MemoryBudget
-    _once: OnceMemory
+    _once: IdempotencyCache
     _admission: Admission
     _sessions: SessionTable
     _reviews: Reviews

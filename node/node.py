@@ -19,7 +19,7 @@ from parley._node.config import NodeConfig
 from parley._node.errors import ConfigError, ungrouped
 from parley._node.fair_slots import FairSlots
 from parley._node.journal.errors import JournalFailedError
-from parley._node.messaging.idempotency import ONCE_EPOCH_SIZE, ONCE_INFO, OnceMemory
+from parley._node.messaging.idempotency import ONCE_EPOCH_SIZE, ONCE_INFO, IdempotencyCache
 from parley._node.peer.connection_handlers import ConnectionLog, NodeContext
 from parley._node.peer.loopback import LOCAL_NAME, open_local
 from parley._node.peer.metrics import ConnectionCollector
@@ -107,7 +107,7 @@ class Node(Changing):
         self._observer = observer
         self.journal = journal
         self._held = MemoryBudget(self.config.memory)
-        self._once = OnceMemory(
+        self._once = IdempotencyCache(
             b"",
             results=self.config.tuning.once_results,
             peer_memory=self.config.once_peer_memory,

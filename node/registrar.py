@@ -12,8 +12,8 @@ from parley._node.config import NodeConfig, require_room_for_epoch
 from parley._node.data_types import N, data_type
 from parley._node.errors import ConfigError, ParleyError
 from parley._node.handlers.interceptors import I, Kind, Way
-from parley._node.handlers.introspection import AT_ONCE, OF_AN_ADDRESS, TOPICS_CALL, Catalogue
-from parley._node.handlers.metrics import offered_families
+from parley._node.handlers.introspection import AT_ONCE, OF_AN_ADDRESS, TOPICS_CALL, Introspection
+from parley._node.handlers.metrics import handler_families
 from parley._node.handlers.permissions import Allow, Roles
 from parley._node.handlers.registry import WILDCARD, Handlers, Namespace
 from parley._node.handlers.signatures import checked
@@ -24,7 +24,7 @@ from parley._node.handlers.topic import (
     StateFunction,
     SubscribeHandler,
     Topic,
-    take_notes,
+    add_writers,
 )
 from parley._node.handlers.trace_context import propagate
 from parley._node.messaging.fanout import Slow
@@ -68,7 +68,7 @@ class Registrar:
         self._loop = loop
         self._buses: BusRegistry | None = None
         self.metrics = Metrics()
-        self.metrics.add(partial(offered_families, self.handlers, self.topics))
+        self.metrics.add(partial(handler_families, self.handlers, self.topics))
 
     @property
     def roles(self) -> Roles:
@@ -393,7 +393,7 @@ class Registrar:
             state=state,
         )
         if writers is not None:
-            take_notes(topic, kind, writers, self.handlers)
+            add_writers(topic, kind, writers, self.handlers)
         self.topics[name] = topic
         return topic
 
@@ -408,7 +408,7 @@ class Registrar:
         """
         role, largest = self.config.role, self.config.limits.max_payload
         ration = Rations(OF_AN_ADDRESS).require
-        catalogue = Catalogue(self.handlers, self.topics, role, largest, ration)
+        catalogue = Introspection(self.handlers, self.topics, role, largest, ration)
         self.on_call(TOPICS_CALL, allow=allow, concurrency=AT_ONCE)(catalogue.answer)
 
     def bus(

@@ -10,7 +10,7 @@ from typing import Any
 from parley._node.bus.sqlite.store import Running, SqliteStore
 from parley._node.fair_slots import FairSlots
 from parley._node.federation.paths import PathFinder
-from parley._node.messaging.idempotency import OnceMemory
+from parley._node.messaging.idempotency import IdempotencyCache
 from parley._node.messaging.outgoing_requests import ChunkInbox
 from parley._node.messaging.topics import Topics
 from parley._node.node import Node
@@ -44,7 +44,7 @@ def suspended_of(node: Node) -> SessionTable:
     return node._sessions
 
 
-def once_of(node: Node) -> OnceMemory:
+def once_of(node: Node) -> IdempotencyCache:
     """Return the results that the node keeps of calls made with `once=`."""
     return node._once
 

@@ -52,7 +52,7 @@ class Listed:
     tell: Callable[[], Told]
 
 
-class Catalogue:
+class Introspection:
     """What `handlers` and `topics` offer. `role` is what this node is in handshakes; an answer has
     `LARGEST_ANSWER` bytes at most, and half of `max_payload` where that is less. `ration` is asked
     before each with the name of the peer and the time, and raises CallRefused."""

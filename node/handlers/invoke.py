@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from parley._node.errors import APPLICATION_ERRORS, CallRefused, sole_error
 from parley._node.handlers.interceptors import Intercepted
-from parley._node.handlers.permissions import Roles, permitted
+from parley._node.handlers.permissions import Roles, is_permitted
 from parley._node.handlers.registry import Entry, Handlers, Slots
 from parley._node.handlers.topic import FORWARD_LOOP, SubscribeRequest, Topic
 from parley._node.messaging.incoming_requests import IncomingCall
@@ -63,7 +63,7 @@ async def run_handler(
         if entry.chain and not inside:
             around = _Around(entry, request, peer, name, roles, take_items)
             return ResultCode.ACCEPTED, await entry.chain.run(around.intercepted(), around.proceed)
-        if entry.rules and not await permitted(entry.rules, peer, name, roles):
+        if entry.rules and not await is_permitted(entry.rules, peer, name, roles):
             return ResultCode.NOT_AUTHORISED, None
         if entry.slots is not None:
             await _slot_and_room(entry.slots, peer)
@@ -202,7 +202,7 @@ async def send_items(
     return ResultCode.ACCEPTED, None
 
 
-async def run_items(live: LiveConnection, items: AsyncGenerator[Any, Any]) -> Outcome:
+async def drain_items(live: LiveConnection, items: AsyncGenerator[Any, Any]) -> Outcome:
     """Run a handler that yields for what it does: what it yields goes nowhere."""
     yielded = 0
     async with aclosing(items):
@@ -312,7 +312,7 @@ async def _decide(
     handlers: Handlers,
     supercategory: Supercategory | None,
 ) -> Outcome:
-    if not await permitted(topic.rules, request.peer, topic.name, handlers.roles):
+    if not await is_permitted(topic.rules, request.peer, topic.name, handlers.roles):
         return ResultCode.NOT_AUTHORISED, None
     return await _ask_handler(topic, request, handlers, supercategory)
 

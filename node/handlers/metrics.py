@@ -9,7 +9,7 @@ from parley._node.metrics import catalogue
 from parley._node.metrics.catalogue import MetricFamily, named
 
 
-def offered_families(
+def handler_families(
     handlers: Handlers, topics: Mapping[str, Topic[Any]]
 ) -> Iterator[MetricFamily]:
     """Of handlers by the name or pattern they were registered under, whatever peers ask for."""

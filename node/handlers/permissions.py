@@ -239,7 +239,7 @@ class Rule:
         self._refusals.log(access.logger, logging.INFO, now, text, peer, name, extra=extra)
 
 
-async def permitted(rules: Iterable[Rule], peer: Remote, name: str, roles: Roles) -> bool:
+async def is_permitted(rules: Iterable[Rule], peer: Remote, name: str, roles: Roles) -> bool:
     """Whether every rule permits it; there may be none."""
     for rule in rules:
         if not await rule.permits(peer, name, roles):

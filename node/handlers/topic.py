@@ -22,7 +22,7 @@ from parley._node.handlers.registry import Handlers, parse_supercategories
 from parley._node.logs import RateLimitedLogger
 from parley._node.messaging.fanout import Fanout, Feed, Slow
 from parley._node.messaging.notes import DROPPED_HEADER, encode_note, read_headers
-from parley._node.messaging.topic_history import KeptByKey, TopicPosition, make_kept
+from parley._node.messaging.topic_history import CompactedHistory, TopicPosition, create_history
 from parley._node.messaging.topics import PUBLISH
 from parley._node.protocol.codes import ResultCode, Supercategory
 from parley._node.protocol.config_types import require_number
@@ -169,8 +169,8 @@ class Topic(Generic[N]):
         self._supercategories = parse_supercategories(supercategories)
         self._patience = patience
         self._key = None if keep_last_by is None else NoteKey(name, keep_last_by)
-        kind = KeptByKey if self._key else None
-        self._kept = make_kept(random_bytes(EPOCH_SIZE), keep, keep_bytes, kind)
+        kind = CompactedHistory if self._key else None
+        self._kept = create_history(random_bytes(EPOCH_SIZE), keep, keep_bytes, kind)
         self._fanout = Fanout(name, buffer, slow, self._kept)
         self._note_type = note_type
         self._state = state
@@ -466,7 +466,7 @@ class Topic(Generic[N]):
             timer.cancel()
 
 
-def take_notes(
+def add_writers(
     topic: Topic[Any], kind: DataType[Any] | None, writers: Allow, handlers: Handlers
 ) -> None:
     """Publish what those send whom `writers` permits; data that is not of `kind` is refused.

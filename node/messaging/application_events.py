@@ -7,7 +7,7 @@ from parley._lbm import keys
 from parley._lbm.codec import Encodable, encode
 from parley._lbm.errors import LbmDecodeError
 from parley._node.errors import ConfigError
-from parley._node.messaging.deadlines import NO_SLOT, Deadlines, within_reason
+from parley._node.messaging.deadlines import NO_SLOT, Deadlines, clamp_timeout
 from parley._node.protocol import event_types
 from parley._node.protocol.codes import (
     BUS,
@@ -253,7 +253,7 @@ class StreamRequests:
         except LocalProtocolError:
             self._outgoing.pop(stream, async_id)
             raise
-        timeout = within_reason(timeout)
+        timeout = clamp_timeout(timeout)
         if timeout is not None:
             request.slot = self.deadlines.add(request, now + timeout)
         return request

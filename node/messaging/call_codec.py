@@ -45,7 +45,7 @@ def usual_result(data: Encodable) -> bytes:
     return _ACCEPTED + encode_value(data)
 
 
-def usual_call(topic: str, data: Encodable | Model, deadline_ms: int | None) -> bytes | None:
+def encode_call(topic: str, data: Encodable | Model, deadline_ms: int | None) -> bytes | None:
     """The payload of a Call; None where it is not as usual, or has no encoding."""
     if data is None or type(topic) is not str or len(topic) >= _SHORT:
         return None
@@ -58,7 +58,7 @@ def usual_call(topic: str, data: Encodable | Model, deadline_ms: int | None) -> 
         return None
 
 
-def read_usual_result(payload: bytes) -> dict[int, Any] | None:
+def decode_result(payload: bytes) -> dict[int, Any] | None:
     """The cells of a Result of code 0 whose data is a byte string; None for any other."""
     if payload[:4] != _ACCEPTED:
         return None
@@ -66,7 +66,7 @@ def read_usual_result(payload: bytes) -> dict[int, Any] | None:
     return {keys.CODE: 0, keys.DATA: payload[start:]} if end == len(payload) else None
 
 
-def read_usual_call(payload: bytes) -> tuple[dict[int, Any], int] | None:
+def decode_call(payload: bytes) -> tuple[dict[int, Any], int] | None:
     """The cells of a Call whose data is a byte string, and what they take in memory, as
     `Cells.read_weighed` says it; None for any other."""
     size = len(payload)
@@ -128,7 +128,7 @@ NO_ANSWER: Final[FinalAnswer] = (SIM, RESULT, b"")
 _EMPTY_END: Final[FinalAnswer] = (NAMED, END, encode({}))
 
 
-def sim_final(code: int, data: Encodable = None, stream: int = 0) -> FinalAnswer:
+def encode_result(code: int, data: Encodable = None, stream: int = 0) -> FinalAnswer:
     """A Result; raises LbmEncodeError for data without an encoding."""
     if not code and not stream and data is not None:
         return SIM, RESULT, usual_result(data)
@@ -140,14 +140,14 @@ def sim_final(code: int, data: Encodable = None, stream: int = 0) -> FinalAnswer
     return SIM, RESULT, encode(cells)
 
 
-def subscribe_final(data: Encodable, stream: int, cells: Mapping[int, Encodable]) -> FinalAnswer:
-    """The Result that accepts a Subscribe, with more `cells`; raises as `sim_final`."""
+def encode_accepted(data: Encodable, stream: int, cells: Mapping[int, Encodable]) -> FinalAnswer:
+    """The Result that accepts a Subscribe, with more `cells`; raises as `encode_result`."""
     more = {} if data is None else {keys.DATA: data}
     accepted = {keys.CODE: int(ResultCode.ACCEPTED), keys.STREAM: stream}
     return SIM, RESULT, encode({**accepted, **more, **cells})
 
 
-def named_final(code: int, data: Encodable | Payload | Tandem = None) -> FinalAnswer:
+def encode_end(code: int, data: Encodable | Payload | Tandem = None) -> FinalAnswer:
     """An End with the last reply, empty without `data`; or an Error, whose text is `data` if
     that is text.
 

@@ -71,7 +71,7 @@ class Deadlines(Generic[T]):
         self._sweep_at = 2 * len(self.slots) + SPARE
 
 
-def within_reason(timeout: float | None) -> float | None:
+def clamp_timeout(timeout: float | None) -> float | None:
     """A time-out in seconds that timers can hold; None, as infinity, for none.
 
     Raises:

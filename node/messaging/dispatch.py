@@ -6,7 +6,7 @@ protocol among them is answered all the same (docs/protocol.md section 2).
 
 from collections.abc import Callable, Container
 
-from parley._node.messaging.requests import Calls
+from parley._node.messaging.requests import RequestMux
 from parley._node.messaging.topics import Topics
 from parley._node.protocol.codes import (
     ACCOUNT,
@@ -56,25 +56,25 @@ class Dispatch:
     def __init__(
         self,
         connection: Connection,
-        calls: Calls,
+        calls: RequestMux,
         topics: Topics,
         on_stream: Callable[[EventReceived], bool],
         restricted: Container[int] = (),
     ) -> None:
-        asking, answering, named = calls.asking, calls.answering, calls.named
+        outgoing, incoming, named = calls.outgoing, calls.incoming, calls.named
         logins = calls.logins
         self._connection = connection
         self._on_stream = on_stream
         self._restricted = restricted
         self._requests = calls.stream_requests
         self.sim: dict[int, Take] = {
-            CALL: answering.request_received,
-            SUBSCRIBE: answering.request_received,
+            CALL: incoming.request_received,
+            SUBSCRIBE: incoming.request_received,
             UNSUBSCRIBE: topics.unsubscribe_received,
             NOTIFY: topics.notes_received,
-            RESULT: asking.result_received,
-            CANCEL: answering.cancel_received,
-            CHUNK: asking.chunk_received,
+            RESULT: outgoing.result_received,
+            CANCEL: incoming.cancel_received,
+            CHUNK: outgoing.chunk_received,
             NOTES: topics.notes_received,
         }
         self._named: dict[int, Take] = {

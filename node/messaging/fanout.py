@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, Literal
 
 from parley._node.messaging.notes import BATCH_ROOM, Batch, Headers
-from parley._node.messaging.topic_history import Kept
+from parley._node.messaging.topic_history import TopicHistory
 from parley._node.protocol.limits import EVENT_COST, NOTES_COUNT
 from parley._node.protocol.memory_budget import MemoryBudget
 
@@ -257,7 +257,9 @@ class Fanout:
         "turn_size",
     )
 
-    def __init__(self, topic: str, limit: int, slow: Slow, kept: Kept | None = None) -> None:
+    def __init__(
+        self, topic: str, limit: int, slow: Slow, kept: TopicHistory | None = None
+    ) -> None:
         self.topic = topic
         self.kept = kept
         self.emitted = 0

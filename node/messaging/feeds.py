@@ -15,7 +15,7 @@ from parley._node.messaging.notes import (
     Batch,
     slow_text,
 )
-from parley._node.messaging.topic_history import Beginning, Kept, TopicPosition
+from parley._node.messaging.topic_history import Beginning, TopicHistory, TopicPosition
 from parley._node.protocol.codes import SIM, CloseCode
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.errors import LocalProtocolError
@@ -193,7 +193,7 @@ if TYPE_CHECKING:
 _NEVER: Final = 1 << 64
 
 
-class KeptFeed(StreamFeed):
+class HistoryFeed(StreamFeed):
     """The notes for one subscriber that has those up to `after`. Each note has a number; an
     event says that of its first note if it is not the one after the last that went."""
 
@@ -202,7 +202,7 @@ class KeptFeed(StreamFeed):
     def __init__(
         self,
         fanout: "Fanout",
-        kept: Kept,
+        kept: TopicHistory,
         after: TopicPosition | None,
         connection: Connection,
         stream: int,

@@ -12,7 +12,7 @@ from typing import Any, Final
 from parley._crypto.hashing import SHA256
 from parley._crypto.identity import NodeId
 from parley._lbm.codec import Encodable, encode_value
-from parley._node.messaging.call_codec import FinalAnswer, sim_final
+from parley._node.messaging.call_codec import FinalAnswer, encode_result
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.limits import ONCE_KEPT, ONCE_RESULT
 from parley._node.protocol.memory_budget import MemoryBudget
@@ -37,13 +37,13 @@ Wake = Callable[[], None]
 _NOBODY: Final[set[Wake]] = set()
 
 
-def question_of(topic: str, data: Encodable) -> bytes:
+def fingerprint(topic: str, data: Encodable) -> bytes:
     """What a call asks: a hash of its topic and its data."""
     name = topic.encode()
     return SHA256.digest(len(name).to_bytes(8, "big") + name + encode_value(data))
 
 
-class OnceCall:
+class IdempotentCall:
     """A call that was begun: its handler runs, or its `answer` (with that `code`) is known.
 
     `callers` is how many Calls wait for it. `begun`, `runner` and `timer` are for whoever runs
@@ -90,12 +90,12 @@ class _Asker:
     def __init__(self, node_id: NodeId, account: MemoryBudget) -> None:
         self.node_id = node_id
         self.account = account
-        self.calls: dict[bytes, OnceCall] = {}
+        self.calls: dict[bytes, IdempotentCall] = {}
         self.running = 0
         self.line: dict[Wake, None] = {}
 
 
-class OnceMemory:
+class IdempotencyCache:
     """The calls of all node ids that are remembered. `epoch` are 8 random bytes that tell it from
     that of another run of the node.
 
@@ -121,7 +121,7 @@ class OnceMemory:
         self._peer_memory = peer_memory
         self.total = MemoryBudget(memory, total)
         self.askers: dict[NodeId, _Asker] = {}
-        self._answered: deque[OnceCall] = deque()  # the oldest first
+        self._answered: deque[IdempotentCall] = deque()  # the oldest first
 
     def change_limits(self, results: int, peer_memory: int, memory: int) -> None:
         """Have these from now on; what is remembered already stays."""
@@ -139,7 +139,7 @@ class OnceMemory:
 
     def find(
         self, who: NodeId, key: bytes, question: bytes, now: float
-    ) -> OnceCall | ResultCode | None:
+    ) -> IdempotentCall | ResultCode | None:
         """The call of this key, None if it is unknown; code 23 if it was another one."""
         self._forget_old(now)
         asker = self.askers.get(who)
@@ -148,7 +148,7 @@ class OnceMemory:
             return ResultCode.MALFORMED
         return call
 
-    def begin(self, who: NodeId, key: bytes, question: bytes, weight: int) -> OnceCall | None:
+    def begin(self, who: NodeId, key: bytes, question: bytes, weight: int) -> IdempotentCall | None:
         """A new call, whose request takes `weight` bytes; None if there is no room for it and the
         longest Result. To be followed by `answer` and `end`."""
         asker = self.askers.get(who)
@@ -162,13 +162,13 @@ class OnceMemory:
             asker.account, ONCE_WEIGHT + weight + ONCE_RESULT
         ):
             return None
-        call = asker.calls[key] = OnceCall(asker, key, question, weight)
+        call = asker.calls[key] = IdempotentCall(asker, key, question, weight)
         asker.account.charge(ONCE_WEIGHT + weight + ONCE_RESULT)
         asker.running += 1
         self.running += 1
         return call
 
-    def answer(self, call: OnceCall, code: int, answer: FinalAnswer, now: float) -> None:
+    def answer(self, call: IdempotentCall, code: int, answer: FinalAnswer, now: float) -> None:
         """The Result of a call is known; later ones change nothing. With a code by which nothing
         was done it is forgotten again."""
         if call.answer is not None:
@@ -187,13 +187,13 @@ class OnceMemory:
             wake()
         self.next_in_line(asker.node_id)
 
-    def end(self, call: OnceCall) -> None:
+    def end(self, call: IdempotentCall) -> None:
         """Its handler is over. One without an answer was stopped with its node."""
         if call.ended:
             return
         call.ended = True
         call.runner = call.timer = None  # they know the session
-        self.answer(call, ResultCode.OVERLOADED, sim_final(ResultCode.OVERLOADED), 0.0)
+        self.answer(call, ResultCode.OVERLOADED, encode_result(ResultCode.OVERLOADED), 0.0)
         asker = call.asker
         asker.account.release(call.weight)
         asker.running -= 1
@@ -216,7 +216,7 @@ class OnceMemory:
         asker = self.askers.get(who)
         return asker is not None and asker.running > 0 and len(asker.calls) < self._results
 
-    def line_up(self, who: NodeId, wake: Wake) -> None:
+    def queue(self, who: NodeId, wake: Wake) -> None:
         """`wake` is called when there may be room; `leave_line` when it was of no use."""
         self.askers[who].line[wake] = None
 
@@ -251,7 +251,7 @@ class OnceMemory:
                 call.asker.account.release(len(call.answer[2]))
             self._forget(call)
 
-    def _forget(self, call: OnceCall) -> None:
+    def _forget(self, call: IdempotentCall) -> None:
         asker = call.asker
         del asker.calls[call.key]
         asker.account.release(ONCE_WEIGHT)

@@ -13,9 +13,9 @@ from parley._lbm.errors import LbmDecodeError
 from parley._node.messaging.call_codec import (
     NO_ANSWER,
     FinalAnswer,
-    named_final,
-    read_usual_call,
-    sim_final,
+    decode_call,
+    encode_end,
+    encode_result,
 )
 from parley._node.messaging.deadlines import LONGEST_DEADLINE_MS, NO_SLOT, Deadlines
 from parley._node.messaging.topic_history import TopicPosition, read_position
@@ -122,18 +122,18 @@ class IncomingCall:
     def final(self, code: int, data: Any = None, stream: int = 0) -> FinalAnswer:
         """Its final answer; `stream` is what an accepted Subscribe is answered with. Raises
         LbmEncodeError for data without an encoding."""
-        return sim_final(code, data, stream)
+        return encode_result(code, data, stream)
 
 
 # Told of each request that is over: with its code, and without it if it never was one to run.
-OnFinal = Callable[[IncomingCall | None, int], None]
+FinalCallback = Callable[[IncomingCall | None, int], None]
 
 
-def untold(call: IncomingCall | None, code: int) -> None:
+def ignore_final(call: IncomingCall | None, code: int) -> None:
     """Nobody counts."""
 
 
-class ChunkRoom:
+class BlockedAnswers:
     """The streams of one connection on which streamed answers wait for room, in `waiting`."""
 
     __slots__ = ("_connection", "waiting")
@@ -178,7 +178,7 @@ class ChunkRoom:
 Begin = Callable[[IncomingCall], None]
 
 
-class SubscriptionTurns:
+class PerTopicQueue:
     """The unanswered requests about each topic; the first of them is the one being decided.
 
     `end` is to be called with each request that was taken, once it is answered, also from
@@ -240,7 +240,7 @@ UNREAD_EVENTS: Final = 4_096
 SHORT_ANSWER: Final = 512
 
 
-class Answering:
+class IncomingCalls:
     """The other side's requests on one connection that we have not answered.
 
     `find` gives what a request of this subcategory (Call, Subscribe) for a topic runs, or the
@@ -271,7 +271,7 @@ class Answering:
         run: Callable[[IncomingCall], None],
         stop: Callable[[IncomingCall], None],
         *,
-        on_final: OnFinal = untold,
+        on_final: FinalCallback = ignore_final,
         count_limit: int = UNANSWERED_REQUESTS,
     ) -> None:
         self._connection = connection
@@ -283,8 +283,8 @@ class Answering:
         self._unanswered: IncomingRequests[IncomingCall] = IncomingRequests(count_limit)
         self.deadlines: Deadlines[IncomingCall] = Deadlines()
         self._silent: set[IncomingCall] = set()  # those that want no answer
-        self._chunk_room = ChunkRoom(connection)
-        self.turns = SubscriptionTurns()
+        self._chunk_room = BlockedAnswers(connection)
+        self.turns = PerTopicQueue()
 
     def __len__(self) -> int:
         return len(self._unanswered) + len(self._silent)
@@ -350,7 +350,7 @@ class Answering:
         stream: int,
         async_id: int,
         code: ResultCode,
-        make: Callable[[int], FinalAnswer] = sim_final,
+        make: Callable[[int], FinalAnswer] = encode_result,
     ) -> None:
         """Answer a request with nothing but `code`, in the answer that `make` makes of it;
         without async id it is dropped.
@@ -388,7 +388,7 @@ class Answering:
                 return False
         try:
             if subcategory == CALL:
-                read = read_usual_call(payload) or event_types.CALL.read_weighed(payload)
+                read = decode_call(payload) or event_types.CALL.read_weighed(payload)
             else:
                 read = event_types.SUBSCRIBE.read_weighed(payload)
             cells, weight = read
@@ -572,7 +572,7 @@ class Answering:
     ) -> None:
         send = self._connection.send
         category, subcategory, payload = answer
-        make = named_final if category == NAMED else sim_final
+        make = encode_end if category == NAMED else encode_result
         if len(payload) > SHORT_ANSWER and not self._account.has_room():
             category, subcategory, payload = make(ResultCode.OVERLOADED)
         try:

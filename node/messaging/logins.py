@@ -11,9 +11,9 @@ from parley._lbm import keys
 from parley._lbm.codec import Encodable, encode
 from parley._lbm.errors import LbmDecodeError
 from parley._node.messaging.call_codec import FinalAnswer
-from parley._node.messaging.deadlines import within_reason
-from parley._node.messaging.incoming_requests import Answering
-from parley._node.messaging.outgoing_requests import Asking, OutgoingCall
+from parley._node.messaging.deadlines import clamp_timeout
+from parley._node.messaging.incoming_requests import IncomingCalls
+from parley._node.messaging.outgoing_requests import OutgoingCall, OutgoingCalls
 from parley._node.protocol import event_types as federation_types
 from parley._node.protocol.codes import (
     ACCOUNT,
@@ -46,14 +46,18 @@ class OutgoingLogin(OutgoingCall):
 class Logins:
     """The logins of one connection."""
 
-    __slots__ = ("_answering", "_asking", "_connection", "_decide")
+    __slots__ = ("_connection", "_decide", "_incoming", "_outgoing")
 
     def __init__(
-        self, connection: Connection, asking: Asking, answering: Answering, decide: Decide
+        self,
+        connection: Connection,
+        outgoing: OutgoingCalls,
+        incoming: IncomingCalls,
+        decide: Decide,
     ) -> None:
         self._connection = connection
-        self._asking = asking
-        self._answering = answering
+        self._outgoing = outgoing
+        self._incoming = incoming
         self._decide = decide
 
     # Ours.
@@ -85,7 +89,7 @@ class Logins:
         """Take a Login.
 
         Raises:
-            RemoteProtocolError: as `Answering.require_free`.
+            RemoteProtocolError: as `IncomingCalls.require_free`.
         """
         return self._received(event, federation_types.LOGIN)
 
@@ -95,7 +99,7 @@ class Logins:
 
     def answer_received(self, event: EventReceived, now: float) -> bool:
         """Take the Answer to a Login or Logout of ours."""
-        call = self._asking.final_received(event)
+        call = self._outgoing.final_received(event)
         if call is not None:
             try:
                 code = federation_types.ACCOUNT_ANSWER.read(event.payload)[keys.CODE]
@@ -115,14 +119,14 @@ class Logins:
         on_done: Callable[[], None],
     ) -> OutgoingCall:
         call = OutgoingLogin(on_done)
-        return self._asking.ask(call, ACCOUNT, subcategory, payload, now, within_reason(timeout))
+        return self._outgoing.ask(call, ACCOUNT, subcategory, payload, now, clamp_timeout(timeout))
 
     def _received(self, event: EventReceived, own: Cells) -> bool:
         stream, async_id = event.stream, event.async_id
         if stream != MAIN_STREAM or not async_id:
             self._connection.count_dropped()
             return False
-        self._answering.require_free(stream, async_id)
+        self._incoming.require_free(stream, async_id)
         try:
             cells = own.read(event.payload)
         except LbmDecodeError:
@@ -130,10 +134,10 @@ class Logins:
         else:
             exports = cells.get(keys.EXPORTS, ())
             code = self._decide(exports if own is federation_types.LOGIN else None)
-        self._answering.refuse(stream, async_id, code, account_final)
+        self._incoming.refuse(stream, async_id, code, encode_account_answer)
         return False
 
 
-def account_final(code: int) -> FinalAnswer:
+def encode_account_answer(code: int) -> FinalAnswer:
     """An Answer."""
     return ACCOUNT, ACCOUNT_ANSWER, encode({keys.CODE: int(code)})

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Final
 from parley._lbm import keys
 from parley._lbm.codec import Encodable, Value, encode
 from parley._lbm.errors import LbmDecodeError
-from parley._node.messaging.call_codec import FinalAnswer, named_final
-from parley._node.messaging.deadlines import within_reason
-from parley._node.messaging.incoming_requests import Answering, IncomingCall
-from parley._node.messaging.outgoing_requests import Asking, OutgoingCall
+from parley._node.messaging.call_codec import FinalAnswer, encode_end
+from parley._node.messaging.deadlines import clamp_timeout
+from parley._node.messaging.incoming_requests import IncomingCall, IncomingCalls
+from parley._node.messaging.outgoing_requests import OutgoingCall, OutgoingCalls
 from parley._node.messaging.payloads import Payload, read_cells
 from parley._node.protocol import event_types
 from parley._node.protocol.codes import EMIT, MAIN_STREAM, NAMED, REPLY_EVENT, ResultCode
@@ -133,7 +133,7 @@ class IncomingEmit(IncomingCall):
 
     def final(self, code: int, data: Any = None, stream: int = 0) -> FinalAnswer:
         """Its End or Error; raises LbmEncodeError or FormatError for data without a form."""
-        return named_final(code, data)
+        return encode_end(code, data)
 
 
 # What `find` says of an event that nobody handles.
@@ -149,19 +149,19 @@ class NamedEvents:
     `ignored` counts events without a handler.
     """
 
-    __slots__ = ("_answering", "_asking", "_connection", "_find", "_run", "ignored")
+    __slots__ = ("_connection", "_find", "_incoming", "_outgoing", "_run", "ignored")
 
     def __init__(
         self,
         connection: Connection,
-        asking: Asking,
-        answering: Answering,
+        outgoing: OutgoingCalls,
+        incoming: IncomingCalls,
         find: Callable[[str, str], object],
         run: Callable[[IncomingEmit], None],
     ) -> None:
         self._connection = connection
-        self._asking = asking
-        self._answering = answering
+        self._outgoing = outgoing
+        self._incoming = incoming
         self._find = find
         self._run = run
         self.ignored = 0
@@ -191,7 +191,7 @@ class NamedEvents:
         LocalProtocolError if 65,535 requests wait already."""
         body = encode_event(payload, name, namespace)
         emit.account = MemoryBudget(REPLIES_MEMORY, self._connection.account)
-        self._asking.ask(emit, NAMED, EMIT, body, now, within_reason(timeout))
+        self._outgoing.ask(emit, NAMED, EMIT, body, now, clamp_timeout(timeout))
 
     def encode_reply(
         self, emit: IncomingCall, name: str, payload: Payload, namespace: str = ""
@@ -209,7 +209,7 @@ class NamedEvents:
         Raises:
             LocalProtocolError: nobody waits for it, not open, or too large.
         """
-        return bool(self._answering.send_part(emit, NAMED, REPLY_EVENT, body))
+        return bool(self._incoming.send_part(emit, NAMED, REPLY_EVENT, body))
 
     # From the connection. Each returns whether the cost of the event is kept for now.
 
@@ -217,7 +217,7 @@ class NamedEvents:
         """Take an Emit: start its handler.
 
         Raises:
-            RemoteProtocolError: as `Answering.require_free`.
+            RemoteProtocolError: as `IncomingCalls.require_free`.
         """
         stream, async_id, _, _, body, cost = event
         try:
@@ -236,19 +236,19 @@ class NamedEvents:
             self._refuse(stream, async_id, entry)
             return False
         weight += REQUEST_WEIGHT
-        if not self._answering.has_room(weight):
+        if not self._incoming.has_room(weight):
             self._refuse(stream, async_id, ResultCode.OVERLOADED)
             return False
         payload = Payload(*read_cells(cells))
         emit = IncomingEmit(name, namespace, payload, stream, async_id, weight, cost, entry)
         emit.came = now
-        self._answering.admit(emit)
+        self._incoming.admit(emit)
         self._run(emit)
         return True
 
     def reply_received(self, event: EventReceived, now: float) -> bool:
         """Take a Reply: it goes to the emission that waits for it."""
-        emit = self._asking.get(event)
+        emit = self._outgoing.get(event)
         if not isinstance(emit, OutgoingEmit) or emit.done:
             # What has enough replies, or was given up, may go on for a while.
             self._connection.count_dropped(charged=emit is None)
@@ -259,14 +259,14 @@ class NamedEvents:
             self._connection.count_dropped()
             return False
         if not emit.put(read_reply(cells), weight, len(event.payload)):
-            self._asking.give_up(emit)
+            self._outgoing.give_up(emit)
             emit.code = UNREAD
             emit.on_done()
         return False
 
     def end_received(self, event: EventReceived, now: float) -> bool:
         """Take an End: the last reply to an event of ours."""
-        emit = self._asking.final_received(event)
+        emit = self._outgoing.final_received(event)
         if emit is None:
             return False
         code, reply = ACCEPTED, None
@@ -281,7 +281,7 @@ class NamedEvents:
 
     def error_received(self, event: EventReceived, now: float) -> bool:
         """Take an Error: the end of an event of ours."""
-        emit = self._asking.final_received(event)
+        emit = self._outgoing.final_received(event)
         if emit is None:
             return False
         text: Value = None
@@ -299,7 +299,7 @@ class NamedEvents:
         if not async_id and not code:
             return  # counted as ignored already
         try:
-            self._answering.refuse(stream, async_id, code, named_final)
+            self._incoming.refuse(stream, async_id, code, encode_end)
         except LocalProtocolError:
             return  # the connection is closing
 

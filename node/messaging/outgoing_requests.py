@@ -13,8 +13,8 @@ from parley._lbm.codec import Encodable, Value, encode
 from parley._lbm.errors import LbmDecodeError, LbmEncodeError
 from parley._lbm.fields import MAX_UINT
 from parley._node.data_types import Model, plain_cells
-from parley._node.messaging.call_codec import read_usual_result, usual_call
-from parley._node.messaging.deadlines import LONGEST_TIMEOUT, NO_SLOT, Deadlines, within_reason
+from parley._node.messaging.call_codec import decode_result, encode_call
+from parley._node.messaging.deadlines import LONGEST_TIMEOUT, NO_SLOT, Deadlines, clamp_timeout
 from parley._node.messaging.topic_history import TopicPosition
 from parley._node.protocol import event_types
 from parley._node.protocol.codes import (
@@ -158,7 +158,7 @@ class OutgoingCall:
 C = TypeVar("C", bound=OutgoingCall)
 
 
-class Asking:
+class OutgoingCalls:
     """Our requests on one connection that wait for their final answer.
 
     `deadlines` are those of our requests.
@@ -199,10 +199,10 @@ class Asking:
         if timeout is not None and not (
             type(timeout) is float and 0.0 <= timeout <= LONGEST_TIMEOUT
         ):
-            timeout = within_reason(timeout)
+            timeout = clamp_timeout(timeout)
         deadline_ms = None if timeout is None else max(1, int(timeout * 1000))
         if not headers and window is None and once is None:
-            payload = usual_call(topic, data, deadline_ms)
+            payload = encode_call(topic, data, deadline_ms)
             if payload is not None:
                 return self.ask(OutgoingCall(on_done), SIM, CALL, payload, now, timeout)
         cells: dict[int, Any] = {keys.TOPIC: topic}
@@ -245,7 +245,7 @@ class Asking:
             payload = encode(cells)
         except LbmEncodeError as error:
             payload = encode(plain_cells(cells, error))
-        timeout = within_reason(timeout)
+        timeout = clamp_timeout(timeout)
         return self.ask(OutgoingCall(on_done), SIM, SUBSCRIBE, payload, now, timeout)
 
     def unsubscribe(
@@ -253,7 +253,7 @@ class Asking:
     ) -> OutgoingCall:
         """Ask for no more notes of a topic; raises as `call`."""
         payload = encode({keys.TOPIC: topic})
-        timeout = within_reason(timeout)
+        timeout = clamp_timeout(timeout)
         return self.ask(OutgoingCall(on_done), SIM, UNSUBSCRIBE, payload, now, timeout)
 
     def ask(
@@ -324,7 +324,7 @@ class Asking:
             return False
         payload = event.payload
         try:
-            cells = read_usual_result(payload) or event_types.RESULT.read(payload)
+            cells = decode_result(payload) or event_types.RESULT.read(payload)
         except LbmDecodeError:
             cells = {keys.CODE: ResultCode.MALFORMED}
         code = cells[keys.CODE]

@@ -1,16 +1,21 @@
 """Requests both ways on one connection: what we ask, and what we are asked (section 9).
 
-It joins `Asking`, `Answering`, `NamedEvents`, `Logins` and `StreamRequests`, which share
+It joins `OutgoingCalls`, `IncomingCalls`, `NamedEvents`, `Logins` and `StreamRequests`, which share
 ids and a timer, and decides nothing of its own.
 """
 
 from collections.abc import Callable
 
 from parley._node.messaging.application_events import StreamRequests
-from parley._node.messaging.incoming_requests import Answering, IncomingCall, OnFinal, untold
+from parley._node.messaging.incoming_requests import (
+    FinalCallback,
+    IncomingCall,
+    IncomingCalls,
+    ignore_final,
+)
 from parley._node.messaging.logins import Decide, Logins, nobody
 from parley._node.messaging.named_events import NO_HANDLER, IncomingEmit, NamedEvents
-from parley._node.messaging.outgoing_requests import Asking
+from parley._node.messaging.outgoing_requests import OutgoingCalls
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.limits import UNANSWERED_REQUESTS
@@ -20,12 +25,12 @@ def _nobody(namespace: str, name: str) -> ResultCode:
     return NO_HANDLER
 
 
-class Calls:
-    """All requests of one connection; the arguments are those of `Answering`, and
+class RequestMux:
+    """All requests of one connection; the arguments are those of `IncomingCalls`, and
     `find_event` that of `NamedEvents`, whose events `run_event` (or `run`) and `stop` get;
     `login` decides for `Logins`."""
 
-    __slots__ = ("answering", "asking", "logins", "named", "stream_requests")
+    __slots__ = ("incoming", "logins", "named", "outgoing", "stream_requests")
 
     def __init__(
         self,
@@ -37,37 +42,37 @@ class Calls:
         find_event: Callable[[str, str], object] = _nobody,
         run_event: Callable[[IncomingEmit], None] | None = None,
         login: Decide = nobody,
-        on_final: OnFinal = untold,
+        on_final: FinalCallback = ignore_final,
         count_limit: int = UNANSWERED_REQUESTS,
     ) -> None:
-        self.asking = Asking(connection)
-        self.answering = Answering(
+        self.outgoing = OutgoingCalls(connection)
+        self.incoming = IncomingCalls(
             connection, find, run, stop, on_final=on_final, count_limit=count_limit
         )
         self.stream_requests = StreamRequests(
-            connection, self.answering.require_free, count_limit=count_limit
+            connection, self.incoming.require_free, count_limit=count_limit
         )
         self.named = NamedEvents(
-            connection, self.asking, self.answering, find_event, run_event or run
+            connection, self.outgoing, self.incoming, find_event, run_event or run
         )
-        self.logins = Logins(connection, self.asking, self.answering, login)
+        self.logins = Logins(connection, self.outgoing, self.incoming, login)
 
     def next_deadline(self) -> float:
         """When `handle_deadline` has something to do."""
         return min(
-            self.asking.deadlines.earliest,
-            self.answering.deadlines.earliest,
+            self.outgoing.deadlines.earliest,
+            self.incoming.deadlines.earliest,
             self.stream_requests.deadlines.earliest,
         )
 
     def handle_deadline(self, now: float) -> None:
         """End what is late, on either side."""
-        self.asking.handle_deadline(now)
-        self.answering.handle_deadline(now)
+        self.outgoing.handle_deadline(now)
+        self.incoming.handle_deadline(now)
         self.stream_requests.handle_deadline(now)
 
     def connection_ended(self, code: int, text: str) -> None:
         """Callers get `LOST`, handlers are stopped."""
-        self.asking.connection_ended(code, text)
-        self.answering.connection_ended()
+        self.outgoing.connection_ended(code, text)
+        self.incoming.connection_ended()
         self.stream_requests.connection_ended()

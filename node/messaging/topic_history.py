@@ -70,7 +70,7 @@ def read_beginning(cells: Mapping[int, Any]) -> Beginning | None:
     return Beginning(position, recovered)
 
 
-class Kept:
+class TopicHistory:
     """The last notes of a topic: at most `most` notes, and `most_bytes` of cost (each note's
     encoding, its headers, and 64 bytes).
 
@@ -108,7 +108,7 @@ class Kept:
         return self.last + 1 - self.first
 
     def add(self, note: bytes, headers: Headers | None, key: bytes = b"") -> None:
-        """Add an encoded note; the oldest make room for it. Only `KeptByKey` uses `key`."""
+        """Add an encoded note; the oldest make room for it. Only `CompactedHistory` uses `key`."""
         self.notes.append(note)
         self.last += 1
         self.cost += len(note) + EVENT_COST
@@ -182,13 +182,13 @@ class Kept:
             self._start = 0
 
 
-def make_kept(
+def create_history(
     epoch: bytes,
     keep: int | None,
     keep_bytes: int | None,
-    kind: type[Kept] | None = None,
-) -> Kept | None:
-    """Return an empty `Kept`, or one of its subclass `kind`, with these bounds in notes and bytes
+    kind: type[TopicHistory] | None = None,
+) -> TopicHistory | None:
+    """Return an empty `TopicHistory` (or its subclass `kind`) with these bounds in notes and bytes
     of cost; None without any option.
 
     Raises:
@@ -203,14 +203,14 @@ def make_kept(
     else:
         require_number("keep_bytes", keep_bytes, LEAST_KEEP_BYTES, whole=True, error=ConfigError)
     most = keep_bytes // EVENT_COST
-    return (kind or Kept)(epoch, min(keep or most, most), keep_bytes)
+    return (kind or TopicHistory)(epoch, min(keep or most, most), keep_bytes)
 
 
 # What each note costs in addition to its encoding, its headers, its key and 64 bytes: the tables.
 KEY_COST: Final = 192
 
 
-class KeptByKey(Kept):
+class CompactedHistory(TopicHistory):
     """The newest note of each key: at most `most` keys, and `most_bytes` of cost.
 
     Every note from the number `first` on is kept, or was replaced by a later note of its key.

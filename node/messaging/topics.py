@@ -12,9 +12,9 @@ from typing import Final, Protocol
 from parley._lbm import keys
 from parley._lbm.codec import Encodable, encode_value
 from parley._lbm.errors import LbmDecodeError
-from parley._node.messaging.call_codec import sim_final, subscribe_final
+from parley._node.messaging.call_codec import encode_accepted, encode_result
 from parley._node.messaging.feeds import StreamFeed
-from parley._node.messaging.incoming_requests import Answering, IncomingCall
+from parley._node.messaging.incoming_requests import IncomingCall, IncomingCalls
 from parley._node.messaging.notes import NO_HEADERS, decode_notes, decode_notify
 from parley._node.protocol import event_types
 from parley._node.protocol.codes import NOTES, CloseCode, ResultCode
@@ -63,13 +63,13 @@ class Topics:
     the topics for which a subscription here waits to be accepted."""
 
     __slots__ = (
-        "_answering",
         "_connection",
         "_expected",
         "_feeds",
         "_feeds_by_topic",
         "_finished",
         "_given_up",
+        "_incoming",
         "_knows",
         "_offered",
         "_readers",
@@ -78,10 +78,10 @@ class Topics:
     )
 
     def __init__(
-        self, connection: Connection, answering: Answering, knows: Callable[[str], bool]
+        self, connection: Connection, incoming: IncomingCalls, knows: Callable[[str], bool]
     ) -> None:
         self._connection = connection
-        self._answering = answering
+        self._incoming = incoming
         self._knows = knows
         self._feeds: dict[int, StreamFeed] = {}
         self._feeds_by_topic: dict[str, StreamFeed] = {}
@@ -108,7 +108,7 @@ class Topics:
         Raises:
             LbmEncodeError: `data` has no encoding; the request is still unanswered.
         """
-        answer = self._answering.answer
+        answer = self._incoming.answer
         limit = self._connection.limits.max_payload
         overhead = _RESULT_OVERHEAD + _BEGINNING * remembers
         if data is not None and len(encode_value(data)) + overhead > limit:
@@ -125,7 +125,7 @@ class Topics:
         if feed.begins is None:
             answer(call, ResultCode.ACCEPTED, data, stream)
         else:
-            call.made = subscribe_final(data, stream, feed.begins.cells())
+            call.made = encode_accepted(data, stream, feed.begins.cells())
             answer(call, ResultCode.ACCEPTED, None, stream)
             feed.pump()  # what is kept
         return feed
@@ -134,22 +134,22 @@ class Topics:
         """Take an Unsubscribe, whose turn may come later; returns whether its cost is kept.
 
         Raises:
-            RemoteProtocolError: as `Answering.require_free`.
+            RemoteProtocolError: as `IncomingCalls.require_free`.
         """
         stream, async_id, _, subcategory, payload, cost = event
-        answering = self._answering
+        incoming = self._incoming
         try:
             cells, weight = event_types.UNSUBSCRIBE.read_weighed(payload)
         except LbmDecodeError:
-            answering.refuse(stream, async_id, ResultCode.MALFORMED)
+            incoming.refuse(stream, async_id, ResultCode.MALFORMED)
             return False
         topic, weight = cells[keys.TOPIC], weight + EVENT_WEIGHT
-        if not answering.turns.is_free(topic) and not answering.has_room(weight):
-            answering.refuse(stream, async_id, ResultCode.OVERLOADED)
+        if not incoming.turns.is_free(topic) and not incoming.has_room(weight):
+            incoming.refuse(stream, async_id, ResultCode.OVERLOADED)
             return False
         call = IncomingCall(subcategory, topic, None, NO_HEADERS, stream, async_id, weight, cost)
-        answering.admit(call)
-        answering.turns.take(call, self._unsubscribe)
+        incoming.admit(call)
+        incoming.turns.take(call, self._unsubscribe)
         return True
 
     def flush(self) -> None:
@@ -245,7 +245,7 @@ class Topics:
         """Take a Notify or Notes.
 
         Raises:
-            RemoteProtocolError: as `Answering.require_free`.
+            RemoteProtocolError: as `IncomingCalls.require_free`.
         """
         stream, async_id, _, subcategory, payload, cost = event
         entry = self._readers.get(stream)
@@ -258,7 +258,7 @@ class Topics:
             kept = reader.inbox.put(subcategory, payload, cost if entry else 0)
             code = ResultCode.ACCEPTED if kept else ResultCode.OVERLOADED
         if async_id and subcategory != NOTES:
-            self._answering.answer_at_once(stream, async_id, sim_final(code))
+            self._incoming.answer_at_once(stream, async_id, encode_result(code))
         if not kept:
             mistaken = not async_id and code != ResultCode.OVERLOADED
             self._connection.count_dropped(charged=mistaken)
@@ -308,7 +308,7 @@ class Topics:
 
     def _unsubscribe(self, call: IncomingCall) -> None:
         """Answer an Unsubscribe whose turn has come: Result, then Finish."""
-        answer = self._answering.answer
+        answer = self._incoming.answer
         feed = self._feeds_by_topic.get(call.topic)
         if feed is None:
             knows = self._knows(call.topic)

@@ -15,7 +15,7 @@ from parley._lbm.errors import LbmDecodeError
 from parley._node.data_types import D, DataType, Model
 from parley._node.errors import ParleyError, PeerClosedError, StreamedAnswerError, received_refusal
 from parley._node.handlers.interceptors import Chain, Intercepted
-from parley._node.messaging.outgoing_requests import Asking, ChunkInbox, OutgoingCall
+from parley._node.messaging.outgoing_requests import ChunkInbox, OutgoingCall, OutgoingCalls
 from parley._node.protocol.codes import GIVEN_UP, LOST, MAIN_STREAM, STREAMED, ResultCode
 from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from parley._node.remote.live_connection import LiveConnection
@@ -32,7 +32,7 @@ class AnswerStream(Generic[D]):
     def __init__(
         self,
         live: LiveConnection,
-        asking: Asking,
+        outgoing: OutgoingCalls,
         chain: Chain,
         topic: str,
         data: Encodable | Model,
@@ -43,7 +43,7 @@ class AnswerStream(Generic[D]):
     ) -> None:
         self.peer = live.remote
         self._live = live
-        self._asking = asking
+        self._outgoing = outgoing
         self.topic = topic
         self.result: Value = None
         self._chain = chain
@@ -103,7 +103,7 @@ class AnswerStream(Generic[D]):
         inbox = self._inbox = ChunkInbox(size, self._changes.notify, self._grant, live.core.account)
         self._began = now = live.backend.now()
         try:
-            call = self._asking.call(
+            call = self._outgoing.call(
                 self.topic, data, now, timeout, self._changes.notify, headers, window
             )
         except ConnectionClosedError as error:
@@ -158,7 +158,7 @@ class AnswerStream(Generic[D]):
             live.metrics.made.add(code, live.backend.now() - self._began)
         self._closed = True
         if call is not None and not call.done:
-            self._asking.give_up(call)
+            self._outgoing.give_up(call)
         if self._inbox is not None:
             self._inbox.clear()
         self._changes.notify()

@@ -17,9 +17,9 @@ from parley._node.handlers.registry import Entry, Handlers
 from parley._node.handlers.topic import Topic
 from parley._node.logs import RateLimitedLogger, one_line
 from parley._node.messaging.dispatch import Dispatch
-from parley._node.messaging.idempotency import OnceMemory
+from parley._node.messaging.idempotency import IdempotencyCache
 from parley._node.messaging.incoming_requests import IncomingCall
-from parley._node.messaging.requests import Calls
+from parley._node.messaging.requests import RequestMux
 from parley._node.messaging.topics import LABEL, Topics
 from parley._node.metrics.metrics import Metrics
 from parley._node.peer.emitters import InterceptedEmitter, NativeEmitter
@@ -259,7 +259,7 @@ class NodeContext:
     handlers: Handlers
     topics: Mapping[str, Topic]
     endings: ConnectionLog
-    once: OnceMemory
+    once: IdempotencyCache
     sessions: SessionTable
     metrics: Metrics
 
@@ -300,7 +300,7 @@ class ConnectionHandlers:
         called = CallHandlers(live, handlers, answers, subscribes, once)
         events = EventHandlers(live, handlers, answers)
         self._accounts = accounts = AccountHandlers(live, handlers)
-        self.calls = calls = answers.calls = Calls(
+        self.calls = calls = answers.calls = RequestMux(
             core,
             called.find,
             called.run,
@@ -310,7 +310,7 @@ class ConnectionHandlers:
             login=accounts.decide,
             on_final=partial(count_final, host.metrics.refused, live.backend.now),
         )
-        self.topics = subscribes.topics = Topics(core, calls.answering, host.topics.__contains__)
+        self.topics = subscribes.topics = Topics(core, calls.incoming, host.topics.__contains__)
         self.streams = StreamTable(live, calls.stream_requests)
         self._handlers = StreamHandlers(live, handlers, self.streams)
         self.emitter = NativeEmitter(live, calls)
@@ -379,11 +379,11 @@ class ConnectionHandlers:
                 if not self.topics.changed(report):
                     self.streams.changed(report)
                 if isinstance(report, StreamReset):
-                    self.calls.answering.stream_reset(report.stream)
+                    self.calls.incoming.stream_reset(report.stream)
                 elif isinstance(report, StreamWritable):
-                    self.calls.answering.stream_writable(report.stream)
+                    self.calls.incoming.stream_writable(report.stream)
             case WindowReceived():
-                self.calls.answering.window_received(report)
+                self.calls.incoming.window_received(report)
             case Suspended(reason):
                 live.parted(reason)
             case Resumed():

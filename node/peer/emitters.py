@@ -4,7 +4,7 @@ from parley._node.errors import ParleyError, PeerClosedError
 from parley._node.handlers.interceptors import Chain, Intercepted
 from parley._node.messaging.named_events import OutgoingEmit
 from parley._node.messaging.payloads import Payload
-from parley._node.messaging.requests import Calls
+from parley._node.messaging.requests import RequestMux
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.backend import Backend
 
@@ -14,7 +14,7 @@ class NativeEmitter:
 
     __slots__ = ("_calls", "_live", "backend", "marks_end")
 
-    def __init__(self, live: LiveConnection, calls: Calls) -> None:
+    def __init__(self, live: LiveConnection, calls: RequestMux) -> None:
         self._live = live
         self._calls = calls
         self.backend: Backend = live.backend
@@ -41,11 +41,11 @@ class NativeEmitter:
 
     def leave(self, emit: OutgoingEmit) -> None:
         """Wait for no more of its replies."""
-        self._calls.asking.leave(emit)
+        self._calls.outgoing.leave(emit)
 
     def give_up(self, emit: OutgoingEmit) -> None:
         """Want none of its replies: Cancel."""
-        self._calls.asking.give_up(emit)
+        self._calls.outgoing.give_up(emit)
 
     def closed_error(self) -> PeerClosedError:
         """Why nothing can be sent any more."""
@@ -57,7 +57,7 @@ class InterceptedEmitter(NativeEmitter):
 
     __slots__ = ("_chain", "_name")
 
-    def __init__(self, live: LiveConnection, calls: Calls, chain: Chain, name: str) -> None:
+    def __init__(self, live: LiveConnection, calls: RequestMux, chain: Chain, name: str) -> None:
         super().__init__(live, calls)
         self._chain = chain
         self._name = name

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Set
 from typing import NamedTuple
 
 from parley._node.config import NodeConfig
-from parley._node.messaging.idempotency import OnceMemory
+from parley._node.messaging.idempotency import IdempotencyCache
 from parley._node.metrics import catalogue
 from parley._node.metrics.catalogue import MetricFamily, family, labelled
 from parley._node.peer.connection_handlers import direction
@@ -50,7 +50,7 @@ class ConnectionCollector:
         admission: Admission,
         sessions: SessionTable,
         held: MemoryBudget,
-        once: OnceMemory,
+        once: IdempotencyCache,
     ) -> None:
         self._config = config
         self._peers = peers
@@ -89,9 +89,9 @@ class ConnectionCollector:
         yield family(catalogue.STREAMS, sum(len(peer.streams) for peer in peers))
         yield family(catalogue.MEMORY, self._held.held)
         yield family(catalogue.MEMORY_LIMIT, self._held.limit)
-        running = sum(len(peer.calls.answering) for peer in peers)
+        running = sum(len(peer.calls.incoming) for peer in peers)
         yield family(catalogue.REQUESTS_RUNNING, running)
-        yield family(catalogue.REQUESTS_WAITING, sum(len(peer.asking) for peer in peers))
+        yield family(catalogue.REQUESTS_WAITING, sum(len(peer.outgoing) for peer in peers))
         yield family(catalogue.ONCE_REMEMBERED, len(self._once))
 
 

@@ -16,7 +16,7 @@ from parley._node.errors import CallRefused, PeerClosedError
 from parley._node.handlers.interceptors import Intercepted, Interceptors, PassedHeaders
 from parley._node.messaging.formats import FormatName
 from parley._node.messaging.idempotency import ONCE_EPOCH_SIZE, ONCE_INFO
-from parley._node.messaging.outgoing_requests import Asking
+from parley._node.messaging.outgoing_requests import OutgoingCalls
 from parley._node.messaging.payloads import Payload, Tandem, make_payload
 from parley._node.messaging.topic_history import TopicPosition
 from parley._node.messaging.topics import PUBLISH, Topics
@@ -51,7 +51,7 @@ class PeerRequests:
     live: LiveConnection
     backend: Backend
     driver: Driver
-    asking: Asking
+    outgoing: OutgoingCalls
     topics: Topics
     interceptors: Interceptors
 
@@ -148,11 +148,11 @@ class PeerRequests:
             return answer if wanted is None else wanted.read(answer)
         if not self.driver.has_room:
             timeout = await self.live.room(timeout)
-        backend, asking = self.backend, self.asking
+        backend, outgoing = self.backend, self.outgoing
         waiter = backend.waiter()
         now = backend.now()
         try:
-            call = asking.call(topic, data, now, timeout, waiter.wake, headers)
+            call = outgoing.call(topic, data, now, timeout, waiter.wake, headers)
         except ConnectionClosedError as error:
             raise self.closed_error() from error
         try:
@@ -160,7 +160,7 @@ class PeerRequests:
         finally:
             code = call.code if call.done else GIVEN_UP
             if not call.done:
-                asking.give_up(call)
+                outgoing.give_up(call)
             self.live.metrics.made.add(code, backend.now() - now)
         answer = answer_of(call) if call.code else call.data
         return answer if wanted is None else wanted.read(answer)
@@ -192,7 +192,7 @@ class PeerRequests:
         timeout: float | None,
         headers: Mapping[str, Encodable] | None,
     ) -> Value:
-        backend, asking = self.backend, self.asking
+        backend, outgoing = self.backend, self.outgoing
         if not self.is_open:
             raise self.closed_error()
         timeout = await self.live.room(timeout)
@@ -200,7 +200,7 @@ class PeerRequests:
         now = backend.now()
         epoch = epoch_to_ask(key, self.once_epoch, now)
         try:
-            call = asking.call(topic, data, now, timeout, waiter.wake, headers, once=key.value)
+            call = outgoing.call(topic, data, now, timeout, waiter.wake, headers, once=key.value)
         except ConnectionClosedError as error:
             raise self.closed_error() from error
         again = key.sent is not None
@@ -211,7 +211,7 @@ class PeerRequests:
         finally:
             code = call.code if call.done else GIVEN_UP
             if not call.done:
-                asking.give_up(call)
+                outgoing.give_up(call)
             self.live.metrics.made.add(code, backend.now() - now)
         return answer_of_once(key, call, again=again)
 
@@ -274,7 +274,7 @@ class PeerRequests:
         that type, as in `call`."""
         kind = None if returns is None else data_type(returns)
         chain, arguments = self.interceptors.call_out, (topic, data, timeout, headers)
-        return AnswerStream(self.live, self.asking, chain, *arguments, window, kind)
+        return AnswerStream(self.live, self.outgoing, chain, *arguments, window, kind)
 
     @overload
     def subscribe(
@@ -322,7 +322,7 @@ class PeerRequests:
         `Subscription`."""
         kind = None if returns is None else data_type(returns)
         arguments = topic, data, timeout, window, after, kind, on_malformed
-        return Subscription(self.live, self.asking, self.topics, self.interceptors, *arguments)
+        return Subscription(self.live, self.outgoing, self.topics, self.interceptors, *arguments)
 
 
 async def published(call: Awaitable[Value], topic: str) -> int | None:
@@ -363,7 +363,7 @@ class Peer(PeerRequests):
         self.endpoint = end = ConnectionHandlers(live, host, trust, dialled)
         self.driver = live.driver
         self.calls = end.calls
-        self.asking = end.calls.asking
+        self.outgoing = end.calls.outgoing
         self.interceptors = host.handlers.interceptors
         self.topics = end.topics
         self.streams = end.streams
@@ -434,7 +434,7 @@ class Peer(PeerRequests):
     @property
     def running_calls(self) -> int:
         """How many handlers of this peer's calls run."""
-        return len(self.calls.answering)
+        return len(self.calls.incoming)
 
     @property
     def ignored(self) -> int:

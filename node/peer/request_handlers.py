@@ -23,23 +23,23 @@ from parley._node.handlers.invoke import (
     TURN_SIZE,
     Outcome,
     decide,
+    drain_items,
     run_handler,
-    run_items,
     send_items,
     send_part,
 )
-from parley._node.handlers.permissions import permitted
+from parley._node.handlers.permissions import is_permitted
 from parley._node.handlers.registry import Entry, Handlers
 from parley._node.handlers.topic import SubscribeRequest, Topic
-from parley._node.messaging.call_codec import FinalAnswer, sim_final
+from parley._node.messaging.call_codec import FinalAnswer, encode_result
 from parley._node.messaging.fanout import Fanout, Feed
-from parley._node.messaging.feeds import KeptFeed, StreamFeed
+from parley._node.messaging.feeds import HistoryFeed, StreamFeed
 from parley._node.messaging.formats import FormatError, FormatName
-from parley._node.messaging.idempotency import OnceCall, OnceMemory, question_of
+from parley._node.messaging.idempotency import IdempotencyCache, IdempotentCall, fingerprint
 from parley._node.messaging.incoming_requests import IncomingCall
 from parley._node.messaging.named_events import NO_HANDLER, IncomingEmit
 from parley._node.messaging.payloads import Payload, make_payload
-from parley._node.messaging.requests import Calls
+from parley._node.messaging.requests import RequestMux
 from parley._node.messaging.topics import Topics
 from parley._node.protocol.codes import CALL, ResultCode
 from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
@@ -61,7 +61,7 @@ class Responses:
     __slots__ = ("_handlers", "_live", "_one", "calls")
 
     # Set once it is made: the requests that are answered here.
-    calls: Calls
+    calls: RequestMux
 
     def __init__(self, live: LiveConnection, handlers: Handlers) -> None:
         self._live = live
@@ -126,7 +126,7 @@ class Responses:
         if driver.has_room or call.answered:
             return code, data
         try:
-            size = self.calls.answering.make(call, code, data)
+            size = self.calls.incoming.make(call, code, data)
         except (LbmEncodeError, FormatError):
             return code, data  # `give` says so
         del data  # it has been encoded
@@ -143,10 +143,10 @@ class Responses:
     def give(self, call: IncomingCall, code: int, data: Any = None) -> None:
         """Answer a request; that its handler failed, if what it made has no encoding."""
         try:
-            self.calls.answering.answer(call, code, data)
+            self.calls.incoming.answer(call, code, data)
         except (LbmEncodeError, FormatError):
             self.log_unsent("the answer to %r", call.topic)
-            self.calls.answering.answer(call, *FAILED)
+            self.calls.incoming.answer(call, *FAILED)
         if self._live.draining:
             self._live.changed()
 
@@ -240,7 +240,7 @@ class SubscribeHandlers:
                 where = live.core, stream, live.limits.max_payload, live.remote, closed
                 if fanout.kept is None:
                     return StreamFeed(fanout, *where)
-                return KeptFeed(fanout, fanout.kept, after, *where)
+                return HistoryFeed(fanout, fanout.kept, after, *where)
 
             return topic.join(feed, on_closed)
 
@@ -256,7 +256,7 @@ class OnceHandlers:
     __slots__ = ("_answers", "_handlers", "_live", "_memory")
 
     def __init__(
-        self, live: LiveConnection, handlers: Handlers, answers: Responses, memory: OnceMemory
+        self, live: LiveConnection, handlers: Handlers, answers: Responses, memory: IdempotencyCache
     ) -> None:
         self._live = live
         self._handlers = handlers
@@ -283,7 +283,7 @@ class OnceHandlers:
         outcome: Outcome = (ResultCode.CANCELLED, None)
         try:
             # Each time: a right may have been taken away since.
-            if await permitted(entry.rules, live.remote, call.topic, self._handlers.roles):
+            if await is_permitted(entry.rules, live.remote, call.topic, self._handlers.roles):
                 outcome = await self._answered(call, who)
             else:
                 outcome = (ResultCode.NOT_AUTHORISED, None)
@@ -302,11 +302,11 @@ class OnceHandlers:
         call.made = found.answer
         return found.code, None
 
-    async def _found(self, call: IncomingCall, who: NodeId) -> OnceCall | ResultCode:
+    async def _found(self, call: IncomingCall, who: NodeId) -> IdempotentCall | ResultCode:
         """What is remembered of its key, or was begun for it, once there is room for that."""
         memory, backend = self._memory, self._live.backend
         assert call.once is not None
-        question = question_of(call.topic, call.data)
+        question = fingerprint(call.topic, call.data)
         while (found := memory.find(who, call.once, question, backend.now())) is None:
             begun = memory.begin(who, call.once, question, call.weight)
             if begun is not None:
@@ -316,7 +316,7 @@ class OnceHandlers:
                 found = ResultCode.OVERLOADED
                 break
             waiter = backend.waiter()
-            memory.line_up(who, waiter.wake)
+            memory.queue(who, waiter.wake)
             try:
                 await waiter.wait()
             except BaseException:
@@ -325,7 +325,7 @@ class OnceHandlers:
         memory.next_in_line(who)  # it may have been woken, and takes no room
         return found
 
-    async def _wait(self, call: IncomingCall, once: OnceCall) -> None:
+    async def _wait(self, call: IncomingCall, once: IdempotentCall) -> None:
         """Until it is answered. The last Call that is cancelled stops the handler."""
         once.callers += 1
         waiter = self._live.backend.waiter()
@@ -347,7 +347,7 @@ class OnceHandlers:
 
     # The handler.
 
-    def _begin(self, once: OnceCall, call: IncomingCall) -> None:
+    def _begin(self, once: IdempotentCall, call: IncomingCall) -> None:
         backend = self._live.backend
         once.runner = backend.spawn(self._run, once, call)
         if call.deadline is not None:
@@ -355,7 +355,7 @@ class OnceHandlers:
                 call.deadline, lambda: self._stop(once, ResultCode.DEADLINE_EXCEEDED)
             )
 
-    async def _run(self, once: OnceCall, call: IncomingCall) -> None:
+    async def _run(self, once: IdempotentCall, call: IncomingCall) -> None:
         once.begun = True
         remote = self._live.remote
         try:
@@ -374,15 +374,15 @@ class OnceHandlers:
         finally:
             self._end(once)
 
-    def _stop(self, once: OnceCall, code: ResultCode) -> None:
+    def _stop(self, once: IdempotentCall, code: ResultCode) -> None:
         """Its handler is to run no longer: `code` is its answer."""
         if once.answer is None:
-            self._memory.answer(once, code, sim_final(code), self._live.backend.now())
+            self._memory.answer(once, code, encode_result(code), self._live.backend.now())
             once.runner.cancel()
             if not once.begun:
                 self._end(once)
 
-    def _end(self, once: OnceCall) -> None:
+    def _end(self, once: IdempotentCall) -> None:
         if once.timer is not None:
             once.timer.cancel()
         self._memory.end(once)
@@ -391,10 +391,10 @@ class OnceHandlers:
         """The Result of what a handler did. One that is too long is a failure, also for the first
         who asks: everybody who asks with this key gets the same."""
         try:
-            answer = sim_final(*outcome)
+            answer = encode_result(*outcome)
         except LbmEncodeError:
             self._answers.log_unsent("the answer to %r", call.topic)
-            return sim_final(*FAILED)
+            return encode_result(*FAILED)
         if len(answer[2]) <= ONCE_RESULT:
             return answer
         now, text = self._live.backend.now(), "the answer to %r is longer than is remembered"
@@ -406,7 +406,7 @@ class OnceHandlers:
             call.topic,
             extra={"event": "answer.not-remembered", "topic": call.topic},
         )
-        return sim_final(ResultCode.HANDLER_FAILED, TOO_LONG)
+        return encode_result(ResultCode.HANDLER_FAILED, TOO_LONG)
 
     async def _no_items(self, items: AsyncGenerator[Any, Any]) -> Outcome:
         """An answer in items is not remembered; nothing of the handler has run yet."""
@@ -498,7 +498,7 @@ class CallHandlers:
                 item = await self._answers.encode_large(item)
             return encode({} if item is None else {keys.DATA: item})
 
-        chunk = self._answers.calls.answering.chunk
+        chunk = self._answers.calls.incoming.chunk
         return await send_items(self._live, call, items, encode_item, chunk)
 
 
@@ -615,4 +615,4 @@ class NativeReplies:
 
         if emit.async_id:
             return await send_items(self._live, emit, items, encode_item, named.reply)
-        return await run_items(self._live, items)
+        return await drain_items(self._live, items)

@@ -16,7 +16,7 @@ from parley._node.errors import (
 )
 from parley._node.handlers.interceptors import Chain, Intercepted
 from parley._node.handlers.invoke import log_failure
-from parley._node.handlers.permissions import permitted
+from parley._node.handlers.permissions import is_permitted
 from parley._node.handlers.registry import Entry, Handlers
 from parley._node.logs import one_line
 from parley._node.messaging.application_events import ANSWERING, APPLICATION
@@ -137,7 +137,7 @@ class StreamHandlers:
             CallRefused: the rules do not permit it; and what the handler raises.
         """
         remote, slots = self._live.remote, entry.slots
-        if entry.rules and not await permitted(
+        if entry.rules and not await is_permitted(
             entry.rules, remote, stream.label, self._handlers.roles
         ):
             raise CallRefused(ResultCode.NOT_AUTHORISED)

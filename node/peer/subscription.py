@@ -25,7 +25,7 @@ from parley._node.errors import (
 from parley._node.handlers.interceptors import Intercepted, Interceptors
 from parley._node.messaging.inbox import NoteInbox, NumberedInbox
 from parley._node.messaging.notes import NO_HEADERS, read_slow_text
-from parley._node.messaging.outgoing_requests import Asking, OutgoingCall
+from parley._node.messaging.outgoing_requests import OutgoingCall, OutgoingCalls
 from parley._node.messaging.topic_history import TopicPosition, read_beginning
 from parley._node.messaging.topics import Topics
 from parley._node.protocol.codes import LOST, STREAMED, CloseCode, ResultCode
@@ -180,7 +180,7 @@ class Subscription(Generic[D]):
     def __init__(
         self,
         live: LiveConnection,
-        asking: Asking,
+        outgoing: OutgoingCalls,
         topics: Topics,
         interceptors: Interceptors,
         topic: str,
@@ -195,7 +195,7 @@ class Subscription(Generic[D]):
         self.malformed = 0
         self._on_malformed = checked_on_malformed(on_malformed)
         self._live = live
-        self._asking = asking
+        self._outgoing = outgoing
         self._topics = topics
         self._interceptors = interceptors
         self.topic = topic
@@ -337,10 +337,10 @@ class Subscription(Generic[D]):
 
     async def _ask(self, timeout: float | None) -> None:
         """Send a Subscribe and wait for its answer."""
-        live, asking = self._live, self._asking
+        live, outgoing = self._live, self._outgoing
         waiter, now = live.backend.waiter(), live.backend.now()
         try:
-            call = asking.subscribe(
+            call = outgoing.subscribe(
                 self.topic,
                 self._asked,
                 now,
@@ -565,11 +565,11 @@ class Subscription(Generic[D]):
     def _give_up(self, call: OutgoingCall) -> None:
         """Nobody waits for the answer any more."""
         self._given_up = True
-        self._asking.give_up(call)
+        self._outgoing.give_up(call)
         if self._topics.give_up(self.topic):
             now = self._live.backend.now()
             with suppress(LocalProtocolError):  # the connection is closing
-                self._asking.unsubscribe(self.topic, now, LEAVE_TIMEOUT, lambda: None)
+                self._outgoing.unsubscribe(self.topic, now, LEAVE_TIMEOUT, lambda: None)
 
     def _begin(self, call: OutgoingCall) -> bool:
         """Take what the Result says of where the notes begin; False if it is malformed."""
@@ -607,7 +607,7 @@ class Subscription(Generic[D]):
         if others or not self._topics.reads(self._stream):
             return False
         try:
-            self._asking.unsubscribe(
+            self._outgoing.unsubscribe(
                 self.topic, self._live.backend.now(), LEAVE_TIMEOUT, self._wake
             )
         except LocalProtocolError:

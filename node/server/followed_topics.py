@@ -23,7 +23,7 @@ from parley._node.logs import one_line
 from parley._node.messaging.fanout import Feed
 from parley._node.messaging.feeds import StreamFeed
 from parley._node.messaging.notes import DROPPED_HEADER, Headers, encode_note, read_headers
-from parley._node.messaging.topic_history import Kept, TopicPosition
+from parley._node.messaging.topic_history import TopicHistory, TopicPosition
 from parley._node.node import Node
 from parley._node.peer.reconnecting import random_fraction
 from parley._node.peer.subscription import Subscription
@@ -224,7 +224,7 @@ class FollowedTopic(Topic[Any]):
         if position is not None:
             most = KEPT_BYTES // EVENT_COST
             # Not the position: the first notes may have come with the acceptance.
-            kept = Kept(position.epoch, most, KEPT_BYTES, subscription.number)
+            kept = TopicHistory(position.epoch, most, KEPT_BYTES, subscription.number)
             self._kept = self._fanout.kept = kept
         return True
 

@@ -24,7 +24,7 @@ from parley._node.messaging.incoming_requests import IncomingCall
 from parley._node.messaging.named_events import IncomingEmit
 from parley._node.messaging.notes import encode_note
 from parley._node.messaging.outgoing_requests import ChunkInbox, OutgoingCall
-from parley._node.messaging.requests import Calls
+from parley._node.messaging.requests import RequestMux
 from parley._node.messaging.topics import LABEL, Topics
 from parley._node.protocol.codes import (
     CALL,
@@ -83,7 +83,7 @@ class Application:
         self.core = core
         self.now = now
         self.ended: ConnectionEnded | None = None
-        self.calls = calls = Calls(
+        self.calls = calls = RequestMux(
             core,
             self._find,
             self._run,
@@ -91,7 +91,7 @@ class Application:
             find_event=find_event,
             count_limit=MOST_REQUESTS,
         )
-        self.topics = Topics(core, calls.answering, TOPIC.__eq__)
+        self.topics = Topics(core, calls.incoming, TOPIC.__eq__)
         self.dispatch = Dispatch(core, calls, self.topics, self._stream_event)
         slow: Slow = "unsubscribe" if core.initiator else "drop-oldest"
         self._fanout = Fanout(TOPIC, MOST_BYTES, slow)
@@ -148,7 +148,7 @@ class Application:
             except MESSAGING as error:
                 self.core.abort(self.now, CloseCode(error.code), error.reason)
                 aborted = True
-        assert len(self.calls.answering) <= 2 * MOST_REQUESTS
+        assert len(self.calls.incoming) <= 2 * MOST_REQUESTS
         self._emitting.check()
 
     def _take_other(self, report: Report) -> None:
@@ -163,7 +163,7 @@ class Application:
             case StreamFinished() | StreamReset() | StreamWritable():
                 self._stream_changed(report)
             case WindowReceived():
-                self.calls.answering.window_received(report)
+                self.calls.incoming.window_received(report)
             case KeysUpdated() | PongReceived():
                 pass
             case ConnectionEnded(code, text):
@@ -176,13 +176,13 @@ class Application:
     def _stream_changed(self, report: StreamFinished | StreamReset | StreamWritable) -> None:
         self.topics.changed(report)
         if isinstance(report, StreamWritable):
-            self.calls.answering.stream_writable(report.stream)
+            self.calls.incoming.stream_writable(report.stream)
             return
         self.calls.stream_requests.remote_ended(report.stream)
         if isinstance(report, StreamReset):
             self._streams.discard(report.stream)
             self.calls.stream_requests.local_ended(report.stream)
-            self.calls.answering.stream_reset(report.stream)
+            self.calls.incoming.stream_reset(report.stream)
 
     def _stream_event(self, event: EventReceived) -> bool:
         requests = self.calls.stream_requests
@@ -215,7 +215,7 @@ class Application:
         elif call.subcategory != CALL:
             self.topics.open_feed(call, None, self._make_feed)
         elif call.topic == "echo":
-            self.calls.answering.answer(call, ResultCode.ACCEPTED, call.data)
+            self.calls.incoming.answer(call, ResultCode.ACCEPTED, call.data)
         else:
             self._running.append(call)
 
@@ -244,11 +244,11 @@ class Application:
 
     def _call(self, step: Step) -> None:
         self._asked.append(
-            self.calls.asking.call("echo", step.payload, self.now, 5.0, lambda: None)
+            self.calls.outgoing.call("echo", step.payload, self.now, 5.0, lambda: None)
         )
 
     def _call_stream(self, step: Step) -> None:
-        call = self.calls.asking.call("items", None, self.now, None, lambda: None, window=1024)
+        call = self.calls.outgoing.call("items", None, self.now, None, lambda: None, window=1024)
 
         def grant(credit: int) -> None:
             if not call.done:
@@ -258,7 +258,7 @@ class Application:
         self._asked.append(call)
 
     def _subscribe(self, step: Step) -> None:
-        asking, topics = self.calls.asking, self.topics
+        asking, topics = self.calls.outgoing, self.topics
         call = asking.subscribe(TOPIC, None, self.now, 5.0, lambda: None)
         topics.expect(TOPIC)
 
@@ -275,11 +275,11 @@ class Application:
     def _unsubscribe(self, step: Step) -> None:
         for stream in self._readers:
             self.topics.leave(stream)
-        self._asked.append(self.calls.asking.unsubscribe(TOPIC, self.now, 5.0, lambda: None))
+        self._asked.append(self.calls.outgoing.unsubscribe(TOPIC, self.now, 5.0, lambda: None))
 
     def _give_up(self, step: Step) -> None:
         if self._asked:
-            self.calls.asking.give_up(self._asked.popleft())
+            self.calls.outgoing.give_up(self._asked.popleft())
         elif self._stream_asked:
             self.calls.stream_requests.give_up(self._stream_asked.popleft())
 
@@ -317,7 +317,7 @@ class Application:
                 try:
                     call.chunks.take()
                 except ALLOWED["decoder"]:
-                    self.calls.asking.give_up(call)
+                    self.calls.outgoing.give_up(call)
 
     def _answer(self, step: Step) -> None:
         if not self._running:
@@ -325,9 +325,9 @@ class Application:
         call = self._running.popleft()
         if call.topic == "items" and step.stream:
             self._running.append(call)
-            self.calls.answering.chunk(call, encode({22: step.payload}))
+            self.calls.incoming.chunk(call, encode({22: step.payload}))
         else:
-            self.calls.answering.answer(call, ResultCode.ACCEPTED, step.payload)
+            self.calls.incoming.answer(call, ResultCode.ACCEPTED, step.payload)
 
     def _ping(self, step: Step) -> None:
         self.core.ping(self.now)

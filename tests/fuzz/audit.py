@@ -24,7 +24,7 @@ from parley._node.messaging.dispatch import Dispatch
 from parley._node.messaging.incoming_requests import SHORT_PAYLOAD, IncomingCall
 from parley._node.messaging.named_events import OutgoingEmit
 from parley._node.messaging.outgoing_requests import ChunkInbox, OutgoingCall
-from parley._node.messaging.requests import Calls
+from parley._node.messaging.requests import RequestMux
 from parley._node.messaging.topics import LABEL, Topics
 from parley._node.protocol import codes
 from parley._node.protocol.codes import BUS, CONNECTION, NAMED, SIM, STREAM, BusType, ResultCode
@@ -71,8 +71,10 @@ class Node:
         self.labels: dict[int, str] = {}
         self.held: set[tuple[int, int]] = set()
         self._readers: list[tuple[str, Reader]] = []
-        self.calls = Calls(core, self._find, self._run, self._stop, find_event=self._find_event)
-        self.topics = Topics(core, self.calls.answering, self._knows)
+        self.calls = RequestMux(
+            core, self._find, self._run, self._stop, find_event=self._find_event
+        )
+        self.topics = Topics(core, self.calls.incoming, self._knows)
         self._dispatch = Dispatch(core, self.calls, self.topics, self._stream_event)
 
     def hear(self, event: Event) -> None:
@@ -97,7 +99,7 @@ class Node:
             call = OutgoingCall(_nothing)
             call.on_final = lambda code, stream: self.did.append(("result", code, stream))
             call.chunks = ChunkInbox(1 << 20, _nothing, lambda credit: None, self.core.account)
-        return self.calls.asking.ask(call, call.category, 1, b"\xa0", START, None)
+        return self.calls.outgoing.ask(call, call.category, 1, b"\xa0", START, None)
 
     def _take(self, report: Report) -> None:
         match report:

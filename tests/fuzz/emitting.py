@@ -11,7 +11,7 @@ from parley._node.messaging.formats import FormatName
 from parley._node.messaging.incoming_requests import IncomingCall
 from parley._node.messaging.named_events import REPLIES_MEMORY, IncomingEmit, OutgoingEmit
 from parley._node.messaging.payloads import make_payload
-from parley._node.messaging.requests import Calls
+from parley._node.messaging.requests import RequestMux
 from parley._node.protocol.codes import ResultCode
 from tests.fuzz.allowed import ALLOWED
 from tests.fuzz.script import Step
@@ -31,7 +31,7 @@ def find_event(namespace: str, name: str) -> ResultCode:
 class Emitting:
     """What one application emits; `asked` takes the events that wait for replies."""
 
-    def __init__(self, calls: Calls, asked: deque[OutgoingEmit]) -> None:
+    def __init__(self, calls: RequestMux, asked: deque[OutgoingEmit]) -> None:
         self._calls = calls
         self._asked = asked
 
@@ -43,7 +43,7 @@ class Emitting:
             except ALLOWED["formats"]:
                 continue
         if emit.topic == "echo":
-            self._calls.answering.answer(emit, ResultCode.ACCEPTED, "echo")
+            self._calls.incoming.answer(emit, ResultCode.ACCEPTED, "echo")
         else:
             running.append(emit)
 
@@ -79,7 +79,7 @@ class Emitting:
     def leave(self) -> None:
         """Read no more of what was emitted first."""
         if self._asked:
-            self._calls.asking.leave(self._asked.popleft())
+            self._calls.outgoing.leave(self._asked.popleft())
 
     def check(self) -> None:
         """What waits is bounded."""

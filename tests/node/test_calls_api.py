@@ -207,7 +207,7 @@ async def test_the_server_keeps_the_deadline_of_a_caller_that_does_not(
 ) -> None:
     """The caller's own clock is stopped: the answer is the server's."""
     met.server.on_call("never")(lambda call: anyio.sleep(60))
-    asking = met.peer.asking
+    asking = met.peer.outgoing
     async with create_task_group() as tasks:
         outcome = await started(tasks, lambda: met.peer.call("never", timeout=0.05))
         (waiting,) = asking.waiting.by_id.values()
@@ -234,7 +234,7 @@ async def test_a_cancelled_caller_cancels_the_handler(met: Meeting, anyio_backen
         tasks.cancel_scope.cancel()
     with fail_after(2):
         await ended.wait()
-    await eventually(lambda: not len(met.peer.asking))
+    await eventually(lambda: not len(met.peer.outgoing))
     assert met.back.running_calls == 0
     assert await met.peer.call("echo", 1) == 1
 
@@ -243,7 +243,7 @@ async def test_the_id_of_a_cancelled_call_is_busy_until_its_answer(
     met: Meeting, anyio_backend: str
 ) -> None:
     met.server.on_call("never")(lambda call: anyio.sleep(60))
-    outgoing = met.peer.asking.waiting
+    outgoing = met.peer.outgoing.waiting
     with move_on_after(0.01):
         await met.peer.call("never")
     # Nothing was read since: the final answer cannot have come.

@@ -274,8 +274,8 @@ def nothing_open(peer: Peer) -> bool:
     assert session is not None
     mux = session.mux
     tables = (
-        peer.asking,
-        peer.calls.answering,
+        peer.outgoing,
+        peer.calls.incoming,
         peer.streams,
         mux.stream_table.open,
         mux.outbox.held,

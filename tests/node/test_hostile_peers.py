@@ -127,7 +127,7 @@ async def test_a_subscription_that_is_answered_in_chunks_is_malformed() -> None:
             async with met.peer.subscribe("x"):
                 raise AssertionError("it was accepted")
         assert refused.value.code == ResultCode.MALFORMED
-        await eventually(lambda: not topic.subscribers and not len(met.peer.asking))
+        await eventually(lambda: not topic.subscribers and not len(met.peer.outgoing))
 
 
 async def test_an_unsubscribe_that_is_followed_by_a_reset_is_answered() -> None:
@@ -137,7 +137,7 @@ async def test_an_unsubscribe_that_is_followed_by_a_reset_is_answered() -> None:
         await subscription.__aenter__()
         (stream,) = met.peer.topics._readers
         core, now = met.peer.core, met.peer.backend.now()
-        call = met.peer.asking.unsubscribe("x", now, None, lambda: None)
+        call = met.peer.outgoing.unsubscribe("x", now, None, lambda: None)
         both = core.data_to_send(now)
         core.reset_stream(stream, CloseCode.CANCELLED)
         both += core.data_to_send(now)

@@ -111,7 +111,7 @@ def read_answer(event: bytes, name: str) -> Answer:
     return Answer(attempt, received, code, tagged if name == "Resume" else b"")
 
 
-class Kept:
+class TopicHistory:
     """One's own direction: the bytes from `told` to `sent`, as they were written."""
 
     def __init__(self) -> None:
@@ -145,7 +145,7 @@ class Resumption:
         self.key = key
         self.count = 0
         self.attempt = 0
-        self.kept = Kept()
+        self.kept = TopicHistory()
         self.received = 0
         self.heard = 0
         self._last = 0  # what the last Received told

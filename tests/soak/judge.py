@@ -47,7 +47,7 @@ def check_connection(number: int, client: Line | None, server: Line | None) -> I
         for what in line["violations"]:
             yield f"connection {number}, {side}: {what}"
         if line["untold"]:
-            yield f"connection {number}, {side}: {line['untold']} violations more"
+            yield f"connection {number}, {side}: {line['ignore_final']} violations more"
     graceful = ours["graceful"] and theirs["graceful"]
     if ours["graceful"] != theirs["graceful"]:
         yield f"connection {number}: only one side saw a clean end"

@@ -47,7 +47,7 @@ class Report:
         self.graceful += line["graceful"]
         self.resumes += line["resumes"]
 
-    def take_notes(self, *published: Mapping[str, int]) -> None:
+    def add_writers(self, *published: Mapping[str, int]) -> None:
         """What each side has published in all."""
         self.notes = Counter()
         for topics in published:

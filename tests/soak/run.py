@@ -108,7 +108,7 @@ async def _at_rest(sides: tuple[Side, Side], report: Report) -> list[str]:
             report.streams_at_rest = sum(
                 len(look["streams"]) for look in looks[0]["connections"].values()
             )
-            report.take_notes(looks[1]["published"], looks[0]["published"])
+            report.add_writers(looks[1]["published"], looks[0]["published"])
             if not found:
                 break
             await anyio.sleep(0.2)

@@ -27,7 +27,7 @@ from parley._node.dialects.named.codec import (
     serialise_head,
 )
 from parley._node.dialects.named.replies import NamedReply
-from parley._node.messaging.deadlines import Deadlines, within_reason
+from parley._node.messaging.deadlines import Deadlines, clamp_timeout
 from parley._node.messaging.named_events import UNREAD, OutgoingEmit
 from parley._node.protocol.codes import EVENT_FAILED, LOST, CloseCode, ResultCode
 from parley._node.protocol.errors import LimitReachedError, RemoteProtocolError
@@ -227,7 +227,7 @@ class NamedCore(ForeignCore):
         emit.account = MemoryBudget(self._limits.client_memory, self.account)
         emit.async_id = self._send(_INITIATOR, name, data, namespace, None)
         self._waiting[emit.async_id] = emit
-        timeout = within_reason(timeout)
+        timeout = clamp_timeout(timeout)
         if timeout is not None:
             emit.slot = self._deadlines.add(emit, now + timeout)
 

@@ -19,8 +19,8 @@ from parley._node.dialects.simproto.codec import (
     parse_response,
 )
 from parley._node.dialects.simproto.core import RequestReceived, SimProtoCore
-from parley._node.messaging.deadlines import Deadlines, within_reason
-from parley._node.messaging.incoming_requests import IncomingCall, SubscriptionTurns
+from parley._node.messaging.deadlines import Deadlines, clamp_timeout
+from parley._node.messaging.incoming_requests import IncomingCall, PerTopicQueue
 from parley._node.messaging.notes import NO_HEADERS
 from parley._node.messaging.outgoing_requests import OutgoingCall
 from parley._node.protocol.codes import LOST, ResultCode
@@ -117,7 +117,7 @@ class SimProtoOutgoing:
     ) -> SimProtoRequest:
         call = SimProtoRequest(on_done)
         call.async_id = self._core.ask(kind, topic, data, now, call)
-        timeout = within_reason(timeout)
+        timeout = clamp_timeout(timeout)
         if timeout is not None and timeout < self._core.limits.answer_timeout:
             call.slot = self.deadlines.add(call, now + timeout)
         return call
@@ -147,7 +147,7 @@ class SimProtoIncoming:
         self._stop = stop
         self._unsubscribe = unsubscribe
         self._running: dict[int, IncomingCall] = {}
-        self._turns = SubscriptionTurns()
+        self._turns = PerTopicQueue()
         self._now = 0.0  # when the request was answered after which the next one begins
 
     def __len__(self) -> int:

@@ -239,7 +239,7 @@ async def test_a_streamed_call_that_is_refused_on_its_way_out_is_not_sent() -> N
         with pytest.raises(CallRefused):
             async with met.peer.call_stream("count"):
                 pass
-        assert len(met.peer.asking) == 0
+        assert len(met.peer.outgoing) == 0
 
 
 async def test_a_request_that_an_interceptor_did_not_send_is_an_error() -> None:

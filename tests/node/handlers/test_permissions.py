@@ -9,7 +9,7 @@ import pytest
 from parley import Call, CallRefused, Peer, Stream
 from parley._crypto.identity import Identity, NodeId
 from parley._node.errors import ConfigError, StreamResetError
-from parley._node.handlers.permissions import Allow, Roles, Rule, permitted
+from parley._node.handlers.permissions import Allow, Roles, Rule, is_permitted
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.testing import FakeClock
 from tests.node.network import Meeting, config, eventually, meeting
@@ -145,7 +145,7 @@ async def test_every_rule_has_to_permit() -> None:
     somebody: Any = Somebody(ALICE)
     yes, no = Rule(ALICE), Rule(BOB)
     for rules, allowed in [((), True), ((yes,), True), ((yes, no), False), ((no, yes), False)]:
-        assert await permitted(rules, somebody, "x", Roles()) is allowed
+        assert await is_permitted(rules, somebody, "x", Roles()) is allowed
 
 
 # Between two nodes.
@@ -260,7 +260,7 @@ async def test_a_function_that_takes_its_time_is_cancelled_with_its_call(met: Me
     with pytest.raises(CallRefused) as caught:
         await met.peer.call("x", timeout=0.02)
     assert caught.value.code == ResultCode.DEADLINE_EXCEEDED
-    await eventually(lambda: met.back.running_calls == 0 and not len(met.peer.asking))
+    await eventually(lambda: met.back.running_calls == 0 and not len(met.peer.outgoing))
     assert ran == []
 
 
@@ -272,6 +272,6 @@ async def test_refusals_are_in_the_log_and_leave_nothing(
     for _ in range(3):
         assert await codes(met, "x") == FORBIDDEN
     assert "is not allowed to use 'x'" in caplog.text
-    assert met.back.running_calls == len(met.peer.asking) == 0
+    assert met.back.running_calls == len(met.peer.outgoing) == 0
     await eventually(lambda: not len(met.peer.streams) and not len(met.back.streams))
     assert met.peer.dropped == met.back.dropped == 0

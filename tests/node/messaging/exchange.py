@@ -11,7 +11,7 @@ from parley._node.messaging.feeds import StreamFeed
 from parley._node.messaging.inbox import NoteInbox
 from parley._node.messaging.incoming_requests import IncomingCall
 from parley._node.messaging.outgoing_requests import ChunkInbox, OutgoingCall
-from parley._node.messaging.requests import Calls
+from parley._node.messaging.requests import RequestMux
 from parley._node.messaging.topics import LABEL, Topics
 from parley._node.protocol.codes import (
     BATCH,
@@ -75,8 +75,8 @@ class NodeUnderTest:
         self.side, self.core = self.pair.a, self.pair.a.core
         self.undecided: list[IncomingCall] = []
         self.fanout = Fanout(NEWS, 1 << 20, "unsubscribe")
-        self.calls = Calls(self.core, self._find, self._run, lambda call: None)
-        self.topics = Topics(self.core, self.calls.answering, {NEWS, REJECTED}.__contains__)
+        self.calls = RequestMux(self.core, self._find, self._run, lambda call: None)
+        self.topics = Topics(self.core, self.calls.incoming, {NEWS, REJECTED}.__contains__)
         self.dispatch = Dispatch(self.core, self.calls, self.topics, lambda event: True)
         self.asked: dict[int, OutgoingCall] = {}
         self._taken = 0  # how many of the reports
@@ -98,7 +98,7 @@ class NodeUnderTest:
         if call.subcategory == SUBSCRIBE:
             self.undecided.append(call)
         elif call.topic == ECHO:
-            self.calls.answering.answer(call, ResultCode.ACCEPTED, call.data)
+            self.calls.incoming.answer(call, ResultCode.ACCEPTED, call.data)
 
     def decide(self) -> None:
         """Accept or reject the Subscribes that wait."""
@@ -111,7 +111,7 @@ class NodeUnderTest:
         while self.undecided:
             call = self.undecided.pop(0)
             if call.topic == REJECTED:
-                self.calls.answering.answer(call, ResultCode.REJECTED)
+                self.calls.incoming.answer(call, ResultCode.REJECTED)
             else:
                 self.topics.open_feed(call, None, make)
 
@@ -141,9 +141,9 @@ class NodeUnderTest:
             case StreamFinished() | StreamReset() | StreamWritable():
                 self.topics.changed(report)
                 if isinstance(report, StreamReset):
-                    self.calls.answering.stream_reset(report.stream)
+                    self.calls.incoming.stream_reset(report.stream)
             case WindowReceived():
-                self.calls.answering.window_received(report)
+                self.calls.incoming.window_received(report)
             case _:
                 pass  # of no interest to calls and topics
 
@@ -160,23 +160,23 @@ class NodeUnderTest:
             case category, subcategory if (category, subcategory) == (STREAM, DATA):
                 self.core.send_data(event.stream, event.payload)
             case category, subcategory if (category, subcategory) == (SIM, CANCEL):
-                self.calls.asking.give_up(self.asked[cells[keys.REQUEST]])
+                self.calls.outgoing.give_up(self.asked[cells[keys.REQUEST]])
             case _:
                 self._ask(event, cells, streamed=streamed)
 
     def _ask(self, event: Event, cells: Any, *, streamed: bool) -> None:
         """Ask under the id of the step, which is the next one unless that is taken."""
         assert (event.category, event.stream) == (SIM, MAIN_STREAM)
-        asking, topic, wanted = self.calls.asking, cells[keys.TOPIC], event.async_id
-        asking.waiting.next_ids[MAIN_STREAM] = wanted
+        outgoing, topic, wanted = self.calls.outgoing, cells[keys.TOPIC], event.async_id
+        outgoing.waiting.next_ids[MAIN_STREAM] = wanted
         how: Any = (self.pair.now, None, lambda: None)
         if event.subcategory == CALL:
-            call = asking.call(topic, cells.get(keys.DATA), *how)
+            call = outgoing.call(topic, cells.get(keys.DATA), *how)
         elif event.subcategory == UNSUBSCRIBE:
-            call = asking.unsubscribe(topic, *how)
+            call = outgoing.unsubscribe(topic, *how)
         else:
             assert event.subcategory == SUBSCRIBE
-            call = asking.subscribe(topic, None, *how)
+            call = outgoing.subscribe(topic, None, *how)
             self.topics.expect(topic)
             call.on_final = partial(self._subscribed, topic)
         if call.async_id != wanted:

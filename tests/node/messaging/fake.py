@@ -8,7 +8,7 @@ from parley._lbm.codec import Encodable, Value, decode, encode
 from parley._node.messaging.dispatch import Take
 from parley._node.messaging.incoming_requests import IncomingCall
 from parley._node.messaging.outgoing_requests import OutgoingCall
-from parley._node.messaging.requests import Calls
+from parley._node.messaging.requests import RequestMux
 from parley._node.protocol.codes import CALL, CANCEL, CHUNK, RESULT, SIM, SUBSCRIBE, ResultCode
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.errors import (
@@ -154,17 +154,17 @@ class Shell:
         self.started: list[IncomingCall] = []
         self.stopped: list[IncomingCall] = []
         self.woken = 0
-        self.calls = Calls(
+        self.calls = RequestMux(
             self.connection.as_connection, find, self.started.append, self.stopped.append, **limits
         )
-        self.asking = self.calls.asking
-        self.answering = self.calls.answering
+        self.outgoing = self.calls.outgoing
+        self.incoming = self.calls.incoming
         self._takes: dict[int, Take] = {
-            CALL: self.answering.request_received,
-            SUBSCRIBE: self.answering.request_received,
-            CANCEL: self.answering.cancel_received,
-            RESULT: self.asking.result_received,
-            CHUNK: self.asking.chunk_received,
+            CALL: self.incoming.request_received,
+            SUBSCRIBE: self.incoming.request_received,
+            CANCEL: self.incoming.cancel_received,
+            RESULT: self.outgoing.result_received,
+            CHUNK: self.outgoing.chunk_received,
         }
 
     def receive(self, event: EventReceived, now: float = 0.0) -> None:
@@ -174,7 +174,7 @@ class Shell:
 
     def ask(self, timeout: float | None = None, now: float = 0.0) -> OutgoingCall:
         """Call a topic."""
-        return self.asking.call("x", None, now, timeout, self.wake)
+        return self.outgoing.call("x", None, now, timeout, self.wake)
 
     def wake(self) -> None:
         """An answer of ours is there."""
@@ -183,7 +183,7 @@ class Shell:
     def waiting(self) -> list[IncomingCall]:
         """The requests that were started and have no answer yet."""
         waiting = [call for call in self.started if not call.answered]
-        assert len(self.answering) == len(waiting)
+        assert len(self.incoming) == len(waiting)
         return waiting
 
     def codes(self) -> list[tuple[int, object]]:

@@ -10,9 +10,9 @@ from parley._lbm import keys
 from parley._lbm.codec import encode
 from parley._lbm.errors import LbmDecodeError, LbmEncodeError
 from parley._node.messaging.call_codec import (
-    read_usual_call,
-    read_usual_result,
-    usual_call,
+    decode_call,
+    decode_result,
+    encode_call,
     usual_result,
 )
 from parley._node.protocol import event_types
@@ -32,17 +32,17 @@ def call_cells(topic: str, data: object, deadline: int | None) -> dict[int, Any]
 def test_usual_ones_are_written_and_read_as_lbm_does(size: int, deadline: int | None) -> None:
     for topic in ("", "echo", "t" * 23):
         payload = encode(cells := call_cells(topic, bytes(size), deadline))
-        assert usual_call(topic, bytes(size), deadline) == payload
-        assert read_usual_call(payload) == event_types.CALL.read_weighed(payload)
+        assert encode_call(topic, bytes(size), deadline) == payload
+        assert decode_call(payload) == event_types.CALL.read_weighed(payload)
         assert event_types.CALL.read(payload) == cells
     result = encode({keys.CODE: 0, keys.DATA: bytes(size)})
     assert usual_result(bytes(size)) == result
-    assert read_usual_result(result) == event_types.RESULT.read(result)
+    assert decode_result(result) == event_types.RESULT.read(result)
 
 
 @given(values, st.text(max_size=30), st.sampled_from(DEADLINES))
 def test_whatever_the_data_is(data: Any, topic: str, deadline: int | None) -> None:
-    payload = usual_call(topic, data, deadline)
+    payload = encode_call(topic, data, deadline)
     assert payload is None or payload == encode(call_cells(topic, data, deadline))
     if data is not None:
         assert usual_result(data) == encode({keys.CODE: 0, keys.DATA: data})
@@ -50,7 +50,7 @@ def test_whatever_the_data_is(data: Any, topic: str, deadline: int | None) -> No
 
 def agrees(payload: bytes) -> None:
     """What is read here is what the decoder reads, which may have to do it alone."""
-    call, result = read_usual_call(payload), read_usual_result(payload)
+    call, result = decode_call(payload), decode_result(payload)
     try:
         assert call is None or call == event_types.CALL.read_weighed(payload)
         assert result is None or result == event_types.RESULT.read(payload)
@@ -79,7 +79,7 @@ def test_of_what_is_altered_no_more_is_read_than_the_decoder_reads(
     ("topic", "data"), [("t" * 24, b""), ("\ud800", b""), ("t", object()), ("t", None)]
 )
 def test_what_is_not_usual_is_left_to_the_encoder(topic: str, data: Any) -> None:
-    assert usual_call(topic, data, 1) is None
+    assert encode_call(topic, data, 1) is None
 
 
 def test_an_answer_without_an_encoding() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from parley._lbm.errors import LbmEncodeError
-from parley._node.messaging.call_codec import cut, error_text, event_code, named_final, sim_final
+from parley._node.messaging.call_codec import cut, encode_end, encode_result, error_text, event_code
 from parley._node.messaging.formats import FormatError
 from parley._node.messaging.payloads import Payload, Tandem, make_payload
 from parley._node.protocol.codes import END, ERROR, NAMED, RESULT, RESULT_SENTENCES, SIM, ResultCode
@@ -23,7 +23,7 @@ from tests.reference.wire import cells_payload
     ],
 )
 def test_results(code: int, data: Any, stream: int, cells: dict[str, Any]) -> None:
-    assert sim_final(code, data, stream) == (SIM, RESULT, cells_payload(**cells))
+    assert encode_result(code, data, stream) == (SIM, RESULT, cells_payload(**cells))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_results(code: int, data: Any, stream: int, cells: dict[str, Any]) -> No
     ],
 )
 def test_ends(data: Any, payload: bytes) -> None:
-    assert named_final(0, data) == (NAMED, END, payload)
+    assert encode_end(0, data) == (NAMED, END, payload)
 
 
 @pytest.mark.parametrize(
@@ -56,15 +56,15 @@ def test_ends(data: Any, payload: bytes) -> None:
     ],
 )
 def test_errors(code: int, data: Any, cells: dict[str, Any]) -> None:
-    assert named_final(code, data) == (NAMED, ERROR, cells_payload(**cells))
+    assert encode_end(code, data) == (NAMED, ERROR, cells_payload(**cells))
 
 
 @pytest.mark.parametrize("data", [{1, 2}, object(), 2**64, "\ud800"])
 def test_a_last_reply_without_a_form(data: Any) -> None:
     with pytest.raises(LbmEncodeError):
-        named_final(0, data)
+        encode_end(0, data)
     with pytest.raises(FormatError):
-        named_final(0, make_payload(data, "json" if data != 2**64 else "msgpack"))
+        encode_end(0, make_payload(data, "json" if data != 2**64 else "msgpack"))
 
 
 def test_only_a_failure_has_another_code() -> None:

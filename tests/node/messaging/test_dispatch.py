@@ -6,7 +6,7 @@ from parley._lbm import keys
 from parley._lbm.codec import Encodable
 from parley._node.messaging.dispatch import Dispatch
 from parley._node.messaging.incoming_requests import IncomingCall
-from parley._node.messaging.requests import Calls
+from parley._node.messaging.requests import RequestMux
 from parley._node.messaging.topics import Topics
 from parley._node.protocol.codes import (
     CALL,
@@ -42,8 +42,8 @@ class Shell:
         connection = self.connection.as_connection
         self.started: list[IncomingCall] = []
         self.data: list[bytes] = []
-        self.calls = Calls(connection, find, self.started.append, lambda call: None)
-        self.topics = Topics(connection, self.calls.answering, ["known"].__contains__)
+        self.calls = RequestMux(connection, find, self.started.append, lambda call: None)
+        self.topics = Topics(connection, self.calls.incoming, ["known"].__contains__)
         self.dispatch = Dispatch(connection, self.calls, self.topics, self.take)
 
     @property
@@ -180,8 +180,8 @@ def test_what_counts_against_the_allowance_is_what_the_other_side_does_wrong() -
 def test_what_is_dropped_for_a_reason_of_ours_does_not() -> None:
     """No room, an answer that was given up, an event that nobody here handles."""
     shell = Shell()
-    call = shell.calls.asking.call("x", None, 0.0, None, lambda: None)
-    shell.calls.asking.give_up(call)
+    call = shell.calls.outgoing.call("x", None, 0.0, None, lambda: None)
+    shell.calls.outgoing.give_up(call)
     shell.dispatch.receive(event(CHUNK, {}, async_id=call.async_id), 0.0)
     shell.dispatch.receive(event(EMIT, {keys.NAME: "unheard"}, category=NAMED), 0.0)
     assert shell.connection.charged == [False] * 2

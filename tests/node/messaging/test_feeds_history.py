@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from parley._lbm import keys
 from parley._lbm.codec import Value, decode
 from parley._node.messaging.fanout import Fanout
-from parley._node.messaging.feeds import WAITING_EVENTS, KeptFeed
+from parley._node.messaging.feeds import WAITING_EVENTS, HistoryFeed
 from parley._node.messaging.inbox import NumberedInbox
 from parley._node.messaging.notes import (
     NOTES_SIZE,
@@ -18,7 +18,7 @@ from parley._node.messaging.notes import (
     encode_note,
     read_headers,
 )
-from parley._node.messaging.topic_history import Kept, TopicPosition
+from parley._node.messaging.topic_history import TopicHistory, TopicPosition
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.memory_budget import MemoryBudget
@@ -31,7 +31,7 @@ def remembering(
     keep: int = 1_000, *, keep_bytes: int = 1 << 30, limit: int = 1 << 20, epoch: bytes = EPOCH
 ) -> Fanout:
     """The subscribers of a topic that remembers."""
-    return Fanout("prices", limit, "unsubscribe", Kept(epoch, keep, keep_bytes))
+    return Fanout("prices", limit, "unsubscribe", TopicHistory(epoch, keep, keep_bytes))
 
 
 def subscribed(
@@ -40,11 +40,11 @@ def subscribed(
     after: TopicPosition | None = None,
     *,
     max_payload: int = 1 << 20,
-) -> KeptFeed:
+) -> HistoryFeed:
     """A subscriber more; its stream is 2."""
     connection = cast(Connection, line)
     assert fanout.kept is not None
-    feed = KeptFeed(
+    feed = HistoryFeed(
         fanout, fanout.kept, after, connection, 2, max_payload, "owner", lambda feed: None
     )
     fanout.join(feed)

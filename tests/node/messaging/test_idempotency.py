@@ -10,21 +10,21 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from parley._crypto.identity import NodeId
 from parley._lbm.codec import Encodable
-from parley._node.messaging.call_codec import sim_final
+from parley._node.messaging.call_codec import encode_result
 from parley._node.messaging.idempotency import (
     NOT_REMEMBERED,
     ONCE_ID_WEIGHT,
     ONCE_WEIGHT,
-    OnceCall,
-    OnceMemory,
-    question_of,
+    IdempotencyCache,
+    IdempotentCall,
+    fingerprint,
 )
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.limits import ONCE_KEPT, ONCE_RESULT
 from parley._node.protocol.memory_budget import MemoryBudget
 
 ALICE, BOB = NodeId(bytes([1] * 32)), NodeId(bytes([2] * 32))
-QUESTION = question_of("order", "tea")
+QUESTION = fingerprint("order", "tea")
 # What one call takes while it runs, without its request.
 RUNNING = ONCE_WEIGHT + ONCE_RESULT
 
@@ -35,18 +35,20 @@ def key(number: int) -> bytes:
 
 def new_memory(
     results: int = 1_000, peer_memory: int = 1 << 30, memory: int = 1 << 30
-) -> OnceMemory:
-    return OnceMemory(bytes(8), results=results, peer_memory=peer_memory, memory=memory)
+) -> IdempotencyCache:
+    return IdempotencyCache(bytes(8), results=results, peer_memory=peer_memory, memory=memory)
 
 
-def begin(memory: OnceMemory, number: int = 1, who: NodeId = ALICE, weight: int = 0) -> OnceCall:
+def begin(
+    memory: IdempotencyCache, number: int = 1, who: NodeId = ALICE, weight: int = 0
+) -> IdempotentCall:
     call = memory.begin(who, key(number), QUESTION, weight)
     assert call is not None
     return call
 
 
-def finish(memory: OnceMemory, call: OnceCall, code: int = 0, now: float = 0.0) -> None:
-    memory.answer(call, code, sim_final(code), now)
+def finish(memory: IdempotencyCache, call: IdempotentCall, code: int = 0, now: float = 0.0) -> None:
+    memory.answer(call, code, encode_result(code), now)
     memory.end(call)
 
 
@@ -62,8 +64,8 @@ def test_a_question_is_its_topic_and_its_data() -> None:
         ("ordert", "ea"),
         ("", "tea"),
     ]
-    assert len({question_of(*question) for question in questions}) == len(questions)
-    assert question_of("order", {"a": 1, "b": 2}) == question_of("order", {"b": 2, "a": 1})
+    assert len({fingerprint(*question) for question in questions}) == len(questions)
+    assert fingerprint("order", {"a": 1, "b": 2}) == fingerprint("order", {"b": 2, "a": 1})
 
 
 def test_a_call_is_found_by_node_id_key_and_question() -> None:
@@ -84,10 +86,10 @@ def test_the_first_answer_is_the_answer() -> None:
     call = begin(memory)
     woken: list[int] = []
     call.waiting.add(lambda: woken.append(1))
-    memory.answer(call, 17, sim_final(17), 5.0)
+    memory.answer(call, 17, encode_result(17), 5.0)
     assert woken == [1]
-    memory.answer(call, 0, sim_final(0, "late"), 6.0)
-    assert (call.code, call.answer, call.answered_at) == (17, sim_final(17), 5.0)
+    memory.answer(call, 0, encode_result(0, "late"), 6.0)
+    assert (call.code, call.answer, call.answered_at) == (17, encode_result(17), 5.0)
     assert memory.running == 1
     memory.end(call)
     memory.end(call)
@@ -146,7 +148,7 @@ def test_what_runs_is_never_forgotten() -> None:
 def test_a_handler_that_lingers_is_charged_for_what_it_was_given() -> None:
     memory = new_memory()
     call = begin(memory, weight=5_000)
-    memory.answer(call, 17, sim_final(17), 0.0)
+    memory.answer(call, 17, encode_result(17), 0.0)
     assert memory.find(ALICE, key(1), QUESTION, ONCE_KEPT) is None
     assert memory.held == ONCE_ID_WEIGHT + 5_000
     # Its node id comes again meanwhile.
@@ -174,7 +176,7 @@ def test_so_many_of_a_node_id() -> None:
 
 
 def test_so_many_bytes_of_a_node_id() -> None:
-    answer = sim_final(0, bytes(1_000))
+    answer = encode_result(0, bytes(1_000))
     kept = ONCE_WEIGHT + len(answer[2])
     memory = new_memory(peer_memory=ONCE_ID_WEIGHT + 5 * kept + RUNNING + 100)
     for number in range(5):
@@ -191,7 +193,7 @@ def test_so_many_bytes_of_a_node_id() -> None:
 
 def test_so_many_bytes_of_all_node_ids() -> None:
     total = MemoryBudget(1 << 30)
-    memory = OnceMemory(
+    memory = IdempotencyCache(
         bytes(8),
         results=10,
         peer_memory=1 << 30,
@@ -226,7 +228,7 @@ def test_a_few_node_ids_do_not_use_up_the_memory_of_all() -> None:
         finish(memory, begin(memory, number, good))
     # What was answered is kept all the same, for ten minutes.
     found = memory.find(NodeId(bytes([0] * 32)), key(0), QUESTION, 599.0)
-    assert isinstance(found, OnceCall)
+    assert isinstance(found, IdempotentCall)
     assert found.answer == answer
 
 
@@ -239,7 +241,7 @@ def test_a_node_id_alone_gets_all_that_is_its_own() -> None:
 
 
 def test_it_is_a_part_of_what_the_node_may_hold() -> None:
-    memory = OnceMemory(
+    memory = IdempotencyCache(
         bytes(8), results=10, peer_memory=1 << 30, memory=1 << 30, total=MemoryBudget(RUNNING)
     )
     assert memory.begin(ALICE, key(1), QUESTION, 0) is None
@@ -256,10 +258,10 @@ def test_those_for_whom_there_is_no_room_are_woken_one_by_one() -> None:
     call = begin(memory)
     assert memory.may_wait(ALICE)
     for wake in wakes.values():
-        memory.line_up(ALICE, wake)
+        memory.queue(ALICE, wake)
     memory.leave_line(ALICE, wakes["second"])  # it was cancelled in the line
     assert woken == []
-    memory.answer(call, 19, sim_final(19), 0.0)
+    memory.answer(call, 19, encode_result(19), 0.0)
     assert woken == ["first"]
     memory.leave_line(ALICE, wakes["first"])  # cancelled when it had been woken
     assert woken == ["first", "third"]
@@ -278,10 +280,10 @@ def test_it_weighs_no_less_than_it_takes(node_ids: int) -> None:
     try:
         before, _ = tracemalloc.get_traced_memory()
         for number in range(200):
-            question = question_of("order", number)
+            question = fingerprint("order", number)
             call = memory.begin(who[number % node_ids], key(number), question, 5_000)
             assert call is not None
-            memory.answer(call, 0, sim_final(0, bytes(number)), 0.0)
+            memory.answer(call, 0, encode_result(0, bytes(number)), 0.0)
             memory.end(call)
             del call
         after, _ = tracemalloc.get_traced_memory()
@@ -298,11 +300,11 @@ class Memories(RuleBasedStateMachine):
         self.results = results
         self.peer_memory = ONCE_ID_WEIGHT + RUNNING + kept * (ONCE_WEIGHT + 200) + 300
         self.total = 2 * self.peer_memory
-        self.memory = OnceMemory(
+        self.memory = IdempotencyCache(
             bytes(8), results=results, peer_memory=self.peer_memory, memory=self.total
         )
         self.now = 0.0
-        self.running: list[OnceCall] = []
+        self.running: list[IdempotentCall] = []
         self.ran: dict[tuple[NodeId, bytes], float | None] = {}  # when it was answered
 
     @rule(who=st.integers(0, 3), number=st.integers(0, 5), weight=st.integers(0, 300))
@@ -312,7 +314,7 @@ class Memories(RuleBasedStateMachine):
         known = place in self.ran
         answered = self.ran.get(place)
         if known and (answered is None or self.now < answered + ONCE_KEPT):
-            assert isinstance(found, OnceCall)
+            assert isinstance(found, IdempotentCall)
             return
         assert found is None
         call = self.memory.begin(*place, QUESTION, weight)
@@ -331,7 +333,7 @@ class Memories(RuleBasedStateMachine):
                 del self.ran[place]
             else:
                 self.ran[place] = self.now
-        self.memory.answer(call, code, sim_final(code, bytes(size)), self.now)
+        self.memory.answer(call, code, encode_result(code, bytes(size)), self.now)
 
     @rule(data=st.data())
     def end(self, data: st.DataObject) -> None:

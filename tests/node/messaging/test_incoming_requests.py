@@ -44,8 +44,8 @@ def test_a_call_is_answered_once() -> None:
     shell = Shell()
     shell.receive(call_event("x", 5))
     (call,) = shell.started
-    shell.answering.answer(call, 0, "first")
-    shell.answering.answer(call, 16, "second")
+    shell.incoming.answer(call, 0, "first")
+    shell.incoming.answer(call, 16, "second")
     (sent,) = shell.connection.take()
     assert sent[:4] == (1, 5, SIM, RESULT)
     assert sent.cells == {keys.CODE: 0, keys.DATA: "first"}
@@ -57,7 +57,7 @@ def test_a_call_is_answered_once() -> None:
 def test_a_call_without_id_gets_no_answer() -> None:
     shell = Shell()
     shell.receive(call_event("x", 0))
-    shell.answering.answer(shell.started[0], 0, "x")
+    shell.incoming.answer(shell.started[0], 0, "x")
     assert shell.connection.sent == []
     assert shell.waiting() == []
 
@@ -66,15 +66,15 @@ def test_an_answer_without_encoding_leaves_the_call_unanswered() -> None:
     shell = Shell()
     shell.receive(call_event("x", 5))
     with pytest.raises(LbmEncodeError):
-        shell.answering.answer(shell.started[0], 0, object())  # type: ignore[arg-type]  # that is the test
-    shell.answering.answer(shell.started[0], 16)
+        shell.incoming.answer(shell.started[0], 0, object())  # type: ignore[arg-type]  # that is the test
+    shell.incoming.answer(shell.started[0], 16)
     assert shell.codes() == [(5, 16)]
 
 
 def test_an_answer_that_is_too_large_is_code_21() -> None:
     shell = Shell()
     shell.receive(call_event("x", 5))
-    shell.answering.answer(shell.started[0], 0, bytes(MAX_PAYLOAD))
+    shell.incoming.answer(shell.started[0], 0, bytes(MAX_PAYLOAD))
     assert shell.codes() == [(5, ResultCode.PAYLOAD_TOO_LARGE)]
 
 
@@ -121,7 +121,7 @@ def test_cancel_answers_and_stops() -> None:
     shell.receive(cancel_event(5))
     assert shell.codes() == [(5, ResultCode.CANCELLED)]
     assert shell.stopped == shell.started
-    shell.answering.answer(shell.started[0], 0, "too late")
+    shell.incoming.answer(shell.started[0], 0, "too late")
     shell.receive(cancel_event(5))
     shell.receive(cancel_event(6))
     shell.receive(cancel_event("x"))
@@ -135,18 +135,18 @@ def test_the_deadline_answers_and_stops() -> None:
     shell = Shell()
     shell.receive(call_event("x", 5, deadline=1000))
     shell.receive(call_event("x", 0, deadline=1000))
-    assert 1.0 < shell.answering.deadlines.earliest < 1.1
-    shell.answering.handle_deadline(1.1)
+    assert 1.0 < shell.incoming.deadlines.earliest < 1.1
+    shell.incoming.handle_deadline(1.1)
     assert shell.codes() == [(5, ResultCode.DEADLINE_EXCEEDED)]
     assert set(shell.stopped) == set(shell.started)
     assert shell.waiting() == []
-    assert len(shell.answering.deadlines) == 0
+    assert len(shell.incoming.deadlines) == 0
 
 
 def test_a_deadline_beyond_all_clocks() -> None:
     shell = Shell()
     shell.receive(call_event("x", 5, deadline=2**64 - 1))
-    assert 10**9 <= shell.answering.deadlines.earliest < 10**9 + 1
+    assert 10**9 <= shell.incoming.deadlines.earliest < 10**9 + 1
 
 
 # Bounds.
@@ -158,7 +158,7 @@ def test_no_more_calls_than_the_bound() -> None:
         shell.receive(call_event("x", async_id))
     assert shell.codes() == [(3, ResultCode.OVERLOADED)]
     assert shell.connection.dropped == 3
-    shell.answering.answer(shell.started[0], 0)
+    shell.incoming.answer(shell.started[0], 0)
     shell.receive(call_event("x", 0))
     shell.receive(call_event("x", 4))
     assert len(shell.started) == 4
@@ -171,7 +171,7 @@ def test_no_more_bytes_than_the_bound(async_id: int) -> None:
     shell.receive(call_event("x", async_id, data=bytes(2000)))
     shell.receive(call_event("x", 6, data=bytes(2000)))
     assert shell.codes() == [(6, ResultCode.OVERLOADED)]
-    shell.answering.answer(shell.started[0], 0)
+    shell.incoming.answer(shell.started[0], 0)
     shell.receive(call_event("x", 7, data=bytes(2000)))
     assert len(shell.started) == 2
 
@@ -190,7 +190,7 @@ def test_answers_that_are_not_read_count_against_the_bound() -> None:
     shell = Shell(memory=REQUEST_WEIGHT + 2000)
     for async_id in (1, 2):
         shell.receive(call_event("x", async_id))
-        shell.answering.answer(shell.started[-1], 0, bytes(1500))
+        shell.incoming.answer(shell.started[-1], 0, bytes(1500))
     shell.receive(call_event("x", 3))
     assert [code for _, code in shell.codes()] == [0, 0, ResultCode.OVERLOADED]
     shell.receive(call_event("x", 4))
@@ -217,7 +217,7 @@ def test_a_call_holds_its_credit_until_it_is_answered() -> None:
     shell.receive(call_event("x", 0, stream=4, cost=101))
     assert shell.connection.consumed == []
     for call in shell.started:
-        shell.answering.answer(call, 0)
+        shell.incoming.answer(call, 0)
     assert shell.connection.consumed == [(4, 100), (4, 101)]
 
 
@@ -236,7 +236,7 @@ def test_a_reset_stream_stops_its_handlers_only() -> None:
     for stream, async_id in [(4, 5), (4, 0), (1, 5), (6, 0)]:
         shell.receive(call_event("x", async_id, stream=stream, cost=10))
     shell.connection.gone.add(4)
-    shell.answering.stream_reset(4)
+    shell.incoming.stream_reset(4)
     assert [call.stream for call in shell.stopped] == [4, 4]
     assert [call.stream for call in shell.waiting()] == [1, 6]
     assert shell.connection.sent == []
@@ -248,9 +248,9 @@ def test_an_answer_on_a_closing_connection_or_a_gone_stream_is_dropped() -> None
     shell.receive(call_event("x", 5, stream=4))
     shell.receive(call_event("x", 6))
     shell.connection.gone.add(4)
-    shell.answering.answer(shell.started[0], 0)
+    shell.incoming.answer(shell.started[0], 0)
     shell.connection.closed = True
-    shell.answering.answer(shell.started[1], 0, bytes(MAX_PAYLOAD))
+    shell.incoming.answer(shell.started[1], 0, bytes(MAX_PAYLOAD))
     assert shell.connection.sent == []
     assert shell.waiting() == []
 
@@ -272,16 +272,16 @@ def test_each_id_gets_exactly_one_answer(data: st.DataObject) -> None:
         elif step == "cancel":
             shell.receive(cancel_event(data.draw(st.integers(0, 40))), now)
         elif step == "answer" and shell.started:
-            shell.answering.answer(data.draw(st.sampled_from(shell.started)), 0)
+            shell.incoming.answer(data.draw(st.sampled_from(shell.started)), 0)
         elif step == "time":
             now += data.draw(st.floats(0, 2))
-            shell.answering.handle_deadline(now)
+            shell.incoming.handle_deadline(now)
         for async_id, _ in shell.codes():
             assert async_id in open_ids
             assert async_id not in answered
             answered.add(async_id)
     assert open_ids - answered == {call.async_id for call in shell.waiting()}
-    shell.answering.handle_deadline(now + 10)
+    shell.incoming.handle_deadline(now + 10)
     assert {async_id for async_id, _ in shell.codes()} == open_ids - answered
 
 
@@ -305,7 +305,7 @@ def count(shell: Shell, window: int | None = None) -> int:
     shell.receive(call_event("x", 5, **more))
     (call,) = shell.started
     taken = 0
-    while shell.answering.chunk(call, ITEM):
+    while shell.incoming.chunk(call, ITEM):
         taken += 1
     assert chunks(shell) == [(1, 5)] * taken
     return taken
@@ -330,13 +330,13 @@ def test_credit_wakes_the_handler() -> None:
     (call,) = shell.started
     woken: list[int] = []
     call.on_credit = lambda: woken.append(1)
-    shell.answering.window_received(WindowReceived(1, 6, 1000))
-    shell.answering.window_received(WindowReceived(3, 5, 1000))
-    assert not shell.answering.chunk(call, ITEM)
-    shell.answering.window_received(WindowReceived(1, 5, COST - 1))
-    assert not shell.answering.chunk(call, ITEM)
-    shell.answering.window_received(WindowReceived(1, 5, 1))
-    assert shell.answering.chunk(call, ITEM)
+    shell.incoming.window_received(WindowReceived(1, 6, 1000))
+    shell.incoming.window_received(WindowReceived(3, 5, 1000))
+    assert not shell.incoming.chunk(call, ITEM)
+    shell.incoming.window_received(WindowReceived(1, 5, COST - 1))
+    assert not shell.incoming.chunk(call, ITEM)
+    shell.incoming.window_received(WindowReceived(1, 5, 1))
+    assert shell.incoming.chunk(call, ITEM)
     assert woken == [1, 1]
 
 
@@ -344,7 +344,7 @@ def test_credit_above_the_greatest_is_a_violation() -> None:
     shell = Shell()
     shell.receive(call_event("x", 5, window=LARGEST_CREDIT))
     with pytest.raises(RemoteProtocolError) as caught:
-        shell.answering.window_received(WindowReceived(1, 5, 1))
+        shell.incoming.window_received(WindowReceived(1, 5, 1))
     assert caught.value.code == CloseCode.PROTOCOL_ERROR
 
 
@@ -353,12 +353,12 @@ def test_no_item_follows_the_final_answer() -> None:
     for async_id in (5, 6):
         shell.receive(call_event("x", async_id))
     first, second = shell.started
-    shell.answering.answer(first, 0)
+    shell.incoming.answer(first, 0)
     shell.receive(cancel_event(6))
     shell.connection.take()
     for call in (first, second):
         with pytest.raises(LocalProtocolError):
-            shell.answering.chunk(call, ITEM)
+            shell.incoming.chunk(call, ITEM)
     assert shell.connection.sent == []
 
 
@@ -366,7 +366,7 @@ def test_a_call_without_id_gets_no_items() -> None:
     shell = Shell()
     shell.receive(call_event("x", 0))
     with pytest.raises(LocalProtocolError):
-        shell.answering.chunk(shell.started[0], ITEM)
+        shell.incoming.chunk(shell.started[0], ITEM)
     assert shell.connection.sent == []
 
 
@@ -375,19 +375,19 @@ def test_an_item_that_cannot_be_sent_costs_nothing() -> None:
     shell.receive(call_event("x", 5, stream=4, window=1))
     (call,) = shell.started
     with pytest.raises(PayloadTooLargeError):
-        shell.answering.chunk(call, bytes(MAX_PAYLOAD + 1))
-    assert shell.answering.chunk(call, ITEM)
+        shell.incoming.chunk(call, bytes(MAX_PAYLOAD + 1))
+    assert shell.incoming.chunk(call, ITEM)
     shell.connection.take()
     shell.connection.gone.add(4)
     call.credit = None
     with pytest.raises(LocalProtocolError):
-        shell.answering.chunk(call, ITEM)
+        shell.incoming.chunk(call, ITEM)
 
 
 def test_items_that_are_not_read_count_against_the_bound_until_they_are_written() -> None:
     shell = Shell(memory=2 * REQUEST_WEIGHT + 1500)
     shell.receive(call_event("x", 1))
-    while shell.answering.chunk(shell.started[0], bytes(1000)):
+    while shell.incoming.chunk(shell.started[0], bytes(1000)):
         continue
     assert len(shell.connection.sent) == 2
     shell.receive(call_event("x", 2))
@@ -401,10 +401,10 @@ def test_answers_that_were_written_do_not_count_because_items_wait() -> None:
     shell.receive(call_event("x", 1, window=LARGEST_CREDIT))
     for async_id in (2, 3):
         shell.receive(call_event("x", async_id))
-        shell.answering.answer(shell.started[-1], 0, bytes(1400))
+        shell.incoming.answer(shell.started[-1], 0, bytes(1400))
     shell.connection.take()
     for _ in range(5):
-        assert shell.answering.chunk(shell.started[0], ITEM)
+        assert shell.incoming.chunk(shell.started[0], ITEM)
     shell.receive(call_event("x", 4))
     assert len(shell.started) == 4
 
@@ -426,7 +426,7 @@ def test_a_subscribe_without_id_is_dropped_and_one_with_is_run() -> None:
     (request,) = shell.started
     assert (request.subcategory, request.window, request.deadline) == (SUBSCRIBE, 7, None)
     assert shell.connection.dropped == 1
-    shell.answering.answer(request, 0, "welcome", stream=4)
+    shell.incoming.answer(request, 0, "welcome", stream=4)
     (sent,) = shell.connection.take()
     assert sent.cells == {keys.CODE: 0, keys.DATA: "welcome", keys.STREAM: 4}
     assert shell.connection.releases == [4]
@@ -437,7 +437,7 @@ def test_an_answer_that_is_too_large_for_a_stream_that_is_gone_is_dropped() -> N
     shell.receive(event(SUBSCRIBE, {keys.TOPIC: "x"}, async_id=5, stream=6))
     shell.connection.streams.hold(4)
     shell.connection.gone.add(6)
-    shell.answering.answer(shell.started[0], 0, bytes(MAX_PAYLOAD), stream=4)
+    shell.incoming.answer(shell.started[0], 0, bytes(MAX_PAYLOAD), stream=4)
     assert shell.waiting() == []
     assert shell.connection.sent == []
     assert shell.connection.streams.held == set()
@@ -448,7 +448,7 @@ def test_an_answer_that_cannot_be_sent_still_releases_its_stream() -> None:
     shell.receive(event(SUBSCRIBE, {keys.TOPIC: "x"}, async_id=5, stream=6))
     shell.connection.streams.hold(4)
     shell.connection.gone.add(6)
-    shell.answering.answer(shell.started[0], 0, stream=4)
+    shell.incoming.answer(shell.started[0], 0, stream=4)
     assert shell.connection.streams.held == set()
 
 

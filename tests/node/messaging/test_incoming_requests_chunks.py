@@ -2,7 +2,7 @@
 
 import pytest
 
-from parley._node.messaging.incoming_requests import ChunkRoom, IncomingCall
+from parley._node.messaging.incoming_requests import BlockedAnswers, IncomingCall
 from parley._node.protocol.codes import CALL, RESULT, SIM
 from parley._node.protocol.errors import LocalProtocolError
 from tests.node.messaging.fake import FakeConnection, Shell, call_event, cancel_event
@@ -12,9 +12,9 @@ def new_call(stream: int, async_id: int = 1) -> IncomingCall:
     return IncomingCall(CALL, "x", None, {}, stream, async_id, 0, 0)
 
 
-def new_room() -> tuple[FakeConnection, ChunkRoom]:
+def new_room() -> tuple[FakeConnection, BlockedAnswers]:
     connection = FakeConnection()
-    return connection, ChunkRoom(connection.as_connection)
+    return connection, BlockedAnswers(connection.as_connection)
 
 
 def test_there_is_room_where_nothing_waits_and_always_on_stream_1() -> None:
@@ -66,13 +66,13 @@ def test_no_chunk_is_queued_behind_what_waits_on_its_stream() -> None:
     first, second = shell.started
     woken: list[int] = []
     second.on_credit = lambda: woken.append(1)
-    shell.answering.answer(first, 0)
-    assert not shell.answering.chunk(second, b"\xa0")
+    shell.incoming.answer(first, 0)
+    assert not shell.incoming.chunk(second, b"\xa0")
     (result,) = shell.connection.take()
     assert (result.category, result.subcategory) == (SIM, RESULT)
-    shell.answering.stream_writable(3)
+    shell.incoming.stream_writable(3)
     assert woken == [1]
-    assert shell.answering.chunk(second, b"\xa0")
+    assert shell.incoming.chunk(second, b"\xa0")
 
 
 def test_a_cancelled_call_is_waited_for_no_more() -> None:
@@ -82,8 +82,8 @@ def test_a_cancelled_call_is_waited_for_no_more() -> None:
     first, second = shell.started
     woken: list[int] = []
     second.on_credit = lambda: woken.append(1)
-    shell.answering.answer(first, 0)
-    assert not shell.answering.chunk(second, b"\xa0")
+    shell.incoming.answer(first, 0)
+    assert not shell.incoming.chunk(second, b"\xa0")
     shell.receive(cancel_event(2, stream=3))
-    shell.answering.stream_writable(3)
+    shell.incoming.stream_writable(3)
     assert woken == []

@@ -7,7 +7,7 @@ import pytest
 from parley._lbm import keys
 from parley._lbm.codec import Encodable, encode
 from parley._node.messaging.dispatch import Dispatch
-from parley._node.messaging.requests import Calls
+from parley._node.messaging.requests import RequestMux
 from parley._node.messaging.topics import Topics
 from parley._node.protocol.codes import (
     ACCOUNT,
@@ -39,9 +39,9 @@ class Shell:
         self.decided: list[Sequence[str] | None] = []
         self.woken = 0
         core = self.connection.as_connection
-        self.calls = Calls(core, find, lambda call: None, lambda call: None, login=self.decide)
+        self.calls = RequestMux(core, find, lambda call: None, lambda call: None, login=self.decide)
         self.logins = self.calls.logins
-        topics = Topics(core, self.calls.answering, [].__contains__)
+        topics = Topics(core, self.calls.incoming, [].__contains__)
         self.dispatch = Dispatch(core, self.calls, topics, lambda event: False)
 
     def decide(self, exports: Sequence[str] | None) -> ResultCode:
@@ -127,7 +127,7 @@ def test_an_id_that_is_taken(subcategory: int) -> None:
 def test_a_connection_without_accounts() -> None:
     connection = FakeConnection()
     core = connection.as_connection
-    calls = Calls(core, find, lambda call: None, lambda call: None)
+    calls = RequestMux(core, find, lambda call: None, lambda call: None)
     calls.logins.login_received(event(LOGIN, EMPTY, async_id=7, category=ACCOUNT), 0.0)
     assert connection.take() == [answer(ResultCode.NOT_AUTHORISED)]
 
@@ -187,4 +187,4 @@ def test_what_cannot_be_sent() -> None:
     shell.connection.closed = True
     with pytest.raises(ConnectionClosedError):
         shell.logins.logout(0.0, 5.0, shell.wake)
-    assert len(shell.calls.asking) == 0
+    assert len(shell.calls.outgoing) == 0

@@ -18,7 +18,7 @@ from parley._node.messaging.named_events import (
 )
 from parley._node.messaging.outgoing_requests import OutgoingCall
 from parley._node.messaging.payloads import Payload, Tandem, make_payload
-from parley._node.messaging.requests import Calls
+from parley._node.messaging.requests import RequestMux
 from parley._node.messaging.topics import Topics
 from parley._node.protocol.codes import (
     CANCEL,
@@ -63,15 +63,15 @@ class Shell:
         self.stopped: list[IncomingCall] = []
         self.asked_for: list[tuple[str, str]] = []
         core = self.connection.as_connection
-        self.calls = Calls(
+        self.calls = RequestMux(
             core,
             lambda subcategory, topic: ResultCode.TOPIC_NOT_FOUND,
             self._run,
             self.stopped.append,
             find_event=self._find,
         )
-        self.named, self.asking = self.calls.named, self.calls.asking
-        topics = Topics(core, self.calls.answering, lambda topic: False)
+        self.named, self.outgoing = self.calls.named, self.calls.outgoing
+        topics = Topics(core, self.calls.incoming, lambda topic: False)
         self.dispatch = Dispatch(core, self.calls, topics, lambda event: False)
 
     def _find(self, namespace: str, name: str) -> ResultCode:
@@ -152,8 +152,8 @@ def test_an_end(code: int, data: Any, subcategory: int, payload: bytes) -> None:
     shell = Shell()
     shell.emit("ping", 7)
     (emit,) = shell.started
-    shell.calls.answering.answer(emit, code, data)
-    shell.calls.answering.answer(emit, 0, "again")
+    shell.calls.incoming.answer(emit, code, data)
+    shell.calls.incoming.answer(emit, 0, "again")
     assert shell.sent() == (1, 7, NAMED, subcategory, payload)
     with pytest.raises(LocalProtocolError):
         shell.named.reply(emit, b"\xa0")
@@ -162,7 +162,7 @@ def test_an_end(code: int, data: Any, subcategory: int, payload: bytes) -> None:
 def test_a_last_reply_that_is_too_large_is_an_error() -> None:
     shell = Shell()
     shell.emit("ping", 7)
-    shell.calls.answering.answer(shell.started[0], 0, bytes(MAX_PAYLOAD))
+    shell.calls.incoming.answer(shell.started[0], 0, bytes(MAX_PAYLOAD))
     sent = shell.sent()
     assert (sent.category, sent.subcategory) == (NAMED, ERROR)
     assert sent.cells[keys.CODE] == ResultCode.PAYLOAD_TOO_LARGE
@@ -182,7 +182,7 @@ def test_what_cannot_be_sent_leaves_nothing() -> None:
     ):
         with pytest.raises(ConnectionClosedError):
             send()
-    assert len(shell.asking) == len(shell.asking.deadlines) == 0
+    assert len(shell.outgoing) == len(shell.outgoing.deadlines) == 0
 
 
 # What comes.
@@ -304,7 +304,7 @@ def test_no_more_events_than_the_bound(async_ids: bool) -> None:
     sent = shell.connection.take()
     assert [one.cells[keys.CODE] for one in sent] == [19] * 3 * async_ids
     assert shell.connection.dropped == 3 * (not async_ids)
-    shell.calls.answering.answer(shell.started[0], 0)
+    shell.calls.incoming.answer(shell.started[0], 0)
     shell.emit("ping", 9_999 * async_ids)
     assert len(shell.started) == UNANSWERED_REQUESTS + 1
 
@@ -326,7 +326,7 @@ def test_what_an_event_costs_is_kept_until_its_end() -> None:
     shell.receive(EMIT, cells_payload(name="nobody"), 8, 50)
     shell.receive(EMIT, b"junk", 9, 25)
     assert shell.connection.consumed == [(1, 50), (1, 25)]
-    shell.calls.answering.answer(shell.started[0], 0)
+    shell.calls.incoming.answer(shell.started[0], 0)
     assert shell.connection.consumed[2:] == [(1, 100)]
 
 
@@ -337,7 +337,7 @@ def test_cancel_stops_the_handler() -> None:
     assert shell.stopped == shell.started
     text = cells_payload(code=18, text="cancelled")
     assert shell.sent() == (1, 7, NAMED, ERROR, text)
-    shell.calls.answering.answer(shell.started[0], 0, "too late")
+    shell.calls.incoming.answer(shell.started[0], 0, "too late")
     assert shell.connection.take() == []
 
 
@@ -368,7 +368,7 @@ def test_replies_and_the_last_one() -> None:
     shell.receive(END, cells_payload(data="last", format=16), 1)
     assert isinstance(emit.data, Reply)
     assert (emit.done, emit.code, emit.data.data, emit.data.last) == (True, 0, "last", True)
-    assert len(shell.asking) == len(shell.asking.deadlines) == 0
+    assert len(shell.outgoing) == len(shell.outgoing.deadlines) == 0
     shell.receive(END, b"\xa0", 1)
     shell.receive(REPLY_EVENT, cells_payload(data=1, format=16), 1)
     assert shell.connection.dropped == 2
@@ -406,7 +406,7 @@ def test_ends_that_are_no_success(subcategory: int, payload: bytes, code: int, d
     emit = shell.ask()
     shell.receive(subcategory, payload, 1)
     assert (emit.done, emit.code, emit.data) == (True, code, data)
-    assert len(shell.asking) == 0
+    assert len(shell.outgoing) == 0
 
 
 @pytest.mark.parametrize("payload", [b"junk", b"", cells_payload(data=1), cells_payload(format=3)])
@@ -425,19 +425,19 @@ def test_answers_of_another_kind() -> None:
     assert (emit.done, emit.code, emit.data) == (True, ResultCode.MALFORMED, None)
     for kind in (END, ERROR):
         finals: list[tuple[int, int]] = []
-        call = shell.asking.subscribe("x", None, 0.0, 5.0, lambda: None)
+        call = shell.outgoing.subscribe("x", None, 0.0, 5.0, lambda: None)
         call.on_final = lambda code, stream, to=finals: to.append((code, stream))
         shell.receive(kind, cells_payload(code=1, data=5, format=16), call.async_id)
         assert (call.done, call.code, call.data) == (True, ResultCode.MALFORMED, None)
         assert finals == [(ResultCode.MALFORMED, 0)]
-    assert len(shell.asking) == len(shell.asking.deadlines) == 0
+    assert len(shell.outgoing) == len(shell.outgoing.deadlines) == 0
 
 
 def test_parts_of_another_kind_change_nothing() -> None:
     """A Reply to a call, a Chunk to an event."""
     shell = Shell()
     emit = shell.ask()
-    call = shell.asking.call("x", None, 0.0, None, lambda: None)
+    call = shell.outgoing.call("x", None, 0.0, None, lambda: None)
     shell.connection.take()
     shell.receive(REPLY_EVENT, cells_payload(data=1, format=16), call.async_id)
     shell.dispatch.receive(event(CHUNK, cells_payload(data=1), async_id=emit.async_id), 1.0)
@@ -464,7 +464,7 @@ def test_the_deadline_cancels() -> None:
     assert emit.code == ResultCode.DEADLINE_EXCEEDED
     assert shell.sent() == (1, 0, SIM, CANCEL, cells_payload(request=1))
     shell.receive(ERROR, cells_payload(code=18, text=""), 1)
-    assert (len(shell.asking), shell.connection.dropped) == (0, 0)
+    assert (len(shell.outgoing), shell.connection.dropped) == (0, 0)
 
 
 def test_replies_that_nobody_reads_end_their_event_and_nothing_else() -> None:
@@ -499,13 +499,13 @@ def test_who_left_keeps_the_id_until_the_end() -> None:
     shell = Shell()
     emit = shell.ask(1.0)
     shell.connection.take()
-    shell.asking.leave(emit)
+    shell.outgoing.leave(emit)
     shell.calls.handle_deadline(9.0)
     shell.receive(REPLY_EVENT, cells_payload(data=1, format=16), 1)
     assert (shell.connection.take(), len(emit.replies), shell.connection.dropped) == ([], 0, 1)
     assert shell.ask().async_id == 2
     shell.receive(END, b"\xa0", 1)
-    assert (len(shell.asking), shell.connection.dropped) == (1, 1)
+    assert (len(shell.outgoing), shell.connection.dropped) == (1, 1)
 
 
 def test_a_call_is_no_event() -> None:

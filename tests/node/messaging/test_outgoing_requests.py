@@ -35,9 +35,9 @@ from tests.node.messaging.fake import MAX_PAYLOAD, Shell, chunk_event, event, re
 
 def test_a_call_says_what_it_has_and_no_more() -> None:
     shell = Shell()
-    shell.asking.call("a", None, 0.0, None, shell.wake)
-    shell.asking.call("b", [1], 0.0, 1.5, shell.wake, {"h": 2})
-    shell.asking.call("c", None, 0.0, math.inf, shell.wake, {})
+    shell.outgoing.call("a", None, 0.0, None, shell.wake)
+    shell.outgoing.call("b", [1], 0.0, 1.5, shell.wake, {"h": 2})
+    shell.outgoing.call("c", None, 0.0, math.inf, shell.wake, {})
     first, second, third = shell.connection.take()
     assert first[:4] == (1, 1, SIM, CALL)
     assert first.cells == {keys.TOPIC: "a"}
@@ -59,7 +59,7 @@ def test_odd_timeouts(timeout: float, deadline: int) -> None:
     shell.ask(timeout)
     (sent,) = shell.connection.take()
     assert sent.cells[keys.DEADLINE_MS] == deadline
-    assert shell.asking.deadlines.earliest < math.inf
+    assert shell.outgoing.deadlines.earliest < math.inf
 
 
 def test_an_answer_ends_the_call_and_frees_its_id() -> None:
@@ -67,7 +67,7 @@ def test_an_answer_ends_the_call_and_frees_its_id() -> None:
     call = shell.ask(5)
     shell.receive(result_event(call.async_id, 7, "data"), 1.0)
     assert (call.done, call.code, call.data, shell.woken) == (True, 7, "data", 1)
-    assert len(shell.asking.deadlines) == 0
+    assert len(shell.outgoing.deadlines) == 0
     shell.receive(result_event(call.async_id, 0, "again"), 1.0)
     assert (call.code, shell.woken, shell.connection.dropped) == (7, 1, 1)
 
@@ -84,15 +84,15 @@ def test_the_deadline_gives_up_once() -> None:
     shell = Shell()
     call = shell.ask(1.0)
     shell.connection.take()
-    shell.asking.handle_deadline(0.99)
+    shell.outgoing.handle_deadline(0.99)
     assert not call.done
-    shell.asking.handle_deadline(1.1)
+    shell.outgoing.handle_deadline(1.1)
     assert (call.done, call.code, shell.woken) == (True, ResultCode.DEADLINE_EXCEEDED, 1)
     (cancel,) = shell.connection.take()
     assert cancel[:4] == (1, 0, SIM, CANCEL)
     assert cancel.cells == {keys.REQUEST: call.async_id}
-    shell.asking.give_up(call)
-    shell.asking.handle_deadline(9.0)
+    shell.outgoing.give_up(call)
+    shell.outgoing.handle_deadline(9.0)
     shell.receive(result_event(call.async_id, 0, "late"), 9.0)
     assert (call.code, call.data, shell.woken) == (ResultCode.DEADLINE_EXCEEDED, None, 1)
     assert shell.connection.take() == []
@@ -102,7 +102,7 @@ def test_the_deadline_gives_up_once() -> None:
 def test_a_call_given_up_keeps_its_id_until_its_answer() -> None:
     shell = Shell()
     calls = [shell.ask() for _ in range(LAST_ASYNC_ID)]
-    shell.asking.give_up(calls[6])
+    shell.outgoing.give_up(calls[6])
     with pytest.raises(LocalProtocolError):
         shell.ask()
     shell.receive(result_event(7, ResultCode.CANCELLED))
@@ -113,22 +113,22 @@ def test_a_call_given_up_keeps_its_id_until_its_answer() -> None:
 def test_a_call_that_cannot_be_sent_leaves_nothing() -> None:
     shell = Shell()
     with pytest.raises(PayloadTooLargeError):
-        shell.asking.call("x", bytes(MAX_PAYLOAD), 0.0, 1.0, shell.wake)
+        shell.outgoing.call("x", bytes(MAX_PAYLOAD), 0.0, 1.0, shell.wake)
     with pytest.raises(LbmEncodeError):
-        shell.asking.call("x", {1, 2}, 0.0, 1.0, shell.wake)  # type: ignore[arg-type]  # that is the test
+        shell.outgoing.call("x", {1, 2}, 0.0, 1.0, shell.wake)  # type: ignore[arg-type]  # that is the test
     shell.connection.closed = True
     with pytest.raises(ConnectionClosedError):
         shell.ask(1.0)
-    assert len(shell.asking) == 0
-    assert len(shell.asking.deadlines) == 0
+    assert len(shell.outgoing) == 0
+    assert len(shell.outgoing.deadlines) == 0
 
 
 def test_giving_up_on_a_closed_connection_is_fine() -> None:
     shell = Shell()
     first, second = shell.ask(), shell.ask(1.0)
     shell.connection.closed = True
-    shell.asking.give_up(first)
-    shell.asking.handle_deadline(2.0)
+    shell.outgoing.give_up(first)
+    shell.outgoing.handle_deadline(2.0)
     assert second.code == ResultCode.DEADLINE_EXCEEDED
 
 
@@ -137,7 +137,7 @@ def test_giving_up_on_a_closed_connection_is_fine() -> None:
 
 def test_a_call_names_its_window() -> None:
     shell = Shell()
-    shell.asking.call("x", None, 0.0, None, shell.wake, window=LARGEST_CREDIT)
+    shell.outgoing.call("x", None, 0.0, None, shell.wake, window=LARGEST_CREDIT)
     (sent,) = shell.connection.take()
     assert sent.cells == {keys.TOPIC: "x", keys.WINDOW: LARGEST_CREDIT}
 
@@ -145,11 +145,11 @@ def test_a_call_names_its_window() -> None:
 @pytest.mark.parametrize("window", [0, -1, LARGEST_CREDIT + 1])
 def test_a_window_out_of_range_is_not_sent(window: int) -> None:
     shell = Shell()
-    for ask in (shell.asking.call, shell.asking.subscribe):
+    for ask in (shell.outgoing.call, shell.outgoing.subscribe):
         with pytest.raises(ValueError, match="window"):
             ask("x", None, 0.0, None, shell.wake, window=window)
     assert shell.connection.sent == []
-    assert len(shell.asking) == 0
+    assert len(shell.outgoing) == 0
 
 
 def test_chunks_go_to_who_reads_them() -> None:
@@ -182,16 +182,16 @@ def test_chunks_of_a_call_that_expects_none_cancel_it_once() -> None:
     (cancel,) = shell.connection.take()
     assert cancel.cells == {keys.REQUEST: call.async_id}
     assert (call.done, call.code, shell.woken) == (True, STREAMED, 1)
-    assert len(shell.asking) == 1
+    assert len(shell.outgoing) == 1
     shell.receive(result_event(call.async_id, ResultCode.CANCELLED))
-    assert (call.code, len(shell.asking), len(shell.asking.deadlines)) == (STREAMED, 0, 0)
+    assert (call.code, len(shell.outgoing), len(shell.outgoing.deadlines)) == (STREAMED, 0, 0)
 
 
 def test_chunks_that_nobody_waits_for_are_dropped() -> None:
     shell = Shell()
     call = shell.ask()
     call.chunks = ChunkInbox(1000, shell.wake, lambda credit: None, MemoryBudget(1 << 20))
-    shell.asking.give_up(call)
+    shell.outgoing.give_up(call)
     for async_id in (call.async_id, 99):
         shell.receive(chunk_event(async_id, 1))
     shell.receive(chunk_event(call.async_id, 1, stream=3))
@@ -211,9 +211,9 @@ def test_chunks_of_a_call_that_is_over_use_up_its_credit(window: int | None, end
     event = chunk_event(call.async_id, "x" * 30)
     cost = len(event.payload) + EVENT_COST
     if end == "given up":
-        shell.asking.give_up(call)
+        shell.outgoing.give_up(call)
     elif end == "late":
-        shell.asking.handle_deadline(2.0)
+        shell.outgoing.handle_deadline(2.0)
     while left > 0:
         shell.receive(event)
         left -= cost
@@ -221,13 +221,13 @@ def test_chunks_of_a_call_that_is_over_use_up_its_credit(window: int | None, end
         shell.receive(event)
     assert caught.value.code == CloseCode.PROTOCOL_ERROR
     shell.receive(result_event(call.async_id, ResultCode.CANCELLED))
-    assert len(shell.asking) == 0
+    assert len(shell.outgoing) == 0
     assert not any(shell.connection.charged)
 
 
 def test_chunks_for_an_event_are_charged() -> None:
     shell = Shell()
-    emit = shell.asking.ask(OutgoingEmit(shell.wake), NAMED, EMIT, b"", 0.0, None)
+    emit = shell.outgoing.ask(OutgoingEmit(shell.wake), NAMED, EMIT, b"", 0.0, None)
     shell.receive(chunk_event(emit.async_id, 1))
     assert shell.connection.charged == [True]
 
@@ -237,9 +237,9 @@ def test_chunks_for_an_event_are_charged() -> None:
 
 def test_subscribe_and_unsubscribe_say_what_they_have() -> None:
     shell = Shell()
-    shell.asking.subscribe("a", None, 0.0, None, shell.wake)
-    shell.asking.subscribe("b", 1, 0.0, 5.0, shell.wake, window=9)
-    shell.asking.unsubscribe("a", 0.0, 5.0, shell.wake)
+    shell.outgoing.subscribe("a", None, 0.0, None, shell.wake)
+    shell.outgoing.subscribe("b", 1, 0.0, 5.0, shell.wake, window=9)
+    shell.outgoing.unsubscribe("a", 0.0, 5.0, shell.wake)
     first, second, third = shell.connection.take()
     assert [event[:4] for event in (first, second, third)] == [
         (1, 1, SIM, SUBSCRIBE),
@@ -258,7 +258,7 @@ def test_on_final_is_told_of_the_answer_whether_somebody_waits_or_not(given_up: 
     call = shell.ask()
     call.on_final = lambda code, stream: told.append((code, stream))
     if given_up:
-        shell.asking.give_up(call)
+        shell.outgoing.give_up(call)
     cells = {keys.CODE: 0, keys.STREAM: 6}
     shell.receive(event(RESULT, cells, async_id=call.async_id))  # type: ignore[arg-type]  # cells
     assert told == [(0, 6)]

@@ -32,7 +32,7 @@ def test_the_end_of_the_connection_ends_all() -> None:
     shell = Shell()
     asked = [shell.ask(1.0), shell.ask()]
     given_up = shell.ask()
-    shell.asking.give_up(given_up)
+    shell.outgoing.give_up(given_up)
     for async_id in (5, 0):
         shell.receive(call_event("x", async_id))
     shell.connection.closed = True
@@ -42,7 +42,7 @@ def test_the_end_of_the_connection_ends_all() -> None:
     assert shell.woken == 2
     assert set(shell.stopped) == set(shell.started)
     for incoming in shell.started:
-        shell.answering.answer(incoming, 0)
+        shell.incoming.answer(incoming, 0)
     shell.calls.handle_deadline(9.0)
     assert shell.waiting() == []
     assert shell.woken == 2

@@ -10,7 +10,7 @@ from parley._node.messaging import topic_history as kept_module
 from parley._node.messaging.notes import encode_note, read_headers
 from parley._node.messaging.topic_history import (
     Beginning,
-    Kept,
+    TopicHistory,
     TopicPosition,
     read_beginning,
     read_position,
@@ -21,9 +21,9 @@ EPOCH = b"epoch 01"
 NEVER = 1 << 30
 
 
-def filled(notes: int, most: int = NEVER, most_bytes: int = NEVER) -> Kept:
+def filled(notes: int, most: int = NEVER, most_bytes: int = NEVER) -> TopicHistory:
     """What is kept of the notes 1, 2, 3, .."""
-    kept = Kept(EPOCH, most, most_bytes)
+    kept = TopicHistory(EPOCH, most, most_bytes)
     for number in range(1, notes + 1):
         kept.add(encode_note(number), None)
     return kept
@@ -45,7 +45,7 @@ def test_the_oldest_go_when_there_are_too_many() -> None:
 
 def test_the_oldest_go_when_they_are_too_long() -> None:
     headers = read_headers({"a": bytes(100)})
-    kept = Kept(EPOCH, NEVER, 300)
+    kept = TopicHistory(EPOCH, NEVER, 300)
     kept.add(bytes(100), headers)
     assert kept.cost == 100 + headers.size + EVENT_COST
     kept.add(bytes(100), None)
@@ -144,7 +144,7 @@ def test_positions_and_beginnings_are_whole_or_malformed() -> None:
 
 
 def test_it_may_begin_anywhere_and_skip_what_never_came() -> None:
-    kept = Kept(EPOCH, NEVER, NEVER, 10)
+    kept = TopicHistory(EPOCH, NEVER, NEVER, 10)
     assert (kept.first, kept.last, len(kept)) == (11, 10, 0)
     kept.add(b"11", None)
     kept.add(b"12", read_headers({"a": 1}))

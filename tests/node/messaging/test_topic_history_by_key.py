@@ -11,10 +11,15 @@ from parley._lbm import keys
 from parley._lbm.codec import Value, decode
 from parley._node.messaging import topic_history as kept_by_key
 from parley._node.messaging.fanout import Fanout
-from parley._node.messaging.feeds import WAITING_EVENTS, KeptFeed
+from parley._node.messaging.feeds import WAITING_EVENTS, HistoryFeed
 from parley._node.messaging.inbox import NumberedInbox
 from parley._node.messaging.notes import NUMBER_OVERHEAD, encode_note, read_headers
-from parley._node.messaging.topic_history import KEY_COST, Beginning, KeptByKey, TopicPosition
+from parley._node.messaging.topic_history import (
+    KEY_COST,
+    Beginning,
+    CompactedHistory,
+    TopicPosition,
+)
 from parley._node.protocol.limits import EVENT_COST
 from parley._node.protocol.memory_budget import MemoryBudget
 from tests.node.messaging.line import Line, data_of
@@ -23,18 +28,18 @@ from tests.node.messaging.test_feeds_history import EPOCH, subscribed
 NEVER = 1 << 30
 
 
-def new_kept(most: int = NEVER, most_bytes: int = NEVER) -> KeptByKey:
+def new_kept(most: int = NEVER, most_bytes: int = NEVER) -> CompactedHistory:
     """Nothing is kept yet."""
-    return KeptByKey(EPOCH, most, most_bytes)
+    return CompactedHistory(EPOCH, most, most_bytes)
 
 
-def add(kept: KeptByKey, names: str) -> None:
+def add(kept: CompactedHistory, names: str) -> None:
     """Publish a note for each character, which is its key; the note is the key and its number."""
     for name in names:
         kept.add(encode_note(f"{name}{kept.last + 1}"), None, name.encode())
 
 
-def notes_of(kept: KeptByKey) -> list[Value]:
+def notes_of(kept: CompactedHistory) -> list[Value]:
     """All notes that are kept, as one subscriber after another event reads them."""
     notes: list[Value] = []
     number = kept.first
@@ -174,7 +179,7 @@ def test_a_note_that_cannot_be_carried_is_a_gap_and_a_replaced_one_is_not() -> N
 def test_the_count_is_left_out_where_it_does_not_fit() -> None:
     fanout, line, most = new_fanout(), Line(), 1_024
     room = most - NUMBER_OVERHEAD - 2  # the head of Notify
-    fanout.kept = kept = KeptByKey(EPOCH, 10, NEVER, 2**60)
+    fanout.kept = kept = CompactedHistory(EPOCH, 10, NEVER, 2**60)
     for _ in range(2):
         kept.add(encode_note(bytes(room - 3)), None, b"a")
     feed = subscribed(fanout, line, max_payload=most)
@@ -202,7 +207,7 @@ def test_each_key_arrives_or_a_gap_is_counted(
     got: list[tuple[str, int]] = []
     gaps = 0
 
-    def subscribe(after: TopicPosition | None) -> tuple[KeptFeed, NumberedInbox]:
+    def subscribe(after: TopicPosition | None) -> tuple[HistoryFeed, NumberedInbox]:
         feed = subscribed(fanout, line, after)
         assert feed.begins is not None
         account = MemoryBudget(NEVER)

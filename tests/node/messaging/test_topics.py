@@ -20,7 +20,7 @@ from parley._node.messaging.inbox import NoteInbox
 from parley._node.messaging.incoming_requests import IncomingCall
 from parley._node.messaging.notes import encode_note
 from parley._node.messaging.outgoing_requests import OutgoingCall
-from parley._node.messaging.requests import Calls
+from parley._node.messaging.requests import RequestMux
 from parley._node.messaging.topics import LABEL, Topics
 from parley._node.protocol.codes import (
     CANCEL,
@@ -58,9 +58,9 @@ class End:
         self.now = now
         self.undecided: list[IncomingCall] = []
         self.fanout = Fanout(TOPIC, limit, slow)
-        calls = Calls(self.core, self.find, self.undecided.append, lambda call: None)
-        self.asking, self.answering = calls.asking, calls.answering
-        self.topics = Topics(self.core, self.answering, TOPIC.__eq__)
+        calls = RequestMux(self.core, self.find, self.undecided.append, lambda call: None)
+        self.outgoing, self.incoming = calls.outgoing, calls.incoming
+        self.topics = Topics(self.core, self.incoming, TOPIC.__eq__)
         self.dispatch = Dispatch(self.core, calls, self.topics, lambda event: False)
 
     def find(self, subcategory: int, topic: str) -> ResultCode:
@@ -97,7 +97,7 @@ class End:
         elif isinstance(report, StreamFinished | StreamReset | StreamWritable):
             self.topics.changed(report)
             if isinstance(report, StreamReset):
-                self.answering.stream_reset(report.stream)
+                self.incoming.stream_reset(report.stream)
         else:
             raise AssertionError(report)
 
@@ -118,8 +118,8 @@ class End:
             "windows": len(mux.windows),
             "unconsumed": mux.unconsumed,
             "committed": mux.stream_table.committed,
-            "asking": len(self.asking),
-            "answering": len(self.answering),
+            "asking": len(self.outgoing),
+            "answering": len(self.incoming),
         }
 
 
@@ -136,7 +136,7 @@ class Sub:
         self.lost_with: list[int] = []
         self.inbox = NoteInbox(lambda: None, self.consume, end.core.account)
         self.left = False
-        self.call = end.asking.subscribe(TOPIC, None, end.now, None, lambda: None, window)
+        self.call = end.outgoing.subscribe(TOPIC, None, end.now, None, lambda: None, window)
         end.topics.expect(TOPIC, window)
         call = self.call
         call.on_final = lambda code, stream: self.answered(call, code, stream)
@@ -169,11 +169,11 @@ class Sub:
             return
         self.left = True
         if not self.call.done:
-            self.end.asking.give_up(self.call)
+            self.end.outgoing.give_up(self.call)
             return
         self.inbox.close()
         if self.end.topics.reads(self.stream):
-            self.end.asking.unsubscribe(TOPIC, self.end.now, None, lambda: None)
+            self.end.outgoing.unsubscribe(TOPIC, self.end.now, None, lambda: None)
             self.end.topics.leave(self.stream)
 
 
@@ -312,7 +312,7 @@ def test_two_subscribes_of_which_the_later_named_a_smaller_window(accepted: int)
     two.run()
     assert two.a.core.streams.windows == {"topic:x": 9_000}
     if accepted:
-        two.b.answering.answer(two.b.undecided.pop(), ResultCode.REJECTED)
+        two.b.incoming.answer(two.b.undecided.pop(), ResultCode.REJECTED)
     two.b.accept(two.b.undecided.pop())
     two.run()
     sub, other = subs[accepted], subs[1 - accepted]
@@ -348,7 +348,7 @@ def test_a_subscribe_that_named_a_small_window_is_none_of_the_next_ones_concern(
 def results(two: Two) -> list[tuple[int, int]]:
     """Async id and code of each Result that `a` gets."""
     found = []
-    take = two.a.asking.result_received
+    take = two.a.outgoing.result_received
 
     def note(event: EventReceived, now: float) -> bool:
         found.append((event.async_id, int(decode(event.payload)[keys.CODE])))  # type: ignore[arg-type]
@@ -363,7 +363,7 @@ def ask(two: Two, kind: int) -> int:
     if kind == SUBSCRIBE:
         call = Sub(two.a).call
     else:
-        call = two.a.asking.unsubscribe(TOPIC, two.a.now, None, lambda: None)
+        call = two.a.outgoing.unsubscribe(TOPIC, two.a.now, None, lambda: None)
     return call.async_id
 
 
@@ -373,13 +373,13 @@ def test_requests_about_a_topic_take_effect_in_their_order() -> None:
     asked = [ask(two, kind) for kind in (SUBSCRIBE, SUBSCRIBE, UNSUBSCRIBE, UNSUBSCRIBE)]
     two.run()
     assert got == []
-    assert len(two.b.answering) == 4
+    assert len(two.b.incoming) == 4
     two.b.accept(two.b.undecided.pop())
     two.run()
     assert got == list(zip(asked, (0, 2, 0, 2), strict=True))
     assert not two.b.undecided
     assert not two.b.fanout.feeds
-    assert not two.b.answering.turns.requests
+    assert not two.b.incoming.turns.requests
 
 
 def test_what_waits_for_its_turn_may_be_cancelled_and_is_bounded() -> None:
@@ -422,11 +422,11 @@ def test_a_stream_that_is_reset_takes_with_it_what_waits_for_its_turn() -> None:
     for async_id, kind in ((1, SUBSCRIBE), (2, UNSUBSCRIBE), (3, SUBSCRIBE), (0, UNSUBSCRIBE)):
         asked = event(kind, {keys.TOPIC: TOPIC}, async_id=async_id, stream=stream)
         two.b.dispatch.receive(asked, two.b.now)
-    assert len(two.b.answering) == 4
-    two.b.answering.stream_reset(stream)
+    assert len(two.b.incoming) == 4
+    two.b.incoming.stream_reset(stream)
     assert [call.async_id for call in two.b.undecided] == [1]
-    assert not two.b.answering.turns.requests
-    assert not len(two.b.answering)
+    assert not two.b.incoming.turns.requests
+    assert not len(two.b.incoming)
 
 
 class Orders(RuleBasedStateMachine):
@@ -465,7 +465,7 @@ class Orders(RuleBasedStateMachine):
         if yes:
             self.b.accept(call, "first")
         else:
-            self.b.answering.answer(call, ResultCode.REJECTED)
+            self.b.incoming.answer(call, ResultCode.REJECTED)
 
     @rule(count=st.integers(1, 8), size=st.sampled_from([0, 10, 700]), flush=st.booleans())
     def publish(self, count: int, size: int, flush: bool) -> None:

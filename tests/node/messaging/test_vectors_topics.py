@@ -5,7 +5,12 @@ import pytest
 from parley._lbm.codec import Value, encode_value
 from parley._lbm.errors import LbmDecodeError
 from parley._node.messaging.inbox import NoteInbox, NumberedInbox
-from parley._node.messaging.topic_history import Kept, TopicPosition, read_beginning, read_position
+from parley._node.messaging.topic_history import (
+    TopicHistory,
+    TopicPosition,
+    read_beginning,
+    read_position,
+)
 from parley._node.protocol import event_types
 from parley._node.protocol.memory_budget import MemoryBudget
 from tests.vectors.load import Vector, of_kind, unhex, vectors
@@ -13,7 +18,9 @@ from tests.vectors.load import Vector, of_kind, unhex, vectors
 
 def begin(vector: Vector) -> dict[str, object]:
     """What a publisher answers."""
-    kept = Kept(unhex(vector["epoch"]), max(1, vector["last"] + 1 - vector["first"]), 1 << 20)
+    kept = TopicHistory(
+        unhex(vector["epoch"]), max(1, vector["last"] + 1 - vector["first"]), 1 << 20
+    )
     for number in range(1, vector["last"] + 1):
         kept.add(encode_value(number), None)
     while kept.first < vector["first"]:

@@ -67,7 +67,7 @@ async def drain(answer: AnswerStream, pause: float = 0.0) -> None:
 
 async def nothing_waits(met: Meeting) -> None:
     """No id is busy, no handler runs, and the connection still answers."""
-    await eventually(lambda: not len(met.peer.asking))
+    await eventually(lambda: not len(met.peer.outgoing))
     await eventually(lambda: met.back.running_calls == 0)
     assert await met.peer.call("echo", "still here", timeout=5) == "still here"
 
@@ -193,7 +193,7 @@ async def test_leaving_cancels_the_handler_and_its_id_is_free(met: Meeting) -> N
     endless = Endless(met)
     async with met.peer.call_stream("endless") as answer:
         assert await anext(answer) == bytes(100)
-        assert len(met.peer.asking) == 1
+        assert len(met.peer.outgoing) == 1
     await eventually(lambda: endless.ended == 1)
     await nothing_waits(met)
     with pytest.raises(anyio.ClosedResourceError):
@@ -246,8 +246,8 @@ async def test_a_handler_that_swallows_its_cancellation_sends_no_more(met: Meeti
 
     async with met.peer.call_stream("stubborn") as answer:
         assert await anext(answer) == "first"
-    met.peer.asking.waiting.next_ids[MAIN_STREAM] = 1
-    await eventually(lambda: not len(met.peer.asking))
+    met.peer.outgoing.waiting.next_ids[MAIN_STREAM] = 1
+    await eventually(lambda: not len(met.peer.outgoing))
     async with met.peer.call_stream("count", 50, window=100) as answer:
         assert [item async for item in answer] == list(range(50))
     with fail_after(2):
@@ -371,7 +371,7 @@ async def test_an_item_that_cannot_be_read(met: Meeting) -> None:
 
     @met.server.on_call("junk")
     async def junk(call: Call) -> None:
-        (incoming,) = met.back.calls.answering._unanswered.values()
+        (incoming,) = met.back.calls.incoming._unanswered.values()
         met.back.core.send(MAIN_STREAM, incoming.async_id, SIM, CHUNK, b"junk", lbm=False)
         try:
             await anyio.sleep(60)
@@ -414,7 +414,7 @@ async def test_the_connection_ends_while_it_streams(met: Meeting, how: str, who:
                 await anext(answer)
         assert caught.value.code == codes.get(how, CloseCode.CONNECTION_LOST)
         await eventually(lambda: endless.ended == 1)
-    assert len(met.peer.asking) == 0
+    assert len(met.peer.outgoing) == 0
     assert met.back.running_calls == 0
     with pytest.raises(PeerClosedError):
         async with met.peer.call_stream("endless"):
@@ -429,7 +429,7 @@ async def test_reading_without_async_with(met: Meeting) -> None:
     with pytest.raises(ParleyError, match="async with"):
         await anext(answer)
     assert "'count'" in repr(answer)
-    assert len(met.peer.asking) == 0
+    assert len(met.peer.outgoing) == 0
 
 
 async def test_entering_twice(met: Meeting) -> None:
@@ -457,7 +457,7 @@ async def test_a_window_out_of_range(met: Meeting, window: int) -> None:
     with pytest.raises(ValueError, match="window"):
         async with met.peer.call_stream("count", 1, window=window):
             pytest.fail("it was sent")
-    assert len(met.peer.asking) == 0
+    assert len(met.peer.outgoing) == 0
 
 
 async def test_the_time_to_send_counts(met: Meeting) -> None:
@@ -467,7 +467,7 @@ async def test_the_time_to_send_counts(met: Meeting) -> None:
     with fail_after(2), pytest.raises(CallTimeout):
         async with met.peer.call_stream("count", 1, timeout=0.02):
             pytest.fail("it was sent")
-    assert len(met.peer.asking) == 0
+    assert len(met.peer.outgoing) == 0
     met.peer.driver.may_write()
 
 

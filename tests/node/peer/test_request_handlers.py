@@ -125,7 +125,7 @@ async def test_the_deadline_counts_in_line(met: Meeting) -> None:
             await met.peer.call("work", 2, timeout=0.03)
         # Also where the caller keeps no time of its own: the answer is the server's.
         outcome = await started(tasks, lambda: met.peer.call("work", 3, timeout=0.05))
-        asking = met.peer.asking
+        asking = met.peer.outgoing
         for call in list(asking.waiting.by_id.values()):
             call.slot.discard(call)
         await eventually(lambda: bool(outcome))

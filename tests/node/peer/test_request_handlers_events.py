@@ -139,7 +139,7 @@ async def test_a_failure_that_nobody_waits_for(
         await met.peer.emit("fail")
         await eventually(lambda: SECRET in caplog.text)
     assert (await met.peer.emit("echo", 1).reply()).data == 1
-    assert len(met.back.calls.answering) == 0
+    assert len(met.back.calls.incoming) == 0
 
 
 # Who may, and how many.
@@ -205,7 +205,7 @@ async def test_no_more_events_than_the_bound(met: Meeting) -> None:
     assert await refusal(met, "echo") == (19, "overloaded")
     await eventually(lambda: len(ran) == UNANSWERED_REQUESTS)
     go.set()
-    await eventually(lambda: len(met.back.calls.answering) == 0)
+    await eventually(lambda: len(met.back.calls.incoming) == 0)
     assert (await met.peer.emit("echo", 1).reply()).data == 1
 
 

@@ -253,7 +253,7 @@ async def test_unencrypted_connections_are_not_once() -> None:
         assert peer.once_epoch is None
         # One that sends a key all the same.
         waiter = peer.backend.waiter()
-        asked = peer.asking.call("order", 1, peer.backend.now(), 5, waiter.wake, once=KEY)
+        asked = peer.outgoing.call("order", 1, peer.backend.now(), 5, waiter.wake, once=KEY)
         await waiter
         assert asked.code == ResultCode.NOT_ONCE
         assert not shop.ran
@@ -276,7 +276,7 @@ async def test_keys_are_16_bytes(town: Town, size: int) -> None:
     with pytest.raises(ValueError, match="16 bytes"):
         await peer.call("order", once=bytes(size))
     waiter = peer.backend.waiter()
-    asked = peer.asking.call("order", 1, peer.backend.now(), 5, waiter.wake, once=bytes(size))
+    asked = peer.outgoing.call("order", 1, peer.backend.now(), 5, waiter.wake, once=bytes(size))
     await waiter
     assert asked.code == ResultCode.MALFORMED
     assert not town.shop.ran

@@ -11,7 +11,7 @@ from parley._lbm import keys
 from parley._lbm.codec import encode
 from parley._node.errors import CallTimeout, SubscribeRefused
 from parley._node.handlers.topic import SubscribeRequest, Topic
-from parley._node.messaging.call_codec import sim_final
+from parley._node.messaging.call_codec import encode_result
 from parley._node.messaging.outgoing_requests import OutgoingCall
 from parley._node.protocol.codes import (
     CANCEL,
@@ -239,7 +239,7 @@ async def test_17_and_18_no_answer_in_time(met: Meeting) -> None:
         await met.peer.subscribe("x", 2).__aenter__()
     await eventually(lambda: stopped == [1, 2])
     await eventually(lambda: nothing_there(met, topic))
-    assert len(met.peer.asking) == 0
+    assert len(met.peer.outgoing) == 0
 
 
 async def test_19_no_stream_is_free() -> None:
@@ -303,7 +303,7 @@ async def test_23_malformed(met: Meeting) -> None:
 async def asked_raw(peer: Peer, subcategory: int, payload: bytes) -> int:
     """The code that answers a request of our own making."""
     codes: list[int] = []
-    call = peer.asking.ask(OutgoingCall(lambda: None), SIM, subcategory, payload, 0.0, None)
+    call = peer.outgoing.ask(OutgoingCall(lambda: None), SIM, subcategory, payload, 0.0, None)
     call.on_final = lambda code, stream: codes.append(code)
     await eventually(lambda: bool(codes))
     return codes[0]
@@ -377,7 +377,7 @@ async def test_an_acceptance_that_meets_its_cancel_is_abandoned(
     with anyio.move_on_after(0.02):
         await met.peer.subscribe("x").__aenter__()
     go_on.set()
-    await eventually(lambda: len(met.peer.asking) == 0)
+    await eventually(lambda: len(met.peer.outgoing) == 0)
     await eventually(lambda: nothing_there(met, topic))
     async with met.peer.subscribe("x") as sub:
         await topic.publish("again")
@@ -391,7 +391,7 @@ async def test_an_answer_that_names_another_stream(met: Meeting) -> None:
     async def answer(stream_named: int) -> CallRefused:
         async with anyio.create_task_group() as tasks:
             entered = await started(tasks, met.peer.subscribe("y").__aenter__)
-            from_server.send(1, asked[-1], *sim_final(0, None, stream_named))
+            from_server.send(1, asked[-1], *encode_result(0, None, stream_named))
             await eventually(lambda: bool(entered))
         (error,) = entered
         assert isinstance(error, CallRefused)

@@ -166,7 +166,7 @@ async def test_a_window_out_of_range(met: Meeting, window: int) -> None:
     met.server.topic("x")
     with pytest.raises(ValueError, match="window"):
         await met.peer.subscribe("x", window=window).__aenter__()
-    assert len(met.peer.asking) == 0
+    assert len(met.peer.outgoing) == 0
     assert topic_tables(met.peer.topics)["expected"] == 0
     async with met.peer.subscribe("x", window=2**31 - 1):
         assert met.peer.is_open
@@ -289,7 +289,7 @@ async def test_cancelling_at_every_await_leaves_the_connection_usable(met: Meeti
                     await topic.publish(turns)
                     assert await anext(sub) == turns
         await eventually(lambda: not topic.subscribers and streams_open(met) == 0)
-        await eventually(lambda: len(met.peer.asking) == 0)
+        await eventually(lambda: len(met.peer.outgoing) == 0)
     async with met.peer.subscribe("x") as sub:
         await topic.publish("usable")
         assert await anext(sub) == "usable"

@@ -66,7 +66,7 @@ class Held:
 
 def unanswered(met: Meeting) -> int:
     """Requests that either side still keeps."""
-    return len(met.peer.asking) + len(met.back.calls.answering)
+    return len(met.peer.outgoing) + len(met.back.calls.incoming)
 
 
 # Sending.
@@ -159,7 +159,7 @@ async def test_the_rest_is_let_go_when_one_is_enough(met: Meeting, anyio_backend
     held = Held(met, replies=20)
     assert (await met.peer.emit("hold").reply()).data == 0
     await settled()
-    emit = met.peer.asking.get(EventReceived(1, 1, NAMED, END, b"", 0))
+    emit = met.peer.outgoing.get(EventReceived(1, 1, NAMED, END, b"", 0))
     assert isinstance(emit, OutgoingEmit)
     assert len(emit.replies) == 0
     assert (held.begun, held.stopped) == (1, 0)

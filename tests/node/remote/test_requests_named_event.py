@@ -188,4 +188,4 @@ async def test_a_failure_to_send_the_last_reply(
     assert "has no encoding" in caplog.text
     caplog.clear()
     await met.peer.emit("bad")
-    await eventually(lambda: len(met.back.calls.answering) == 0)
+    await eventually(lambda: len(met.back.calls.incoming) == 0)

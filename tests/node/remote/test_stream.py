@@ -487,7 +487,7 @@ async def test_cancelled_anywhere_the_connection_stays_usable(met: Meeting, seed
         await use_stream()
         await met.peer.ping()
     await eventually(lambda: none_open(met))
-    await eventually(lambda: not len(met.peer.asking))
+    await eventually(lambda: not len(met.peer.outgoing))
     assert met.back.running_calls == 0
     assert met.peer.is_open
 

@@ -308,11 +308,11 @@ class LaterAlone:
 
     def __init__(self) -> None:
         self.second = False
-        self.asking, self.enough = anyio.Event(), anyio.Event()
+        self.outgoing, self.enough = anyio.Event(), anyio.Event()
 
     async def decide(self, candidate: Candidate) -> bool:
         if self.second:
-            self.asking.set()
+            self.outgoing.set()
             await self.enough.wait()
         return not self.second or candidate.node_id == ALICE.node_id
 
@@ -361,7 +361,7 @@ async def test_a_peer_that_ends_while_it_is_asked_about() -> None:
         hook.second = True
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(there.server.review)
-            await hook.asking.wait()
+            await hook.outgoing.wait()
             await there.eve.close()
             assert (await there.eve_there.closed()).code == CloseCode.NORMAL
             hook.enough.set()
@@ -375,7 +375,7 @@ async def test_one_policy_is_not_held_against_the_next() -> None:
         hook.second = True
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(there.server.review)
-            await hook.asking.wait()
+            await hook.outgoing.wait()
             tasks.start_soon(there.server.change_trust, AnyPeer())
             await settled()
             hook.enough.set()
