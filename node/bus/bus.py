@@ -475,7 +475,7 @@ class Bus:
         except InvalidEventError as error:
             data = plain_value(data, error)
             body = encode_body(data, self.config.max_event_bytes)
-        if self.schemas:
+        if not self.schemas.is_empty:
             self.schemas.check_published(name, data)
         return NewEvent(name, data, body, key, version)
 

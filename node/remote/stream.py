@@ -72,7 +72,8 @@ class ReceiveQueue(Generic[T]):
                 self._reads += 1
                 await anyio.lowlevel.checkpoint_if_cancelled()
             else:
-                await anyio.lowlevel.checkpoint()
+                if self.items or self.end is not None:
+                    await anyio.lowlevel.checkpoint()
                 self._reads = 0
             while not self.items:
                 if self.end is not None:

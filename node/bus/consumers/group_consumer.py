@@ -195,7 +195,7 @@ class GroupConsumer:
             return None, f"not processed after {most} attempts"
         try:
             data = decode_body(stored.body)
-            if self._schemas:
+            if not self._schemas.is_empty:
                 # By the name asked for: another node may call what it hands out anything.
                 self._schemas.check_consumed(self.options.stream, data)
             return (data if returns is None else returns.read(data)), ""

@@ -97,7 +97,7 @@ class BusChannel:
         if self.closed:
             raise BusClosedError("the bus is closed")
         async with self._waits if wait else self._slots:
-            stream = self._open_stream()
+            stream = self._stream or self._open_stream()
             number, payload = wire.encode_request(request)
             timeout = self._timeout + wait
             unwanted = None if late is None else late.expected()

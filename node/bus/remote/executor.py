@@ -345,7 +345,7 @@ class RequestExecutor:
         self.unsettled = Unsettled(account)
         self.fetcher = EventFetcher(offer.store, loop, self._rows, account)
         # What each request that hands out no events does; all of it raises what the store raises.
-        self.acts: dict[type[wire.Request], Callable[[Any], Awaitable[Answer]]] = {
+        self.operations: dict[type[wire.Request], Callable[[Any], Awaitable[Answer]]] = {
             wire.Publish: self._publish,
             wire.Join: self._join,
             wire.Touch: self._touch,
@@ -409,14 +409,15 @@ class RequestExecutor:
             )
         finally:
             self._account.release(weight)
-        self._counters.published += sum(not one.duplicate for one in published)
+        for one in published:
+            self._counters.published += not one.duplicate
         return Answer(rows=list(map(list, published)))
 
     def _new_event(self, given: wire.EventRow) -> NewEvent:
         data = decode_body(given.body)
         # Written anew: what is stored is as our own would be, and NaN is refused.
         body = encode_body(data, self._offer.config.max_event_bytes)
-        if self._offer.schemas:
+        if not self._offer.schemas.is_empty:
             self._offer.schemas.check_published(given.name, data)
         return NewEvent(given.name, data, body, given.key, given.version)
 

@@ -66,7 +66,7 @@ _LARGE = (
 
 
 class ConnectionUsage:
-    """What one connection has of the bus: how many streams, and Reads that wait."""
+    """The streams `bus` of one connection, and its waiting Reads."""
 
     __slots__ = ("streams", "waiting")
 
@@ -76,7 +76,7 @@ class ConnectionUsage:
 
 
 class BusSession:
-    """The requests of one stream. `usage` counts for all of its connection."""
+    """The requests of one stream; `usage` is shared by all streams of its connection."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class BusSession:
         self._consumers: set[tuple[str, str, str]] = set()
 
     async def run(self) -> None:
-        """Serve the stream to its end; events handed out on it are then leftovers."""
+        """Serve the stream to its end; then its unsettled events become leftovers."""
         try:
             while True:
                 try:
@@ -133,10 +133,11 @@ class BusSession:
             self._account.charge(weight)
             self._live.backend.spawn(self._serve, event, weight)
             if self._in_hand > limits.IN_HAND:
+                # `_serve` notifies after it has sent its answer.
                 await self._changes.until(lambda: self._in_hand <= limits.IN_HAND)
 
     async def _serve(self, event: StreamEvent, weight: int) -> None:
-        """Answer one request, whatever becomes of it; never raises."""
+        """Answer one request; never raises."""
         try:
             try:
                 request = wire.decode_request(event.subcategory, event.payload)
@@ -146,14 +147,14 @@ class BusSession:
             if getattr(request, "wait", 0.0) > 0:
                 await self._serve_waiting(event, request)
             elif isinstance(request, _LARGE):
-                # What is fetched is held until there was room to send it.
+                # The fetched events are held until they could be sent.
                 async with self._large:
                     await self._serve_large(event, request)
             else:
                 refusal = await self._refusal(event, request)
                 await self._answer(event, refusal or await self._perform(request))
         except _OVER:
-            pass  # nobody is there to be answered
+            pass  # the peer is gone
         except Exception:
             self._log()
             with suppress(*_OVER):
@@ -186,8 +187,8 @@ class BusSession:
             await self._answer(event, await self._perform(request))
 
     async def _refusal(self, event: StreamEvent, request: wire.Request) -> Answer | None:
-        """The answer to a request that is not to be done, else None. A callback that never
-        returns is waited for only as long as the peer waits for the answer."""
+        """Return the answer to a request that is refused, else None. An `allow` callback that never
+        returns is cancelled when the peer cancels the request."""
         allowed = None
         with anyio.CancelScope() as scope:
             event.when_cancelled(scope.cancel)
@@ -210,7 +211,7 @@ class BusSession:
     async def _hand_out(
         self, event: StreamEvent, request: wire.Read | wire.Own | wire.Claim
     ) -> None:
-        """Answer with events, which go back if they cannot be sent."""
+        """Answer with events, which are given back if they cannot be sent."""
         executor = self._executor
         batch = executor.batch(request)
         sent = False
@@ -222,12 +223,12 @@ class BusSession:
                 answer = _OVERLOADED
             payload, weight = self._encode(answer)
             if answer.code != ResultCode.ACCEPTED or not weight:
-                # Before the refusal, which may wait for room long: nothing counts them any more.
+                # Before the refusal, which may wait long: these events are not charged.
                 del answer
                 await self._take_back(batch)
                 await self._send(event, payload, weight)
                 return
-            # From here on they may be acknowledged: that can come before we run again.
+            # An acknowledgement can arrive before `_send` returns.
             executor.unsettled.add(batch.consumer_key, batch.ids)
             await self._send(event, payload, weight)
             sent = True
@@ -237,15 +238,15 @@ class BusSession:
                 await self._take_back(batch)
 
     async def _take_back(self, batch: DeliveryBatch) -> None:
-        """Give back what was not sent, once."""
+        """Give back events that were not sent, once."""
         self._executor.unsettled.settle(*batch.consumer_key[:2], batch.ids)
         await self._executor.fetcher.give_back(batch)
 
     async def _wait(
         self, event: StreamEvent, request: wire.Request, batch: DeliveryBatch | None
     ) -> Answer:
-        """Perform what may take long: until Cancel, or the end of the stream. After a long wait
-        the peer may have lost the right to it."""
+        """Perform a request that can take long, until Cancel or the end of the stream. After a long
+        wait, check again whether it is allowed."""
         answer = _CANCELLED
         now = self._live.backend.now
         began = now()
@@ -261,26 +262,23 @@ class BusSession:
         return answer
 
     async def _perform(self, request: wire.Request, batch: DeliveryBatch | None = None) -> Answer:
-        """Run a request; its duration is logged if that was asked for."""
-        now = self._live.backend.now
+        """Run a request, and log its duration if the access log is on."""
+        executor, now = self._executor, self._live.backend.now
         began = now()
-        answer = await self._answer_of(request, batch)
+        try:
+            if batch is not None and isinstance(request, _HANDS_OUT):
+                answer = await executor.fetch(request, batch, self._leftovers)
+            else:
+                answer = await executor.operations[type(request)](request)
+        except BusError as error:
+            answer = refusal_of(error)
+        except Exception:
+            self._log()
+            answer = Answer(ResultCode.HANDLER_FAILED)
         if access.logs_answers():
             kind, name = f"bus {type(request).__name__.lower()}", _name_of(request)
             access.log_answered(self._live.remote, kind, name, answer.code, now() - began)
         return answer
-
-    async def _answer_of(self, request: wire.Request, batch: DeliveryBatch | None) -> Answer:
-        executor = self._executor
-        try:
-            if batch is not None and isinstance(request, _HANDS_OUT):
-                return await executor.fetch(request, batch, self._leftovers)
-            return await executor.acts[type(request)](request)
-        except BusError as error:
-            return refusal_of(error)
-        except Exception:
-            self._log()
-            return Answer(ResultCode.HANDLER_FAILED)
 
     def _log(self) -> None:
         if self._failures.has_room(self._live.backend.now()):
@@ -291,14 +289,14 @@ class BusSession:
             )
 
     async def _answer(self, event: StreamEvent, answer: Answer) -> None:
-        """Send an answer, or a refusal where it finds no room to wait in."""
+        """Send an answer, or a refusal if the memory budget has no room for it."""
         payload, weight = self._encode(answer)
-        del answer  # its rows are not held while a refusal waits
+        del answer  # don't hold its rows while a refusal waits
         await self._send(event, payload, weight)
 
     def _encode(self, answer: Answer) -> tuple[bytes, int]:
-        """The payload of an answer, and what it weighs until there was room for it, as rows and
-        encoded; if the account has no room for that, those of a refusal: its weight is 0."""
+        """Return the payload of an answer and its weight until it is sent. Without room for that
+        weight, return those of a refusal; its weight is 0."""
         payload = encode_answer(answer)
         rows = answer.rows or ()
         weight = 2 * len(payload) + ROW_WEIGHT * len(rows)
@@ -314,7 +312,6 @@ class BusSession:
         finally:
             self._in_hand -= len(payload)
             self._account.release(weight)
-            self._changes.notify()
 
 
 def _name_of(request: wire.Request) -> str:

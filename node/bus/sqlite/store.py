@@ -289,7 +289,8 @@ class Running:
 
     def _finished(self, done: list[Operation], readable: set[str] | None) -> None:
         self.queue.finished(done)
-        self.readers.wake(readable)
+        if self.readers.waiters:
+            self.readers.wake(readable)
 
 
 async def _that_fits(

@@ -19,10 +19,10 @@ USER = {
 
 
 def test_what_is_refused() -> None:
+    assert Schemas().is_empty
     schemas = Schemas()
-    assert not schemas
     schemas.add("auth.user", USER)
-    assert schemas
+    assert not schemas.is_empty
     schemas.check_published("auth.user", {"name": "eve"})
     schemas.check_published("auth.other", {"name": 1})
     for data, path in (
@@ -82,7 +82,7 @@ def test_what_is_no_schema(
     schemas = Schemas()
     with pytest.raises(error):
         schemas.add(name, schema, **options)
-    assert not schemas
+    assert schemas.is_empty
 
 
 def test_once_for_each_name() -> None:
