@@ -240,7 +240,9 @@ SHOWN: Final[dict[str, Shown]] = {
     "ServedConsole": Shown(made=False),
     "Journal": Shown(
         made=False,
-        hidden=frozenset({"begin", "end", "gate", "session_log", "stops_node", "tunnel"}),
+        hidden=frozenset(
+            {"begin", "end", "families", "gate", "session_log", "stops_node", "tunnel"}
+        ),
     ),
     "JournalMetrics": Shown(made=False),
     "KnownPeer": Shown(made=False),
