@@ -16,12 +16,12 @@ class JournalError(ParleyError):
 
 
 class JournalBusyError(JournalError):
-    """Another process, or node, writes the journal of this node in this directory."""
+    """Raised when another process or node writes the journal of this node in this directory."""
 
 
 class JournalFailedError(JournalError):
-    """The journal cannot be written any more; what was written stays as it is."""
+    """Raised when the journal can no longer be written; records written so far stay."""
 
 
 class JournalFormatError(JournalError):
-    """A file or record that is not of the journal's format."""
+    """Raised for a file or record that isn't in the journal's format."""

@@ -157,7 +157,6 @@ class Journal:
         )
 
     def families(self) -> Iterator[MetricFamily]:
-        """The metrics of its run."""
         done = self.metrics
         yield family(catalogue.JOURNAL_RECORDS, done.records)
         yield family(catalogue.JOURNAL_WRITTEN, done.size)

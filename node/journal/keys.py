@@ -1,7 +1,4 @@
-"""The kinds of records and the keys of their maps: the tables of docs/journal.md.
-
-The format's numbers are written here and nowhere else.
-"""
+"""The kinds of records and the keys of their maps, as in the tables of docs/journal.md."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The options of `Journal.open`, checked: sizes, ages, policies and auditors."""
+"""The checked options of `Journal.open`: sizes, ages, policies and auditors."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -25,11 +25,7 @@ LEAST_BUFFER_SIZE: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class JournalOptions:
-    """The options of a journal, as `Journal.open` was given them.
-
-    Raises:
-        ConfigError: a value is of another type, or outside its range.
-    """
+    """The options of a journal; raises ConfigError for a wrong type or a value out of range."""
 
     directory: Path
     auditors: tuple[AuditorKey, ...]
@@ -46,7 +42,7 @@ class JournalOptions:
 
 
 def parse_auditors(given: Auditor | Iterable[Auditor]) -> tuple[AuditorKey, ...]:
-    """The keys, each once; raises ConfigError without any, InvalidKeyError."""
+    """Parse keys and drop duplicates; raises ConfigError without any, InvalidKeyError."""
     # Bytes and text are iterable too, but each is one key.
     if isinstance(given, (bytes, str)) or not isinstance(given, Iterable):
         given = [given]

@@ -1,7 +1,7 @@
-"""Removes old segments from a directory of journals.
+"""Removal of old segments from a directory of journals.
 
-Of each node the oldest go first, one after another, so that what stays has no gap; a segment that
-is being written stays. Torn ends go with their segments.
+Each node's oldest segments go first, so that the rest has no gap; a segment being written stays.
+Torn ends go with their segments.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ from parley._node.journal.segments import (
 
 
 class Pruned(NamedTuple):
-    """A file that was removed, or would be. `last` is when its segment ended, in ns."""
+    """A file that was or would be removed; `last` is when its segment ended, in ns."""
 
     path: Path
     name: SegmentName
@@ -32,7 +32,7 @@ class Pruned(NamedTuple):
 
 
 class _Old(NamedTuple):
-    """Files that are removed together: a segment and what was cut off its end."""
+    """A segment and the bytes cut off its end, which are removed together."""
 
     last: int
     files: list[SegmentFile]
@@ -46,13 +46,12 @@ def prune(
     max_size: int | None = None,
     dry_run: bool = False,
 ) -> list[Pruned]:
-    """Remove segments that ended more than `older_than` seconds before `now` (ns), then the
-    oldest until the files of all journals together have at most `max_size` bytes.
+    """Remove segments that ended more than `older_than` seconds before `now` (ns), then the oldest
+    until all journals together have at most `max_size` bytes.
 
-    Returns what was removed, oldest first; with `dry_run`, what would be. A segment ended when
-    its `segment end` says so, or else at the time of the file. An open one is removed only if
-    the lock of its node's journal is free; it is held meanwhile. Raises OSError; what was removed
-    until then is gone.
+    Returns the removed files, oldest first; with `dry_run`, those that would be. A segment ended at
+    the time of its `segment end`, or else of its file. An open one is removed only if its journal's
+    lock is free, which is held meanwhile. Raises OSError; files removed before stay removed.
     """
     files = [*list_segments(directory), *list_torn(directory)]
     excess = 0 if max_size is None else sum(file.size for file in files) - max_size
@@ -80,7 +79,7 @@ def prune(
 
 
 def _removable(directory: Path, files: list[SegmentFile], locks: ExitStack) -> list[_Old]:
-    """The files of one node that may be removed, in order, up to one that is being written."""
+    """The removable files of one node, in order, up to the segment being written."""
     found: list[_Old] = []
     for stem in sorted({file.name.stem for file in files}):
         one = [file for file in files if file.name.stem == stem]  # the segment comes first
@@ -93,7 +92,7 @@ def _removable(directory: Path, files: list[SegmentFile], locks: ExitStack) -> l
 
 
 def _locked(path: Path, locks: ExitStack) -> bool:
-    """Lock a journal until `locks` are closed; returns False if it is locked already."""
+    """Lock a journal until `locks` are closed; return False if it is locked already."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     locks.callback(os.close, descriptor)
     try:

@@ -83,16 +83,14 @@ class RecordLog:
 
     @property
     def name(self) -> SegmentName:
-        """The name of the segment being written."""
         return SegmentName(self._head.node_id.text, run_start(self._head.start), self._head.number)
 
     @property
     def sessions(self) -> int:
-        """How many sessions are open."""
+        """The number of open sessions."""
         return len(self._sessions)
 
     def begin(self) -> None:
-        """Write the first records of the run's first segment."""
         self._open_segment()
         self._rolling = False
         self.plan()
@@ -107,7 +105,6 @@ class RecordLog:
         self.stop()
 
     def stop(self) -> None:
-        """Record nothing more."""
         self._ended = self._rolling = True
         self.plan()
         self.buffer.close()
@@ -128,7 +125,7 @@ class RecordLog:
         self._sessions.pop(number, None)
 
     def record(self, kind: int, body: bytes) -> int:
-        """Append a record; returns its time."""
+        """Append a record and return its time."""
         time = self.clock()
         buffer = self.buffer
         buffer.put(encode_record(kind, time, body))

@@ -1,4 +1,8 @@
-"""Reads the fields of bodies: small typed values, with every error as JournalFormatError."""
+"""The bodies of records, and reading their fields.
+
+A parsed body has the types and sizes that docs/journal.md gives; anything else raises
+JournalFormatError. The audit checks whether it is true.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -34,7 +38,7 @@ Box = tuple[bytes, bytes]  # the auditor's public key, and the sealed box
 
 
 def parse_event_head(body: bytes) -> tuple[int, int]:
-    """Session and direction of an event or key update; raises JournalFormatError."""
+    """Parse the session and direction of an event or key update; raises JournalFormatError."""
     with BodyReader("event"):
         session, direction = EVENT.unpack_from(body)
         if direction > keys.SENT:
@@ -43,7 +47,7 @@ def parse_event_head(body: bytes) -> tuple[int, int]:
 
 
 class BodyReader:
-    """A context in which what decoders raise becomes a JournalFormatError about `what`."""
+    """A context manager that turns errors of decoding into JournalFormatError about `what`."""
 
     __slots__ = ("_what",)
 
@@ -58,11 +62,10 @@ class BodyReader:
             raise JournalFormatError(f"a malformed {self._what}: {error}") from error
 
     def cells(self, body: bytes) -> Mapping[int, Value]:
-        """The map that a body is."""
         return decode(body, LIMITS)
 
     def session(self, body: bytes) -> tuple[int, Mapping[int, Value]]:
-        """The session's number, and the map after it."""
+        """Return the session's number and the map after it."""
         (session,) = SESSION.unpack_from(body)
         return session, decode(body[SESSION.size :], LIMITS)
 
@@ -76,7 +79,7 @@ def bytes_value(value: Any, size: int | None = None) -> bytes:
 
 
 def hash_value(value: Any) -> bytes:
-    """A byte string that may be a hash; which hash, and of what size, depends on the suite."""
+    """Require a byte string that may be a hash; its size depends on the suite."""
     found = bytes_value(value)
     if len(found) > LONGEST_HASH:
         raise JournalFormatError(f"a hash of more than {LONGEST_HASH} bytes")
@@ -106,17 +109,17 @@ _COUNTER: Final = Struct(">IQ")
 
 
 def _shape(value: object) -> str:
-    """Describe the type of a value, and the length of an array, for an error."""
+    """Describe a value's type, and an array's length, for an error."""
     kind = type(value).__name__
     return f"a {kind} of {len(value)}" if isinstance(value, list) else f"a {kind}"
 
 
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
-    """What never changes in a session; session starts and checkpoints both have it.
+    """The constants of a session, in its start and in checkpoints.
 
-    `local_keys` and `remote_keys` are arrays as cell 14 has them; `suite` names kex, signing,
-    hash, cipher and sealing. Sizes in bytes: `session_id` 32, `commit` the hash's.
+    `local_keys` and `remote_keys` are arrays as in cell 14; `suite` names kex, signing, hash,
+    cipher and sealing. `session_id` has 32 bytes, `commit` the hash's size.
     """
 
     session_id: bytes
@@ -132,7 +135,6 @@ class SessionFacts:
     seal_delay_ms: int
 
     def cells(self) -> dict[int, Any]:
-        """The cells of a map."""
         return {
             keys.SESSION_ID: self.session_id,
             keys.INITIATOR: self.initiator,
@@ -149,7 +151,6 @@ class SessionFacts:
 
     @classmethod
     def read(cls, cells: Mapping[int, Value]) -> "SessionFacts":
-        """Read the cells of a map; raises LbmDecodeError, JournalFormatError."""
         suite = read_array(cells, keys.SUITE)
         if len(suite) != 5 or not all(isinstance(name, str) for name in suite):
             raise JournalFormatError(f"a suite is five names, not {ascii(suite)[:80]}")
@@ -170,7 +171,7 @@ class SessionFacts:
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
-    """A session's first record, from which both chains and all keys can be followed."""
+    """A session's first record, from which both chains and all keys follow."""
 
     session: int
     facts: SessionFacts
@@ -179,7 +180,6 @@ class SessionStart:
     initiator_proof: bytes
 
     def encode(self) -> bytes:
-        """The body."""
         return SESSION.pack(self.session) + encode(
             {
                 **self.facts.cells(),
@@ -191,7 +191,6 @@ class SessionStart:
 
     @classmethod
     def parse(cls, body: bytes) -> "SessionStart":
-        """Read a body; raises JournalFormatError."""
         with BodyReader("session start") as parsing:
             session, cells = parsing.session(body)
             return cls(
@@ -205,8 +204,11 @@ class SessionStart:
 
 @dataclass(frozen=True, slots=True)
 class DirectionCheckpoint:
-    """A direction between two events. `chain` has the hash's size; `place` is that of the last
-    event; `updates` counts plain key updates since the generation began in this direction."""
+    """A direction between two events.
+
+    `chain` has the hash's size; `place` is that of the last event; `updates` counts plain key
+    updates since the generation began in this direction.
+    """
 
     chain: bytes
     place: int
@@ -217,7 +219,6 @@ class DirectionCheckpoint:
     counters: dict[int, int]
 
     def array(self) -> list[Any]:
-        """An entry of `directions`."""
         pack = _COUNTER.pack
         counters = b"".join(pack(stream, count) for stream, count in self.counters.items())
         return [
@@ -232,7 +233,6 @@ class DirectionCheckpoint:
 
     @classmethod
     def read(cls, value: Any) -> "DirectionCheckpoint":
-        """Read an entry; raises JournalFormatError."""
         if not isinstance(value, list) or len(value) < 7:
             raise JournalFormatError(f"a direction is an array of seven, not {_shape(value)}")
         packed = bytes_value(value[6])
@@ -258,7 +258,7 @@ class DirectionCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The sealed secret of a key exchange; the three values are None for the handshake's."""
+    """The encrypted secret of a key exchange; the three values are None for the handshake's."""
 
     number: int
     boxes: tuple[Box, ...]
@@ -267,13 +267,11 @@ class Generation:
     commit: bytes | None = None
 
     def array(self) -> list[Any]:
-        """An entry of `secrets`."""
         boxes = [list(box) for box in self.boxes]
         return [self.number, self.after_offer, self.after_answer, self.commit, boxes]
 
     @classmethod
     def read(cls, value: Any) -> "Generation":
-        """Read an entry; raises JournalFormatError."""
         if not isinstance(value, list) or len(value) < 5:
             raise JournalFormatError(f"a generation is an array of five, not {_shape(value)}")
         number, boxes = uint_value(value[0]), box_list(value[4])
@@ -287,7 +285,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A session between two events: everything that is needed to go on from there."""
+    """The state of a session between two events, complete enough to continue from."""
 
     session: int
     facts: SessionFacts
@@ -300,7 +298,6 @@ class Checkpoint:
     labels: bytes | None = None
 
     def encode(self) -> bytes:
-        """The body."""
         cells = {
             **self.facts.cells(),
             keys.TH1: self.th1,
@@ -315,7 +312,6 @@ class Checkpoint:
 
     @classmethod
     def parse(cls, body: bytes) -> "Checkpoint":
-        """Read a body; raises JournalFormatError."""
         with BodyReader("checkpoint") as parsing:
             session, cells = parsing.session(body)
             directions = read_array(cells, keys.DIRECTIONS)
@@ -356,7 +352,6 @@ class SegmentHead:
     software: str
 
     def encode(self) -> bytes:
-        """The body."""
         return encode(
             {
                 keys.FORMAT: keys.FORMAT_NAME,
@@ -371,7 +366,6 @@ class SegmentHead:
 
     @classmethod
     def parse(cls, body: bytes) -> "SegmentHead":
-        """Read a body; raises JournalFormatError, also for another format or version."""
         with BodyReader("segment") as parsing:
             cells = parsing.cells(body)
             name = read_text(cells, keys.FORMAT)
@@ -398,14 +392,12 @@ class Secret:
     boxes: tuple[Box, ...]
 
     def encode(self) -> bytes:
-        """The body."""
         boxes = [list(box) for box in self.boxes]
         cells: dict[int, Any] = {keys.GENERATION: self.generation, keys.BOXES: boxes}
         return SESSION.pack(self.session) + encode(cells)
 
     @classmethod
     def parse(cls, body: bytes) -> "Secret":
-        """Read a body; raises JournalFormatError."""
         with BodyReader("secret") as parsing:
             session, cells = parsing.session(body)
             boxes = box_list(read_array(cells, keys.BOXES))
@@ -414,7 +406,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class KeyUpdate:
-    """A direction goes on under new keys; after a rekey with its generation's three values."""
+    """A key update of a direction; after a rekey with its generation's three values."""
 
     session: int
     direction: int
@@ -422,7 +414,7 @@ class KeyUpdate:
     generation: Generation | None = None
 
     def encode(self) -> bytes:
-        """The body; it does not have the generation's boxes."""
+        """Encode the body, without the generation's boxes."""
         cells: dict[int, Any] = {keys.EPOCH: self.epoch}
         if self.generation is not None:
             cells[keys.GENERATION] = self.generation.number
@@ -433,7 +425,6 @@ class KeyUpdate:
 
     @classmethod
     def parse(cls, body: bytes) -> "KeyUpdate":
-        """Read a body; raises JournalFormatError."""
         with BodyReader("key update") as parsing:
             session, direction = parse_event_head(body)
             cells = parsing.cells(body[EVENT_HEAD:])
@@ -461,7 +452,6 @@ class SessionEnd:
     places: tuple[int, int]
 
     def encode(self) -> bytes:
-        """The body."""
         cells: dict[int, Any] = {
             keys.CODE: self.code,
             keys.REMOTE: self.remote,
@@ -474,7 +464,6 @@ class SessionEnd:
 
     @classmethod
     def parse(cls, body: bytes) -> "SessionEnd":
-        """Read a body; raises JournalFormatError."""
         with BodyReader("session end") as parsing:
             session, cells = parsing.session(body)
             code = cells.get(keys.CODE)
@@ -496,19 +485,17 @@ class SessionEnd:
 
 @dataclass(frozen=True, slots=True)
 class SessionParted:
-    """The session has lost its transport, and waits for another; `text` says why."""
+    """The session lost its transport and waits for another; `text` is the reason."""
 
     session: int
     text: str = ""
 
     def encode(self) -> bytes:
-        """The body."""
         cells: dict[int, Any] = {keys.TEXT: self.text} if self.text else {}
         return SESSION.pack(self.session) + encode(cells)
 
     @classmethod
     def parse(cls, body: bytes) -> "SessionParted":
-        """Read a body; raises JournalFormatError."""
         with BodyReader("parted") as parsing:
             session, cells = parsing.session(body)
             return cls(session, read_text(cells, keys.TEXT, default=""))
@@ -516,18 +503,16 @@ class SessionParted:
 
 @dataclass(frozen=True, slots=True)
 class SessionResumed:
-    """The session goes on over another transport; `resumption` counts from 1."""
+    """The session continues over another transport; `resumption` counts from 1."""
 
     session: int
     resumption: int
 
     def encode(self) -> bytes:
-        """The body."""
         return SESSION.pack(self.session) + encode({keys.RESUMPTION: self.resumption})
 
     @classmethod
     def parse(cls, body: bytes) -> "SessionResumed":
-        """Read a body; raises JournalFormatError."""
         with BodyReader("resumed") as parsing:
             session, cells = parsing.session(body)
             number = uint_value(read_uint(cells, keys.RESUMPTION, minimum=1))
@@ -543,7 +528,7 @@ CHANGES: Final[dict[int, Callable[[bytes], SessionParted | SessionResumed]]] = {
 
 @dataclass(frozen=True, slots=True)
 class JoinedTunnel:
-    """A tunnel that the node joined, once it is over; what `TunnelRecord` has, times in ns."""
+    """A tunnel through this node that has ended, as `TunnelRecord` has it, with times in ns."""
 
     trace: bytes
     hop: int
@@ -557,7 +542,6 @@ class JoinedTunnel:
 
     @classmethod
     def of(cls, reported: TunnelRecord) -> "JoinedTunnel":
-        """As the shell told of it."""
         began, ended = (round(time * _SECOND_NS) for time in (reported.began, reported.ended))
         return cls(
             reported.trace,
@@ -572,7 +556,6 @@ class JoinedTunnel:
         )
 
     def encode(self) -> bytes:
-        """The body."""
         return encode(
             {
                 keys.TRACE: self.trace,
@@ -589,7 +572,6 @@ class JoinedTunnel:
 
     @classmethod
     def parse(cls, body: bytes) -> "JoinedTunnel":
-        """Read a body; raises JournalFormatError."""
         with BodyReader("tunnel") as parsing:
             cells = parsing.cells(body)
             length = read_uint(cells, keys.LENGTH, minimum=SHORTEST_PATH, maximum=LONGEST_PATH)
@@ -615,7 +597,7 @@ class SegmentEnd:
     cut: int = 0
 
     def encode(self) -> bytes:
-        """The body; its last four bytes are the record's `length`."""
+        """Encode the body; its last four bytes are the record's `length`."""
         cells: dict[int, Any] = {
             keys.RECORDS: self.records,
             keys.BLOCKS: b"".join(map(_OFFSET.pack, self.blocks)),
@@ -627,7 +609,6 @@ class SegmentEnd:
 
     @classmethod
     def parse(cls, body: bytes) -> "SegmentEnd":
-        """Read a body; raises JournalFormatError."""
         with BodyReader("segment end") as parsing:
             cells = parsing.cells(body[:-4])
             blocks = read_bytes(cells, keys.BLOCKS)
@@ -643,12 +624,10 @@ class SegmentEnd:
 
 
 def encode_block(number: int, live: int) -> bytes:
-    """The body of a block record: its number in the segment, and how many checkpoints follow."""
     return _BLOCK.pack(number, live)
 
 
 def parse_block(body: bytes) -> tuple[int, int]:
-    """The number of a block and its count of checkpoints; raises JournalFormatError."""
     with BodyReader("block"):
         number, live = _BLOCK.unpack(body)
         return number, live

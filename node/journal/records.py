@@ -1,9 +1,9 @@
-"""Records as bytes: their frame, and walking through a run of them.
+"""Records as bytes: their frame, and reading a run of them.
 
-    u32 length || u32 crc32 || u8 kind || u64 time || body
+u32 length || u32 crc32 || u8 kind || u64 time || body
 
-A record is never looked for inside the bytes of another (docs/journal.md), since a peer
-may have chosen those.
+A record is never searched for inside the bytes of another (docs/journal.md): a peer may have chosen
+those.
 """
 
 from collections.abc import Iterator
@@ -45,15 +45,15 @@ class Record(NamedTuple):
 
 
 def encode_record(kind: int, time: int, body: bytes) -> bytes:
-    """The bytes of a record; `time` in ns since the epoch."""
+    """Encode a record; `time` in ns since the epoch."""
     record = _pack_start(kind, time) + body
     return _pack_frame(len(record), crc32(record)) + record
 
 
 def read_records(data: bytes | memoryview, start: int = 0, offset: int = 0) -> Iterator[Record]:
-    """Walk through `data` from `start` to its end; `offset` is that of data[0] in its file.
+    """Yield the records of `data` from `start` on; `offset` is that of data[0] in its file.
 
-    Each byte is in exactly one of the records; a `bad-length` or `torn` one is the last.
+    Each byte is in exactly one record; a `bad-length` or `torn` one is the last.
     """
     view = memoryview(data)
     end = len(view)

@@ -1,8 +1,7 @@
-"""Closes a segment that a crash left open (docs/journal.md, "Recovery").
+"""Closes segments that a crash left open (docs/journal.md, "Recovery").
 
-After a crash at any point recovery can start again, with the same result; so each step
-is on the disk before the next. What is cut off is kept. The caller holds the lock of the node's
-journal.
+Each step is on the disk before the next, so that recovery can start again after a crash with the
+same result. Bytes that are cut off are kept. The caller holds the journal's lock.
 """
 
 import os
@@ -30,8 +29,7 @@ _PART: Final = ".part"  # the copy of a torn end, until all of it is on the disk
 
 
 class Recovered(NamedTuple):
-    """A segment that was closed: how many records it has, how many of these have a wrong CRC,
-    and how many bytes were cut off its end."""
+    """A segment that was closed: its records, how many have a wrong CRC, and the bytes cut off."""
 
     name: SegmentName
     records: int
@@ -40,7 +38,7 @@ class Recovered(NamedTuple):
 
 
 class _Whole(NamedTuple):
-    """A segment up to `end`, behind its last complete record."""
+    """A segment up to `end`, after its last complete record."""
 
     end: int
     records: int
@@ -50,21 +48,17 @@ class _Whole(NamedTuple):
 
 
 def recover_left(directory: str | Path, node: str, time: int) -> list[Recovered]:
-    """Close all segments of a node (its id as text) that are still open, in order.
-
-    Raises:
-        JournalFailedError: one could not be closed; it is as it was, or can be closed later.
-    """
+    """Close all open segments of a node (its id as text), in order; raises as `recover`."""
     left = [segment for segment in list_segments(directory, node) if segment.is_live]
     return [recover(segment.path, time) for segment in left]
 
 
 def recover(path: Path, time: int) -> Recovered:
-    """Close one segment, whose name ends in `.open`; its `segment end` gets `time`, in ns.
+    """Close a segment whose name ends in `.open`; its `segment end` gets `time`, in ns.
 
     Raises:
-        JournalFailedError: it could not be closed (the disk is full, permission is missing, a
-            closed segment of that number exists); nothing is lost.
+        JournalFailedError: it could not be closed (the disk is full, permission is missing, or
+            a closed segment of that number exists); nothing is lost.
     """
     name = parse_name(path)
     if name is None or name.state != LIVE:

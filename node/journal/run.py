@@ -98,7 +98,6 @@ class Run:
             self._descriptor = -1
 
     def end(self) -> None:
-        """Write the last records."""
         self.log.end()
         self.gate.retire()
 
@@ -121,7 +120,6 @@ class Run:
                 self._syncs.remove(entry)
 
     async def over(self) -> None:
-        """Wait until the journal has failed or ended."""
         if self._over:
             return
         waiter = self._backend.waiter()
@@ -133,7 +131,6 @@ class Run:
                 self._ends.remove(waiter)
 
     def finish(self) -> None:
-        """Wake all waiting tasks."""
         self._over = True
         for waiter in [waiter for _, waiter in self._syncs] + self._ends:
             waiter.wake()

@@ -95,12 +95,11 @@ class RecordBuffer:
 
     @property
     def records(self) -> int:
-        """About how many records are written."""
+        """The approximate number of records written."""
         return max(0, self.items - self.parts)
 
     @property
     def waiting(self) -> int:
-        """Bytes that are not written yet."""
         return max(0, self.appended - self.written)
 
     def put(self, record: bytes) -> None:
@@ -111,7 +110,6 @@ class RecordBuffer:
             self.wake()
 
     def close(self) -> None:
-        """Discard what is appended from now on."""
         self.append = _ignore
 
     def wake(self) -> None:
@@ -238,7 +236,6 @@ class SegmentWriter:
         buffer.written += size
 
     def _joined(self, records: Sequence[bytes]) -> Sequence[bytes]:
-        """Join the records if they are small."""
         # Estimated from the whole buffer: adding up the lengths would cost half of the gain.
         buffer = self._buffer
         small = buffer.waiting <= _SMALL * (len(records) + len(buffer.pending))

@@ -1,8 +1,8 @@
-"""Segments as files: which exist, how one divides into ranges, and reading a range.
+"""Segment files: their names, their ranges for readers, and reading records.
 
-Where a record begins follows from the beginning of the segment, from a block or from
-the segment end, and is never looked for in other bytes (docs/journal.md). Memory is bounded by a
-chunk and one record.
+The start of a record follows from the start of the segment, a block or the segment end, and is
+never searched for in other bytes (docs/journal.md). Memory is bounded by a chunk and one record.
+Sorted by name, the segments of a node are in order.
 """
 
 import os
@@ -44,7 +44,7 @@ _NAME: Final = re.compile(
 
 
 class SegmentName(NamedTuple):
-    """The parts of a file's name; `start` is in microseconds."""
+    """The parts of a segment's file name; `start` has microseconds."""
 
     node: str
     start: str
@@ -56,17 +56,16 @@ class SegmentName(NamedTuple):
 
     @property
     def stem(self) -> str:
-        """The name without the state."""
         return f"{self.node}-{self.start}-{self.number:08d}"
 
 
 def run_start(time: int) -> str:
-    """`<start>` of a run that began at `time`, in ns since the epoch."""
+    """Format the start of a run from `time` in ns since the epoch."""
     return f"{_EPOCH + timedelta(microseconds=time // 1000):%Y%m%dT%H%M%S%fZ}"
 
 
 def parse_name(path: str | PurePath) -> SegmentName | None:
-    """The parts of a segment's name; None if `path` is not a segment."""
+    """Parse the name of a segment; None if `path` is not one."""
     found = _NAME.fullmatch(PurePath(path).name)
     if found is None or not _is_time(found["start"]):
         return None
@@ -82,7 +81,7 @@ def _is_time(start: str) -> bool:
 
 
 def lock_name(node_id: NodeId) -> str:
-    """The file by which the journal of a node is locked."""
+    """The lock file of a node's journal."""
     return node_id.text + LOCK
 
 
@@ -112,11 +111,10 @@ class SegmentFile(NamedTuple):
 
 
 class RecordRange(NamedTuple):
-    """A part of a segment for one reader: the bytes from `start` up to `end`.
+    """The bytes of a segment from `start` to `end`, for one reader.
 
-    `block` is the offset of the block record to whose block `start` belongs (`start` itself, if
-    a block begins there; 0 before the first block); `blocks` are the offsets of the block records
-    between `start` and `end`, at which reading must arrive.
+    `block` is the offset of the block to which `start` belongs, 0 before the first; `blocks` are
+    the offsets of the block records between `start` and `end`, at which reading must arrive.
     """
 
     start: int
@@ -126,11 +124,11 @@ class RecordRange(NamedTuple):
 
 
 class Heads(NamedTuple):
-    """What walking by the lengths of records found; CRCs are not checked.
+    """The result of walking from record to record by their lengths, without checking CRCs.
 
-    `end` is the offset behind the last complete record, `records` counts them, `blocks` are the
-    offsets of those of kind block. `status` says why the walk ended: `ok` at the end of the file,
-    otherwise `torn` or `bad-length`.
+    `end` is the offset after the last complete record, `records` counts them, `blocks` are the
+    offsets of block records. `status` says why the walk ended: `ok` at the end of the file, `torn`
+    or `bad-length`.
     """
 
     end: int
@@ -140,10 +138,10 @@ class Heads(NamedTuple):
 
 
 def list_segments(directory: str | Path, node: str | None = None) -> list[SegmentFile]:
-    """The segments in a directory, closed and live, of all nodes or of one (52 characters).
+    """List the closed and live segments in a directory, of all nodes or of one (52 characters).
 
-    Sorted: each node's are in order. One that is renamed meanwhile is listed once, as closed;
-    one that is removed meanwhile is not listed. Raises OSError if there is no directory.
+    Each node's are in order. A segment renamed meanwhile is listed once, as closed; one removed
+    meanwhile is not listed. Raises OSError.
     """
     found: dict[str, SegmentFile] = {}
     for file in _list_files(directory, node):
@@ -153,7 +151,7 @@ def list_segments(directory: str | Path, node: str | None = None) -> list[Segmen
 
 
 def list_torn(directory: str | Path, node: str | None = None) -> list[SegmentFile]:
-    """The files that recovery cut off the ends of segments, sorted; raises OSError."""
+    """List the files that recovery cut off the ends of segments, sorted; raises OSError."""
     return sorted(file for file in _list_files(directory, node) if file.name.state == TORN)
 
 
@@ -173,7 +171,6 @@ def _list_files(directory: str | Path, node: str | None) -> Iterator[SegmentFile
 
 
 def closed_path(path: Path) -> Path:
-    """The path of a segment once it is closed."""
     return path.with_name(path.name.removesuffix(LIVE.removeprefix(CLOSED)))
 
 
@@ -186,7 +183,7 @@ def open_segment(path: Path) -> BinaryIO:
 
 
 def read_end(path: Path) -> Record | None:
-    """The `segment end` of a closed segment as a record; None if it is missing or damaged."""
+    """Read the `segment end` of a closed segment; None if it is missing or damaged."""
     with open_segment(path) as file:
         size = file.seek(0, os.SEEK_END)
         if size < FRAME_SIZE + LEAST_LENGTH + _LENGTH.size:
@@ -203,10 +200,10 @@ def read_end(path: Path) -> Record | None:
 
 
 def read_footer(path: Path) -> SegmentEnd | None:
-    """The parsed `segment end` of a closed segment; None if it is missing or damaged.
+    """Parse the `segment end` of a closed segment; None if it is missing or damaged.
 
-    Its blocks are in the segment, in rising order; whether block records are there is for the
-    reader to find out. Raises OSError.
+    Its blocks are rising offsets in the segment; the reader must check for block records there.
+    Raises OSError.
     """
     record = read_end(path)
     if record is None:
@@ -221,9 +218,7 @@ def read_footer(path: Path) -> SegmentEnd | None:
 
 
 def walk_heads(path: Path, start: int = 0, size: int | None = None) -> Heads:
-    """Walk from one record's head to the next, from `start`, where a record begins, up to
-    `size` or the present end of the file. Raises OSError.
-    """
+    """Walk from record to record from `start` to `size` or the file's end; raises OSError."""
     with open_segment(path) as file:
         end = file.seek(0, os.SEEK_END) if size is None else size
         return _walk_heads(file, start, end)
@@ -258,10 +253,9 @@ def plan_ranges(
 ) -> list[RecordRange]:
     """Divide a segment from `start` on into ranges of about `target` bytes.
 
-    A closed segment is divided by its `segment end`, or by walking if that is damaged, up to
-    `size`; a live one by walking, up to its last complete record. `start` is where a record
-    begins, `block` the offset of the block to which it belongs, as the caller knows from an
-    earlier call. All ranges but the first begin with a block. Raises OSError.
+    A closed segment is divided by its `segment end`, or by walking if that is damaged; a live one
+    by walking up to its last complete record. `start` is where a record begins, `block` the offset
+    of its block. All ranges but the first begin with a block. Raises OSError.
     """
     live = path.name.endswith(LIVE)
     footer = None if live else read_footer(path)
@@ -291,10 +285,10 @@ def plan_ranges(
 def read_range(path: Path, start: int, end: int, blocks: Sequence[int] = ()) -> Iterator[Record]:
     """Read the records from `start`, where one begins, up to `end`.
 
-    Each byte is in exactly one record. A record that reaches beyond the next of `blocks`, or
-    beyond `end` where the file goes on, is `bad-length` up to there; at the end of the file it is
-    `torn`. The `body` of both has only the first LONGEST_DAMAGE bytes. A closed segment whose last
-    record is not a `segment end` is followed by a `torn` record without bytes. Raises OSError.
+    Each byte is in exactly one record. A record that reaches beyond the next of `blocks`, or beyond
+    `end` where the file goes on, is `bad-length` up to there; at the end of the file it is `torn`.
+    The `body` of both has the first LONGEST_DAMAGE bytes. A closed segment without a `segment end`
+    is followed by a `torn` record without bytes. Raises OSError.
     """
     last: Record | None = None
     with open_segment(path) as file:
@@ -309,14 +303,14 @@ def read_range(path: Path, start: int, end: int, blocks: Sequence[int] = ()) -> 
 
 
 def is_cut(path: Path, kind: int | None, status: str | None) -> bool:
-    """Whether a segment whose last record is such (None: it has no records) lacks its end."""
+    """Return whether a segment with such a last record (None: without records) lacks its end."""
     if not path.name.endswith(CLOSED) or status in (BAD_LENGTH, TORN_RECORD):
         return False  # one being written has no end yet, and damage has been told
     return kind != keys.SEGMENT_END
 
 
 def _read_block(file: BinaryIO, start: int, end: int, is_last: bool) -> Iterator[Record]:
-    """The records of bytes in which a walk must arrive at `end`; `is_last`: the file's end."""
+    """Yield the records of bytes whose walk must arrive at `end`; `is_last`: the file's end."""
     at, wanted = start, CHUNK
     while at < end:
         wanted = min(wanted, end - at)
@@ -347,7 +341,7 @@ def _damage(start: int, end: int, body: bytes, status: str) -> Record:
 
 
 def read_at(file: BinaryIO, offset: int, size: int) -> bytes:
-    """Read `size` bytes, fewer only at the end of the file, however the system splits reads."""
+    """Read `size` bytes, fewer only at the end of the file."""
     file.seek(offset)
     data = file.read(size)
     while 0 < len(data) < size:
@@ -359,7 +353,7 @@ def read_at(file: BinaryIO, offset: int, size: int) -> bytes:
 
 
 def sync_directory(directory: Path) -> None:
-    """Sync what was created, renamed and removed in a directory; raises OSError."""
+    """Sync names that were created, renamed or removed in a directory; raises OSError."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,7 @@
-"""One connection's part of a journal: what its core reports becomes records.
+"""One connection's part of a journal: the observer that turns its core's reports into records.
 
-`event` is on the hot path and does no more than pack, sum and append; everything else is rare. A
-secret is sealed to the auditors when it is reported, and not kept (docs/journal.md).
+`event` is on the hot path and only packs, sums and appends. A secret is encrypted to the auditors
+when it is reported, and not kept (docs/journal.md).
 """
 
 from collections.abc import Callable, Sequence
@@ -62,7 +62,7 @@ LONGEST_REASON: Final = 256  # characters
 
 
 class _DirectionLog:
-    """One direction of the session; `place` is that of its last event."""
+    """The state of one direction; `place` is that of its last event."""
 
     __slots__ = ("chain", "generation", "place", "updates")
 
@@ -73,7 +73,6 @@ class _DirectionLog:
         self.updates = 0
 
     def state(self, reported: DirectionState) -> DirectionCheckpoint:
-        """Its state for a checkpoint, with what the core says of it."""
         return DirectionCheckpoint(
             reported.chain,
             self.place,
@@ -128,8 +127,6 @@ class SessionLog:
         self._address = address
         self._rekey = b""
 
-    # From the core.
-
     def session_started(self, agreed: Agreed, initiator: bool, checkpoint: AskState) -> None:
         """Record the session's start and the handshake's secret."""
         suite = self._suite = expect(agreed.suite)
@@ -170,7 +167,6 @@ class SessionLog:
         self._log.record(keys.SECRET, Secret(self._number, 0, generation.boxes).encode())
 
     def event(self, sent: bool, wire: bytes, chain: bytes) -> None:
-        """Record an event."""
         direction = self._sent if sent else self._received
         direction.chain = chain
         direction.place += 1
@@ -225,7 +221,7 @@ class SessionLog:
     def rekeyed(
         self, number: int, shared_secret: bytes, after_offer: bytes, after_answer: bytes
     ) -> None:
-        """Record the secret of a rekey: its root, from which everything else follows."""
+        """Record the root secret of a rekey, from which everything else follows."""
         hash = self._suite.hash_algorithm
         root = rekey_root(hash, self._rekey, shared_secret)
         secrets = rekey_secrets(hash, root, after_offer, after_answer)
@@ -237,16 +233,13 @@ class SessionLog:
         self._log.record(keys.SECRET, Secret(self._number, number, generation.boxes).encode())
 
     def session_suspended(self, reason: str) -> None:
-        """Record that the transport is gone."""
         body = SessionParted(self._number, reason[:LONGEST_REASON]).encode()
         self._log.record(keys.PARTED, body)
 
     def session_resumed(self, number: int) -> None:
-        """Record that the session goes on over another transport."""
         self._log.record(keys.RESUMED, SessionResumed(self._number, number).encode())
 
     def session_ended(self, code: int, text: str, remote: bool) -> None:
-        """Record the session's end."""
         self._log.leave(self._number)
         self._rekey = self._label_key = b""
         directions = self._received, self._sent
@@ -260,14 +253,12 @@ class SessionLog:
         ).encode()
         self._log.record(keys.SESSION_END, body)
 
-    # For the log.
-
     def lost(self) -> None:
-        """The journal ends, and the session with it."""
+        """End the session, since the journal ends."""
         self.session_ended(CloseCode.CONNECTION_LOST, "", False)
 
     def checkpoint(self) -> bytes:
-        """The session as it stands between two events, encoded."""
+        """Encode the state of the session between two events."""
         sent, received = self._ask()
         checkpoint = Checkpoint(
             self._number,
@@ -282,13 +273,11 @@ class SessionLog:
         )
         return checkpoint.encode()
 
-    # Inside.
-
     def _boxes(self, secret: bytes) -> tuple[tuple[bytes, bytes], ...]:
         return tuple((bytes(auditor), auditor.seal(secret)) for auditor in self._auditors)
 
     def _drop_generations(self) -> None:
-        """Keep the handshake's generation, and those from the older direction's on."""
+        """Keep the handshake's generation, and those since the older direction's."""
         oldest = min(self._sent.generation, self._received.generation)
         for number in [number for number in self._generations if 0 < number < oldest]:
             del self._generations[number]
@@ -307,7 +296,7 @@ class SessionLog:
 
 
 def _first_chains(agreed: Agreed, th1: bytes, th2: bytes) -> tuple[bytes, bytes]:
-    """The chain values before the first event: of the initiator's and the responder's direction."""
+    """The chain values before the first event, of the initiator's and the responder's direction."""
     suite, commit = expect(agreed.suite), expect(agreed.commit)
     hash = suite.hash_algorithm
     blob = (4 if suite.sealing == "each" else 21) + suite.signing_algorithm.signature_size

@@ -1,9 +1,8 @@
-"""What records claim of a session: what it began with, its secrets, its state, its end.
+"""What records assert of a session, compared with what the audit found in its events.
 
-Claims are compared with what the events gave. A secret's record must come before everything that
-needs it, so a missing one shows. A Close is sealed and the last event of all: where it can be
-read, the end's code and text and which side closed are proven; everything else that an end says
-is its node's bare word.
+A secret's record must precede everything that needs it, so a missing one shows. A Close is sealed
+and the last event: where it can be read, it proves the end's code, text and side. Everything else
+in an end record is unproven.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +29,6 @@ from parley._node.journal.record_types import (
 def report_checkpoint_mismatch(
     tracker: DirectionTracker, state: DirectionCheckpoint, time: int, offset: int
 ) -> None:
-    """The finding for a checkpoint that contradicts what was found of a direction."""
     missing = state.place - tracker.place
     if missing > 0:
         what = f"{missing} events are missing before this checkpoint"
@@ -48,7 +46,6 @@ def report_checkpoint_mismatch(
 def report_end_mismatch(
     tracker: DirectionTracker, place: int, chain: bytes, time: int, offset: int
 ) -> None:
-    """The finding for an end that contradicts what was found of a direction, if it does."""
     missing = place - tracker.place
     if missing > 0:
         what = f"{missing} events are missing at the end of the session"
@@ -61,8 +58,7 @@ def report_end_mismatch(
 
 
 def close_contradiction(end: SessionEnd, trackers: Sequence[DirectionTracker]) -> str | None:
-    """How an end contradicts what was sealed, as a sentence; None if it does not, as far as is
-    known."""
+    """Describe how an end contradicts the sealed Close; None if it doesn't, as far as is known."""
     claimed, other = (SENT, RECEIVED)[:: -1 if end.remote else 1]
     closed = trackers[claimed].closed
     if closed is None and any(tracker.unread.last == tracker.place for tracker in trackers):
@@ -81,8 +77,10 @@ def close_contradiction(end: SessionEnd, trackers: Sequence[DirectionTracker]) -
 
 
 class KnownSession(NamedTuple):
-    """What a session begins with, unverified, as its start or a checkpoint has it: `started` in
-    ns, `offset` of that record, `states` of received and sent."""
+    """The unverified facts of a session from its start or a checkpoint.
+
+    `started` is in ns, `offset` that of the record; `states` are of received and sent.
+    """
 
     facts: SessionFacts
     started: int
@@ -95,9 +93,11 @@ class KnownSession(NamedTuple):
 
 
 def suite_of(facts: SessionFacts) -> Suite:
-    """The suite of a session; raises JournalFormatError if it is unknown.
+    """Return the suite of a session.
 
-    AlgorithmNotInstalledError if it is this machine that lacks something, not the journal.
+    Raises:
+        JournalFormatError: the suite is unknown. AlgorithmNotInstalledError: this machine lacks
+            an algorithm.
     """
     try:
         return Suite.of(dict(zip(PARAMETERS, facts.suite, strict=True)))
@@ -108,7 +108,7 @@ def suite_of(facts: SessionFacts) -> Suite:
 
 
 def constants_digest(facts: SessionFacts, th1: bytes, th2: bytes, started: int) -> bytes:
-    """A digest of what never changes in a session."""
+    """Digest everything that never changes in a session."""
     cells = {**facts.cells(), keys.TH1: th1, keys.TH2: th2, keys.STARTED: started}
     return SHA256.digest(encode(cells))
 
@@ -130,17 +130,17 @@ class Generations:
         return generation in self._known
 
     def since(self, oldest: int) -> list[int]:
-        """The numbers of those that a checkpoint has if no direction is before `oldest`."""
+        """Return the generations that a checkpoint has if no direction is before `oldest`."""
         return sorted(number for number in self._known if not number or number >= oldest)
 
     def add(self, generation: Generation) -> None:
-        """The record of its secret; raises JournalFormatError if there was one before."""
+        """Add the record of a secret; raises JournalFormatError if there was one before."""
         if self._known.get(generation.number) is not None:
             raise JournalFormatError(f"a second secret of generation {generation.number}")
         self._put(generation.number, generation)
 
     def require(self, generation: int, time: int, offset: int) -> bool:
-        """Whether the secret came before this record, which needs it; if not, that is told once."""
+        """Return whether the secret came before this record; report once if it did not."""
         if generation in self._known:
             return True
         self._put(generation, None)
@@ -149,8 +149,7 @@ class Generations:
         return False
 
     def agrees(self, said: Generation) -> bool:
-        """Whether a later record says the same of a generation as earlier ones: its boxes, if it
-        has any, and the rekey's three values, which are known from its first key update on."""
+        """Return whether a later record matches earlier ones in boxes, if any, and rekey values."""
         known = self._known.get(said.number)
         if known is None:
             return True

@@ -1,7 +1,7 @@
-"""Reads a node's records in order, and gives out events, sessions, tunnels and findings.
+"""Reads a node's records in order and returns events, sessions, tunnels and findings.
 
-Whatever the records hold, each becomes a row or a finding, never an exception. The
-command line and the pipeline read the files, feed the audit and take its rows.
+Every record becomes a row or a finding, never an exception. The command line and the pipeline read
+the files, feed the audit and take its rows.
 """
 
 from collections.abc import Sequence
@@ -45,11 +45,10 @@ _BOTH: Final = (keys.RECEIVED, keys.SENT)
 
 
 class Audit:
-    """Follows the records of one node, or several one after the other.
+    """The audit of the records of one node, or of several one after the other.
 
-    `auditors` are private keys; without one nothing is decrypted. With `payloads` false, rows
-    have no payloads; with `stitched`, the caller compares spans. Take events, findings, sessions,
-    tunnels and spans whenever there are many: until then they are kept here.
+    `auditors` are private keys; without one nothing is decrypted. Without `payloads`, rows have
+    none; with `stitched`, the caller compares spans. Rows are kept in memory until they are taken.
     """
 
     def __init__(
@@ -84,10 +83,10 @@ class Audit:
         times: Sequence[int],
         bodies: Sequence[bytes],
     ) -> int:
-        """Take the event records from `first` to `stop`, each of which begins where the one
-        before ends, as long as they are of the usual kind. Takes half the time of `record`.
+        """Take event records `first` to `stop` while they are unsealed and in sequence.
 
-        Returns the index of the first that is not: it must be given to `record`.
+        Each must begin where the one before ends. Takes half the time of `record`. Returns the
+        index of the first record that must be given to `record` instead.
         """
         output = self._output
         if offsets[first] != self._next or output.silent or segment != output.segment:
@@ -105,10 +104,8 @@ class Audit:
             self._next = offsets[at - 1] + sizes[at - 1]
         return at
 
-    # What came out.
-
     def take_events(self) -> list[EventRow]:
-        """The rows of events that are final, each given once."""
+        """Take the rows of final events."""
         return [
             row
             for rows, sealed in self.take_compact_events()
@@ -116,43 +113,38 @@ class Audit:
         ]
 
     def take_compact_events(self) -> list[tuple[list[CompactRow], int | None]]:
-        """The same in compact form: each group with the time of its seal, if it has one."""
+        """Take final events in compact form: groups, each with the time of its seal, if any."""
         taken, self._output.events = self._output.events, []
         return taken
 
     def take_findings(self) -> list[Finding]:
-        """The findings since the last call."""
         taken, self._output.findings = self._output.findings, []
         return taken
 
     def take_sessions(self) -> list[SessionRow]:
-        """What was learnt of sessions since the last call."""
         taken, self._output.sessions = self._output.sessions, []
         return taken
 
     def take_tunnels(self) -> list[TunnelRow]:
-        """The tunnels that the node joined, by its own word, since the last call."""
+        """Take the tunnels that the node says it joined."""
         taken, self._output.tunnels = self._output.tunnels, []
         return taken
 
     def take_spans(self) -> list[tuple[Span, list[CompactRow]]]:
-        """Spans that ended, each with the rows that still wait for a seal in a later one."""
+        """Take the spans that ended, each with the rows that still wait for a seal."""
         taken, self._output.spans = self._output.spans, []
         return taken
 
     def take_block(self) -> int | None:
-        """The offset, in the segment of the last record, of the last block since the last call
-        that had all its checkpoints."""
+        """Take the offset of the last block that had all its checkpoints, if it is new."""
         taken, self._output.block = self._output.block, None
         return taken
 
-    # Records.
-
     def record(self, segment: str, record: Record, *, silent: bool = False) -> None:
-        """Take the next record of `segment` (its stem, or its file's name).
+        """Take the next record of `segment` (its stem or file name).
 
-        A record that does not follow the one before starts anew: it must be a segment's first, or
-        a block. `silent` records are only followed: their rows exist already.
+        A record that doesn't follow the one before must be a segment's first or a block. `silent`
+        records are followed without rows, since an earlier reading made them.
         """
         name = self._name
         output = self._output
@@ -175,16 +167,14 @@ class Audit:
             self._output.finding("malformed-record", record, str(error))
 
     def finish(self) -> None:
-        """No more records come for now: give out what is pending."""
+        """Return pending rows: no more records come for now."""
         self._break_off()
 
     def finish_pending(self) -> None:
-        """As `finish`, but nothing will ever be read after it: what is pending is unsealed."""
+        """As `finish`, but mark pending events as unsealed: no record will ever follow."""
         for session in self._live.values():
             session.give_up_pending()
         self._break_off()
-
-    # Inside: where we are.
 
     def _jump(self, segment: str, record: Record, *, silent: bool) -> None:
         name = parse_name(segment if ".pjl" in segment else segment + ".pjl")
@@ -214,7 +204,6 @@ class Audit:
                 session.next_segment()
 
     def _leave(self, name: SegmentName, record: Record) -> None:
-        """The next records do not continue the ones before."""
         before = self._name
         if before is not None and name.node == before.node and record.offset == 0:
             if name.start != before.start:
@@ -249,8 +238,6 @@ class Audit:
                 session.silence()
             else:
                 session.start_reporting(offset)
-
-    # Inside: records.
 
     def _event(self, record: Record) -> None:
         body = record.body
@@ -348,7 +335,7 @@ class Audit:
         self._end_absent_sessions()
 
     def _end_absent_sessions(self) -> None:
-        """Once a block has all its checkpoints: end the open sessions that are not in it."""
+        """End the open sessions that a complete block doesn't have."""
         found = self._block.whole(self._live)
         if found is None:
             return
@@ -399,7 +386,6 @@ class Audit:
     def _event_out_of_sequence(
         self, number: int, session: AuditedSession, direction: int, record: Record, *, damaged: bool
     ) -> None:
-        """Take an event that is not of the usual kind, as none is while a chain is broken."""
         body = record.body
         session.event(direction, record.offset, record.time, body[EVENT_HEAD:], damaged=damaged)
         self._update_in_sequence(number, session)

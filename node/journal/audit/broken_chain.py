@@ -1,8 +1,7 @@
-"""After a direction's chain breaks: tries events in other orders.
+"""Events after a direction's chain broke, which are tried in other orders.
 
-Nothing is guessed. An event has a place only because the chain leads to it from what
-was verified before. What no order leads to waits for the next checkpoint, whose count of events
-tells altered events from missing ones.
+Nothing is guessed: an event has a place only if the chain leads to it. Other events wait for the
+next checkpoint, whose count of events distinguishes altered events from missing ones.
 """
 
 from typing import Final
@@ -19,7 +18,7 @@ MAX_KEPT_SIZE: Final = 2**27  # bytes
 class BrokenChain:
     """The events of a direction since its chain broke before `first`.
 
-    `damaged`: the break has a finding already (a wrong CRC).
+    `damaged`: the break already has a finding (a wrong CRC).
     """
 
     __slots__ = (
@@ -52,7 +51,7 @@ class BrokenChain:
             self._keep(first)
 
     def take(self, wire: WireEvent | None) -> bool:
-        """Take the next event; returns whether the chain is whole again."""
+        """Take the next event and return whether the chain is whole again."""
         tracker = self._tracker
         if wire is None:
             self._unread += 1
@@ -70,25 +69,27 @@ class BrokenChain:
         return False
 
     def mark_reported(self) -> None:
-        """Events taken so far have rows and a finding from an earlier reading."""
+        """Mark the events so far as reported by an earlier reading."""
         self._overflow += len(self._kept)
         self._kept = []
         self._reported = True
 
     @property
     def unplaced(self) -> int:
-        """How many events have no place, and were not told of by an earlier reading."""
+        """The number of events without a place that no earlier reading reported."""
         return 0 if self._reported else len(self._kept) + self._unread + self._overflow
 
     def leave(self) -> None:
-        """Nothing more is read: give out rows for what has no place, without a finding."""
+        """Give out rows without a finding for events without a place."""
         self._tracker.epoch_keys.guess = True
         for wire in self._kept:
             self._tracker.refuse(wire, None, BAD_CHAIN)
 
     def end(self, place: int | None, chain: bytes | None) -> bool:
-        """No more events come before a checkpoint or end that says `place` and `chain` (None
-        without one); returns whether the chain is whole after all."""
+        """End at a checkpoint or end record with `place` and `chain`, or None without one.
+
+        Returns whether the chain is whole after all.
+        """
         tracker = self._tracker
         kept = self._kept
         if place == tracker.place + 1 and len(kept) == 1 and not self._unread + self._overflow:
@@ -134,8 +135,6 @@ class BrokenChain:
             tracker.refuse(wire, at, status)
         return False
 
-    # Inside.
-
     def _keep(self, wire: WireEvent) -> None:
         self._size += wire.size
         if len(self._kept) < MAX_KEPT and self._size <= MAX_KEPT_SIZE:
@@ -146,7 +145,7 @@ class BrokenChain:
             self._tracker.refuse(wire, None, BAD_CHAIN)
 
     def _kept_ones_follow(self) -> bool:
-        """After an event that fitted: place those that came too early; returns whether all are."""
+        """Place events that came too early; return whether none is left."""
         tracker, early = self._tracker, 0
         first = self._kept[0] if self._kept else None
         again = len(self._kept) <= MAX_TRIED
@@ -174,7 +173,7 @@ class BrokenChain:
         return not self._kept and not self._unread
 
     def _first_was_marked_wrongly(self, wire: WireEvent) -> bool:
-        """Whether the first event's 16 bytes (or seal) are wrong, but not its blob."""
+        """Return whether the first event's 16 bytes (or seal) are wrong, but not its blob."""
         tracker = self._tracker
         if len(self._kept) != 1 or self._unread or self._place != tracker.place + 1:
             return False
@@ -190,7 +189,6 @@ class BrokenChain:
         return True
 
     def _marked_wrongly(self, wire: WireEvent, value: bytes) -> None:
-        """The chain goes on after `wire`, which shows another value, or has a wrong seal."""
         tracker = self._tracker
         status, kind = (BAD_SEAL, "bad-seal") if tracker.each else (BAD_CHAIN, "bad-chain")
         if not self._damaged and not self._reported:
@@ -208,7 +206,7 @@ class BrokenChain:
 
 
 def report_copy(tracker: DirectionTracker, wire: WireEvent) -> None:
-    """Report an event that is in the journal a second time."""
+    """Report an event that the journal already has."""
     place = None
     if wire.mark in tracker.recent:  # each accepted event left one mark
         place = tracker.place - (len(tracker.recent) - 1 - tracker.recent.index(wire.mark))

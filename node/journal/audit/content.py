@@ -1,7 +1,7 @@
-"""What a decrypted event is about: its type's name, topic, code, notes.
+"""The content of a decrypted event: its type's name, topic, code and notes; and compact rows.
 
-Events are read by the table that nodes use (`node.protocol.event_types`), so what a
-node takes for absent is absent here, and what a node refuses is malformed.
+Events are read by the table that nodes use (`node.protocol.event_types`): a value that a node
+treats as absent is absent here, and an event that a node refuses is malformed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,32 +27,30 @@ _TOPIC_PREFIX: Final = "topic:"
 
 
 class Label(NamedTuple):
-    """A stream's label, and the topic whose notes the stream carries, if it does."""
+    """A stream's label, and the topic whose notes the stream carries, if any."""
 
     text: str
     topic: str | None
 
     def topic_of(self, number: int, own: str | None) -> str | None:
-        """The topic of an event of type `number` on the stream, with a topic of its `own` or
-        None: a note on a topic's stream belongs to that topic, whatever it says."""
+        """Return the topic of an event on the stream; a note belongs to the stream's topic."""
         if self.topic is None or (own is not None and number != _NOTIFY):
             return own
         return self.topic
 
 
 def read_label(text: str) -> Label:
-    """A label in the form of rows."""
     topic = text.removeprefix(_TOPIC_PREFIX) if text.startswith(_TOPIC_PREFIX) else None
     return Label(text[:LONGEST_TOPIC], topic and topic[:LONGEST_TOPIC])
 
 
 def labels_of(labels: Mapping[int, str]) -> dict[int, Label]:
-    """The labels of a checkpoint, by stream; no more than a session may have."""
+    """Return the labels of a checkpoint by stream, at most `MAX_LABELS`."""
     return {stream: read_label(text) for stream, text in islice(labels.items(), MAX_LABELS)}
 
 
 def add_label(labels: dict[int, Label], stream: int, text: str) -> None:
-    """Add the label of a stream that was opened; where there are too many, the first goes."""
+    """Add the label of an opened stream; the oldest is dropped if there are too many."""
     if len(labels) >= MAX_LABELS:
         del labels[next(iter(labels))]
     labels[stream] = read_label(text)
@@ -81,8 +79,10 @@ SingleEvent = tuple[int | None, int, int, bytes]
 
 
 class Content(NamedTuple):
-    """`topic` is the event's own topic or name, `label` that of an Open; `notes` are the payloads
-    of single notes, None except for Notes. `type` is None if the event was not decrypted.
+    """The content of an event.
+
+    `topic` is its own topic or name, `label` that of an Open, `notes` the payloads of single notes
+    (None except for Notes). `type` is None if the event was not decrypted.
     """
 
     type: str | None
@@ -103,7 +103,7 @@ _EMPTY: Final = {number: Content(of.name) for number, of in EVENT_TYPES.items()}
 
 
 def single_events(stream: int, plain: bytes) -> Sequence[SingleEvent]:
-    """What a decrypted event means: itself, or the events of a Batch that a node takes."""
+    """Return the event itself, or the events of a Batch that a node accepts."""
     async_id, number = _unpack_head(plain)
     if number == _BATCH:
         try:
@@ -119,9 +119,10 @@ def single_events(stream: int, plain: bytes) -> Sequence[SingleEvent]:
 
 
 def read_content(stream: int, number: int, payload: bytes) -> Content:
-    """Read the payload of an event of type `number` (category << 8 | subcategory); its bytes
-    never make this raise. A Batch is read by `single_events`, and is
-    here only if a node refuses it."""
+    """Read the payload of an event of type `number` (category << 8 | subcategory).
+
+    Never raises. A Batch comes here only if `single_events` could not parse it.
+    """
     if (number < _FIRST_OF_STREAMS or not stream) and not _may_stand(stream, number, payload):
         known = EVENT_TYPES.get(number)
         return Content(known.name if known else "unknown", status=MALFORMED)
@@ -164,7 +165,7 @@ def read_content(stream: int, number: int, payload: bytes) -> Content:
 
 
 def _may_stand(stream: int, number: int, payload: bytes) -> bool:
-    """Whether a node accepts such an event of category 1 or 2, or one on stream 0."""
+    """Return whether a node accepts such an event of category 1 or 2, or on stream 0."""
     kind = EVENT_TYPES.get(number)
     if kind is None or stream not in kind.streams:
         return False
@@ -176,8 +177,10 @@ def _shown(text: str | None) -> str | None:
 
 
 def _remember(number: int, payload: bytes, cells: dict[int, Any], content: Content) -> None:
-    """Remember a content for payloads that differ only in their last cell's bytes: they mean the
-    same, since values have only one encoding."""
+    """Cache a content for payloads that differ only in the bytes of their last cell.
+
+    They mean the same, since values have only one encoding.
+    """
     last = next(reversed(cells.values()), None)
     if type(last) is not bytes or payload[0] - _EMPTY_MAP != len(cells):
         return  # the last cell is not a byte string
@@ -193,7 +196,7 @@ def _remember(number: int, payload: bytes, cells: dict[int, Any], content: Conte
 
 
 def _single_notes(notes: list[Any]) -> list[bytes]:
-    """Each note as the payload of a Notify of its own, to which it is equivalent."""
+    """Return each note as the payload of an equivalent Notify."""
     first = notes[0] if notes else None
     if type(first) is bytes:
         size = len(first)
@@ -204,11 +207,13 @@ def _single_notes(notes: list[Any]) -> list[bytes]:
 
 
 class CompactRow(NamedTuple):
-    """One event. `head` has the values of `HEAD_COLUMNS`, `number` is category << 8 |
-    subcategory. If it could not be decrypted, `async_id`, `number` and `payload` are None.
-    `topic` is the event's own or that of its stream, `label` the stream's. If `content` has
-    notes, they replace `payload`, which is None. `inside` is its place in a batch, from 0, None
-    outside of one; the events of a batch share its offset, place, sizes and digest."""
+    """One event, or one that carries many notes, until it is final.
+
+    `head` has the values of `HEAD_COLUMNS`, `number` is category << 8 | subcategory. `async_id`,
+    `number` and `payload` are None if it was not decrypted. `topic` is the event's own or its
+    stream's, `label` the stream's. Notes in `content` replace `payload`. `inside` is the place in a
+    batch, from 0; events of a batch share offset, place, sizes and digest.
+    """
 
     head: tuple[str | None, ...]
     offset: int
@@ -236,10 +241,7 @@ PROOF: Final = Content("proof")
 def event_rows(
     rows: Sequence[CompactRow], sealed_ns: int | None, *, payloads: bool
 ) -> Iterator[EventRow]:
-    """Rows with the columns of `EVENT_COLUMNS`: one for each event, or for each of its notes.
-
-    `sealed_ns` is the time of the seal that vouches for them, if one does.
-    """
+    """Yield rows with `EVENT_COLUMNS` for each event or note; `sealed_ns` is their seal's time."""
     for row in rows:
         content, number = row.content, row.number
         fixed = (

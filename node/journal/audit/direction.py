@@ -1,4 +1,7 @@
-"""An event of a journal, split into its parts (protocol.md, section 6). Only sizes are checked."""
+"""One direction of a session, followed event by event: chain, seals, keys and rows.
+
+An event is `ok` only if the chain leads to it and a valid seal at or after it covers that chain.
+"""
 
 from collections import deque
 from dataclasses import dataclass
@@ -33,7 +36,10 @@ LEAST_BLOB: Final = 21  # async id, type, one byte of payload, tag
 
 
 class WireEvent:
-    """One event as it is in the journal; with sealing `each` it has no `prefix`."""
+    """One recorded event, split into its parts (protocol.md, section 6); only sizes are checked.
+
+    With sealing `each` it has no `prefix`.
+    """
 
     __slots__ = (
         "blob",
@@ -81,7 +87,6 @@ class WireEvent:
 
     @property
     def segment(self) -> str:
-        """The segment of the event."""
         return self.head[1]
 
     @property
@@ -91,8 +96,7 @@ class WireEvent:
 
 
 class BadSeals:
-    """The wrong seals since the last right one: where the first is, and how many. They are one
-    finding, told when a right one comes or nothing more is read."""
+    """The wrong seals since the last right one, reported as one finding."""
 
     __slots__ = ("_count", "_direction", "_first", "_out")
 
@@ -103,7 +107,7 @@ class BadSeals:
         self._count = 0
 
     def add(self, place: int, wire: WireEvent) -> None:
-        """The seal of an event is wrong; if its CRC is wrong too, that was told already."""
+        """Add the wrong seal of an event, unless its wrong CRC was reported."""
         if self._first is None and wire.damaged:
             return
         if self._first is None:
@@ -111,7 +115,7 @@ class BadSeals:
         self._count += 1
 
     def report(self, *, mended: bool = False) -> None:
-        """The finding, if there is one; `mended` by a right seal."""
+        """Report the finding, if there is one; `mended` by a right seal."""
         if self._first is None:
             return
         place, time, offset, segment = self._first
@@ -126,7 +130,6 @@ class BadSeals:
         self.forget()
 
     def forget(self) -> None:
-        """Forget them."""
         self._first = None
         self._count = 0
 
@@ -135,10 +138,10 @@ _UPDATES: Final = f"after more than {MOST_UPDATES:,} key updates of a generation
 
 
 class UndecryptableEvents:
-    """Events that do not open although the auditor's key opens their session: one finding, with
-    the reason for the first. A session for which there is no key has a finding of its own.
+    """Events that don't open with the auditor's key of their session, reported as one finding.
 
-    `last` is the place of the last event that did not open, for whatever reason.
+    A session without a key has a finding of its own. `last` is the place of the last event that did
+    not open, for any reason.
     """
 
     __slots__ = ("_count", "_direction", "_first", "_keyring", "_out", "_why", "last")
@@ -162,7 +165,7 @@ class UndecryptableEvents:
         *,
         reported: bool,
     ) -> None:
-        """The event at a place does not open; `reported` by an earlier reading."""
+        """Add an event; `reported` by an earlier reading."""
         keyring = self._keyring
         if reported or keyring is None or not keyring.is_open:
             return
@@ -177,7 +180,6 @@ class UndecryptableEvents:
         self._count += 1
 
     def report(self) -> None:
-        """The finding, if there is one."""
         if self._first is None or self.last is None:
             return
         place, time, offset = self._first
@@ -214,8 +216,10 @@ _NOTE_SIZE: Final = 64  # of memory, beside its bytes
 
 @dataclass(frozen=True, slots=True)
 class DirectionContext:
-    """What both directions of a session share: its suite, the commitment to its secret, its
-    secrets as far as they are known, the labels of its streams, and where findings go."""
+    """The state that both directions of a session share.
+
+    `commit` is the commitment to its secret, `labels` those of its streams; findings go to `out`.
+    """
 
     suite: Suite
     commit: bytes
@@ -225,8 +229,11 @@ class DirectionContext:
 
 
 class DirectionTracker:
-    """A direction. `chain`, `place`, `generation` and `updates` are as in a checkpoint; `pending`
-    are the rows of events for which no seal has vouched yet."""
+    """The audit of one direction.
+
+    `chain`, `place`, `generation` and `updates` are as in a checkpoint; `pending` are the rows of
+    events that no seal covers yet.
+    """
 
     __slots__ = (
         "_new_hash",
@@ -293,8 +300,8 @@ class DirectionTracker:
         self.adopt(state, rekey_commit)
 
     def adopt(self, state: DirectionCheckpoint, rekey_commit: bytes) -> None:
-        """Go on from a checkpoint's claim. `rekey_commit` is that of the generation, empty for
-        the handshake's."""
+        """Continue from a checkpoint; `rekey_commit` is its generation's, empty for the
+        handshake's."""
         self.rekey_commit = rekey_commit
         self.chain = HashChain(self._suite.hash_algorithm, state.chain)
         self.place = state.place
@@ -306,7 +313,6 @@ class DirectionTracker:
         self.find_secret()
 
     def is_at(self, state: DirectionCheckpoint) -> bool:
-        """Whether a checkpoint agrees with what was found of this direction."""
         return (
             self.chain.value == state.chain
             and self.place == state.place
@@ -316,26 +322,24 @@ class DirectionTracker:
         )
 
     def forget_ended(self, state: DirectionCheckpoint) -> None:
-        """Free the keys of streams that are not in a checkpoint, since they have ended."""
+        """Free the keys of streams that ended, since the checkpoint doesn't have them."""
         self.epoch_keys.keep(state.counters)
 
     def parse(self, offset: int, time: int, wire: bytes) -> WireEvent:
         """Parse an event; raises ValueError if it is too short for its form."""
         return WireEvent(self.head, offset, time, wire, self.each, self._seal_size)
 
-    # Events.
-
     def fits(self, wire: WireEvent) -> bytes | None:
-        """The chain value after `wire` if that comes next, otherwise None."""
+        """Return the chain value after `wire`, or None if it isn't the next event."""
         value = self.value_after(wire)
         if self.each:
             return value if self._seal_is_valid(wire, value) else None
         return value if value[:PREFIX] == wire.prefix else None
 
     def take_in_sequence(self, offset: int, time: int, body: bytes) -> bool:
-        """Take the next event if it is of the usual kind, as most are: unsealed and in its
-        place. `body` is that of its record. Does what `accept` does, in less time. Returns
-        whether it took the event; otherwise nothing changed.
+        """Take the next event if it is unsealed and in sequence, as `accept` does but faster.
+
+        `body` is that of its record. Returns False, without a change, for other events.
         """
         size = len(body) - EVENT_HEAD
         if size < HEAD + LEAST_BLOB or body[_FORM_AT] or self.each:
@@ -354,7 +358,7 @@ class DirectionTracker:
         return True
 
     def value_after(self, wire: WireEvent) -> bytes:
-        """The chain value if `wire` came next, whatever value it shows itself."""
+        """Return the chain value if `wire` came next, whatever value it shows itself."""
         return self._new_hash(b"".join((self.chain.value, wire.stream4, wire.blob))).digest()
 
     def accept(self, wire: WireEvent, value: bytes, status: str = OK) -> None:
@@ -380,12 +384,12 @@ class DirectionTracker:
         self._give(self._rows_of(wire, self.place, value[:PREFIX], status), status)
 
     def refuse(self, wire: WireEvent, place: int | None, status: str) -> None:
-        """Give out the rows of an event to which the chain does not lead."""
+        """Give out the rows of an event to which the chain doesn't lead."""
         if not self.silent:
             self._give(self._rows_of(wire, place, wire.prefix, status), status)
 
     def switch(self, generation: int | None, epoch: int, commit: bytes | None) -> None:
-        """A key update: after a rekey with `generation` and its `commit`, otherwise a plain one."""
+        """Apply a key update, or a rekey with its `generation` and `commit`."""
         if generation is None:
             self.updates += 1
         else:
@@ -399,28 +403,25 @@ class DirectionTracker:
         self.find_secret()
 
     def give_up_pending(self) -> None:
-        """No seal will vouch for what is pending."""
+        """Give out pending rows as unsealed."""
         rows = self.take_pending()
         if rows:
             self.out.rows([row._replace(status=UNSEALED) for row in rows])
 
     def take_pending(self) -> list[CompactRow]:
-        """Take the rows that wait for a seal."""
         rows, self.pending = self.pending, []
         self._pending_size = 0
         return rows
 
     def start_reporting(self) -> None:
-        """Events get rows from here on."""
+        """Give out rows from here on."""
         self.silent = False
         self.take_pending()
         self.sealed_ns = None
         self.bad_seals.forget()  # an earlier reading told of them
 
-    # Inside.
-
     def find_secret(self) -> None:
-        """Look for the key of the present epoch."""
+        """Look up the key of the current epoch."""
         keyring = self.keyring
         self.epoch_keys.secret = (
             None
@@ -438,7 +439,6 @@ class DirectionTracker:
             self.give_up_pending()
 
     def _give(self, rows: list[CompactRow], status: str) -> None:
-        """Give out an event's rows that are final without a seal."""
         if rows:
             self.out.rows([row._replace(status=status) for row in rows])
 
@@ -490,7 +490,7 @@ class DirectionTracker:
         digest: bytes,
         status: str,
     ) -> list[CompactRow]:
-        """The row of an event, or of each in a batch; none while it is silent."""
+        """Return the row of an event, or of each in a batch; none while silent."""
         stream, blob_size = int.from_bytes(stream4, "big"), len(blob)
         plain = self.epoch_keys.decrypt(stream4, blob, form)
         if plain is None:
@@ -534,7 +534,7 @@ class DirectionTracker:
         return rows
 
     def _unread(self, place: int, time: int, offset: int, status: str) -> str:
-        """An event does not open although there are keys; returns its status."""
+        """Count an event that doesn't open although there are keys; return its status."""
         self.unread.last = place
         if status != OK:
             return status

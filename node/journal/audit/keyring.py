@@ -1,7 +1,7 @@
-"""A session's secrets, as far as an auditor may have them: opened, checked, derived.
+"""The secrets of a session as far as an auditor can open them.
 
-A secret is used only if it matches the commitment that chain and seals cover, so that a
-wrong secret can never give a wrong plaintext.
+A secret is used only if it matches the commitment that chain and seals cover, so that a wrong
+secret never gives a wrong plaintext.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ class BoxOpener:
         return bool(self._auditors)
 
     def open(self, generation: Generation) -> bytes | None:
-        """The secret of a generation; None if none of its boxes opens."""
+        """Return the secret of a generation; None if none of its boxes opens."""
         for auditor, box in generation.boxes:
             key = self._auditors.get(auditor)
             if key is None:
@@ -101,7 +101,7 @@ class Keyring:
         self.wrong = False  # the problem is a secret that is not the session's
 
     def add(self, generation: Generation) -> bool:
-        """Take a generation; returns whether its secret opened and is right."""
+        """Add a generation; return whether its secret opened and is right."""
         if generation.number in self.epochs:
             return True
         secret = self._boxes.open(generation)
@@ -137,7 +137,7 @@ class Keyring:
         return False
 
     def open_proof(self, blob: bytes, *, initiator: bool) -> bytes | None:
-        """The payload of a side's Proof; None if it does not open."""
+        """Return the payload of a side's Proof; None if it doesn't open."""
         if not self._proofs:
             return None
         key = StreamKey(self._suite, self._proofs[initiator], 0)
@@ -148,16 +148,15 @@ class Keyring:
 
     @property
     def is_open(self) -> bool:
-        """Whether any secret of the session was opened by an auditor's key."""
+        """Whether an auditor's key opened any secret of the session."""
         return bool(self.epochs)
 
     def has(self, generation: int) -> bool:
-        """Whether the secret of a generation is known."""
         return generation in self.epochs
 
     def secret(self, generation: int, updates: int, initiator: bool) -> bytes | None:
-        """An epoch's secret, in the direction in which the `initiator` sends or in the other;
-        None if it is not known."""
+        """Return an epoch's secret in the direction of the `initiator` or the other; None if
+        unknown."""
         pair = self.epochs.get(generation)
         if pair is None or updates > MOST_UPDATES:
             return None
@@ -180,7 +179,7 @@ class Keyring:
         return secret
 
     def labels(self, encrypted: bytes | None) -> dict[int, str] | None:
-        """The labels of a checkpoint, empty without a key; None if they do not open or parse."""
+        """Return a checkpoint's labels, empty without a key; None if they don't open or parse."""
         if encrypted is None or self._exporter is None:
             return {}
         key = labels_key(self._suite, self._exporter, self._session_id)
@@ -198,7 +197,7 @@ class Keyring:
 
 
 def labels_key(suite: Suite, exporter: bytes, session_id: bytes) -> bytes:
-    """The key of a session's labels (docs/journal.md), 32 bytes."""
+    """Return the key of a session's labels (docs/journal.md), 32 bytes."""
     return label(suite.hash_algorithm, exporter, "journal labels", session_id, 32)
 
 
@@ -216,9 +215,11 @@ TRIED_COUNTERS: Final = 64
 
 
 class EpochKeys:
-    """The stream keys of one epoch of a direction. `secret` is the epoch's, None if it is not
-    known. Counters rise with what opens, so events must be opened in the order of the chain;
-    with `guess` events may be missing, and a few counters are tried."""
+    """The stream keys of one epoch of a direction; `secret` is None if it is unknown.
+
+    Events must be opened in the order of the chain, since counters rise. With `guess`, events may
+    be missing, and a few counters are tried.
+    """
 
     __slots__ = ("_counters", "_keys", "_suite", "guess", "secret")
 
@@ -229,7 +230,6 @@ class EpochKeys:
         self.begin({})
 
     def begin(self, counters: Mapping[int, int]) -> None:
-        """An epoch begins, or goes on, with these counters of its streams."""
         self._counters = dict(counters)
         self._keys: dict[bytes, StreamKey] = {}
 
@@ -239,7 +239,7 @@ class EpochKeys:
         self._keys = {name: key for name, key in self._keys.items() if name in names}
 
     def decrypt(self, stream4: bytes, blob: bytes, form: bytes) -> bytes | None:
-        """The plaintext of an event of a form (1 byte); None without the right key."""
+        """Return the plaintext of an event of a form (1 byte); None without the right key."""
         if self.secret is None:
             return None
         key = self._keys.get(stream4) or self._stream_key(stream4, self.secret)

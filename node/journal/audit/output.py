@@ -1,7 +1,4 @@
-"""Where an audit's rows go, and what all rows of a session have in common.
-
-Each row has the journal and segment that it is from, a session's row also the session.
-"""
+"""The rows that an audit gives out, each with its journal, segment and, if known, session."""
 
 from typing import Final
 
@@ -32,10 +29,10 @@ CUT: Final = (
 
 
 class AuditOutput:
-    """The rows of one audit; `journal` and `segment` are those that are being read.
+    """The rows of one audit; `journal` and `segment` are those being read.
 
-    `stitched`: the caller compares spans with each other, and finds what is wrong between them.
-    While it is `silent` nothing is put out: an earlier reading has told it.
+    `stitched`: the caller compares spans and finds what is wrong between them. While `silent`,
+    nothing is added: an earlier reading reported it.
     """
 
     __slots__ = (
@@ -67,7 +64,6 @@ class AuditOutput:
         self.tunnels: list[TunnelRow] = []
 
     def report(self, what: Finding | SessionRow) -> None:
-        """Put out a finding, or a session's row."""
         if self.silent:
             return
         if isinstance(what, Finding):
@@ -76,7 +72,7 @@ class AuditOutput:
             self.sessions.append(what)
 
     def tunnel(self, record: Record) -> None:
-        """Put out a tunnel's row, of its record; raises JournalFormatError."""
+        """Add the row of a tunnel's record; raises JournalFormatError."""
         one = JoinedTunnel.parse(record.body)
         if self.silent:
             return
@@ -99,12 +95,12 @@ class AuditOutput:
         )
 
     def end_span(self, span: Span, pending: list[CompactRow]) -> None:
-        """Put out a span, and the rows that still wait for a seal in a later one."""
+        """Add a span, and the rows that wait for a seal in a later one."""
         if not self.silent:
             self.spans.append((span, pending))
 
     def finding(self, kind: str, record: Record, evidence: str) -> None:
-        """Something is wrong with a record that belongs to no known session."""
+        """Add a finding about a record that belongs to no known session."""
         self.report(
             Finding(
                 kind,
@@ -121,7 +117,7 @@ class AuditOutput:
         )
 
     def unknown_event(self, record: Record, direction: int) -> None:
-        """The row of an event whose session is unknown."""
+        """Add the row of an event whose session is unknown."""
         if self.silent:
             return
         wire = record.body[EVENT_HEAD:]
@@ -168,7 +164,7 @@ class SessionOutput:
         self._started = started
 
     def rows(self, rows: list[CompactRow], sealed_ns: int | None = None) -> None:
-        """Event rows that are final, and the time of the seal that vouches for them."""
+        """Add rows of final events, and the time of the seal that covers them."""
         self.output.events.append((rows, sealed_ns))
 
     def finding(
@@ -182,7 +178,7 @@ class SessionOutput:
         count: int = 1,
         segment: str | None = None,
     ) -> None:
-        """Something is wrong with this session, in the segment that is read or in another."""
+        """Add a finding about this session, in the segment being read or in another."""
         output = self.output
         name = None if direction is None else DIRECTIONS[direction]
         output.report(
@@ -207,7 +203,6 @@ class SessionOutput:
         return (output.journal, output.segment, self.id, DIRECTIONS[direction], *ends)
 
     def row(self, what: str, time: int, offset: int) -> SessionRow:
-        """A row that says `what` of this session."""
         facts, output = self._facts, self.output
         return SessionRow(
             output.journal,
@@ -227,5 +222,4 @@ class SessionOutput:
         )
 
     def report(self, row: SessionRow) -> None:
-        """Give out a session's row."""
         self.output.report(row)

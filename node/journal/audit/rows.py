@@ -1,7 +1,7 @@
-"""What an audit gives out: the columns of events, sessions, tunnels, findings and spans.
+"""The rows that an audit gives out: events, sessions, tunnels, findings and spans.
 
-Since there are millions of rows, a row is a tuple in the order of its columns. Their meanings and
-units are in docs/pipeline.md. Times are in ns since the epoch.
+A row is a tuple in the order of its columns, since there are millions. docs/pipeline.md has their
+meanings and units. Times are in ns since the epoch.
 """
 
 from dataclasses import dataclass
@@ -54,8 +54,7 @@ EventRow = tuple[Any, ...]
 
 
 class SessionRow(NamedTuple):
-    """Something that a journal says of a session; `what` is start, live, key-update,
-    parted, resumed or end.
+    """A change of a session; `what` is start, live, key-update, parted, resumed or end.
 
     `suite` is the five names with spaces between them; the places are those at the end.
     """
@@ -86,7 +85,7 @@ class SessionRow(NamedTuple):
 
 
 class TunnelRow(NamedTuple):
-    """A tunnel that the journal's node joined: where it stood in the path, between whom.
+    """A tunnel that the journal's node joined, and its neighbours in the path.
 
     `trace` is hexadecimal, `before` and `after` are node ids; `forward` and `back` are bytes.
     """
@@ -108,7 +107,7 @@ class TunnelRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong: where, how many events it concerns, and the evidence."""
+    """A fault: where it is, how many events it concerns, and the evidence."""
 
     kind: str
     journal: str
@@ -123,14 +122,13 @@ class Finding:
 
 
 class Span(NamedTuple):
-    """A direction over records that were read in one go: what it began and ended with.
+    """A direction over records that were read in one go: its state at the start and end.
 
-    Two consecutive spans of a session fit if the first ends with the chain value and place with
-    which the second begins; the first valid seal of the second then vouches for the `pending`
-    events at the end of the first. `unplaced` counts events at its end to which the chain did not
-    lead. `start_state` and `end_state` are digests, 32 bytes, of everything else that a checkpoint
-    says: they must match too. `ended`: the session ended in the span. `lost`: damaged records
-    follow it, and one of them may have been the session's.
+    Consecutive spans fit if the first ends with the chain value and place with which the second
+    begins; the first valid seal of the second then covers the `pending` events of the first.
+    `unplaced` counts events at its end to which the chain did not lead. `start_state` and
+    `end_state` are digests (32 bytes) of the rest of a checkpoint and must match too. `ended`: the
+    session ended in the span. `lost`: damaged records follow, which may include the session's.
     """
 
     journal: str

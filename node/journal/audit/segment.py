@@ -1,9 +1,8 @@
-"""A segment as it is read: its first and last record, its blocks, and strays.
+"""A segment while it is read: its first and last record, its blocks, and unknown sessions.
 
-What a segment says of itself is compared with the file's name and with its records. Blocks are
-numbered and followed by a checkpoint of each open session, so what was removed or added shows.
-Events of a session of which neither a start nor a checkpoint was read have rows, and each such
-session has one finding.
+The segment's own statements are compared with the file's name and its records. Blocks are numbered
+and followed by a checkpoint of each open session, so removed or added ones show. Events of a
+session whose start or checkpoint was not read have rows, and each such session has one finding.
 """
 
 from collections.abc import Collection, Iterable
@@ -18,7 +17,7 @@ from parley._node.journal.segments import SegmentName, run_start
 
 
 class OpenSegment:
-    """The segment that is read; the records after its first begin at `begins`."""
+    """The segment being read; the records after its first begin at `begins`."""
 
     __slots__ = ("_auditors", "_ended", "_output", "begins")
 
@@ -29,15 +28,14 @@ class OpenSegment:
         self._auditors: set[bytes] | None = None  # None if its first record was not read
 
     def begin(self, record: Record) -> None:
-        """The record with which reading begins; after a crash a segment may have only its
-        end."""
+        """Check the record with which reading begins; after a crash it may be the segment's end."""
         first = (keys.SEGMENT, keys.SEGMENT_END)
         if record.offset == 0 and record.status == OK and record.kind not in first:
             what = "the segment does not begin with a segment record"
             self._output.finding("malformed-record", record, what)
 
     def head(self, record: Record, name: SegmentName | None) -> None:
-        """The first record; raises JournalFormatError."""
+        """Check the first record; raises JournalFormatError."""
         head = SegmentHead.parse(record.body)
         if record.offset:
             what = "a segment record inside another segment"
@@ -50,7 +48,7 @@ class OpenSegment:
             self._output.finding("wrong-name", record, "the file's name is not that of its segment")
 
     def end(self, record: Record) -> None:
-        """The last record; raises JournalFormatError."""
+        """Check the last record; raises JournalFormatError."""
         end = SegmentEnd.parse(record.body)
         if self._ended:
             self._output.finding("malformed-record", record, "the segment ends twice")
@@ -60,7 +58,7 @@ class OpenSegment:
             self._output.finding("torn", record, what)
 
     def boxes(self, boxes: Iterable[Box], record: Record) -> None:
-        """The boxes of a secret: one finding in a segment if they are not for its auditors."""
+        """Report, once per segment, boxes of a secret that are not for the segment's auditors."""
         if self._auditors is None or self._auditors == {auditor for auditor, _ in boxes}:
             return
         self._auditors = None
@@ -69,10 +67,10 @@ class OpenSegment:
 
 
 class Blocks:
-    """The last block, while its checkpoints come: which sessions it has, and which it lacks.
+    """The last block while its checkpoints come: which sessions it has and which it lacks.
 
-    Complete blocks are told to `output`. `lost`: since the last one there were records that could
-    not be read. Of a block that is not complete, or after such records, no finding is made.
+    `lost`: since the last block there were unreadable records. Then, and for an incomplete block,
+    nothing is reported.
     """
 
     __slots__ = ("_expected", "_named", "_number", "_output", "_record", "lost")
@@ -86,14 +84,14 @@ class Blocks:
         self.lost = False
 
     def begin(self, record: Record, number: int, live: int) -> None:
-        """A block, followed by `live` checkpoints."""
+        """Begin a block that `live` checkpoints follow."""
         if self._number not in (None, number) and not self.lost:
             self._tell(record, f"block {number} is here instead of block {self._number}")
         self._record, self._expected, self._named = record, live, set()
         self._number = number + 1
 
     def checkpoint(self, record: Record, session: int | None) -> None:
-        """A checkpoint of a session; None if it cannot be read."""
+        """Count a checkpoint of a session; None if it cannot be read."""
         known = session in self._named
         if (known or not self._expected) and not self.lost:
             self._tell(record, "a checkpoint that its block does not count, or has twice")
@@ -104,32 +102,31 @@ class Blocks:
             self._named.add(session)
 
     def miss(self, record: Record) -> None:
-        """A record that is not a checkpoint: those still to come are missing."""
+        """Report the checkpoints that are still missing at a record of another kind."""
         missing, self._expected = self._expected, 0
         if missing:
             self._record = None
             self._tell(record, f"{missing} checkpoints are missing here")
 
     def end(self, record: Record, begins: int) -> None:
-        """The segment ends; its records begin at `begins`. If it has any, it must have a
-        block."""
+        """Check that a segment with records, which begin at `begins`, has a block."""
         if self._number == 0 and record.offset > begins and not self.lost:
             self._tell(record, "the segment has no block")
 
     def enter(self, offset: int) -> None:
-        """What comes next is of another segment, or at another offset."""
+        """Continue in another segment, or at another offset."""
         self._record, self._expected = None, 0
         self._number = None if offset else 0
 
     def end_of(self, session: int, here: int) -> int:
-        """The offset up to which a session was followed: here, or where an incomplete block
+        """The offset up to which a session was followed: `here`, or where an incomplete block
         begins that may or may not have the session."""
         if self._record is None or session in self._named:
             return here
         return self._record.offset
 
     def whole(self, live: Collection[int]) -> tuple[Record, list[int]] | None:
-        """Once, when a block has all its checkpoints: it, and those of `live` that it lacks."""
+        """Return a block once it is complete, and the sessions of `live` that it lacks."""
         record = self._record
         if record is None or self._expected:
             return None
@@ -149,14 +146,13 @@ _OTHERS: Final = -1
 
 
 class UnknownSessions:
-    """Sessions whose start or checkpoint was not read: how many events each had, by number."""
+    """Sessions whose start or checkpoint was not read, with their numbers of events."""
 
     def __init__(self, output: AuditOutput) -> None:
         self._output = output
         self._counts: dict[int, int] = {}
 
     def event(self, record: Record, number: int, direction: int) -> None:
-        """An event's record."""
         if self._output.silent:
             return  # counted by an earlier reading
         if len(self._counts) >= MOST_UNKNOWN and number not in self._counts:
@@ -165,7 +161,7 @@ class UnknownSessions:
         self._output.unknown_event(record, direction)
 
     def report(self, offset: int) -> None:
-        """The findings, at the offset where reading ended."""
+        """Report the findings at the offset where reading ended."""
         output = self._output
         for number, count in self._counts.items():
             which = "other numbers" if number == _OTHERS else f"number {number}"

@@ -1,7 +1,8 @@
-"""A session as an audit follows it: from its start or a checkpoint, in both directions.
+"""The audit of a session from its start or a checkpoint, in both directions.
 
-What a record claims is compared with what was found, and a difference is a finding. The audit
-then goes on from the claim, which the next seal proves or not.
+At the start both Proofs are verified, and the chains follow from them. A difference between a
+record and the events is a finding; the audit then continues from the record, which the next seal
+proves or not.
 """
 
 from dataclasses import replace
@@ -47,7 +48,7 @@ WAITING_BOXES: Final = 4
 
 
 class AuditedSession:
-    """One session. Raises JournalFormatError if a session cannot have a record's values."""
+    """The audit of one session; raises JournalFormatError for impossible values of a record."""
 
     def __init__(self, output: AuditOutput, known: KnownSession) -> None:
         self.facts = facts = known.facts
@@ -92,12 +93,10 @@ class AuditedSession:
         self._secrets = Generations(out, known.generations)
         self.begin_spans()
 
-    # Records.
-
     def event(
         self, direction: int, offset: int, time: int, wire: bytes, *, damaged: bool = False
     ) -> None:
-        """An event's record; `damaged` if its CRC is wrong."""
+        """Take an event's record; `damaged` if its CRC is wrong."""
         tracker = self.trackers[direction]
         broken = self._broken_chains[direction]
         self._secrets.require(0, time, offset)
@@ -122,16 +121,11 @@ class AuditedSession:
             self._broken_chains[direction] = BrokenChain(tracker, parsed, damaged=damaged)
 
     def is_in_sequence(self, direction: int) -> bool:
-        """Whether the next event may be of the usual kind: the chain is not broken, and the
-        session's secret came before."""
+        """Whether the chain is unbroken and the session's secret came before."""
         return self._broken_chains[direction] is None and 0 in self._secrets
 
     def secret(self, secret: Secret, offset: int) -> None:
-        """The boxes of a generation's secret, which come before everything that needs it.
-
-        Raises:
-            JournalFormatError: they came before.
-        """
+        """Take the boxes of a generation's secret; raises JournalFormatError for a second time."""
         generation = Generation(secret.generation, secret.boxes)
         self._secrets.add(generation)
         if self.keyring is None:
@@ -148,7 +142,6 @@ class AuditedSession:
             tracker.find_secret()
 
     def key_update(self, update: KeyUpdate, time: int, offset: int) -> None:
-        """A direction goes on under new keys."""
         tracker = self.trackers[update.direction]
         if update.epoch != tracker.epoch + 1:
             self.out.finding(
@@ -180,7 +173,7 @@ class AuditedSession:
         )
 
     def checkpoint(self, checkpoint: Checkpoint, offset: int, time: int) -> None:
-        """The journal's claim about the session between two events."""
+        """Compare a checkpoint with the events, and continue from it."""
         if self._constant != constants_digest(
             checkpoint.facts, checkpoint.th1, checkpoint.th2, checkpoint.started
         ):
@@ -214,7 +207,7 @@ class AuditedSession:
             tracker.adopt(state, commit)
 
     def change(self, change: SessionParted | SessionResumed, time: int, offset: int) -> None:
-        """Its transport went, or another came: the node's bare word, which proves nothing."""
+        """Record that the transport was lost or replaced, which nothing proves."""
         if isinstance(change, SessionParted):
             row = self.out.row("parted", time, offset)
             row = row._replace(text=change.text[:LONGEST_TEXT])
@@ -223,7 +216,7 @@ class AuditedSession:
         self.out.report(row)
 
     def end(self, end: SessionEnd, time: int, offset: int) -> None:
-        """The session's last record."""
+        """Compare the session's last record with the events."""
         self._secrets.require(0, time, offset)
         for tracker, chain, place in zip(self.trackers, end.chains, end.places, strict=True):
             if not self._end_broken_chain(tracker.direction, place, chain):
@@ -247,7 +240,7 @@ class AuditedSession:
     # Spans: records that are read in one go.
 
     def start_reporting(self, offset: int) -> None:
-        """Records from here on are read for the first time."""
+        """Report from here on: later records are read for the first time."""
         self._offset = offset
         for tracker in self.trackers:
             tracker.start_reporting()
@@ -257,22 +250,19 @@ class AuditedSession:
         self.begin_spans()
 
     def give_up_pending(self) -> None:
-        """No seal will come any more."""
         for tracker in self.trackers:
             tracker.give_up_pending()
 
     def silence(self) -> None:
-        """The events that come next have rows already."""
+        """Give out no rows for the next events, which have them already."""
         for tracker in self.trackers:
             tracker.silent = True
 
     def next_segment(self) -> None:
-        """The events that come next are in another segment."""
         for tracker in self.trackers:
             tracker.head = self.out.head(tracker.direction)
 
     def begin_spans(self, *, started: bool = False) -> None:
-        """Spans begin here; `started`: the session does too."""
         segment = self.out.output.segment
         self._spans = [
             (tracker.chain.value, tracker.place, segment, started, self._state_of(tracker))
@@ -280,7 +270,7 @@ class AuditedSession:
         ]
 
     def close_spans(self, offset: int, *, ended: bool, lost: bool = False) -> None:
-        """Give out what each direction began and ended with, and what is still pending.
+        """Give out the spans of both directions with their pending rows.
 
         `lost`: records at the end could not be read.
         """
@@ -316,17 +306,15 @@ class AuditedSession:
             )
             output.end_span(span, pending)
 
-    # Inside.
-
     def _state_of(self, tracker: DirectionTracker) -> bytes:
-        """What must not change from one span to the next, besides chain and place."""
+        """Digest the state that must match between spans, except for chain and place."""
         generation = (tracker.epoch, tracker.generation, tracker.updates)
         secrets = self._secrets.since(min(tracker.generation for tracker in self.trackers))
         text = f"{self._constant.hex()} {generation} {tracker.rekey_commit.hex()} {secrets}"
         return SHA256.digest(text.encode())
 
     def _leave_broken_chain(self, tracker: DirectionTracker) -> int:
-        """Nothing more is read; returns how many events of a broken chain have no place."""
+        """Stop reading; return how many events of a broken chain have no place."""
         broken = self._broken_chains[tracker.direction]
         if broken is None:
             return 0
@@ -348,7 +336,6 @@ class AuditedSession:
                 self.out.finding(kind, None, None, None, offset, self.keyring.problem)
 
     def _labels(self, encrypted: bytes | None, offset: int) -> dict[int, str]:
-        """The labels of a checkpoint, if there is a key for them."""
         if self.keyring is None:
             return {}
         labels = self.keyring.labels(encrypted)
@@ -375,7 +362,7 @@ class AuditedSession:
             tracker.find_secret()
 
     def _end_broken_chain(self, direction: int, place: int | None, chain: bytes | None) -> bool:
-        """End the search after a broken chain, if any; returns whether it stays broken."""
+        """Decide on the events after a broken chain; return whether it stays broken."""
         broken = self._broken_chains[direction]
         if broken is None:
             return False
@@ -383,7 +370,7 @@ class AuditedSession:
         return not broken.end(place, chain)
 
     def _check_proofs(self, offset: int) -> None:
-        """Compare the identities in the session's start with those that the Proofs show."""
+        """Compare the identities in the session's start with those in the Proofs."""
         proofs, self.proofs = self.proofs, ()
         if self.keyring is None or not self.keyring.has(0):
             return
@@ -405,11 +392,7 @@ _BEFORE_PROOF: Final = -1  # the place before that of the Proof
 def start_session(
     output: AuditOutput, start: SessionStart, time: int, offset: int
 ) -> AuditedSession:
-    """A session from its first record.
-
-    Raises:
-        JournalFormatError: a session cannot have the record's values.
-    """
+    """Begin a session at its first record; raises JournalFormatError for impossible values."""
     facts = start.facts
     hash = suite_of(facts).hash_algorithm
     th1 = hash.digest(start.t1)
@@ -435,7 +418,7 @@ def start_session(
 def resume_session(
     output: AuditOutput, checkpoint: Checkpoint, time: int, offset: int
 ) -> AuditedSession:
-    """A session that began before what is read here; raises as `start_session`."""
+    """Begin a session at a checkpoint; raises as `start_session`."""
     known = KnownSession(
         checkpoint.facts,
         checkpoint.started,
@@ -454,7 +437,7 @@ def resume_session(
 def _verify_proof(
     session: AuditedSession, tracker: DirectionTracker, proof: bytes, time: int, offset: int
 ) -> bytes:
-    """Verify a Proof; returns its encrypted part, empty if it has none."""
+    """Verify a Proof; return its encrypted part, empty if it has none."""
     value = None
     try:
         parsed = tracker.parse(offset, time, proof)
