@@ -95,10 +95,7 @@ def _keep(best: dict[str, float], name: str, seconds: float) -> None:
 
 
 def _environment(home: str, line: str = "") -> dict[str, str]:
-    asked = {
-        "_PARLEY_COMPLETE": "complete_lines",
-        "_PARLEY_COMPLETE_LINE": line,
-    }
+    asked = {"_PARLEY_COMPLETE": "complete_lines", "_PARLEY_COMPLETE_LINE": line}
     # As anybody has it: what was compiled once is kept, which some turn off for their tests.
     kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "PARLEY_HOME": home, **(asked if line else {})}

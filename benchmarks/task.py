@@ -8,14 +8,7 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Self
 
-Work = Literal[
-    "calls",
-    "notes",
-    "bulk",
-    "handshakes",
-    "idle",
-    "streams",
-]
+Work = Literal["calls", "notes", "bulk", "handshakes", "idle", "streams"]
 
 PAYLOAD_SIZE = 128
 
@@ -58,14 +51,7 @@ class Task:
 
 Backend = Literal["uvloop", "asyncio", "trio"]
 SideName = Literal[
-    "ours",
-    "baseline",
-    "zeromq",
-    "zeromq-asyncio",
-    "zenoh",
-    "nats",
-    "grpc",
-    "websockets",
+    "ours", "baseline", "zeromq", "zeromq-asyncio", "zenoh", "nats", "grpc", "websockets"
 ]
 
 

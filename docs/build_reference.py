@@ -166,9 +166,7 @@ SHOWN: Final[dict[str, Shown]] = {
     "Agreed": Shown(made=False, hidden=frozenset({"without_secrets"})),
     "AnswerStream": Shown(made=False),
     "Bus": Shown(
-        made=False,
-        alone=True,
-        hidden=frozenset({"begin", "drain", "is_closed", "opened"}),
+        made=False, alone=True, hidden=frozenset({"begin", "drain", "is_closed", "opened"})
     ),
     "BusConfig": Shown(hidden=frozenset({"format_of", "group_name"})),
     "BusEvent": Shown(made=False),
@@ -219,8 +217,7 @@ SHOWN: Final[dict[str, Shown]] = {
     "BlockingPeer": Shown(made=False),
     "BlockingSubscription": Shown(made=False),
     "Backend": Shown(
-        made=False,
-        hidden=frozenset({"begin", "connect", "line", "listen", "spawn", "waiter"}),
+        made=False, hidden=frozenset({"begin", "connect", "line", "listen", "spawn", "waiter"})
     ),
     "Batches": Shown(made=False),
     "DataType": Shown(made=False),
@@ -296,11 +293,7 @@ LISTED: Final = {name.rpartition(".")[2] for page in PAGES.values() for name in 
 # looks there for what it offers.
 _ALONE: Final = LISTED - {"Registrar"}
 _NO_NEWS: Final = ("object", "tuple", "Protocol", "IntEnum", "bytes", "Exception", "Generic")
-_SPECIAL: Final = {
-    "__aenter__": "async with",
-    "__anext__": "async for",
-    "__iter__": "for",
-}
+_SPECIAL: Final = {"__aenter__": "async with", "__anext__": "async for", "__iter__": "for"}
 
 
 def build() -> dict[str, str]:

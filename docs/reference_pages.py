@@ -62,11 +62,7 @@ PAGES: Final[dict[str, Page]] = {
     "console": Page(
         "Console",
         "A page on which an operator sees what a node does, and may do a few things to it.",
-        (
-            "parley.console.serve_console",
-            "parley.console.Console",
-            "parley.console.ServedConsole",
-        ),
+        ("parley.console.serve_console", "parley.console.Console", "parley.console.ServedConsole"),
         "console",
     ),
     "calls": Page(

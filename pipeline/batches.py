@@ -177,8 +177,6 @@ def _walk(data: bytes) -> tuple[list[int], list[int], int, int | None]:
 class _Rows:
     """Makes batches; knows what is the same in all rows of a range."""
 
-    __slots__ = ("_date", "_part")
-
     def __init__(self, part: SegmentRange) -> None:
         self._part = part
         self._date: date | None = None

@@ -94,8 +94,6 @@ def start(
 class _Batch:
     """What is done with each batch; pickled where the stream runs on a server."""
 
-    __slots__ = ("_root", "_steps")
-
     def __init__(self, root: str, steps: tuple[Step, ...]) -> None:
         self._root = root
         self._steps = steps

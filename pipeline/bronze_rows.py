@@ -36,20 +36,6 @@ class BronzeRows:
     holds is 0.
     """
 
-    __slots__ = (
-        "_kinds",
-        "_statuses",
-        "bodies",
-        "cuts",
-        "leads",
-        "offsets",
-        "segments",
-        "sizes",
-        "starts",
-        "times",
-        "whole",
-    )
-
     def __init__(self, batch: pa.RecordBatch) -> None:
         columns = {name: batch.column(name) for name in NEEDED}
         offsets, sizes = (_numbers(columns[name]) for name in ("offset", "size"))

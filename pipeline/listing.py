@@ -41,8 +41,6 @@ class _Run:
 class Progress:
     """What was read; `advance` and `finish` go on from there."""
 
-    __slots__ = ("_foreign", "_runs")
-
     def __init__(self, offset: dict[str, Any] | None = None) -> None:
         """From what `as_offset` gave; nothing read yet without."""
         offset = offset or {}
@@ -155,8 +153,6 @@ class Listing:
 
 class Budget:
     """How much a batch of a stream may still take; the first range is always taken."""
-
-    __slots__ = ("_bytes", "_files")
 
     def __init__(self, max_bytes: int | None = None, max_files: int | None = None) -> None:
         self._bytes = max_bytes

@@ -101,8 +101,6 @@ class SilverStep:
     Without `payloads` the column `payload` stays null.
     """
 
-    __slots__ = ("_payloads", "_private_keys")
-
     def __init__(self, private_keys: Sequence[bytes] = (), *, payloads: bool = True) -> None:
         self._private_keys = tuple(private_keys)
         self._payloads = payloads

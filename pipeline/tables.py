@@ -42,8 +42,6 @@ _ONE_ROW_GROUP: Final = str(2**30)
 class Tables:
     """The tables in one directory, which all of Spark's workers see."""
 
-    __slots__ = ("root", "spark")
-
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.spark = spark
         self.root = root.rstrip("/") or "/"

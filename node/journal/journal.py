@@ -62,9 +62,7 @@ class Journal:
     """
 
     def __init__(
-        self,
-        settings: JournalOptions,
-        on_alarm: Callable[[JournalFailedError], None] | None = None,
+        self, settings: JournalOptions, on_alarm: Callable[[JournalFailedError], None] | None = None
     ) -> None:
         """Use `open`, which makes the settings."""
         self.settings = settings

@@ -36,25 +36,6 @@ class RecordLog:
     further position at which the buffer calls `on_mark_reached`.
     """
 
-    __slots__ = (
-        "_age_timer",
-        "_began",
-        "_blocks",
-        "_ended",
-        "_head",
-        "_loop",
-        "_next_block",
-        "_next_mark",
-        "_rolling",
-        "_segment_age",
-        "_segment_size",
-        "_sessions",
-        "buffer",
-        "clock",
-        "next_session",
-        "segment_due",
-    )
-
     def __init__(
         self,
         buffer: RecordBuffer,

@@ -49,8 +49,6 @@ def parse_event_head(body: bytes) -> tuple[int, int]:
 class BodyReader:
     """A context manager that turns errors of decoding into JournalFormatError about `what`."""
 
-    __slots__ = ("_what",)
-
     def __init__(self, what: str) -> None:
         self._what = what
 
@@ -245,15 +243,7 @@ class DirectionCheckpoint:
             more = len(packed) // _COUNTER.size - len(counters)
             raise JournalFormatError(f"a stream has one counter: {more:,} of them are repeated")
         place, epoch, generation, updates, unsealed = map(uint_value, value[1:6])
-        return cls(
-            hash_value(value[0]),
-            place,
-            epoch,
-            generation,
-            updates,
-            unsealed,
-            counters,
-        )
+        return cls(hash_value(value[0]), place, epoch, generation, updates, unsealed, counters)
 
 
 @dataclass(frozen=True, slots=True)

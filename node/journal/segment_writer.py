@@ -58,24 +58,6 @@ class RecordBuffer:
     records since the beginning of the run.
     """
 
-    __slots__ = (
-        "_wakes",
-        "append",
-        "appended",
-        "failed",
-        "idle",
-        "items",
-        "mark",
-        "on_mark_reached",
-        "parts",
-        "pending",
-        "segments",
-        "sync_wanted",
-        "synced",
-        "watched",
-        "written",
-    )
-
     def __init__(self) -> None:
         self.pending: list[bytes | SegmentBoundary] = []
         self.append: Callable[[bytes | SegmentBoundary], None] = self.pending.append

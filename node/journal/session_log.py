@@ -113,11 +113,7 @@ class SessionLog:
     )
 
     def __init__(
-        self,
-        log: RecordLog,
-        auditors: Sequence[AuditorKey],
-        local_keys: list[Any],
-        address: str,
+        self, log: RecordLog, auditors: Sequence[AuditorKey], local_keys: list[Any], address: str
     ) -> None:
         self._log = log
         self._buffer: RecordBuffer = log.buffer

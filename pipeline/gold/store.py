@@ -176,10 +176,7 @@ class GoldDirectory:
     ) -> Iterator[pa.Table]:
         """These columns of all events up to a batch, or of those of some sessions, in pieces."""
         some = None if sessions is None else pc.field("session").isin(list(sessions))
-        final = [
-            *self._events("silver", EVENT, 0, last),
-            *self._events("stitched", EVENT, 0, last),
-        ]
+        final = [*self._events("silver", EVENT, 0, last), *self._events("stitched", EVENT, 0, last)]
         for files in (final, [*self._events("stitched", PENDING, last, last)]):
             with _reading(self._root):
                 data = ds.dataset(list(files), schema=WALKED_ARROW, format="parquet")

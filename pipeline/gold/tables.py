@@ -131,12 +131,7 @@ def _subscriptions(streams: pa.Table) -> pa.Table:
     kept = opened.join(granted, [*stream, "publisher"], join_type="left semi")
     kept = kept.join(slow, stream, join_type="left outer")
     groups = kept.group_by(_TOPIC_KEY).aggregate(
-        [
-            ("stream", "count"),
-            ("subscriber", "count_distinct"),
-            ("slow", "count"),
-            ("first", "min"),
-        ]
+        [("stream", "count"), ("subscriber", "count_distinct"), ("slow", "count"), ("first", "min")]
     )
     names = ["stream_count", "subscriber_count_distinct", "slow_count", "first_min"]
     named = [*_TOPIC_KEY, "subscriptions", "subscribers", "slow_resets", "opened"]

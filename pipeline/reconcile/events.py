@@ -26,14 +26,7 @@ MANY_EVENTS: Final = 2**20
 
 _DIRECTION: Final = ("session", "sender")
 _BLOCK: Final = "block"
-_KINDS: Final = (
-    "differs",
-    "not-received",
-    "in-flight",
-    "not-covered",
-    "not-recorded",
-    "not-sent",
-)
+_KINDS: Final = ("differs", "not-received", "in-flight", "not-covered", "not-recorded", "not-sent")
 
 _Numbers = npt.NDArray[np.int64]
 

@@ -43,8 +43,6 @@ class Nodes:
     """Names of nodes where they are known, and short forms of their ids, as long as tells them
     apart."""
 
-    __slots__ = ("_names", "_short")
-
     def __init__(self, ids: Iterable[str], names: Mapping[str, str] | None = None) -> None:
         self._names = {node: visible(name, NODE_NAME) for node, name in (names or {}).items()}
         known = sorted(set(ids))

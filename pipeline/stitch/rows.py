@@ -111,10 +111,7 @@ class _Journal:
         if span is not None and span.waits:
             return rows
         count = rows.num_rows
-        given = {
-            "part": pa.repeat(EVENT, count),
-            "other": pa.nulls(count, pa.string()),
-        }
+        given = {"part": pa.repeat(EVENT, count), "other": pa.nulls(count, pa.string())}
         if span is None or span.seal_ns is None:
             given["status"] = pa.repeat("unsealed", count)
         else:

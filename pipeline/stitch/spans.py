@@ -78,10 +78,7 @@ def link(spans: Sequence[tuple[Row, bool]], runs: Runs) -> Verdict:
     whole = [one for one in cut if _explains_nothing(one, runs)]
     findings += _of_session("cut-short", CUT, max(map(_end, whole), default=None), linked)
     findings += _of_session(
-        "no-end",
-        NO_END,
-        max((_end(one) for one in last if one not in cut), default=None),
-        linked,
+        "no-end", NO_END, max((_end(one) for one in last if one not in cut), default=None), linked
     )
     return Verdict(linked, findings)
 

@@ -99,9 +99,7 @@ def test_what_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> N
     absent = Peer("zenoh", "Absent", "no-package-of-this-name")
     monkeypatch.setitem(PEERS, "zenoh", absent)
     left_out = run([], ["baseline", "zenoh"], Effort(), lambda _: None).left_out
-    assert left_out == {
-        "zenoh": "no-package-of-this-name is not installed (`--group peers`)",
-    }
+    assert left_out == {"zenoh": "no-package-of-this-name is not installed (`--group peers`)"}
 
 
 def test_without_a_server_nats_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,10 +60,7 @@ def test_the_columns_of_a_sound_segment(tmp_path: Path) -> None:
     st.sampled_from([64, 300, batches.CHUNK]),
 )
 def test_damage_is_what_the_journals_reading_finds(
-    tmp_path_factory: pytest.TempPathFactory,
-    flips: list[tuple[int, int]],
-    size: int,
-    chunk: int,
+    tmp_path_factory: pytest.TempPathFactory, flips: list[tuple[int, int]], size: int, chunk: int
 ) -> None:
     data = bytearray(MADE.data)
     for offset, bits in flips:

@@ -102,10 +102,7 @@ def test_traffic_and_graph(gold: Gold) -> None:
 
     assert values(
         chosen(gold["graph"]), "sender", "receiver", "sessions", "events", "wire_bytes"
-    ) == [
-        ("a", "b", 2, 12, 1_000),
-        ("b", "a", 2, 19, 1_800),
-    ]
+    ) == [("a", "b", 2, 12, 1_000), ("b", "a", 2, 19, 1_800)]
 
 
 def test_calls(gold: Gold) -> None:

@@ -122,22 +122,14 @@ def test_a_later_run_ends_the_sessions_of_the_one_before() -> None:
     assert not one.waits
     assert not one.is_tip
     (told,) = found(open_, of=later)
-    assert (told["kind"], told["segment"], told["offset"]) == (
-        "no-end",
-        stem(),
-        100,
-    )
+    assert (told["kind"], told["segment"], told["offset"]) == ("no-end", stem(), 100)
     assert found(span(0, 5, 0, ended=True), of=later) == []
 
 
 def test_missing_segments_are_told_and_the_last_is_kept() -> None:
     some = runs((RUN, 3, 2), (RUN, 4, 4), (RUN, 7, 7), (LATER, 0, 0))
     (told,) = some.findings()
-    assert (told["kind"], told["segment"], told["count"]) == (
-        "missing-segment",
-        stem(7),
-        2,
-    )
+    assert (told["kind"], told["segment"], told["count"]) == ("missing-segment", stem(7), 2)
     kept = [(row["run"], row["number"], row["first"]) for row in some.rows()]
     assert kept == [(RUN, 7, 2), (LATER, 0, 0)]
 

@@ -119,8 +119,6 @@ _KNOWN: Final = 16  # the last ones; a session uses two at a time
 class Generations:
     """The last generations of a session, from records or a checkpoint."""
 
-    __slots__ = ("_known", "_out")
-
     def __init__(self, out: SessionOutput, known: Iterable[Generation]) -> None:
         self._out = out
         # None: its absence was told.

@@ -21,18 +21,6 @@ class BrokenChain:
     `damaged`: the break already has a finding (a wrong CRC).
     """
 
-    __slots__ = (
-        "_damaged",
-        "_kept",
-        "_marks",
-        "_overflow",
-        "_place",
-        "_reported",
-        "_size",
-        "_tracker",
-        "_unread",
-    )
-
     def __init__(
         self, tracker: DirectionTracker, first: WireEvent | None, *, damaged: bool
     ) -> None:

@@ -55,13 +55,7 @@ class WireEvent:
     )
 
     def __init__(
-        self,
-        head: tuple[str, ...],
-        offset: int,
-        time: int,
-        wire: bytes,
-        each: bool,
-        seal_size: int,
+        self, head: tuple[str, ...], offset: int, time: int, wire: bytes, each: bool, seal_size: int
     ) -> None:
         """Split an event; raises ValueError if it is too short for its form."""
         self.head = head  # the first columns of its row
@@ -97,8 +91,6 @@ class WireEvent:
 
 class BadSeals:
     """The wrong seals since the last right one, reported as one finding."""
-
-    __slots__ = ("_count", "_direction", "_first", "_out")
 
     def __init__(self, out: SessionOutput, direction: int) -> None:
         self._out = out
@@ -143,8 +135,6 @@ class UndecryptableEvents:
     A session without a key has a finding of its own. `last` is the place of the last event that did
     not open, for any reason.
     """
-
-    __slots__ = ("_count", "_direction", "_first", "_keyring", "_out", "_why", "last")
 
     def __init__(self, out: SessionOutput, direction: int, keyring: Keyring | None) -> None:
         self._out = out
@@ -234,36 +224,6 @@ class DirectionTracker:
     `chain`, `place`, `generation` and `updates` are as in a checkpoint; `pending` are the rows of
     events that no seal covers yet.
     """
-
-    __slots__ = (
-        "_new_hash",
-        "_pending_size",
-        "_seal_size",
-        "_suite",
-        "bad_seals",
-        "chain",
-        "closed",
-        "commit",
-        "direction",
-        "each",
-        "epoch",
-        "epoch_keys",
-        "generation",
-        "head",
-        "initiator",
-        "keyring",
-        "labels",
-        "out",
-        "pending",
-        "place",
-        "recent",
-        "rekey_commit",
-        "sealed_ns",
-        "silent",
-        "unread",
-        "updates",
-        "verifier",
-    )
 
     def __init__(
         self,

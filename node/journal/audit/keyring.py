@@ -61,22 +61,6 @@ class BoxOpener:
 class Keyring:
     """The secrets of one session. `problem` says why the last one could not be added."""
 
-    __slots__ = (
-        "_boxes",
-        "_commit",
-        "_exporter",
-        "_proofs",
-        "_session_id",
-        "_suite",
-        "_th1",
-        "_th2",
-        "epochs",
-        "last",
-        "problem",
-        "steps",
-        "wrong",
-    )
-
     def __init__(
         self,
         boxes: BoxOpener,
@@ -220,8 +204,6 @@ class EpochKeys:
     Events must be opened in the order of the chain, since counters rise. With `guess`, events may
     be missing, and a few counters are tried.
     """
-
-    __slots__ = ("_counters", "_keys", "_suite", "guess", "secret")
 
     def __init__(self, suite: Suite) -> None:
         self._suite = suite

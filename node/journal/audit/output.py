@@ -35,20 +35,6 @@ class AuditOutput:
     nothing is added: an earlier reading reported it.
     """
 
-    __slots__ = (
-        "block",
-        "boxes",
-        "events",
-        "findings",
-        "journal",
-        "segment",
-        "sessions",
-        "silent",
-        "spans",
-        "stitched",
-        "tunnels",
-    )
-
     def __init__(self, boxes: BoxOpener, *, stitched: bool) -> None:
         self.boxes = boxes
         self.stitched = stitched
@@ -145,8 +131,6 @@ class AuditOutput:
 
 class SessionOutput:
     """The rows of one session; `local` and `remote` are node ids as text."""
-
-    __slots__ = ("_facts", "_started", "id", "local", "output", "remote")
 
     def __init__(
         self,

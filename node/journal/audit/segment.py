@@ -19,8 +19,6 @@ from parley._node.journal.segments import SegmentName, run_start
 class OpenSegment:
     """The segment being read; the records after its first begin at `begins`."""
 
-    __slots__ = ("_auditors", "_ended", "_output", "begins")
-
     def __init__(self, output: AuditOutput) -> None:
         self._output = output
         self.begins = 0
@@ -72,8 +70,6 @@ class Blocks:
     `lost`: since the last block there were unreadable records. Then, and for an incomplete block,
     nothing is reported.
     """
-
-    __slots__ = ("_expected", "_named", "_number", "_output", "_record", "lost")
 
     def __init__(self, output: AuditOutput) -> None:
         self._output = output

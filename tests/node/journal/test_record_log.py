@@ -44,15 +44,7 @@ class Scene:
         self.loop = FakeLoop()
         self.buffer = RecordBuffer()
         settings = JournalOptions(
-            Path("."),
-            AUDITORS,
-            segment_size,
-            segment_age,
-            2**23,
-            "never",
-            1.0,
-            "alarm",
-            lambda: 7,
+            Path("."), AUDITORS, segment_size, segment_age, 2**23, "never", 1.0, "alarm", lambda: 7
         )
         head = SegmentHead(NODE, 0, 0, tuple(map(bytes, AUDITORS)), "test")
         self.log = RecordLog(self.buffer, head, cast(Loop, self.loop), settings)

@@ -55,9 +55,7 @@ def from_its_checkpoint(labels: list[list[Any]]) -> Audited:
     made.run(0.05)
     made.end()
     second = dict(list(made.journals[0].segments.items())[1:])
-    return Audited(
-        [(stem, with_labels(labels, record)) for stem, record in records_of(second)],
-    )
+    return Audited([(stem, with_labels(labels, record)) for stem, record in records_of(second)])
 
 
 def with_labels(labels: list[list[Any]], record: Record) -> Record:
