@@ -224,7 +224,7 @@ SHOWN: Final[dict[str, Shown]] = {
     "FakeTimer": Shown(made=False),
     "HashAlgorithm": Shown(made=False),
     "Intercepted": Shown(made=False),
-    "Registrar": Shown(made=False),
+    "Registrar": Shown(made=False, hidden=frozenset({"aclose", "begin", "change_limits", "drain"})),
     "Observed": Shown(hidden=frozenset({"backend"})),
     "SegmentFile": Shown(made=False),
     "SigningKey": Shown(made=False),
@@ -248,7 +248,9 @@ SHOWN: Final[dict[str, Shown]] = {
     "Peer": Shown(made=False, hidden=frozenset({"closed_error"})),
     "PublicIdentity": Shown(made=False, hidden=frozenset({"cells", "parse", "verifier"})),
     "Identity": Shown(hidden=frozenset({"cells"})),
-    "Node": Shown(hidden=frozenset({"add_addresses", "connect_by", "serve_tunnels"})),
+    "Node": Shown(hidden=frozenset({"handlers", "metrics", "trust"})),
+    "HandlerOptions": Shown(made=False),
+    "TopicOptions": Shown(made=False),
     "NodeConfig": Shown(hidden=frozenset({"core"})),
     "FileOffer": Shown(made=False, hidden=frozenset({"decode", "encode"})),
     "PeerClosedError": Shown(made=False),
@@ -289,9 +291,8 @@ SHOWN: Final[dict[str, Shown]] = {
 DIRECTORY: Final = "docs/reference/api"
 OURS: Final = "parley"
 LISTED: Final = {name.rpartition(".")[2] for page in PAGES.values() for name in page.names}
-# Bases with an entry of their own, which pages of subclasses don't repeat; a reader of Node's page
-# looks there for what it offers.
-_ALONE: Final = LISTED - {"Registrar"}
+# Bases with an entry of their own, which pages of subclasses don't repeat.
+_ALONE: Final = LISTED
 _NO_NEWS: Final = ("object", "tuple", "Protocol", "IntEnum", "bytes", "Exception", "Generic")
 _SPECIAL: Final = {"__aenter__": "async with", "__anext__": "async for", "__iter__": "for"}
 

@@ -24,6 +24,7 @@ PAGES: Final[dict[str, Page]] = {
         "One identity, its listeners, its handlers and its peers.",
         (
             "parley.Node",
+            "parley.HandlerOptions",
             "parley.Roles",
             "parley.Allow",
             "parley.AllowFunction",
@@ -90,6 +91,7 @@ PAGES: Final[dict[str, Page]] = {
         "[Peer.subscribe](peer.md#peersubscribe).",
         (
             "parley.Topic",
+            "parley.TopicOptions",
             "parley.Subscriber",
             "parley.SubscribeRequest",
             "parley.Subscription",

@@ -102,7 +102,9 @@ async def main() -> None:
             address = await gateway.listen("tcp://127.0.0.1:0")
             # Bromine 0.14 to 0.17 speaks `plain`, 0.18 on `typed`; either could be here.
             # `offering` are the handlers for what the server emits: here those of a node.
-            async with NamedClient(address, flavour=gateway.flavour, offering=other) as client:
+            async with NamedClient(
+                address, flavour=gateway.flavour, offering=other.registrar
+            ) as client:
                 await use(gateway.flavour, client)
             print(f"{gateway.flavour}: {gateway.ignored} event that nobody listens to")
 

@@ -1,24 +1,26 @@
-"""How a node meets others: it listens, dials, and keeps links.
+"""`Connections`: the listeners, peers, links and tunnels of a node."""
 
-What it is made of, how it lives and what it lets in is up to `Node`.
-"""
-
-from abc import abstractmethod
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import fields, replace
 from functools import partial
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 from weakref import WeakSet
 
+import anyio
 from anyio.abc import ByteStream
 
-from parley._crypto.identity import NodeId
-from parley._node.backoff import Pauses
-from parley._node.config import NodeConfig
-from parley._node.errors import ConfigError
+from parley._crypto.identity import Identity, NodeId
+from parley._crypto.randomness import random_bytes
+from parley._node.config import CHANGEABLE, NodeConfig
+from parley._node.errors import ConfigError, ungrouped
+from parley._node.fair_slots import FairSlots
 from parley._node.federation.dials import TunnelRecord
-from parley._node.federation.exports import Exports
+from parley._node.journal.errors import JournalFailedError
+from parley._node.messaging.idempotency import ONCE_EPOCH_SIZE, ONCE_INFO, IdempotencyCache
 from parley._node.metrics import catalogue
 from parley._node.metrics.catalogue import MetricFamily, family, labelled
+from parley._node.peer.connection_handlers import ConnectionLog, NodeContext
 from parley._node.peer.dial import (
     open_over,
     open_peer,
@@ -28,59 +30,237 @@ from parley._node.peer.dial import (
     stream_dial,
 )
 from parley._node.peer.link import Link
+from parley._node.peer.loopback import LOCAL_NAME, open_local
+from parley._node.peer.metrics import ConnectionCollector
 from parley._node.peer.peer import Peer
-from parley._node.peer.reconnecting import random_fraction
+from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.config_types import require_number
+from parley._node.protocol.connection import Connection
+from parley._node.protocol.limits import CLOSE_DRAIN, CLOSE_LINGER
+from parley._node.protocol.memory_budget import MemoryBudget
+from parley._node.protocol.observer import Observer
 from parley._node.registrar import Registrar
 from parley._node.remote.resumer import Dial, SessionResumer
+from parley._node.remote.session_table import SessionTable
 from parley._node.transport.address import Address
 from parley._node.transport.backend import Backend, Listener
+from parley._node.transport.conditions import Condition, yield_to_loop
 from parley._node.transport.driver import Driver
-from parley._node.trust.policies import AcceptHook, Decider, Pinned, TrustPolicy
-from parley._node.tunnels.home_server import Home, Homes
+from parley._node.trust.admission import Admission, address_key
+from parley._node.trust.decision import Deciding
+from parley._node.trust.policies import (
+    AcceptHook,
+    AnyPeer,
+    Decider,
+    Pinned,
+    TrustPolicy,
+    decider,
+)
+from parley._node.trust.revalidation import Reviews
+from parley._node.tunnels.home_server import Homes
 from parley._node.tunnels.policy import Switch
 from parley._node.tunnels.service import TunnelService, offer_tunnels
 from parley._node.tunnels.session_pool import Outers
 
+if TYPE_CHECKING:  # nodes without a journal start without one
+    from parley._node.journal.journal import Journal
+
+logger = logging.getLogger("parley.node")
+
 CONNECT_TIMEOUT: Final = 10.0
+# For what is queued and Close to be written, and for the other side to hang up.
+CLOSE_TIMEOUT: Final = CLOSE_DRAIN + CLOSE_LINGER + 1.0
+# Seconds for Close when `async with` is left by an exception.
+HASTY_TIMEOUT: Final = 0.2
+_STOPS: Final = "the node stops, and there is no transport"
 
 
-class Connections(Registrar):
-    """The part of a node that others are met through."""
+class Connections:
+    """The connections of one node. Its peers may use what is registered with `registrar`."""
 
-    trust: Decider
-
-    def __init__(self, config: NodeConfig, loop: Callable[[], Backend]) -> None:
-        super().__init__(config, loop)
+    def __init__(
+        self,
+        identity: Identity,
+        trust: TrustPolicy | AcceptHook,
+        registrar: Registrar,
+        backend: Callable[[], Backend],
+        *,
+        journal: "Journal | None",
+        observer: Callable[[], Observer] | None,
+    ) -> None:
+        config = registrar.config
+        self.identity = identity
+        self.config = config
+        self.trust = self._checked(trust)
+        self.handlers = registrar.handlers
+        self.metrics = registrar.metrics
+        self._topics = registrar.topics
+        self._backend = backend
+        self._journal = journal
+        self._observer = observer
+        # The settings of connections that can be resumed, and of those that cannot.
+        self._core_config = config.core(identity)
+        self._unresumed: CoreConfig | None = None
+        self._held = MemoryBudget(config.memory)
+        self._once = IdempotencyCache(
+            b"",
+            results=config.tuning.once_results,
+            peer_memory=config.once_peer_memory,
+            memory=config.once_memory,
+            total=self._held,
+        )
+        self._once.on_ended = self._handler_ended
+        self._peers: set[Peer] = set()
+        self._local: set[Peer] = set()  # both ends of sessions with itself, which no policy lets in
+        # In the order of their acceptance: among the peers of one address the oldest is evicted.
+        self._half_open: FairSlots[Peer] = FairSlots(lambda peer: 0.0, idle=0.0)
+        self._changes = Condition(lambda: backend().waiter())
+        self._log = ConnectionLog()
+        self._admission = Admission(config)
+        self._sessions = SessionTable(config, backend)
+        self._reviews = Reviews(self._decisions, backend)
         self._listeners: list[Listener] = []
-        self._links: set[Link] = set()
-        self._outers = Outers(self.connect, loop)
-        self._homes = Homes(self)
+        self.links: set[Link] = set()  # those that run
+        self._outers = Outers(self.connect, backend)
+        self.homes = Homes(self)
         self._tunnels: WeakSet[TunnelService] = WeakSet()
+        self._collector = ConnectionCollector(
+            config, self._peers, self._admission, self._sessions, self._held, self._once
+        )
         self.metrics.add(self._families)
+        self.metrics.add(self._collector.families)
+
+    @property
+    def node_id(self) -> NodeId:
+        """The id of the node."""
+        return self.identity.node_id
 
     @property
     def backend(self) -> Backend:
-        """The loop it runs in, for what is joined to it; ParleyError if it does not run."""
-        return self._loop()
+        """The backend of the node; ParleyError if the node is not running."""
+        return self._backend()
 
     @property
     def addresses(self) -> list[str]:
-        """What the node listens on, with its node id."""
+        """The addresses that the node listens on, with its node id."""
         return [str(self._advertised(listener.address)) for listener in self._listeners]
 
+    @property
+    def peers(self) -> list[Peer]:
+        """The open peers, except for the node itself."""
+        return [peer for peer in self._peers if peer.is_open and peer not in self._local]
+
+    @property
+    def turned_away(self) -> int:
+        """The number of connections that a limit refused."""
+        return self._admission.refused.total()
+
+    # Start and stop.
+
+    def begin(self) -> None:
+        """Make a new epoch for calls with `once=`: the node has started."""
+        self._once.epoch = random_bytes(ONCE_EPOCH_SIZE)
+
+    async def stop_accepting(self, *, graceful: bool) -> None:
+        """End the links and listeners; sessions without a transport end."""
+        for link in list(self.links):
+            await link.node_ends(graceful=graceful)
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            await listener.aclose()
+        self._sessions.end(_STOPS)
+
+    async def drain(self) -> None:
+        """Wait for running handlers, for at most `drain_timeout`."""
+        for topic in self._topics.values():
+            topic.flush()
+        with anyio.move_on_after(self.config.drain_timeout):
+            await self._changes.until(self._has_drained)
+
+    async def close(self) -> None:
+        """Close each peer gracefully."""
+        closed = len(self._peers)
+        self._sessions.end(_STOPS)
+        with ungrouped(), anyio.move_on_after(CLOSE_TIMEOUT):
+            for peers in self._inner_first():
+                async with anyio.create_task_group() as closing:
+                    for peer in peers:
+                        closing.start_soon(peer.close, CloseCode.GOING_AWAY)
+        logger.debug("closed %d peers", closed, extra={"event": "node.closed", "peers": closed})
+
+    async def hang_up(self) -> None:
+        """Close everything within a moment."""
+        await self.stop_accepting(graceful=False)
+        for peers in self._inner_first():
+            for peer in peers:
+                peer.live.drop(CloseCode.GOING_AWAY)
+            await yield_to_loop(self.backend)  # their Close has to be on its way
+        with anyio.move_on_after(HASTY_TIMEOUT):
+            await self._changes.until(lambda: not self._peers)
+
+    def clear(self) -> None:
+        """Forget remembered results and sessions: the node has stopped."""
+        self._once.clear()
+        self._sessions.clear()
+
+    def drop_all(self) -> None:
+        """The journal failed: what it cannot record is not sent, not even Close."""
+        for peer in list(self._peers):
+            peer.live.lost("the journal failed")
+
+    def _has_drained(self) -> bool:
+        # Also peers that came meanwhile: nothing else would report the end of their calls.
+        for peer in self._peers:
+            peer.live.draining = True
+        return not self._once.running and not any(peer.running_calls for peer in self._peers)
+
+    def _inner_first(self) -> tuple[list[Peer], list[Peer]]:
+        """The peers behind tunnels, then those that these tunnels may lead over."""
+        peers = list(self._peers)
+        return [peer for peer in peers if peer.path], [peer for peer in peers if not peer.path]
+
+    # Trust and limits. `Node` documents these.
+
+    async def review(self) -> None:
+        await self._reviews.review()
+
+    async def change_trust(self, trust: TrustPolicy | AcceptHook) -> None:
+        self.trust = self._checked(trust)
+        for decision in self._decisions():
+            decision.accepted_by(self.trust)
+        await self.review()
+
+    def change_limits(self, config: NodeConfig) -> None:
+        self.backend  # noqa: B018  # raises
+        for name in {each.name for each in fields(config)} - CHANGEABLE:
+            if getattr(config, name) != getattr(self.config, name):
+                raise ConfigError(f"{name} is not a limit: a running node keeps it as it is")
+        self._core_config, self._unresumed = config.core(self.identity), None
+        self.config = config
+        self._held.limit = config.memory
+        results = config.tuning.once_results
+        self._once.change_limits(results, config.once_peer_memory, config.once_memory)
+        self._admission.change(config)
+        self._sessions.config = config
+
+    def _checked(self, trust: TrustPolicy | AcceptHook) -> Decider:
+        decides = decider(trust)
+        if self.config.plaintext != "never" and not decides.allows_plaintext:
+            raise ConfigError(f"trust {decides.name!r} does not go with plaintext")
+        return decides
+
+    def _decisions(self) -> list[Deciding]:
+        """The trust decisions of connected peers and of sessions that can still be resumed."""
+        there = [peer for peer in self._peers - self._local if peer.live.ended is None]
+        closed = [cast(Peer, live.remote) for live in self._sessions.closed]
+        return [peer.endpoint.deciding for peer in (*there, *closed)]
+
+    # Listening and dialling. `Node` documents these.
+
     async def listen(self, address: str) -> str:
-        """Listen on `tcp://host:port` (port 0: any), `unix:///path`, or `memory://name`, where
-        nodes of the same event loop find it.
-
-        Returns:
-            The address to dial, with this node's id, so that it is pinned.
-
-        Raises:
-            AddressError: not an address. UnreachableError: it cannot be listened on.
-        """
         self._check_journal()
-        listener = await self._loop().listen(Address.parse(address), self._accept)
+        listener = await self.backend.listen(Address.parse(address), self.accept)
         self._listeners.append(listener)
         return str(self._advertised(listener.address))
 
@@ -93,29 +273,13 @@ class Connections(Registrar):
         timeout: float = CONNECT_TIMEOUT,
         resumable: bool = True,
     ) -> Peer:
-        """Dial a node and do the handshake; `timeout` is seconds for both. `also` are more
-        addresses of the same node: they are tried in turn, and so they are when the transport
-        is lost and the session is to go on over another (docs/protocol.md section 17). One that
-        is not `resumable` ends with its transport. An address `via://host:port/SERVER#NODEID`, or
-        `/SERVER/HOME#NODEID`, leads through a tunnel that this server opens for us (section 19).
-
-        The peer must be the one whose id the address carries; without an id `trust` has
-        to say who will do.
-
-        Raises:
-            AddressError: not an address. ConfigError: neither a node id nor `trust`, or one of
-                `also` carries another id.
-            UnreachableError: nobody answers; TunnelRefusedError, which is one: no tunnel leads
-                there. HandshakeError: they could not agree.
-            NotTrustedError: it is another node, or refuses us.
-        """
         require_number("timeout", timeout, error=ConfigError)
         addresses = parse_addresses(address, also)
         target, place = addresses[0], addresses[0].place
         policy = policy_for(target, trust, self.config)
         peer = self._peer(policy, place, initiator=True, dialled=place, resumable=resumable)
         dials = [self._dial(one) for one in addresses]
-        await open_peer(peer, dials, timeout, self._anew(place))
+        await open_peer(peer, dials, timeout, self._prober(place))
         return peer
 
     async def connect_by(
@@ -126,80 +290,20 @@ class Connections(Registrar):
         name: str,
         timeout: float = CONNECT_TIMEOUT,
     ) -> Peer:
-        """Do the handshake with the node `node_id` over whatever one of `dials` leads to
-        (`tunnel_dial`); they are tried in turn, now and when the session has lost its transport.
-        `name` is for the log. Raises as `connect`."""
+        """Connect to the node `node_id` over the first of `dials` (`tunnel_dial`) that succeeds.
+        They are tried in turn, now and when the session has lost its transport. `name` is for the
+        log. Raises as `Node.connect`."""
         policy = policy_for(None, Pinned(node_id), self.config)
         peer = self._peer(policy, name, initiator=True)
-        await open_peer(peer, dials, timeout, self._anew(name))
+        await open_peer(peer, dials, timeout, self._prober(name))
         return peer
 
     def add_addresses(self, peer: Peer, addresses: Iterable[str]) -> None:
-        """Let the session of a peer that was dialled go on over these addresses of the same node,
-        too; AddressError, ConfigError as `connect`."""
+        """Let the session of a dialled peer continue over these addresses of the same node too;
+        raises AddressError and ConfigError as `Node.connect`."""
         dials = [self._dial(address) for address in map(Address.parse, addresses)]
         if isinstance(peer.live.redialling, SessionResumer):
             peer.live.redialling.add(dials)
-
-    def serve_tunnels(
-        self, switch: Switch, on_over: Callable[[TunnelRecord], None] = lambda record: None
-    ) -> TunnelService:
-        """Let peers dial tunnels to this node and through it, as `switch` decides. `on_over` is
-        given the record of each tunnel that was joined here. ParleyError if they may already."""
-        service = TunnelService(self.node_id, switch, self._accept, self.metrics, on_over)
-        self._tunnels.add(service)
-        offer_tunnels(self.handlers, service)
-        return service
-
-    def link(
-        self,
-        address: str,
-        *,
-        also: Sequence[str] = (),
-        trust: TrustPolicy | AcceptHook | None = None,
-        pauses: Pauses | None = None,
-        draw: Callable[[], float] = random_fraction,
-    ) -> Link:
-        """Keep a node reachable: `async with` it. It dials, and dials again after growing `pauses`
-        whenever a session is over; `draw` gives the random part of them, 0 to 1. `also` has further
-        addresses of the same node, 16 at most with the first; `trust` as in `connect`.
-
-        Raises:
-            AddressError: not an address. ConfigError: neither a node id nor `trust`, different
-                node ids, or too many addresses.
-        """
-        return Link(self, self._links, address, also, trust=trust, pauses=pauses, draw=draw)
-
-    def home(
-        self,
-        address: str,
-        *,
-        exports: Iterable[str] = (),
-        also: Sequence[str] = (),
-        trust: TrustPolicy | AcceptHook | None = None,
-        pauses: Pauses | None = None,
-        draw: Callable[[], float] = random_fraction,
-    ) -> Home:
-        """Keep a server reachable at which this node has an account, and stay logged in there:
-        `async with` it. `exports` are what peers that come through a tunnel may ask for, at most
-        64 names and patterns that end in `*` (of calls, topics, events, labels of streams, and of
-        the bus), beside what `allow=` says; nothing by default. The rest is as in `link`.
-
-        Raises:
-            ConfigError: as `link`, or `exports` are not such patterns. AddressError: not an
-                address.
-        """
-        return Home(
-            self,
-            self._links,
-            self._homes,
-            address,
-            also,
-            exports=Exports(exports),
-            trust=trust,
-            pauses=pauses,
-            draw=draw,
-        )
 
     async def connect_stream(
         self,
@@ -208,74 +312,90 @@ class Connections(Registrar):
         trust: TrustPolicy | AcceptHook,
         redial: Callable[[], Awaitable[ByteStream]] | None = None,
     ) -> Peer:
-        """Do the handshake over any byte stream, as its initiator; raises as `connect`. If the
-        stream is lost, the session goes on over another one that `redial` returns; without
-        `redial` it ends."""
-        backend = self._loop()
+        backend = self.backend
         policy = policy_for(None, trust, self.config)
         peer = self._peer(policy, "stream", initiator=True, resumable=redial is not None)
         if redial is not None:
             dials = [stream_dial(redial, backend)]
             peer.live.redialling = SessionResumer(
-                peer.live, dials, proof(peer, self._anew("stream"))
+                peer.live, dials, proof(peer, self._prober("stream"))
             )
         await open_over(peer, stream)
         return peer
 
     async def accept_stream(self, stream: ByteStream) -> Peer:
-        """Do the handshake over any byte stream, as its responder; raises as `connect`. If the
-        other side goes on with a session over it, that one's peer is returned."""
         peer = self._peer(self.trust, "stream", initiator=False)
         await open_over(peer, stream)
         became = peer.live.became
         return peer if became is None else cast(Peer, became.remote)
 
-    def _dial(self, address: Address) -> Dial:
-        """How an address is dialled.
+    async def local(self) -> Peer:
+        stated = self.core_config(resumable=False)
+        asking = replace(stated, identity=Identity.create())
+        peer = self._local_end(asking, initiator=True)
+        await open_local(peer, self._local_end(stated, initiator=False), self.identity.public)
+        return peer
 
-        Raises:
-            ConfigError: it is to be reached by a tunnel, and says no node id.
-        """
+    def serve_tunnels(
+        self, switch: Switch, on_over: Callable[[TunnelRecord], None] = lambda record: None
+    ) -> TunnelService:
+        """Let peers dial tunnels to this node and through it, as `switch` decides. `on_over`
+        receives the record of each tunnel that was joined here. ParleyError if they may already."""
+        service = TunnelService(self.node_id, switch, self.accept, self.metrics, on_over)
+        self._tunnels.add(service)
+        offer_tunnels(self.handlers, service)
+        return service
+
+    def _dial(self, address: Address) -> Dial:
+        """Return how an address is dialled; ConfigError if it leads through a tunnel and has no
+        node id."""
         if address.scheme != "via":
-            return partial(self._loop().connect, address)
+            return partial(self.backend.connect, address)
         if address.node_id is None:
             raise ConfigError(
                 f"cannot dial {address}: the node id to reach is missing; append #NODEID"
             )
         return self._outers.dial(address)
 
-    def _anew(self, name: str) -> Callable[[TrustPolicy], Peer]:
-        """What makes a peer that is only to prove that it answers."""
+    def _prober(self, name: str) -> Callable[[TrustPolicy], Peer]:
+        """Return a factory of peers that only prove that they answer."""
         return lambda policy: self._peer(policy, name, initiator=True, resumable=False)
 
-    def _families(self) -> Iterable[MetricFamily]:
-        """What is told of its links and tunnels."""
-        up = sum(link.is_up for link in self._links)
-        states = ((("up",), up), (("down",), len(self._links) - up))
-        yield labelled(catalogue.LINKS, states)
-        yield family(catalogue.TUNNELS, sum(service.count for service in self._tunnels))
+    # Peers.
 
-    def _advertised(self, address: Address) -> Address:
-        if self.config.plaintext == "only":
-            return address.without_node_id()
-        return address.with_node_id(self.node_id)
+    def accept(self, name: str) -> Driver | None:
+        """Accept a connection from `name`; None if a limit or the journal refuses it."""
+        now = self.backend.now()
+        stopped = self._journal is not None and self._journal.stops_node
+        reason = "the journal failed" if stopped else self._admission.refusal(name, now)
+        if reason is not None:
+            self._log.turned_away(name, reason, now)
+            return None
+        peer = self._peer(self.trust, name, initiator=False)
+        self._admission.entered(peer, name)
+        address, _ = address_key(name)
+        while len(self._half_open) >= self.config.tuning.half_open:
+            evicted = self._half_open.evict_for(address, now)
+            assert evicted is not None  # none of them is busy
+            evicted.live.drop(CloseCode.OVERLOADED)
+        self._half_open.add(peer, address)
+        return peer.driver
 
-    # Of the node itself.
+    def core_config(self, *, resumable: bool) -> CoreConfig:
+        """Return the settings of a new connection. With the first handler with `once=` the node
+        information begins to have the epoch."""
+        if self.handlers.calls.remembers:
+            epoch = self._once.epoch
+            if self._core_config.node_info.get(ONCE_INFO) != epoch:
+                info = {**self.config.info, ONCE_INFO: epoch}
+                self._core_config = replace(self._core_config, node_info=info)
+                self._unresumed = None
+        if resumable:
+            return self._core_config
+        if self._unresumed is None:
+            self._unresumed = replace(self._core_config, resume=0.0)
+        return self._unresumed
 
-    @property
-    @abstractmethod
-    def node_id(self) -> NodeId:
-        """The id of this node."""
-
-    @abstractmethod
-    def _check_journal(self) -> None:
-        """Raise JournalFailedError if nothing may be said any more."""
-
-    @abstractmethod
-    def _accept(self, name: str) -> Driver | None:
-        """A connection came."""
-
-    @abstractmethod
     def _peer(
         self,
         policy: Decider,
@@ -285,4 +405,82 @@ class Connections(Registrar):
         dialled: str | None = None,
         resumable: bool = True,
     ) -> Peer:
-        """A connection begins."""
+        now = self.backend.now()
+        self._check_journal()
+        core = Connection(
+            self.core_config(resumable=resumable),
+            initiator=initiator,
+            now=now,
+            observer=self._new_observer(name),
+            total=self._held,
+        )
+        peer = Peer(core, self._context(), name, policy, dialled, self._peer_changed)
+        if self._journal is not None:
+            peer.driver.gate = self._journal.gate
+        self._peers.add(peer)
+        return peer
+
+    def _local_end(self, stated: CoreConfig, *, initiator: bool) -> Peer:
+        """Make one end of a session with itself: no limit counts it, and no journal records it."""
+        now = self.backend.now()
+        core = Connection(stated, initiator=initiator, now=now, total=self._held)
+        peer = Peer(core, self._context(), LOCAL_NAME, AnyPeer(), None, self._peer_changed)
+        self._peers.add(peer)
+        self._local.add(peer)
+        return peer
+
+    def _context(self) -> NodeContext:
+        return NodeContext(
+            self.backend,
+            self.config,
+            self.handlers,
+            self._topics,
+            self._log,
+            self._once,
+            self._sessions,
+            self.metrics,
+        )
+
+    def _new_observer(self, name: str) -> Observer | None:
+        if self._journal is not None:
+            return None if self._journal.failed else self._journal.session_log(name)
+        return self._observer() if self._observer is not None else None
+
+    def _check_journal(self) -> None:
+        if self._journal is not None and self._journal.stops_node:
+            raise JournalFailedError(
+                f"the journal '{self._journal.directory}' failed, and this node sends nothing "
+                "without it; see the log for the reason"
+            )
+
+    def _handler_ended(self) -> None:
+        self._changes.notify()
+
+    def _peer_changed(self, peer: Peer) -> None:
+        live = peer.live
+        is_open, gone, became = live.is_open, live.gone, live.became
+        if is_open or gone:
+            self._half_open.remove(peer)
+        if became is not None:
+            self._admission.moved(peer, cast(Peer, became.remote))
+        elif gone or live.is_suspended:
+            self._admission.left(peer)  # a peer that comes back is counted anew
+        if gone and peer in self._peers:
+            self._peers.discard(peer)
+            self._collector.gone(peer)
+            self._local.discard(peer)
+        self._sessions.changed(live)
+        if is_open:
+            self._reviews.let_in(peer.endpoint.deciding.trust)
+        self._changes.notify()
+
+    def _families(self) -> Iterable[MetricFamily]:
+        up = sum(link.is_up for link in self.links)
+        states = ((("up",), up), (("down",), len(self.links) - up))
+        yield labelled(catalogue.LINKS, states)
+        yield family(catalogue.TUNNELS, sum(service.count for service in self._tunnels))
+
+    def _advertised(self, address: Address) -> Address:
+        if self.config.plaintext == "only":
+            return address.without_node_id()
+        return address.with_node_id(self.node_id)

@@ -29,13 +29,14 @@ from parley._node.errors import (
 )
 from parley._node.gateways.forward import Forward
 from parley._node.handlers.permissions import Allow, AllowFunction, Roles, RolesFunction
-from parley._node.handlers.registry import Namespace, on_event
+from parley._node.handlers.registry import HandlerOptions, Namespace, on_event
 from parley._node.handlers.topic import (
     KeepLastBy,
     StateFunction,
     Subscriber,
     SubscribeRequest,
     Topic,
+    TopicOptions,
 )
 from parley._node.messaging.fanout import Slow
 from parley._node.messaging.formats import FormatError, FormatName
@@ -78,6 +79,7 @@ __all__ = [
     "FormatName",
     "FormattedPayload",
     "Forward",
+    "HandlerOptions",
     "HandshakeError",
     "Home",
     "IdempotencyKey",
@@ -126,6 +128,7 @@ __all__ = [
     "Tandem",
     "Timer",
     "Topic",
+    "TopicOptions",
     "TopicPosition",
     "UnreachableError",
     "UnreadRepliesError",

@@ -31,32 +31,32 @@ from parley._node.trust.revalidation import Reviews
 
 def connections_of(node: Node) -> set[Peer]:
     """Return every peer that the node holds, including those in a handshake and local ones."""
-    return node._peers
+    return node.connections._peers
 
 
 def half_open_of(node: Node) -> FairSlots[Peer]:
     """Return the accepted peers that have not completed the handshake."""
-    return node._half_open
+    return node.connections._half_open
 
 
 def suspended_of(node: Node) -> SessionTable:
     """Return the sessions that wait to be resumed."""
-    return node._sessions
+    return node.connections._sessions
 
 
 def once_of(node: Node) -> IdempotencyCache:
     """Return the results that the node keeps of calls made with `once=`."""
-    return node._once
+    return node.connections._once
 
 
 def memory_of(node: Node) -> MemoryBudget:
     """Return the account of the bytes that the node buffers for all peers."""
-    return node._held
+    return node.connections._held
 
 
 def accept(node: Node, address: str) -> Driver | None:
     """Accept a connection from `address`, as a listener does; None if a limit refuses it."""
-    return node._accept(address)
+    return node.connections.accept(address)
 
 
 def error_code_of(stream: Stream) -> int | None:
@@ -66,12 +66,12 @@ def error_code_of(stream: Stream) -> int | None:
 
 def core_config_of(node: Node, *, resumable: bool) -> CoreConfig:
     """Return the settings that the node passes to a new connection."""
-    return node._stated(resumable)
+    return node.connections.core_config(resumable=resumable)
 
 
 def reviews_of(node: Node) -> Reviews:
     """Return the task that checks the connected peers again after a change of the trust policy."""
-    return node._reviews
+    return node.connections._reviews
 
 
 def received_bytes_of(stream: Stream) -> ReceiveQueue[bytes]:

@@ -8,7 +8,7 @@ opens what a pattern closed. Nothing is run here.
 import inspect
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypedDict, TypeVar
 
 import anyio
 
@@ -34,6 +34,23 @@ WILDCARD = "*"
 LONGEST_NAME = 1_024
 # What `on_event` leaves at a method.
 _MARK: Final = "__parley_event__"
+
+
+class HandlerOptions(TypedDict, total=False):
+    """Options of a handler.
+
+    Attributes:
+        allow: the peers that may use it: node ids, roles, or a function of peer and name, sync or
+            async; by default all.
+        supercategories: the pairs of roles between which it may be used (section 2); by default
+            all.
+        concurrency: how many run at once; further requests wait, and their peers take turns. By
+            default unlimited.
+    """
+
+    allow: Allow | None
+    supercategories: Collection[Supercategory] | None
+    concurrency: int | None
 
 
 class Slots:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack, cast
 
 from parley._crypto.identity import NodeId
 from parley._crypto.randomness import random_bytes
@@ -130,6 +130,47 @@ StateFunction = Callable[[], Encodable]
 SubscribeHandler = Callable[[SubscribeRequest], Any | Awaitable[Any]]
 
 
+class TopicOptions(TypedDict, total=False):
+    """Options of a topic. A note's cost is its encoding and 64 bytes.
+
+    Attributes:
+        allow: the peers that may subscribe, as for handlers; by default all.
+        writers: the peers that may publish its notes (`Peer.publish`), as `allow`; by default none.
+            Data that is not of the topic's type is answered with code 23. Publishing works like a
+            handler with `once`.
+        supercategories: the pairs of roles between which it may be used (section 2); by default
+            all.
+        slow: what a subscriber loses when more than `buffer` bytes wait for it: its subscription
+            ("unsubscribe", the default) or its oldest notes ("drop-oldest").
+        buffer: bytes of cost, at least 1,024, default 1 MiB. At half of it `publish` waits for the
+            subscriber.
+        patience: seconds that `publish` waits at most; default 1.
+        keep: notes that the topic remembers. A subscriber gets these first, or those `after` its
+            position. One that is too slow continues with what is remembered; the rest is counted
+            (`Subscription.gaps`). `slow` then applies to guests alone.
+        keep_bytes: bytes of cost that it remembers, at least 1,024; with `keep`, default 16 MiB.
+        keep_last_by: a field's name, or a function that returns the key of a note. The topic
+            remembers the newest note of each key, and `keep` counts keys. Replaced notes don't
+            count as gaps. Beyond `keep` or `keep_bytes` the key with the oldest note is dropped.
+            Each note also costs its key and 192 bytes.
+        state: a plain function that returns the state which notes change. A subscriber gets it with
+            its acceptance (`Subscription.data`), in place of the result of `on_subscribe` and of
+            remembered notes, and then each later note. One that continues `after` a position gets
+            None, and the notes that it missed, if all of them are remembered.
+    """
+
+    allow: Allow | None
+    writers: Allow | None
+    supercategories: Collection[Supercategory] | None
+    slow: Slow
+    buffer: int
+    patience: float
+    keep: int | None
+    keep_bytes: int | None
+    keep_last_by: KeepLastBy | None
+    state: StateFunction | None
+
+
 class Topic(Generic[N]):
     """A topic that this node publishes, by its `name`. Made by `Node.topic`. With `note_type` its
     notes are of that type.
@@ -144,18 +185,14 @@ class Topic(Generic[N]):
         handlers: Handlers,
         loop: Callable[[], Loop],
         max_payload: int,
-        *,
-        allow: Allow | None = None,
-        supercategories: Collection[Supercategory] | None = None,
-        slow: Slow = "unsubscribe",
-        buffer: int = BUFFER,
-        patience: float = PATIENCE,
-        keep: int | None = None,
-        keep_bytes: int | None = None,
-        keep_last_by: KeepLastBy | None = None,
         note_type: DataType[N] | None = None,
-        state: StateFunction | None = None,
+        **options: Unpack[TopicOptions],
     ) -> None:
+        for option in options.keys() - TopicOptions.__annotations__.keys():
+            raise TypeError(f"topic {name!r} got an unexpected option {option!r}")
+        allow, keep_last_by = options.get("allow"), options.get("keep_last_by")
+        slow, buffer = options.get("slow", "unsubscribe"), options.get("buffer", BUFFER)
+        patience = options.get("patience", PATIENCE)
         if slow not in ("unsubscribe", "drop-oldest"):
             raise ConfigError(f"slow is {slow!r}; it must be unsubscribe or drop-oldest")
         require_number("buffer", buffer, LEAST_BUFFER, whole=True, error=ConfigError)
@@ -166,14 +203,15 @@ class Topic(Generic[N]):
         self._loop = loop
         self._largest = max_payload - _OVERHEAD
         self._own_rule = None if allow is None else Rule(allow)
-        self._supercategories = parse_supercategories(supercategories)
+        self._supercategories = parse_supercategories(options.get("supercategories"))
         self._patience = patience
         self._key = None if keep_last_by is None else NoteKey(name, keep_last_by)
         kind = CompactedHistory if self._key else None
+        keep, keep_bytes = options.get("keep"), options.get("keep_bytes")
         self._kept = create_history(random_bytes(EPOCH_SIZE), keep, keep_bytes, kind)
         self._fanout = Fanout(name, buffer, slow, self._kept)
         self._note_type = note_type
-        self._state = state
+        self._state = options.get("state")
         self._state_failures = RateLimitedLogger()
         self._flush_due = False
         self._changes = Condition(lambda: loop().waiter())

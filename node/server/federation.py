@@ -17,6 +17,7 @@ import anyio
 from parley._crypto.identity import NodeId
 from parley._crypto.randomness import random_bytes
 from parley._node.backoff import Pauses
+from parley._node.connections import CLOSE_TIMEOUT
 from parley._node.discovery.announcement import reachable
 from parley._node.errors import ConfigError, ParleyError, UnreachableError
 from parley._node.federation.accounts import Accounts
@@ -28,7 +29,7 @@ from parley._node.federation.limits import FIRST_CARD
 from parley._node.handlers.registry import Entry
 from parley._node.metrics import catalogue
 from parley._node.metrics.catalogue import MetricFamily, family, labelled
-from parley._node.node import CLOSE_TIMEOUT, Node
+from parley._node.node import Node
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import FEDERATION_LABEL, TUNNEL_LABEL, CloseCode
 from parley._node.protocol.event_types import TRACE_SIZE
@@ -151,7 +152,7 @@ class Federation:
         self._switch = ServerSwitch(self._directory, self._opener, self._now)
         self._service: TunnelService | None = None
         self._entered = AsyncExitStack()
-        self._reaching = Reaching(node, self._open, leads_around=self._leads_around)
+        self._reaching = Reaching(node.connections, self._open, leads_around=self._leads_around)
         self._follows = Follows(
             node,
             self._publisher,
@@ -290,7 +291,7 @@ class Federation:
             stack.push_async_exit(self._close_sessions)
             await stack.enter_async_context(self._follows)
             stack.callback(self._withdraw)
-            self._service = self._node.serve_tunnels(self._switch, self._joined)
+            self._service = self._node.connections.serve_tunnels(self._switch, self._joined)
             handlers.exports.add(self._exports)
             handlers.reserved[FEDERATION_LABEL] = Entry(FEDERATION_LABEL, self._neighbours.opened)
             self._neighbours.begin(loop, self._dial)

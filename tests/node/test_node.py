@@ -479,14 +479,14 @@ async def test_a_dial_cancelled_when_the_peer_is_open_closes_it(anyio_backend: s
         async with create_task_group() as tasks:
             tasks.start_soon(accept)
             async with create_task_group() as dialling:
-                changed = alice._peer_changed
+                changed = alice.connections._peer_changed
 
                 def cancel(peer: Peer) -> None:
                     changed(peer)
                     if peer.is_open:
                         dialling.cancel_scope.cancel()
 
-                alice._peer_changed = cancel  # type: ignore[method-assign]  # to be there in time
+                alice.connections._peer_changed = cancel  # type: ignore[method-assign]  # to be there in time
                 dialling.start_soon(lambda: alice.connect_stream(ours, trust=AnyPeer()))
         assert (await accepted[0].closed()).code == CloseCode.GOING_AWAY
         await eventually(lambda: not connections_of(alice) and not connections_of(bob))
@@ -575,14 +575,14 @@ async def test_half_open_connections_are_bounded(anyio_backend: str) -> None:
     bound = 50
     async with new_node() as alice, new_node(half_open=bound) as bob:
         accepted = 0
-        accept = bob._accept
+        accept = bob.connections.accept
 
         def counted(name: str) -> Driver | None:
             nonlocal accepted
             accepted += 1
             return accept(name)
 
-        bob._accept = counted  # type: ignore[method-assign]  # to know how far it is
+        bob.connections.accept = counted  # type: ignore[method-assign]  # to know how far it is
         address = await bob.listen(LISTEN)
         port = Address.parse(address).port
         strangers: list[socket.socket] = []

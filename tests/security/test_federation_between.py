@@ -58,7 +58,7 @@ async def test_who_is_in_between_is_not_taken_for_the_target(anyio_backend: str)
         origin, server, target = made.nodes
         impostor = Impostor(server)
         server.handlers.reserved.pop(TUNNEL_LABEL)
-        server.serve_tunnels(impostor)
+        server.connections.serve_tunnels(impostor)
         asked: list[Call] = []
 
         @server.on_call("secret")
@@ -66,7 +66,9 @@ async def test_who_is_in_between_is_not_taken_for_the_target(anyio_backend: str)
             asked.append(call)
 
         with pytest.raises(ParleyError):
-            await origin.connect_by([tunnel_dial(made.open)], target.node_id, name="the row")
+            await origin.connections.connect_by(
+                [tunnel_dial(made.open)], target.node_id, name="the row"
+            )
         assert len(impostor.dials) == 1
         assert not asked
         assert not [peer for peer in server.peers if peer.path]
@@ -79,7 +81,7 @@ async def test_a_path_proves_nobody(anyio_backend: str) -> None:
         forger = Forger(server)
         forger.ways[(target.node_id,)] = made.path
         server.handlers.reserved.pop(TUNNEL_LABEL)
-        server.serve_tunnels(forger)
+        server.connections.serve_tunnels(forger)
         export(made, "who", "admin")
         asked: list[Call] = []
 

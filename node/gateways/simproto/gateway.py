@@ -48,7 +48,7 @@ class SimProtoGateway(DialectServer[SimProtoPeer]):
     ) -> None:
         self.node = node
         self.limits = limits or DialectLimits()
-        self._terms = SimProtoOptions(self.limits, node, values)
+        self._terms = SimProtoOptions(self.limits, node.registrar, values)
         super().__init__("the gateway", self.limits.clients, self.limits.memory)
 
     def __repr__(self) -> str:
@@ -107,7 +107,7 @@ def offer_simproto(
         ParleyError: the label has a handler, or is reserved. ConfigError: there is no such
             form of `values`.
     """
-    terms = SimProtoOptions(limits or DialectLimits(), node, values)
+    terms = SimProtoOptions(limits or DialectLimits(), node.registrar, values)
     there: Counter[Remote | None] = Counter()
 
     def came(guest: SimProtoPeer) -> None:

@@ -38,7 +38,7 @@ async def test_it_offers_what_a_node_has() -> None:
         async def ask_back(call: Call) -> object:
             return await call.peer.call("text")
 
-        async with SimProtoClient(sides.address, offering=offering) as client:
+        async with SimProtoClient(sides.address, offering=offering.registrar) as client:
             assert await client.call("ask back") == "grüße".encode()
 
 

@@ -124,7 +124,7 @@ async def test_connections_and_handshakes(anyio_backend: Any) -> None:
         assert server("handshakes_total", result="no-common-algorithm") == 1
         await made.peer.close()
         await made.back.live.closed()
-        await made.server._changes.until(lambda: not connections_of(made.server))
+        await made.server.connections._changes.until(lambda: not connections_of(made.server))
         assert server("connections") == 0
         assert server("connections_ended_total", code="normal") == 1
         assert server("received_bytes_total") > came  # also of those that are gone

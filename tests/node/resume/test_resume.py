@@ -42,7 +42,7 @@ async def test_calls_survive_a_cut(caplog: pytest.LogCaptureFixture) -> None:
         await on.cut()
         assert await on.peer.call("echo", 3) == 3
         assert on.server.peers == [on.back]
-        assert len(on.server._admission) == 1
+        assert len(on.server.connections._admission) == 1
         assert len(half_open_of(on.server)) == 0
     assert f"{on.peer} parted: the transport ended without Close" in caplog.text
     assert f"{on.peer} resumed after 0." in caplog.text

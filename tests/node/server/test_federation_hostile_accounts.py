@@ -56,7 +56,9 @@ async def test_tunnels_end_with_the_account() -> None:
             # It has never logged in: nobody was to reach it.
             home = await three.network.dial_from(client)(three.network.address(three.nodes[0]))
             target = three.nodes[2].node_id
-            peer = await client.connect_by([by_home(home, target)], target, name="by home")
+            peer = await client.connections.connect_by(
+                [by_home(home, target)], target, name="by home"
+            )
             by_itself = await three.federations[1].reach(target)
             assert (await asked(peer))[0] == 2
             three.federations[0]._hosted._change(frozenset())
@@ -90,7 +92,7 @@ async def test_idle_tunnels_to_an_account_do_not_keep_others_from_it() -> None:
             assert caught.value.code == ResultCode.OVERLOADED
             # An account here, one of another server, and a server.
             for client, at in ((beside, 0), (good, 2)):
-                peer = await client.connect_by(
+                peer = await client.connections.connect_by(
                     [by_home(await logged_in(three, client, at), *to)], to[-1], name="by home"
                 )
                 assert (await asked(peer))[0] == 0

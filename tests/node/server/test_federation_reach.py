@@ -106,7 +106,7 @@ async def logged_in(three: Servers, client: Node, home: int) -> Peer:
     """Have a node log in at a server, which may then lead tunnels to it."""
     three.network.add(client)
     peer = await three.network.dial_from(client)(three.network.address(three.nodes[home]))
-    client.serve_tunnels(
+    client.connections.serve_tunnels(
         AccountSwitch(client.node_id, lambda: {three.nodes[home].node_id}, three.clock.now)
     )
     client.handlers.exports.add(Exports(["who"]))
@@ -133,7 +133,9 @@ async def test_accounts_reach_servers_and_each_other() -> None:
                 ((three.nodes[0].node_id,), 0),
                 ((one, ids[1]), 4),
             ):
-                peer = await clients[0].connect_by([by_home(homes[0], *to)], to[-1], name="by home")
+                peer = await clients[0].connections.connect_by(
+                    [by_home(homes[0], *to)], to[-1], name="by home"
+                )
                 told, path, asker = await asked(peer)
                 assert (told, asker) == (number, ids[0])
                 assert path[-1] == to[-1]

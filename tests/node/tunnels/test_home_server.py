@@ -53,7 +53,7 @@ class Server:
         self.accounts = Accounts[Any](None)
         node.handlers.accounts = self.accounts
         self.switch = Passing(node)
-        node.serve_tunnels(self.switch)
+        node.connections.serve_tunnels(self.switch)
         self.address = ""
 
     @property
@@ -352,7 +352,7 @@ async def test_it_moves_to_a_direct_address_and_back(
     await eventually(lambda: peer.path == ())
     assert await peer.call("who") == f"{two.alice.node_id} by 0"
     assert set(asked) == ({f"mdns://{two.bob.node_id}"} if discover else set())
-    await two.bob._stop_listening()
+    await two.bob.connections.stop_accepting(graceful=True)
     peer.driver.ended()  # the cable is cut
     await eventually(lambda: bool(peer.path) and not peer.is_suspended)
     assert await peer.call("who") == f"{two.alice.node_id} by 2"

@@ -73,7 +73,7 @@ async def test_the_deadline_is_kept_by_whoever_meets_it(anyio_backend: str) -> N
     async with row(4) as made:
         switch = Hanging()
         made.nodes[2].handlers.reserved.pop("tunnel")
-        made.nodes[2].serve_tunnels(switch)
+        made.nodes[2].connections.serve_tunnels(switch)
         assert await refused(made, timeout=0.4) == (ResultCode.DEADLINE_EXCEEDED, 1)
         await eventually(lambda: switch.cancelled == 1)
         assert await refused(made, timeout=0.05) == (ResultCode.DEADLINE_EXCEEDED, None)
@@ -84,7 +84,7 @@ async def test_who_gives_up_leaves_nothing_on_the_way(anyio_backend: str) -> Non
     async with row(5) as made:
         switch = Hanging()
         made.nodes[3].handlers.reserved.pop("tunnel")
-        made.nodes[3].serve_tunnels(switch)
+        made.nodes[3].connections.serve_tunnels(switch)
         async with anyio.create_task_group() as tasks:
             await started(tasks, made.open)
             await eventually(lambda: switch.asked == 1)
@@ -99,7 +99,7 @@ async def test_who_may_dial_no_more_has_no_tunnels(anyio_backend: str) -> None:
     async with row(4) as made:
         server, switch = made.nodes[1], Hanging()
         del server.handlers.reserved["tunnel"]
-        service = server.serve_tunnels(made.switches[0], made.records.append)
+        service = server.connections.serve_tunnels(made.switches[0], made.records.append)
         ends = end_raw(made.target)
         here = RawEnd((await made.open()).stream)
         service.end_unless(lambda node_id: node_id == made.nodes[0].node_id)
@@ -111,7 +111,7 @@ async def test_who_may_dial_no_more_has_no_tunnels(anyio_backend: str) -> None:
 
         # Nor is one opened that was asked for before.
         del server.handlers.reserved["tunnel"]
-        service = server.serve_tunnels(switch)
+        service = server.connections.serve_tunnels(switch)
 
         async def end() -> None:
             await eventually(lambda: switch.asked == 1)
@@ -142,7 +142,7 @@ async def test_who_may_dial_no_more_has_no_tunnels(anyio_backend: str) -> None:
 async def test_a_dial_that_may_not_be(payload: bytes, code: int, anyio_backend: str) -> None:
     async with row(3) as made:
         made.nodes[1].handlers.reserved.pop("tunnel")
-        made.nodes[1].serve_tunnels(Hanging())
+        made.nodes[1].connections.serve_tunnels(Hanging())
         stream = made.links[0][0].streams.open_tunnel()
         answer = await stream.request(TUNNEL, DIAL, payload=payload)
         assert answer.cells[keys.CODE] == code
@@ -168,7 +168,7 @@ async def test_what_may_not_come_before_the_answer_resets_the_stream(
     async with row(3) as made:
         switch = Hanging()
         made.nodes[1].handlers.reserved.pop("tunnel")
-        made.nodes[1].serve_tunnels(switch)
+        made.nodes[1].connections.serve_tunnels(switch)
         stream = made.links[0][0].streams.open_tunnel()
         core = stream.live.core
         if behind_a_dial:
@@ -228,7 +228,7 @@ async def test_a_node_that_stops_says_so_through_its_tunnels(anyio_backend: str)
 async def test_tunnels_are_served_once(anyio_backend: str) -> None:
     async with row(3) as made:
         with pytest.raises(ParleyError, match="already"):
-            made.target.serve_tunnels(Hanging())
+            made.target.connections.serve_tunnels(Hanging())
 
 
 async def test_an_account_lets_in_what_its_home_says_is_for_it(anyio_backend: str) -> None:

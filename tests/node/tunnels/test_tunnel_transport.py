@@ -84,7 +84,7 @@ async def test_events_behind_a_dial_count_as_all_that_is_unread(anyio_backend: s
     async with row(3, peer_memory=MEMORY, write_buffer=MEMORY // 4, limits=limits) as made:
         made.nodes[1].handlers.reserved.pop("tunnel")
         switch = Hanging()
-        made.nodes[1].serve_tunnels(switch)
+        made.nodes[1].connections.serve_tunnels(switch)
         dialler, server = made.links[0]
         streams = [dialler.streams.open_tunnel() for _ in range(20)]
         for stream in streams:
@@ -101,7 +101,7 @@ async def test_events_behind_a_dial_count_as_all_that_is_unread(anyio_backend: s
 async def test_data_before_the_answer_is_not_kept(anyio_backend: str) -> None:
     async with row(3) as made:
         made.nodes[1].handlers.reserved.pop("tunnel")
-        made.nodes[1].serve_tunnels(Hanging())
+        made.nodes[1].connections.serve_tunnels(Hanging())
         dialler, server = made.links[0]
         stream = dialler.streams.open_tunnel()
         dialler.core.send(stream.id, 1, TUNNEL, DIAL, DIALLED, lbm=True)

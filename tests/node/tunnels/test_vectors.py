@@ -93,7 +93,7 @@ async def test_an_event_before_the_answer(vector: Vector, anyio_backend: str) ->
     async with row(3) as made:
         server, switch = made.nodes[1], Waiting()
         server.handlers.reserved.pop("tunnel")
-        server.serve_tunnels(switch)
+        server.connections.serve_tunnels(switch)
         ran: list[object] = []
         server.on_call("parley.echo")(lambda call: ran.append(call))
         stream = made.links[0][0].streams.open_tunnel()
@@ -172,7 +172,7 @@ async def test_an_answer_that_is_passed_on(vector: Vector, anyio_backend: str) -
             path[vector["at"] - 1] = made.origin.node_id
         switch = PassesOn(made.links[1][0], tuple(path))
         between.handlers.reserved.pop("tunnel")
-        between.serve_tunnels(switch)
+        between.connections.serve_tunnels(switch)
 
         async def answer(stream: Stream) -> None:
             event = await stream.receive_event()

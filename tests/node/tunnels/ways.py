@@ -104,7 +104,7 @@ class Row:
 
     async def reach(self) -> Peer:
         """A session with the target, through a tunnel."""
-        return await self.origin.connect_by(
+        return await self.origin.connections.connect_by(
             [tunnel_dial(self.open)], self.target.node_id, name="the row"
         )
 
@@ -142,7 +142,7 @@ async def row(
                 switch = Passing(node)
                 switch.ways[(made.target.node_id,)] = made.path
                 made.switches.append(switch)
-                node.serve_tunnels(switch, made.records.append)
+                node.connections.serve_tunnels(switch, made.records.append)
             yield made
 
 
