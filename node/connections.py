@@ -58,10 +58,10 @@ from parley._node.trust.policies import (
     decider,
 )
 from parley._node.trust.revalidation import Reviews
+from parley._node.tunnels.dial import ViaDialer
 from parley._node.tunnels.home_server import Homes
-from parley._node.tunnels.policy import Switch
+from parley._node.tunnels.policy import DialPolicy
 from parley._node.tunnels.service import TunnelService, offer_tunnels
-from parley._node.tunnels.session_pool import Outers
 
 if TYPE_CHECKING:  # nodes without a journal start without one
     from parley._node.journal.journal import Journal
@@ -122,7 +122,7 @@ class Connections:
         self._reviews = Reviews(self._decisions, backend)
         self._listeners: list[Listener] = []
         self.links: set[Link] = set()  # those that run
-        self._outers = Outers(self.connect, backend)
+        self._via = ViaDialer(self.connect, backend)
         self.homes = Homes(self)
         self._tunnels: WeakSet[TunnelService] = WeakSet()
         self._collector = ConnectionCollector(
@@ -337,11 +337,11 @@ class Connections:
         return peer
 
     def serve_tunnels(
-        self, switch: Switch, on_over: Callable[[TunnelRecord], None] = lambda record: None
+        self, policy: DialPolicy, on_closed: Callable[[TunnelRecord], None] = lambda record: None
     ) -> TunnelService:
-        """Let peers dial tunnels to this node and through it, as `switch` decides. `on_over`
+        """Let peers dial tunnels to this node and through it, as `policy` decides. `on_closed`
         receives the record of each tunnel that was joined here. ParleyError if they may already."""
-        service = TunnelService(self.node_id, switch, self.accept, self.metrics, on_over)
+        service = TunnelService(self.node_id, policy, self.accept, self.metrics, on_closed)
         self._tunnels.add(service)
         offer_tunnels(self.handlers, service)
         return service
@@ -355,7 +355,7 @@ class Connections:
             raise ConfigError(
                 f"cannot dial {address}: the node id to reach is missing; append #NODEID"
             )
-        return self._outers.dial(address)
+        return self._via.dial(address)
 
     def _prober(self, name: str) -> Callable[[TrustPolicy], Peer]:
         """Return a factory of peers that only prove that they answer."""

@@ -149,7 +149,7 @@ class NoAccounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class DeliverLocally:
     """The tunnel ends here: its inner connection is for this node. `path` is empty if an account
     of ours dialled it."""
 
@@ -158,7 +158,7 @@ class Here:
 
 
 @dataclass(frozen=True, slots=True)
-class Onward:
+class Forward:
     """Open one tunnel to `after` with the same path and trace, and join them. We are at index
     `hop` of the path; `deadline` is a time of the clock of `now`."""
 
@@ -183,7 +183,7 @@ class Originate:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Refuse:
     """Answer with this code, and with the index of this server in the path if it has one."""
 
     code: ResultCode
@@ -208,7 +208,7 @@ class Tunnel:
 # A neighbour, and whether these are the tunnels that lead to it; those of a link count together.
 _Place: TypeAlias = tuple[NodeId, bool]
 
-Decision: TypeAlias = Here | Onward | Originate | Refused
+Decision: TypeAlias = DeliverLocally | Forward | Originate | Refuse
 
 
 def encode_dial(
@@ -252,9 +252,9 @@ class Dials:
             cells = DIAL.read(payload)
         except LbmDecodeError:
             if not self._may_dial(neighbour):
-                return Refused(ResultCode.NOT_AUTHORISED)
+                return Refuse(ResultCode.NOT_AUTHORISED)
             self.allows(neighbour, now)  # it counts as well
-            return Refused(ResultCode.MALFORMED)
+            return Refuse(ResultCode.MALFORMED)
         to = tuple(map(NodeId, cells.get(keys.TO, ())))
         path = tuple(map(NodeId, cells.get(keys.PATH, ())))
         until = now + min(cells[keys.DEADLINE_MS] / 1000, LONGEST_DIAL)
@@ -272,36 +272,36 @@ class Dials:
     ) -> Decision:
         """As `judge`, of a Dial that was read: either `path` or `to`, and the time that it has."""
         if not self._may_dial(neighbour):
-            return Refused(ResultCode.NOT_AUTHORISED)
+            return Refuse(ResultCode.NOT_AUTHORISED)
         is_link, allowed = neighbour in self._links, self.allows(neighbour, now)
         ids = to or path
         if len(set(ids)) != len(ids):
-            return Refused(ResultCode.MALFORMED)
+            return Refuse(ResultCode.MALFORMED)
         deadline = until - HOP_ALLOWANCE
         if to:
             if is_link:
-                return Refused(ResultCode.NOT_AUTHORISED)
+                return Refuse(ResultCode.NOT_AUTHORISED)
             decision = self._originate(neighbour, Originate(trace, to, deadline))
         else:
             if self._node_id not in path[1:]:
-                return Refused(ResultCode.MALFORMED)
+                return Refuse(ResultCode.MALFORMED)
             hop = path.index(self._node_id)
             if not is_link or path[hop - 1] != neighbour:
-                return Refused(ResultCode.NOT_AUTHORISED, hop)
-            decision = self._pass_on(neighbour, Onward(trace, path, hop, deadline))
-        if isinstance(decision, Refused):
+                return Refuse(ResultCode.NOT_AUTHORISED, hop)
+            decision = self._pass_on(neighbour, Forward(trace, path, hop, deadline))
+        if isinstance(decision, Refuse):
             return decision
         hop = 0 if to else hop
         if not allowed:
-            return Refused(ResultCode.OVERLOADED, hop)
-        if deadline <= now and not isinstance(decision, Here):
-            return Refused(ResultCode.DEADLINE_EXCEEDED, hop)
+            return Refuse(ResultCode.OVERLOADED, hop)
+        if deadline <= now and not isinstance(decision, DeliverLocally):
+            return Refuse(ResultCode.DEADLINE_EXCEEDED, hop)
         if not self.make_room(neighbour, path, now, before=neighbour):
-            return Refused(ResultCode.OVERLOADED, hop)
-        if isinstance(decision, Onward) and not self.make_room(
+            return Refuse(ResultCode.OVERLOADED, hop)
+        if isinstance(decision, Forward) and not self.make_room(
             decision.after, path, now, before=neighbour, to=True
         ):
-            return Refused(ResultCode.OVERLOADED, hop)
+            return Refuse(ResultCode.OVERLOADED, hop)
         return decision
 
     def _may_dial(self, neighbour: NodeId) -> bool:
@@ -310,16 +310,16 @@ class Dials:
     def _originate(self, account: NodeId, asked: Originate) -> Decision:
         """An account of ours says whom it wants to reach; the path begins with us."""
         if asked.to == (self._node_id,):
-            return Here(asked.trace, ())
+            return DeliverLocally(asked.trace, ())
         if asked.to[0] == self._node_id:
             path = (self._node_id, asked.to[1])
-            return self._pass_on(account, Onward(asked.trace, path, 0, asked.deadline))
+            return self._pass_on(account, Forward(asked.trace, path, 0, asked.deadline))
         return asked
 
-    def _pass_on(self, neighbour: NodeId, way: Onward) -> Decision:
+    def _pass_on(self, neighbour: NodeId, way: Forward) -> Decision:
         last = len(way.path) - 1
         if way.hop == last:
-            return Here(way.trace, way.path)
+            return DeliverLocally(way.trace, way.path)
         after = way.after
         is_last = way.hop + 1 == last
         # A linked server has no account.
@@ -327,10 +327,10 @@ class Dials:
             return way
         if after in self._members or not is_last:
             if way.hop and neighbour not in self._carry:
-                return Refused(ResultCode.NOT_AUTHORISED, way.hop)
-            return way if after in self._links else Refused(ResultCode.UNREACHABLE, way.hop)
+                return Refuse(ResultCode.NOT_AUTHORISED, way.hop)
+            return way if after in self._links else Refuse(ResultCode.UNREACHABLE, way.hop)
         parted = self._accounts.has_account(after)
-        return Refused(ResultCode.UNREACHABLE if parted else ResultCode.TOPIC_NOT_FOUND, way.hop)
+        return Refuse(ResultCode.UNREACHABLE if parted else ResultCode.TOPIC_NOT_FOUND, way.hop)
 
     def allows(self, neighbour: NodeId, now: float) -> bool:
         """Whether one more Dial is within the rate of a linked server (50/s) or an account (10/s);

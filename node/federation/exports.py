@@ -42,7 +42,7 @@ class Exports:
         return name in self._exact or name.startswith(self._prefixes)
 
 
-class TopicElsewhere(NamedTuple):
+class RemoteTopic(NamedTuple):
     """A topic of another node: its name there, and the one or two ids that lead to that node: a
     server's, or those of a home and of a node that is logged in there."""
 
@@ -50,7 +50,7 @@ class TopicElsewhere(NamedTuple):
     to: tuple[NodeId, ...]
 
 
-def read_topic_name(name: str) -> TopicElsewhere | None:
+def read_topic_name(name: str) -> RemoteTopic | None:
     """What a name says, split at its last @; None if it is not that of a topic elsewhere."""
     topic, at, ids = name.rpartition("@")
     if not at:
@@ -59,4 +59,4 @@ def read_topic_name(name: str) -> TopicElsewhere | None:
         to = tuple(NodeId.parse(one) for one in ids.split("/", 2))
     except IdentityError:
         return None
-    return TopicElsewhere(topic, to) if len(to) <= 2 else None
+    return RemoteTopic(topic, to) if len(to) <= 2 else None

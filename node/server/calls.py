@@ -1,7 +1,7 @@
-"""What a server answers to members and accounts about its federation: the calls
-`parley.federation.list`, `parley.federation.path` and `parley.federation.check`.
+"""The calls `parley.federation.list`, `parley.federation.path` and `parley.federation.check`, which
+a server answers to members and accounts.
 
-They tell what this server knows; cards are the word of whoever signed them.
+They report what this server knows; the contents of cards are their signers' claims.
 """
 
 from collections.abc import Iterator
@@ -18,11 +18,7 @@ from parley._node.server.federation import Federation, LinkState
 
 
 def offer_federation_calls(node: Node, federation: Federation) -> None:
-    """Register them.
-
-    Raises:
-        ParleyError: there are such handlers already.
-    """
+    """Register the calls; ParleyError if there are such handlers already."""
 
     def allow(peer: Remote, name: str) -> bool:
         return peer.node_id is not None and federation.knows(peer.node_id)
@@ -70,7 +66,7 @@ def _link(link: LinkState) -> dict[str, Value]:
 
 
 def _ids(data: Value) -> Iterator[NodeId]:
-    """One or two node ids, as texts in a list."""
+    """Yield one or two node ids, given as texts in a list."""
     if not isinstance(data, list) or not 1 <= len(data) <= 2:
         what = f"{len(data)} of them" if isinstance(data, list) else type(data).__name__
         reason = f"a list of one or two node ids, as texts, not {what}"

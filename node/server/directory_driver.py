@@ -1,5 +1,5 @@
-"""`DirectoryDriver`: drives a `Directory` by the loop: its time, and the streams `federation` of
-links (section 19). What is decided is decided there.
+"""`DirectoryDriver`: runs a sans-I/O `Directory` with the loop's time and the `federation` streams
+of links (docs/protocol.md section 19).
 """
 
 import logging
@@ -17,19 +17,22 @@ from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CARDS, FEDERATION, HAVE, CloseCode
 from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
 from parley._node.remote.stream import Stream
+from parley._node.server.links import ServerLink
 from parley._node.transport.backend import Backend
 from parley._node.transport.conditions import Condition, pause
-from parley._node.transport.loop import Timer
+from parley._node.transport.loop import Runner, Timer
 
 logger = logging.getLogger("parley.federation")
 
-# Seconds after which a stream that was reset is followed by a new one.
-AGAIN: Final = 10.0
+# Seconds between the end of a stream and the next one.
+REOPEN_PAUSE: Final = 10.0
 
 
 class DirectoryDriver:
-    """Drives `directory`; `wall_ms` is the time of day in milliseconds since 1970, `addresses` what
-    the card says of where we listen. `changes` is notified when something in it may have changed.
+    """Runs `directory`, and observes the links of the server.
+
+    `wall_ms` is the time of day in milliseconds since 1970; `addresses` returns those at which the
+    node listens, for its card. `changes` is notified when the directory may have changed.
     """
 
     def __init__(
@@ -44,55 +47,60 @@ class DirectoryDriver:
         self._timer: Timer | None = None
         self._senders: dict[NodeId, Condition] = {}
         self._streams: dict[NodeId, Stream] = {}
+        self._exchanges: dict[ServerLink, Runner] = {}
         self._clocks = RateLimitedLogger()
         self._refused = RateLimitedLogger()
 
-    def begin(self, loop: Backend) -> None:
-        """It lives in this loop from now on."""
+    def start(self, loop: Backend) -> None:
+        """Run on this loop."""
         self._loop = loop
 
-    def end(self) -> None:
-        """No timer is left, and nobody waits."""
+    def stop(self) -> None:
+        """Cancel the timer and wake all waiters."""
         self._loop = None
         if self._timer is not None:
             self._timer.cancel()
         self.changes.notify()
 
     def change_members(self, members: Iterable[NodeId], carry: Iterable[NodeId]) -> None:
-        """As the directory's; cards are exchanged on new streams from then on."""
+        """Change the directory's members, then exchange cards on new streams."""
         if self._loop is not None:
             self.directory.change_members(members, carry, *self._now(self._loop))
             for stream in list(self._streams.values()):
                 stream.reset()
-            self._stir()
+            self._update()
 
-    # Links.
+    def link_up(self, link: ServerLink, peer: Peer) -> None:
+        """Exchange cards on a new link, if it was dialled here."""
+        if self._loop is None:
+            return
+        peer.live.measure_round_trip()
+        self._announce()
+        self.directory.link_up(link.node_id, *self._now(self._loop))
+        self._update()
+        if peer.core.initiator:
+            self._exchanges[link] = self._loop.spawn(self._keep_exchanging, link.node_id, peer)
 
-    def link_up(self, neighbour: NodeId) -> None:
-        """A link is open."""
+    def link_down(self, link: ServerLink, peer: Peer) -> None:
+        """Stop exchanging cards on a link."""
+        runner = self._exchanges.pop(link, None)
+        if runner is not None:
+            runner.cancel()
         if self._loop is not None:
-            self._announce()
-            self.directory.link_up(neighbour, *self._now(self._loop))
-            self._stir()
+            self.directory.link_down(link.node_id, *self._now(self._loop))
+            self._update()
 
-    def link_down(self, neighbour: NodeId) -> None:
-        """It is closed."""
-        if self._loop is not None:
-            self.directory.link_down(neighbour, *self._now(self._loop))
-            self._stir()
-
-    async def keep_exchanging(self, neighbour: NodeId, peer: Peer) -> None:
-        """Have a stream `federation` on a link that was dialled here, and another one after each
-        that ended, for as long as the link is open."""
+    async def _keep_exchanging(self, neighbour: NodeId, peer: Peer) -> None:
+        """Keep a `federation` stream open while the link is."""
         while self._loop is not None and peer.is_open:
             with suppress(PeerClosedError, LocalProtocolError):
                 await self.exchange(neighbour, peer.streams.open_federation())
             if self._loop is not None:
-                await pause(self._loop, AGAIN)
+                await pause(self._loop, REOPEN_PAUSE)
 
     async def exchange(self, neighbour: NodeId, stream: Stream) -> None:
-        """Exchange cards on a stream until it is over. A stream that breaks the rules is reset,
-        and so is a second stream of a session while the first is open."""
+        """Exchange cards on a stream until its end. A stream that violates the protocol is reset,
+        as is a second stream of a session while the first is open."""
         before = self._streams.get(neighbour)
         if before is not None:
             if before.live is stream.live and not before.has_ended:
@@ -112,8 +120,6 @@ class DirectoryDriver:
                 del self._senders[neighbour], self._streams[neighbour]
                 self.directory.end_exchange(neighbour)
 
-    # Inside.
-
     async def _receive(self, neighbour: NodeId, stream: Stream) -> None:
         try:
             async for event in stream.events():
@@ -129,26 +135,26 @@ class DirectoryDriver:
                 )
                 for origin in wrong:
                     self._log_clock(origin, now)
-                self._stir()
+                self._update()
         except RemoteProtocolError as error:
             self._log_refused("cards from %s: %s", neighbour, error.reason)
             stream.reset(error.code)
         except StreamResetError as error:
             self._log_refused("no cards are exchanged with %s: %s", neighbour, error)
         except (PeerClosedError, anyio.ClosedResourceError):
-            pass  # the link is down, or another stream took its place
+            pass  # the link is down, or another stream took over
 
     async def _send(self, neighbour: NodeId, stream: Stream, changes: Condition) -> None:
         with suppress(StreamResetError, PeerClosedError, anyio.ClosedResourceError):
-            while self._senders.get(neighbour) is changes:  # else it is another stream's to send
+            while self._senders.get(neighbour) is changes:  # else another stream took over
                 event = self.directory.next_event(neighbour)
                 if event is None:
                     await changes.until(lambda: neighbour in self.directory.ready())
                 else:
                     await stream.send_event(FEDERATION, event.subcategory, payload=event.payload)
 
-    def _stir(self) -> None:
-        """Something has changed: have sent what is to be sent, and set the timer."""
+    def _update(self) -> None:
+        """Wake the senders that have events to send, and set the timer."""
         self.changes.notify()
         for neighbour in self.directory.ready():
             sender = self._senders.get(neighbour)
@@ -159,16 +165,16 @@ class DirectoryDriver:
             self._timer = None
         deadline = self.directory.next_deadline()
         if deadline is not None and self._loop is not None:
-            self._timer = self._loop.at(deadline, self._due)
+            self._timer = self._loop.at(deadline, self._handle_deadline)
 
-    def _due(self) -> None:
+    def _handle_deadline(self) -> None:
         if self._loop is not None:
             self._announce()
             self.directory.handle_deadline(*self._now(self._loop))
-            self._stir()
+            self._update()
 
     def _announce(self) -> None:
-        """Have our card say where we listen now."""
+        """Put the current addresses into our card."""
         addresses = self._addresses()
         if self._loop is not None and addresses != self._announced:
             self._announced = addresses

@@ -1,9 +1,8 @@
-"""`Federation`: makes a node a server: links to others, their cards, and what goes through it to
-them (docs/protocol.md section 19).
-
-All that it starts ends with its `async with`, which stands inside of the node's.
+"""`Federation`: makes a node a server, with links to others and tunnels through it
+(docs/protocol.md section 19).
 """
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -35,35 +34,38 @@ from parley._node.protocol.codes import FEDERATION_LABEL, TUNNEL_LABEL, CloseCod
 from parley._node.protocol.event_types import TRACE_SIZE
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.remote.resumer import DIAL_TIMEOUT
+from parley._node.remote.stream import Stream
 from parley._node.server.directory_driver import DirectoryDriver
 from parley._node.server.findings import FederationFinding, findings
-from parley._node.server.followed_topics import Follows
-from parley._node.server.links import DialServer, Neighbours, ServerLink, require_others
-from parley._node.server.tunnel_dialer import Opener, ServerSwitch
+from parley._node.server.followed_topics import FollowedTopics
+from parley._node.server.links import DialServer, ServerLink, ServerLinks, require_others
+from parley._node.server.tunnel_dialer import ServerDialPolicy, TunnelDialer
 from parley._node.settings.tables import FederationSettings
 from parley._node.transport.address import Address
 from parley._node.trust.accounts import HostedAccounts
 from parley._node.tunnels.service import TunnelService
-from parley._node.tunnels.tunnel_sessions import REACH_TIMEOUT, Reaching, Way
-from parley._node.tunnels.tunnel_transport import TunnelOutlet
+from parley._node.tunnels.tunnel_sessions import REACH_TIMEOUT, Target, TunnelSessions
+from parley._node.tunnels.tunnel_transport import TunnelTransport
+
+logger = logging.getLogger("parley.federation")
 
 
-class AccountsHere:
-    """Who may dial here, and who can be reached: whoever is logged in and has a transport."""
+class LocalAccounts:
+    """The accounts of this server, as the directory looks them up."""
 
     def __init__(self, accounts: Accounts[LiveConnection]) -> None:
         self._accounts = accounts
 
     def has_account(self, node_id: NodeId) -> bool:
-        """Whether a node may have an account here."""
+        """Whether a node may have an account here, and dial."""
         return self._accounts.may(node_id)
 
     def is_reachable_account(self, node_id: NodeId) -> bool:
-        """Whether a node is logged in here, and its connection not parted."""
+        """Whether a node is logged in here and connected."""
         return self.peer(node_id) is not None
 
     def peer(self, node_id: NodeId) -> Peer | None:
-        """The session over which a node is reached, if it is."""
+        """The session over which a node can be reached, if it can."""
         live = self._accounts.session(node_id)
         if live is None or not live.is_open or live.is_suspended:
             return None
@@ -77,10 +79,13 @@ def wall_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class FederatedServer:
-    """Another server, by its card: what it says of itself. `links` are the servers that it has a
-    link with, and whether it carries tunnels that come from there. `exports` and `addresses` are
-    its word, and prove nothing. `made` and `expires` are by its clock. `path` is the way there from
-    here, the ids from this server to that one; empty if the cards tell of none.
+    """Another server, as its card describes it.
+
+    Attributes:
+        links: the servers that it has links with, and whether it carries tunnels from each.
+        exports, addresses: its own claims, not proven.
+        made, expires: by its clock.
+        path: the ids from this server to that one; empty if the cards contain no path.
     """
 
     node_id: NodeId
@@ -94,9 +99,13 @@ class FederatedServer:
 
 @dataclass(frozen=True, slots=True)
 class LinkState:
-    """A link with another server, as it is now. `peer` is its session, None while it is down;
-    `error` why it is down, or was the last time; `kept` whether this side dials when it is, and
-    `dialled` whether this side dialled the session that there is.
+    """The state of a link with another server.
+
+    Attributes:
+        peer: its session, None while it is down.
+        kept: whether this side dials when it is down.
+        dialled: whether this side dialled the current session.
+        error: why it is, or was last, down.
     """
 
     node_id: NodeId
@@ -107,13 +116,13 @@ class LinkState:
 
 
 class Federation:
-    """The part that `node` takes in a federation as `settings` have it, while its `async with`
-    lasts, inside of the node's. `dial` makes the sessions of links, by default over the network;
-    `pauses` are those between dials; `wall` is the time of day in milliseconds since 1970.
+    """Makes `node` a server of a federation while its `async with` block is active, which must be
+    inside the node's. `dial` opens the sessions of links, by default over the network; `pauses` are
+    between dials; `wall` is the time of day in milliseconds since 1970.
 
     Raises:
-        ConfigError: the node is a member of its own, there are too many members, or too much
-            stands in its card.
+        ConfigError: the node is a member of its own federation, there are too many members, or its
+            card would be too large.
     """
 
     def __init__(
@@ -128,7 +137,7 @@ class Federation:
         self._node = node
         self._settings = settings
         self._dial = dial or partial(node.connect, resumable=False)
-        # A server that may be linked has no account, so that nobody has two kinds of rights.
+        # A member has no account, so that no node has two kinds of rights.
         self._members = set(settings.all_members)
         self._hosted = HostedAccounts(
             node.handlers,
@@ -136,7 +145,7 @@ class Federation:
             servers=self._members,
             on_change=self._accounts_changed,
         )
-        self._accounts = AccountsHere(self._hosted.accounts)
+        self._accounts = LocalAccounts(self._hosted.accounts)
         self._directory = Directory(
             node.identity,
             self._members,
@@ -146,16 +155,18 @@ class Federation:
             settle=FIRST_CARD,
         )
         self._cards = DirectoryDriver(self._directory, wall, self._addresses)
-        self._neighbours = Neighbours(node.node_id, settings, self._cards, pauses)
+        self._links = ServerLinks(node.node_id, settings, self._cards, pauses=pauses)
         self._exports = Exports(settings.exports)
-        self._opener = Opener(self._directory, self._neighbour, self._now)
-        self._switch = ServerSwitch(self._directory, self._opener, self._now)
+        self._dialer = TunnelDialer(self._directory, self._neighbour, self._now)
+        self._policy = ServerDialPolicy(self._directory, self._dialer, self._now)
         self._service: TunnelService | None = None
         self._entered = AsyncExitStack()
-        self._reaching = Reaching(node.connections, self._open, leads_around=self._leads_around)
-        self._follows = Follows(
+        self._sessions = TunnelSessions(
+            node.connections, self._open_tunnel, leads_around=self._leads_around
+        )
+        self._followed = FollowedTopics(
             node,
-            self._publisher,
+            lambda ids: self.reach(*ids),
             Exports(settings.follow),
             self._accounts.has_account,
             lambda account: self._directory.dials.allows(account, self._now()),
@@ -164,43 +175,39 @@ class Federation:
     def __repr__(self) -> str:
         return f"<Federation of {self._node.node_id.short}: {len(self.servers)} servers>"
 
-    # What is known of it.
-
     @property
     def servers(self) -> list[FederatedServer]:
-        """The other servers whose cards are here, in the order of their ids."""
+        """The other servers whose cards are known, sorted by id."""
         cards = self._directory.cards
         return [self._server(cards[one]) for one in sorted(cards) if one != self._node.node_id]
 
     @property
     def links(self) -> list[LinkState]:
-        """The links that the settings name, and those that members have made, by their ids."""
-        return sorted(map(_state, self._neighbours.links), key=lambda link: link.node_id)
+        """The links that the settings name and those that members opened, sorted by id."""
+        return sorted(map(_state, self._links), key=lambda link: link.node_id)
 
     @property
     def tunnels(self) -> int:
-        """How many tunnels of others end here or lead through here now."""
+        """Number of tunnels of others that end here or lead through here now."""
         return 0 if self._service is None else self._service.count
 
     @property
     def carried(self) -> list[tuple[NodeId, ...]]:
         """The paths of the tunnels that lead through here now, from origin to target."""
-        return [] if self._service is None else list(self._service.joints.values())
+        return [] if self._service is None else self._service.paths
 
     def path(self, *to: NodeId) -> tuple[NodeId, ...] | None:
-        """The way to a server, or to a home and a node that has its account there: at most 8 ids,
-        the first this server's; None if the cards tell of none."""
+        """The path to a server, or to a home and a node with an account there: at most 8 ids, of
+        which the first is this server's; None if the cards contain none."""
         return self._directory.path(to)
 
     def check(self) -> list[FederationFinding]:
-        """What is wrong in the federation, as far as it can be seen from here."""
-        return findings(self._directory, self._neighbours.links)
+        """Return the problems of the federation that this server can see."""
+        return findings(self._directory, self._links)
 
     def knows(self, node_id: NodeId) -> bool:
         """Whether a node is a member here, or may have an account."""
         return node_id in self._directory.members or self._accounts.has_account(node_id)
-
-    # What to do with it.
 
     async def reach(
         self,
@@ -209,40 +216,39 @@ class Federation:
         discover: bool = False,
         timeout: float = REACH_TIMEOUT,
     ) -> Peer:
-        """Open a session with a server, `reach(id)`, or with a node at its home, `reach(home_id,
-        id)`, end to end through a tunnel. It may ask there for what is exported. Where no handshake
-        comes about by the best path, since a server there lies, others are tried: three in all.
+        """Open an end-to-end session with a server, `reach(id)`, or with a node at its home,
+        `reach(home_id, id)`, through a tunnel. It can use what the node exports. If the handshake
+        fails on the best path, because a server there lies, others are tried: three in all.
 
-        The session goes on by another path if its own is lost. With direct addresses of the node in
-        `also`, or with `discover` if it is announced on the local network (extra `discovery`), it
-        moves there as soon as it can. It ends with the federation. `timeout` is seconds for all.
+        If its path is lost, the session continues over another. With direct addresses in `also`, or
+        with `discover` if the node is announced on the local network (extra `discovery`), it moves
+        there as soon as it can. It ends with the federation. `timeout` is seconds for all of it.
 
         Raises:
-            ConfigError: not one or two node ids, this node's is the last, or `also` has addresses
-                of another node. AddressError: not a direct address.
-            TunnelRefusedError: no tunnel leads there; its `code` says why.
+            ConfigError: not one or two node ids, the target is this node, or `also` has addresses
+                of another node.
+            AddressError: not a direct address.
+            TunnelRefusedError: no tunnel leads there; its `code` is the reason.
             HandshakeError, NotTrustedError: as `Node.connect`.
         """
-        way = Way(ids, also, discover=discover)
-        if way.target == self._node.node_id or len(set(way.ids)) < len(way.ids):
-            names = ", ".join(map(str, way.ids))
-            raise ConfigError(
-                f"to be reached are another server, or a home and another node, not {names}"
-            )
-        return await self._reaching.reach(way, f"{way.target.short} by a tunnel", timeout)
+        target = Target(ids, also, discover=discover)
+        if target.node_id == self._node.node_id or len(set(target.ids)) < len(target.ids):
+            names = ", ".join(map(str, target.ids))
+            raise ConfigError(f"cannot reach {names}: give another server, or a home and a node")
+        return await self._sessions.reach(target, f"{target.node_id.short} by a tunnel", timeout)
 
     async def ready(self, *servers: NodeId, timeout: float | None = None) -> None:
-        """Wait until there is a way to each of these servers, or without any until all links are up
-        that this side dials. `timeout` is seconds, None: as long as it takes.
+        """Wait until each of these servers can be reached or, without any, until all links that
+        this side dials are up. `timeout` is seconds; None waits forever.
 
         Raises:
-            UnreachableError: it is not so by then. ParleyError: it does not run.
+            UnreachableError: not within `timeout`. ParleyError: the federation is not running.
         """
 
         def missing() -> list[NodeId]:
             if servers:
                 return [one for one in servers if self.path(one) is None]
-            links = self._neighbours.links
+            links = self._links
             return [link.node_id for link in links if link.is_kept and not link.is_up]
 
         with anyio.move_on_after(timeout):
@@ -252,12 +258,12 @@ class Federation:
             raise UnreachableError(f"no way to {names} in {timeout:g} s")
 
     def redial(self) -> None:
-        """The network has changed: dial the links that are down now."""
-        self._neighbours.links.redial()
+        """Dial the links that are down now, because the network has changed."""
+        self._links.redial()
 
     def change_members(self, members: Sequence[str], carry: Sequence[str]) -> None:
-        """Have other `members`, and `carry` for others, than the settings said: links and tunnels
-        of those who are none any more end, and cards are exchanged anew within some ten seconds.
+        """Replace the settings `members` and `carry`. Links and tunnels of former members end, and
+        cards are exchanged again within about ten seconds.
 
         Raises:
             ConfigError: as `FederationSettings` and `Federation`; nothing has changed.
@@ -268,16 +274,14 @@ class Federation:
         self._settings = settings
         self._members.clear()
         self._members.update(settings.all_members)
-        self._neighbours.links.change_members(settings.all_members)
+        self._links.change_members(settings.all_members)
         self._accounts_changed()
 
-    # Life.
-
     async def __aenter__(self) -> Self:
-        """Begin to dial; returns at once.
+        """Start to dial, without waiting.
 
         Raises:
-            ParleyError: the node does not run, is a server already, or has a home elsewhere.
+            ParleyError: the node is not running, is a server already, or has a home.
             KnownPeersError: the file of accounts cannot be read.
         """
         loop, handlers = self._node.backend, self._node.handlers
@@ -285,16 +289,18 @@ class Federation:
             raise ParleyError("the node is a server already, or takes tunnels from a home")
         async with AsyncExitStack() as stack:
             stack.callback(self._node.metrics.add(self._families))
-            stack.push_async_callback(self._neighbours.end)
+            stack.push_async_callback(self._links.stop)
+            stack.callback(self._cards.stop)
             await self._hosted.begin(loop)
             stack.callback(self._hosted.end)
             stack.push_async_exit(self._close_sessions)
-            await stack.enter_async_context(self._follows)
+            await stack.enter_async_context(self._followed)
             stack.callback(self._withdraw)
-            self._service = self._node.connections.serve_tunnels(self._switch, self._joined)
+            self._service = self._node.connections.serve_tunnels(self._policy, self._tunnel_closed)
             handlers.exports.add(self._exports)
-            handlers.reserved[FEDERATION_LABEL] = Entry(FEDERATION_LABEL, self._neighbours.opened)
-            self._neighbours.begin(loop, self._dial)
+            handlers.reserved[FEDERATION_LABEL] = Entry(FEDERATION_LABEL, self._serve_link)
+            self._cards.start(loop)
+            self._links.start(loop, self._dial)
             self._entered = stack.pop_all()
         return self
 
@@ -304,21 +310,21 @@ class Federation:
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        """End the links and all that goes through them."""
+        """End the links and all tunnels over them."""
         await self._entered.__aexit__(exc_type, exc_val, exc_tb)
 
     def _withdraw(self) -> None:
-        """Nobody opens a tunnel or makes a link any more."""
+        """Accept no more tunnels and links."""
         handlers = self._node.handlers
         for label in (FEDERATION_LABEL, TUNNEL_LABEL):
             handlers.reserved.pop(label, None)
         handlers.exports.discard(self._exports)
 
     async def _close_sessions(self, exc_type: type[BaseException] | None, *_: object) -> None:
-        """Say Close in the sessions that go through tunnels, as long as there are any."""
+        """Close the sessions over tunnels while these still work."""
         graceful = exc_type is None
         with anyio.move_on_after(CLOSE_TIMEOUT):
-            await self._reaching.close(graceful=graceful)
+            await self._sessions.close(graceful=graceful)
             if not graceful:
                 return
             async with anyio.create_task_group() as closing:
@@ -326,30 +332,41 @@ class Federation:
                     if peer.path and not peer.is_suspended:
                         closing.start_soon(peer.close, CloseCode.GOING_AWAY)
 
-    # Inside.
+    async def _serve_link(self, stream: Stream) -> None:
+        """Serve a `federation` stream, whose session the other side makes a link with it."""
+        peer = stream.peer
+        assert isinstance(peer, Peer)
+        refused = self._links.accept(peer)
+        if refused is not None:
+            logger.debug(
+                "no link with %s: %s",
+                peer.node_id,
+                refused.name,
+                extra={"event": "federation.link-refused", "peer": peer.node_id},
+            )
+            stream.reset(refused)
+            return
+        assert peer.node_id is not None
+        await self._cards.exchange(peer.node_id, stream)
 
-    async def _open(self, to: Sequence[NodeId]) -> TunnelOutlet:
+    async def _open_tunnel(self, to: Sequence[NodeId]) -> TunnelTransport:
         trace = random_bytes(TRACE_SIZE)
-        return await self._opener.to(to, trace=trace, timeout=DIAL_TIMEOUT)
+        return await self._dialer.dial(to, trace=trace, timeout=DIAL_TIMEOUT)
 
     def _leads_around(self, to: Sequence[NodeId]) -> bool:
         return self._directory.leads_around(to, self._now())
 
-    async def _publisher(self, ids: Sequence[NodeId]) -> Peer:
-        return await self.reach(*ids)
-
     def _neighbour(self, node_id: NodeId) -> Peer | None:
-        """The link with a server, or the session over which an account is logged in."""
-        return self._neighbours.links.peer(node_id) or self._accounts.peer(node_id)
+        """The session of the link with a server, or of an account."""
+        return self._links.peer(node_id) or self._accounts.peer(node_id)
 
     def _accounts_changed(self) -> None:
-        """Who has no account any more reaches nobody, and reads nothing from elsewhere."""
-        self._follows.end_unless(self._accounts.has_account)
+        """End the tunnels and subscriptions of nodes that no longer have an account."""
+        self._followed.end_unless(self._accounts.has_account)
         if self._service is not None:
             self._service.end_unless(self.knows)
 
-    def _joined(self, record: TunnelRecord) -> None:
-        """A tunnel that led through here is over."""
+    def _tunnel_closed(self, record: TunnelRecord) -> None:
         if self._node.journal is not None:
             self._node.journal.tunnel(record)
 
@@ -365,13 +382,13 @@ class Federation:
         )
 
     def _families(self) -> Iterable[MetricFamily]:
-        links = list(self._neighbours.links)
+        links = list(self._links)
         up = sum(link.is_up for link in links)
         yield labelled(catalogue.SERVER_LINKS, ((("up",), up), (("down",), len(links) - up)))
         yield family(catalogue.SERVERS, len(self.servers))
 
     def _addresses(self) -> list[str]:
-        """What the node listens on, as far as others could dial it."""
+        """The addresses of this node that others could dial."""
         places = reachable(map(Address.parse, self._node.addresses), ())
         return [f"{place}#{self._node.node_id}" for place in places]
 

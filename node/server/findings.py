@@ -1,4 +1,4 @@
-"""What is wrong in a federation, as one server sees it by its links and by the cards of others."""
+"""Problems of a federation that one server sees in its links and in the cards of others."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Kind = Literal["link-down", "one-sided", "clock", "carries-for-nobody", "no-card
 
 @dataclass(frozen=True, slots=True)
 class FederationFinding:
-    """One thing that is wrong: of which kind, which servers it is about, and a sentence."""
+    """A problem: its kind, the servers concerned, and a sentence."""
 
     kind: Kind
     servers: tuple[NodeId, ...]
@@ -21,7 +21,7 @@ class FederationFinding:
 
 
 def findings(directory: Directory, links: Iterable[ServerLink]) -> list[FederationFinding]:
-    """All that is wrong, in the order of kinds and of ids."""
+    """Return all problems, sorted by kind and id."""
     return [
         *_down(links),
         *_one_sided(directory),

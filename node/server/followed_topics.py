@@ -1,22 +1,26 @@
-"""`FollowedTopic`: one topic of another node, as this server has it for its accounts (section 19).
+"""`FollowedTopics`: topics of other nodes that a server reads once and forwards to its accounts
+(docs/protocol.md section 19).
 
-There is one subscription to it, opened with the first subscriber here and ended after the last.
-Epoch and numbers are the publisher's, and what does not come is told by them. Where that cannot
-be, since the topic was made anew or does not remember, all subscriptions here are reset
-(`going-away`): whoever subscribes again has a new beginning.
+An account subscribes here to `TOPIC@SERVER` or `TOPIC@HOME/NODE`. The server reads with its own
+permission, which the setting `follow` extends to all accounts. A topic has one subscription to its
+publisher, from its first subscriber here to its last. Epoch and numbers are the publisher's, and
+report what is missing. If that is impossible, because the topic was recreated or keeps no history,
+all subscriptions here are reset (`going-away`), and those that are repeated start afresh.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, cast
+
+import anyio
 
 from parley._crypto.identity import NodeId
 from parley._lbm.codec import Value
 from parley._node.backoff import Pauses
 from parley._node.errors import CallRefused, ParleyError, PeerClosedError, StreamResetError
 from parley._node.fair_slots import FairSlots
-from parley._node.federation.exports import Exports, TopicElsewhere, read_topic_name
+from parley._node.federation.exports import Exports, RemoteTopic, read_topic_name
 from parley._node.handlers.registry import LONGEST_NAME
 from parley._node.handlers.topic import MakeFeed, SubscribeRequest, Topic
 from parley._node.logs import one_line
@@ -25,64 +29,75 @@ from parley._node.messaging.feeds import StreamFeed
 from parley._node.messaging.notes import DROPPED_HEADER, Headers, encode_note, read_headers
 from parley._node.messaging.topic_history import TopicHistory, TopicPosition
 from parley._node.node import Node
+from parley._node.peer.peer import Peer
 from parley._node.peer.reconnecting import random_fraction
 from parley._node.peer.subscription import Subscription
 from parley._node.protocol.codes import CloseCode, ResultCode
+from parley._node.protocol.errors import ProtocolError
 from parley._node.protocol.limits import EVENT_COST
 from parley._node.remote.remote import Remote
 from parley._node.transport.conditions import pause, yield_to_loop
 from parley._node.transport.task_scope import SingleTask
-from parley._node.tunnels.session_pool import Reach, SharedSessions
+from parley._node.tunnels.session_pool import SessionPool
 
 logger = logging.getLogger("parley.server")
 
-# Bytes of cost of one topic's last notes, for those who subscribe again; and of what may wait
-# unread of it.
+# Cost in bytes of a topic's history here, and of its notes that wait unread.
 KEPT_BYTES: Final = 256 * 1024
 # Between two sessions with the publisher.
 PAUSES: Final = Pauses(first=0.2, longest=10.0)
-_MAKES_WAY: Final = "another account needs its place"
-_INTERRUPTED: Final = "the publisher is lost, or began anew"
+# Topics that are followed at a time, and those of them that one account subscribed to first.
+MOST_FOLLOWED: Final = 1_024
+MOST_OF_ACCOUNT: Final = 64
+# Seconds without a note after which a topic can be evicted for an account that follows no fewer.
+IDLE: Final = 60.0
+# Seconds to open a session with a publisher.
+OPEN_TIMEOUT: Final = 30.0
+_EVICTED: Final = "another account needs its place"
+_INTERRUPTED: Final = "the publisher is lost or was restarted"
+_NO_DATA: Final = "a topic of another node takes no data from its subscribers"
+
+# Opens a session, by the id of a server or the ids of a home and of a node there.
+Reach = Callable[[Sequence[NodeId]], Awaitable[Peer]]
 
 
 class FollowedTopic(Topic[Any]):
-    """A topic `elsewhere`, under `name` here; `first` is who asked for it first.
+    """The topic `remote`, called `name` here; `first` is the account that subscribed first.
 
-    `is_ending` says that it is not wanted any more: whoever asks now needs another one, once this
-    has ended.
+    `is_ending` is set once no subscription is left: a new one needs a new topic, after its end.
     """
 
     def __init__(
         self,
         name: str,
-        elsewhere: TopicElsewhere,
+        remote: RemoteTopic,
         node: Node,
-        sessions: SharedSessions,
+        sessions: SessionPool[tuple[NodeId, ...]],
+        reach: Reach,
         first: NodeId | None,
     ) -> None:
         super().__init__(name, node.handlers, lambda: node.backend, node.config.limits.max_payload)
         self.first = first
         self.active_at = node.backend.now()  # when the last notes came
         self.is_ending = False
-        self._elsewhere = elsewhere
+        self._remote = remote
         self._sessions = sessions
+        self._reach = reach
         self._job = SingleTask(node.backend, self._changes)
-        self._opening = 0  # those who wait for the publisher's answer, or have just had it
-        self._is_begun = False  # the publisher has accepted once
-        self._is_live = False  # it has, over a session that is there
+        self._opening = 0  # subscribers that wait for the publisher, or were just answered
+        self._is_begun = False  # the publisher has accepted before
+        self._is_live = False  # it has, over the current session
         self._is_over = False
         self._refusal = CallRefused(ResultCode.UNREACHABLE)
-        # By which code and text subscriptions here are reset; None: they have come to their end.
+        # The code and text of resets of subscriptions here; None to end them normally.
         self._ending: tuple[int, str] | None = (CloseCode.GOING_AWAY, _INTERRUPTED)
 
-    # Who wants it.
-
     async def ready(self) -> None:
-        """Wait for the publisher's answer. It is followed for so long, and one turn of the loop
-        more, in which whoever waited may join.
+        """Wait for the publisher's answer. The topic is followed until then and one turn of the
+        loop longer, in which the waiting subscriber can join.
 
         Raises:
-            CallRefused: the publisher refuses, or is not to be reached.
+            CallRefused: the publisher refuses or cannot be reached.
         """
         self._opening += 1
         try:
@@ -93,7 +108,7 @@ class FollowedTopic(Topic[Any]):
             self._loop().soon(self._close_one)
 
     def join(self, make: MakeFeed[Any], on_closed: Callable[[Any], None]) -> Any:
-        """As `Topic.join`; when the last one leaves it is not followed any more."""
+        """As `Topic.join`. Following ends when the last subscriber leaves."""
 
         def closed(feed: Feed) -> None:
             on_closed(feed)
@@ -102,7 +117,7 @@ class FollowedTopic(Topic[Any]):
         return super().join(make, closed)
 
     def end_unless(self, may_read: Callable[[NodeId], bool]) -> None:
-        """Reset the subscriptions of those here who may not read it any more."""
+        """Reset the subscriptions of nodes that may no longer read it."""
         for feed in list(self._fanout.feeds):
             assert isinstance(feed, StreamFeed)  # only native peers subscribe to it
             who = cast(Remote, feed.owner).node_id
@@ -118,21 +133,18 @@ class FollowedTopic(Topic[Any]):
             self.is_ending = True
             self._job.cancel()
 
-    # Its life.
-
     def start(self, after: TopicPosition | None, on_end: Callable[[], object]) -> None:
-        """Follow it from now on, the first time `after` what somebody here has; `on_end` hears
-        when that is over."""
+        """Follow the topic, at first `after` a position; `on_end` is called when that is over."""
         self._job.start(self._run, after, on_end)
 
-    def make_way(self) -> None:
-        """End it soon, so that another topic can be followed; subscriptions here are reset."""
-        self._ending = CloseCode.OVERLOADED, _MAKES_WAY
+    def evict(self) -> None:
+        """Reset the subscriptions here and stop, so that another topic can be followed."""
+        self._ending = CloseCode.OVERLOADED, _EVICTED
         self.is_ending = True
         self._job.cancel()
 
     async def end(self) -> None:
-        """Follow it no more, and wait until that is so."""
+        """Stop following it and wait for the end."""
         self.is_ending = True
         await self._job.end()
 
@@ -155,8 +167,8 @@ class FollowedTopic(Topic[Any]):
             feed.reset(*self._ending)
 
     async def _follow(self, after: TopicPosition | None) -> None:
-        """Read it over one session after another, as long as nothing is missed untold; with pauses,
-        or a publisher that ends each would have us dial all the time."""
+        """Read it over successive sessions while every loss can be reported. Pauses bound the
+        dialling if the publisher keeps ending sessions."""
         failures = 0
         try:
             while True:
@@ -175,7 +187,7 @@ class FollowedTopic(Topic[Any]):
             self._refusal = CallRefused(refused.code, refused.data)
         except TimeoutError:
             self._refusal = CallRefused(ResultCode.DEADLINE_EXCEEDED)
-        except ParleyError as error:
+        except (ParleyError, ProtocolError) as error:
             logger.info(
                 "topic %r: %s",
                 self.name,
@@ -189,34 +201,37 @@ class FollowedTopic(Topic[Any]):
                 extra={"event": "follow.failed", "topic": self.name},
             )
 
-    # Over one session.
-
     async def _follow_session(self, after: TopicPosition | None) -> bool:
-        """Read it over one session; whether that was lost, and another may follow.
+        """Read it over one session; returns whether that was lost and another may follow.
 
         Raises:
-            ParleyError, TimeoutError: there is no session, or it is refused.
-            StreamResetError: the publisher has reset it.
+            ParleyError, ProtocolError, TimeoutError: cannot open a session, or it is refused.
+            StreamResetError: the publisher reset the subscription.
         """
-        topic, to = self._elsewhere
+        topic, to = self._remote
+
+        async def open_session() -> Peer:
+            with anyio.fail_after(OPEN_TIMEOUT):
+                return await self._reach(to)
+
         async with (
-            self._sessions.to(to) as peer,
+            self._sessions.use(to, open_session) as peer,
             peer.subscribe(topic, window=KEPT_BYTES, after=after) as subscription,
         ):
-            if not self._goes_on(subscription):
+            if not self._continues(subscription):
                 return False
             self._is_live = True
             self._changes.notify()
             try:
-                await self._take_notes(subscription)
+                await self._forward_notes(subscription)
             except PeerClosedError:
                 self._is_live = False
                 return self._kept is not None
         self._ending = None
         return False
 
-    def _goes_on(self, subscription: Subscription) -> bool:
-        """Whether what comes now has a place among what came; the first that comes has one."""
+    def _continues(self, subscription: Subscription) -> bool:
+        """Whether the subscription continues the history here; the first one begins it."""
         position, kept = subscription.position, self._kept
         if self._is_begun:
             return kept is not None and position is not None and position.epoch == kept.epoch
@@ -228,11 +243,11 @@ class FollowedTopic(Topic[Any]):
             self._kept = self._fanout.kept = kept
         return True
 
-    async def _take_notes(self, subscription: Subscription) -> None:
-        """Hand on what comes, no faster than somebody here takes it, to its end."""
+    async def _forward_notes(self, subscription: Subscription) -> None:
+        """Forward notes, no faster than the fastest subscriber here, until their end."""
         fanout, kept, dropped, passed = self._fanout, self._kept, 0, 0
         while True:
-            await self._room_here()
+            await self._wait_for_subscribers()
             notes = await subscription.next_batch()
             if not notes:
                 return
@@ -249,10 +264,10 @@ class FollowedTopic(Topic[Any]):
                 missing = replaced = 0
             self.flush()
 
-    async def _room_here(self) -> None:
-        """Wait as long as nobody here takes notes, and then for those who do not yet: at most
-        `patience` seconds, as if they had been published here. Slow ones hold up nobody else, and
-        one that is alone loses nothing."""
+    async def _wait_for_subscribers(self) -> None:
+        """Wait while no subscriber here takes notes, then at most `patience` seconds for the
+        others, as if the notes were published here. Slow subscribers don't hold up the others, and
+        a single one loses nothing."""
         fanout = self._fanout
         await yield_to_loop(self._loop())
         fanout.crowded |= self._stuck()
@@ -261,32 +276,23 @@ class FollowedTopic(Topic[Any]):
         fanout.give_up()
 
     def _stuck(self) -> set[Feed]:
-        """Those here for whom more waits than is good, or who are yet to read what is kept."""
+        """Feeds over their high-water mark, or still reading the history."""
         high = self._fanout.high_water
         return {feed for feed in self._fanout.feeds if feed.behind or feed.cost > high}
 
 
 def _headers_of(headers: Mapping[str, Value]) -> Headers | None:
-    """The headers of a note but for the one that tells of losses: each reader has its own."""
+    """A note's headers without the count of losses, which differs between subscribers."""
     rest = {name: value for name, value in headers.items() if name != DROPPED_HEADER}
     return read_headers(rest) if rest else None
 
 
-# Topics elsewhere that are followed at a time, and those of them for which one account was first.
-MOST_FOLLOWED: Final = 1_024
-MOST_OF_ACCOUNT: Final = 64
-# Seconds without a note after which a topic makes way for an account that follows no fewer.
-IDLE: Final = 60.0
-_NO_DATA: Final = "no data goes to the publisher of a topic elsewhere"
+class FollowedTopics:
+    """The topics that `node` follows, while its `async with` block is active.
 
-
-class Follows:
-    """The topics elsewhere that `node` follows, within its `async with`.
-
-    `reach` opens a session by one id, a server's, or by two, those of a home and of a node there,
-    which is closed here; it raises ParleyError where it cannot. `follow` names the topics, by their
-    names there or with what follows the @; `is_account` says who may subscribe to them, and
-    `may_dial` whether an account may have one more node dialled now.
+    `reach` opens a session, which is closed here. `follow` lists the permitted topics, by their
+    names at the publisher or with the part after the @. `is_account` decides who may subscribe, and
+    `may_dial` whether an account may cause another dial now.
     """
 
     def __init__(
@@ -298,7 +304,10 @@ class Follows:
         may_dial: Callable[[NodeId], bool] = lambda node_id: True,
     ) -> None:
         self._node = node
-        self._sessions = SharedSessions(reach)
+        self._reach = reach
+        self._sessions: SessionPool[tuple[NodeId, ...]] = SessionPool(
+            lambda peer: peer.live.drop(CloseCode.NORMAL)
+        )
         self._follow = follow
         self._is_account = is_account
         self._may_dial = may_dial
@@ -306,15 +315,15 @@ class Follows:
         self._slots: FairSlots[FollowedTopic] = FairSlots(lambda topic: topic.active_at, IDLE)
 
     def __repr__(self) -> str:
-        return f"<Follows {len(self._topics)} topics>"
+        return f"<FollowedTopics: {len(self._topics)}>"
 
     @property
     def topics(self) -> list[Topic]:
-        """Those that are followed now; each knows its subscribers here."""
+        """The topics that are followed now."""
         return list(self._topics.values())
 
     async def __aenter__(self) -> Self:
-        """Begin; ParleyError: the node follows topics already."""
+        """Start; ParleyError if the node follows topics already."""
         handlers = self._node.handlers
         if handlers.find_elsewhere is not None:
             raise ParleyError("the node follows topics already")
@@ -327,37 +336,35 @@ class Follows:
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        """End all subscriptions to topics elsewhere, those of accounts too."""
+        """End all subscriptions, including those of accounts."""
         self._node.handlers.find_elsewhere = None
         for topic in list(self._topics.values()):
             await topic.end()
 
     def end_unless(self, may_read: Callable[[NodeId], bool]) -> None:
-        """End the subscriptions here of those who may have none any more."""
+        """End the subscriptions of nodes that may no longer read."""
         for topic in list(self._topics.values()):
             topic.end_unless(may_read)
 
-    # Inside.
-
     def _find(self, name: str, peer: Remote) -> Topic | ResultCode:
-        elsewhere = read_topic_name(name)
-        if elsewhere is None or len(elsewhere.topic) > LONGEST_NAME:
+        remote = read_topic_name(name)
+        if remote is None or len(remote.topic) > LONGEST_NAME:
             return ResultCode.TOPIC_NOT_FOUND
         who, follow = peer.node_id, self._follow
         if who is None or not self._is_account(who):
             return ResultCode.NOT_AUTHORISED
-        if not (follow.names(elsewhere.topic) or follow.names(name)):
+        if not (follow.names(remote.topic) or follow.names(name)):
             return ResultCode.NOT_AUTHORISED
 
         async def open_it(request: SubscribeRequest, after: TopicPosition | None) -> Topic:
-            return await self._open(name, elsewhere, request, after)
+            return await self._open(name, remote, request, after)
 
-        return _AskedTopic(name, self._node, open_it)
+        return _PendingTopic(name, self._node, open_it)
 
     async def _open(
         self,
         name: str,
-        elsewhere: TopicElsewhere,
+        remote: RemoteTopic,
         request: SubscribeRequest,
         after: TopicPosition | None,
     ) -> Topic:
@@ -365,17 +372,17 @@ class Follows:
             raise CallRefused(ResultCode.REJECTED, _NO_DATA)
         topic = self._topics.get(name)
         while topic is not None and topic.is_ending:
-            await topic.end()  # or the publisher would have us subscribed already
+            await topic.end()  # its subscription must end first
             topic = self._topics.get(name)
         if topic is None:
-            topic = self._follow_from(name, elsewhere, request.peer.node_id, after)
+            topic = self._start(name, remote, request.peer.node_id, after)
         await topic.ready()
         return topic
 
-    def _follow_from(
+    def _start(
         self,
         name: str,
-        elsewhere: TopicElsewhere,
+        remote: RemoteTopic,
         first: NodeId | None,
         after: TopicPosition | None,
     ) -> FollowedTopic:
@@ -387,8 +394,8 @@ class Follows:
             evicted = self._slots.evict_for(first, self._node.backend.now())
             if evicted is None:
                 raise CallRefused(ResultCode.OVERLOADED)
-            evicted.make_way()
-        topic = FollowedTopic(name, elsewhere, self._node, self._sessions, first)
+            evicted.evict()
+        topic = FollowedTopic(name, remote, self._node, self._sessions, self._reach, first)
 
         def ended() -> None:
             self._slots.remove(topic)
@@ -400,8 +407,8 @@ class Follows:
         return topic
 
 
-class _AskedTopic(Topic[Any]):
-    """A topic elsewhere for as long as it is decided who may subscribe to it."""
+class _PendingTopic(Topic[Any]):
+    """A topic whose publisher has not accepted the subscription yet."""
 
     def __init__(
         self,
@@ -413,5 +420,5 @@ class _AskedTopic(Topic[Any]):
         self._open = open_it
 
     async def open(self, request: SubscribeRequest, after: TopicPosition | None) -> Topic:
-        """Follow it, until the publisher has accepted; as `Topic.open`."""
+        """Follow the topic and wait for the publisher; otherwise as `Topic.open`."""
         return await self._open(request, after)

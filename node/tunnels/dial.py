@@ -1,4 +1,4 @@
-"""Dialling a tunnel: Dial on a stream of its own, and what was answered (section 19)."""
+"""Dialling a tunnel (docs/protocol.md section 19): directly, or for a `via://` address."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -6,6 +6,7 @@ from typing import Final
 import anyio
 
 from parley._crypto.identity import NodeId
+from parley._crypto.randomness import random_bytes
 from parley._lbm import keys
 from parley._lbm.errors import LbmDecodeError
 from parley._node.errors import CallTimeout, PeerClosedError, StreamResetError, TunnelRefusedError
@@ -14,17 +15,61 @@ from parley._node.federation.limits import ANSWER_ALLOWANCE, LONGEST_TEXT
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import DIAL, TUNNEL, CloseCode, ResultCode
 from parley._node.protocol.errors import LocalProtocolError
-from parley._node.protocol.event_types import TUNNEL_ANSWER
-from parley._node.remote.resumer import Dial
+from parley._node.protocol.event_types import TRACE_SIZE, TUNNEL_ANSWER
+from parley._node.remote.resumer import DIAL_TIMEOUT, Dial
 from parley._node.remote.tunnel_stream import TunnelStream
+from parley._node.transport.address import Address
+from parley._node.transport.backend import Backend
 from parley._node.transport.driver import Driver
-from parley._node.tunnels.tunnel_transport import TunnelOutlet
+from parley._node.tunnels.session_pool import SessionPool
+from parley._node.tunnels.tunnel_transport import TunnelTransport
 
-# What the end of the stream says of the tunnel.
+# Seconds for opening a tunnel; a caller with less time cancels it.
+TUNNEL_TIMEOUT: Final = 2 * DIAL_TIMEOUT
+# The result codes that stand for the codes of a Reset.
 _RESETS: Final[dict[int, int]] = {
     CloseCode.OVERLOADED: ResultCode.OVERLOADED,
     CloseCode.NOT_AUTHORISED: ResultCode.NOT_AUTHORISED,
 }
+
+
+class ViaDialer:
+    """Opens tunnels to `via://` addresses. All tunnels through one server share a connection to
+    it, which `connect` opens."""
+
+    def __init__(
+        self, connect: Callable[[str], Awaitable[Peer]], loop: Callable[[], Backend]
+    ) -> None:
+        self._connect = connect
+        self._servers: SessionPool[Address] = SessionPool(lambda peer: loop().spawn(peer.close))
+
+    def dial(self, address: Address) -> Dial:
+        """Return the dial function of a via address."""
+        return tunnel_dial(lambda: self.open(address))
+
+    async def open(self, address: Address) -> TunnelTransport:
+        """Open a tunnel to the node of a via address.
+
+        Raises:
+            TunnelRefusedError: no tunnel leads there.
+            UnreachableError, HandshakeError: cannot connect to its server.
+        """
+        assert address.node_id is not None  # `Node` refuses others
+        server = address.of_server
+        homes = () if address.home is None else (address.home,)
+        peer = await self._servers.acquire(server, lambda: self._connect(str(server)))
+        try:
+            tunnel = await dial_tunnel(
+                peer,
+                to=(*homes, address.node_id),
+                trace=random_bytes(TRACE_SIZE),
+                timeout=TUNNEL_TIMEOUT,
+            )
+        except BaseException:
+            self._servers.release(server)
+            raise
+        tunnel.add_closed_callback(lambda: self._servers.release(server))
+        return tunnel
 
 
 async def dial_tunnel(
@@ -34,16 +79,16 @@ async def dial_tunnel(
     path: Sequence[NodeId] | None = None,
     trace: bytes,
     timeout: float,
-) -> TunnelOutlet:
-    """Open a tunnel whose first hop is `peer`: to a server or to [home, node], by a way that `peer`
-    writes; or along a path. `trace` is 16 random bytes, `timeout` seconds for all of it. The other
-    side gets that less the round-trip time and 50 ms, so that its own answer arrives in time.
+) -> TunnelTransport:
+    """Open a tunnel whose first hop is `peer`: along `path`, or `to` a server or [home, node] by a
+    path that `peer` chooses. `trace` is 16 random bytes.
 
-    The caller closes the tunnel, unless a driver does.
+    `timeout` is seconds. The other side gets that less the round-trip time and 50 ms, so that its
+    own answer arrives in time. The caller closes the tunnel, unless a driver does.
 
     Raises:
-        TunnelRefusedError: it is not there; the code says why, 28 also if `peer` hung up or knows
-            nothing of tunnels.
+        TunnelRefusedError: the tunnel was refused or could not be opened, with the reason's result
+            code; 28 also if `peer` closed the connection or doesn't support tunnels.
     """
     server = peer.node_id
     if server is None or peer.live.path:
@@ -53,12 +98,12 @@ async def dial_tunnel(
     if left_ms <= 0:
         raise TunnelRefusedError(ResultCode.DEADLINE_EXCEEDED)
     if path is not None:
-        way = tuple(path)
-        payload = encode_dial(trace, left_ms / 1_000, path=way)
+        route = tuple(path)
+        payload = encode_dial(trace, left_ms / 1_000, path=route)
     else:
-        asked = tuple(to or ())
-        way = (server, *(one for one in asked if one != server))
-        payload = encode_dial(trace, left_ms / 1_000, to=asked)
+        target = tuple(to or ())
+        route = (server, *(one for one in target if one != server))
+        payload = encode_dial(trace, left_ms / 1_000, to=target)
     try:
         stream = peer.streams.open_tunnel()
     except PeerClosedError as error:
@@ -66,15 +111,15 @@ async def dial_tunnel(
     except LocalProtocolError as error:
         raise TunnelRefusedError(ResultCode.OVERLOADED) from error
     try:
-        await _ask(stream, payload, timeout)
+        await _request(stream, payload, timeout)
     except BaseException:
         stream.reset()
         raise
-    return TunnelOutlet(stream, way)
+    return TunnelTransport(stream, route)
 
 
-async def _ask(stream: TunnelStream, payload: bytes, timeout: float) -> None:
-    """Ask for it; raises TunnelRefusedError unless the answer is 0."""
+async def _request(stream: TunnelStream, payload: bytes, timeout: float) -> None:
+    """Send a Dial and wait for the Answer; raise TunnelRefusedError unless its code is 0."""
     try:
         event = await stream.request(TUNNEL, DIAL, payload=payload, timeout=timeout)
         answer = TUNNEL_ANSWER.read(event.payload)
@@ -86,16 +131,16 @@ async def _ask(stream: TunnelStream, payload: bytes, timeout: float) -> None:
         raise TunnelRefusedError(ResultCode.UNREACHABLE) from error
     code = answer[keys.CODE]
     if code:
-        # It goes on to whoever dialled, over connections that may take less than this one.
+        # It may be forwarded over connections with smaller limits than this one.
         text = answer.get(keys.TEXT, "")[:LONGEST_TEXT]
         raise TunnelRefusedError(code, answer.get(keys.HOP, 0), text)
 
 
-def tunnel_dial(reach: Callable[[], Awaitable[TunnelOutlet]]) -> Dial:
-    """How a session is given another transport: an open tunnel that `reach` returns."""
+def tunnel_dial(open_tunnel: Callable[[], Awaitable[TunnelTransport]]) -> Dial:
+    """Return a dial function that gives a session a new tunnel as its transport."""
 
     async def dial(accept: Callable[[], Driver | None]) -> None:
-        tunnel = await reach()
+        tunnel = await open_tunnel()
         driver = accept()
         if driver is None:
             tunnel.close()

@@ -1,5 +1,5 @@
-"""`Homes`: the servers at which a node has accounts. Through them others may dial it, and ask for
-what it exports (sections 19 and 20).
+"""`Home`: a server at which a node has an account (docs/protocol.md section 20). The node dials
+others through it, and they dial the node.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,53 +24,58 @@ from parley._node.protocol.errors import LocalProtocolError
 from parley._node.protocol.event_types import TRACE_SIZE
 from parley._node.remote.resumer import Dial
 from parley._node.trust.policies import AcceptHook, TrustPolicy
-from parley._node.tunnels.dial import dial_tunnel
-from parley._node.tunnels.policy import AccountSwitch, Switch
+from parley._node.tunnels.dial import TUNNEL_TIMEOUT, dial_tunnel
+from parley._node.tunnels.policy import AccountDialPolicy, DialPolicy
 from parley._node.tunnels.service import TunnelService
-from parley._node.tunnels.session_pool import TIMEOUT, Publishers
-from parley._node.tunnels.tunnel_sessions import REACH_TIMEOUT, Reaching, Way
-from parley._node.tunnels.tunnel_transport import TunnelOutlet
+from parley._node.tunnels.session_pool import SessionPool
+from parley._node.tunnels.tunnel_sessions import REACH_TIMEOUT, Target, TunnelSessions
+from parley._node.tunnels.tunnel_transport import TunnelTransport
+
+# Seconds that logging out takes at most, if the home doesn't answer.
+LOGOUT_TIMEOUT: Final = 1.0
+# Publishers to which sessions are kept open: half of the tunnels that an account may have.
+MOST_PUBLISHERS: Final = 8
 
 
 class HomedNode(Dialler, Protocol):
-    """What a home asks of its node, beside what a link does."""
+    """The parts of a node that its homes use."""
 
     handlers: Handlers
 
     @property
     def node_id(self) -> NodeId:
-        """Its id."""
+        """The node's id."""
 
     async def connect_by(
         self, dials: Sequence[Dial], node_id: NodeId, *, name: str, timeout: float = ...
     ) -> Peer:
-        """Do the handshake over what one of `dials` leads to; raises as `Node.connect`."""
+        """Connect to `node_id` over one of `dials`; raises as `Node.connect`."""
 
-    def serve_tunnels(self, switch: Switch) -> TunnelService:
-        """Let peers dial tunnels; ParleyError if they may already."""
+    def serve_tunnels(self, policy: DialPolicy) -> TunnelService:
+        """Accept Dials; ParleyError if the node does already."""
 
 
 class Homes:
-    """The homes of one node. While there are any, it takes the tunnels that come through them."""
+    """The homes of one node. While there is one, the node accepts tunnels that come through it."""
 
     def __init__(self, node: HomedNode) -> None:
         self._node = node
         self._servers: dict[Exports, Callable[[], NodeId | None]] = {}
 
-    def begin(self, exports: Exports, server: Callable[[], NodeId | None]) -> None:
-        """There is one more, until `end`: `server` gives its id, if that is known.
+    def add(self, exports: Exports, server: Callable[[], NodeId | None]) -> None:
+        """Add a home until `remove`. `server` returns its id, None while that is unknown.
 
         Raises:
-            ParleyError: the node serves tunnels of its own: it is a server itself.
+            ParleyError: the node is a server itself and serves tunnels of its own.
         """
         node = self._node
         if not self._servers:
-            node.serve_tunnels(AccountSwitch(node.node_id, self._ids, node.backend.now))
+            node.serve_tunnels(AccountDialPolicy(node.node_id, self._ids, node.backend.now))
         self._servers[exports] = server
         node.handlers.exports.add(exports)
 
-    def end(self, exports: Exports) -> None:
-        """It is left, and what it exported is exported no more; a second time changes nothing."""
+    def remove(self, exports: Exports) -> None:
+        """Remove a home and its exports, if it is still there."""
         if self._servers.pop(exports, None) is None:
             return
         handlers = self._node.handlers
@@ -83,17 +88,13 @@ class Homes:
         return {one for one in found if one is not None}
 
 
-# Seconds that leaving takes at most, if the home does not answer.
-LEAVE_TIMEOUT: Final = 1.0
-
-
 class Home(Link):
-    """A home while `async with node.home(..) as home` lasts: a link that logs in with each new
-    session, and is up once it has. Without an account there it is dialled on, with the longest
-    pauses; `error` is then CallRefused with code 20.
+    """A home, active while `async with node.home(..) as home`: a link that logs in with each new
+    session and is up after that. Without an account there it dials on, with the longest pauses;
+    `error` is then CallRefused with code 20.
 
-    What is asked of it is asked of the home itself, as of any link: `home.subscribe("TOPIC@ID")`
-    reads a topic of another server, which the home follows with its own right.
+    Requests go to the home server, as with any link: `home.subscribe("TOPIC@ID")` reads a topic of
+    another server, which the home follows with its own permission.
     """
 
     def __init__(
@@ -112,18 +113,18 @@ class Home(Link):
         super().__init__(node, among, address, also, trust=trust, pauses=pauses, draw=draw)
         self.exports = exports
         self._homes = homes
-        self._reaching = Reaching(node, self._tunnel, draw)
-        self._publishers = Publishers(lambda way, timeout: self.reach(*way, timeout=timeout))
+        self._sessions = TunnelSessions(node, self._open_tunnel, draw)
+        self._publishers: SessionPool[tuple[NodeId, ...]] = SessionPool(
+            lambda peer: self.backend.spawn(peer.close), limit=MOST_PUBLISHERS
+        )
 
     def __repr__(self) -> str:
         return f"<Home at {self._places}, {'up' if self.is_up else 'down'}>"
 
     @property
     def server(self) -> NodeId | None:
-        """The home's node id; None as long as no address has said it and nobody answered."""
+        """The home's node id; None if no address has it and the home hasn't answered yet."""
         return self._places.node_id
-
-    # Others.
 
     async def reach(
         self,
@@ -132,27 +133,28 @@ class Home(Link):
         discover: bool = False,
         timeout: float = REACH_TIMEOUT,
     ) -> Peer:
-        """Open a session with a server, or with [home, node], end to end through a tunnel that this
-        home dials. It may ask there for what is exported.
+        """Open an end-to-end session with a server, `reach(id)`, or with a node at its home,
+        `reach(home_id, id)`, through a tunnel that this home dials. It can use what the node
+        exports.
 
-        The session goes on over another tunnel if its own is lost. With direct addresses of the
-        node in `also`, or with `discover` if it is announced on the local network (extra
-        `discovery`), it moves there as soon as it can. It ends with the home that it was reached
-        through. `timeout` is seconds for all of it.
+        If its tunnel is lost, the session continues over another. With direct addresses in `also`,
+        or with `discover` if the node is announced on the local network (extra `discovery`), it
+        moves there as soon as it can. It ends with this home. `timeout` is seconds for all of it.
 
         Raises:
             ConfigError: not one or two node ids, or `also` has addresses of another node.
-            AddressError: not a direct address. CallTimeout: no connection with the home; its cause
-                is why. TunnelRefusedError, which is an UnreachableError: no tunnel leads there;
-                its `code` says why. HandshakeError, NotTrustedError: as `Node.connect`; if a server
-            between lies, the home does not see it, and may choose the same way another time.
+            AddressError: not a direct address.
+            CallTimeout: no connection with the home; its cause is the reason.
+            TunnelRefusedError: an UnreachableError: no tunnel leads there; `code` is the reason.
+            HandshakeError, NotTrustedError: as `Node.connect`. The home doesn't see a server on the
+                path that lies, and may choose the same path again.
         """
-        way = Way(ids, also, discover=discover)
+        target = Target(ids, also, discover=discover)
         began = self.backend.now()
         await self.connected(timeout)
         left = timeout - (self.backend.now() - began)
-        name = f"{way.target.short} by {self._places}"
-        return await self._reaching.reach(way, name, max(0.0, left))
+        name = f"{target.node_id.short} by {self._places}"
+        return await self._sessions.reach(target, name, max(0.0, left))
 
     async def publish(
         self,
@@ -163,64 +165,66 @@ class Home(Link):
         headers: Mapping[str, Encodable] | None = None,
         once: bool | bytes | IdempotencyKey = False,
     ) -> int | None:
-        """Publish a note of a topic that has us among its writers: `TOPIC@SERVER`, or
+        """Publish to a topic that lists this node as a writer: `TOPIC@SERVER`, or
         `TOPIC@HOME/NODE` of a node that is logged in there, end to end through a tunnel; or a topic
-        of the home. Returns its number, None if the topic does not remember.
+        of the home. Returns the number of the note, None if the topic keeps no history.
 
         Raises:
             CallRefused: as `Peer.publish`; 20 also if the topic's node does not export
-                `publish:TOPIC`. LimitReachedError: notes for 8 nodes are on their way. What
-                `reach` raises, and `Peer.call`.
+                `publish:TOPIC`. LocalProtocolError: publishing to 8 other nodes is in progress.
+                Also whatever `reach` and `Peer.call` raise.
         """
-        elsewhere = read_topic_name(self._name_there(topic))
-        if elsewhere is None:
-            name = self._name_there(topic)
+        name = self._name_there(topic)
+        remote = read_topic_name(name)
+        if remote is None:
             return await super().publish(name, data, timeout=timeout, headers=headers, once=once)
+        to, limit = remote.to, REACH_TIMEOUT if timeout is None else min(timeout, REACH_TIMEOUT)
         began = self.backend.now()
-        reaching = REACH_TIMEOUT if timeout is None else min(timeout, REACH_TIMEOUT)
-        async with self._publishers.at(elsewhere.to, reaching) as peer:
+        async with self._publishers.use(to, lambda: self.reach(*to, timeout=limit)) as peer:
             if timeout is not None:
                 timeout = max(0.0, timeout - (self.backend.now() - began))
             return await peer.publish(
-                elsewhere.topic, data, timeout=timeout, headers=headers, once=once
+                remote.topic, data, timeout=timeout, headers=headers, once=once
             )
 
     def _name_there(self, topic: str) -> str:
-        """A topic of the home itself has its plain name there."""
-        elsewhere = read_topic_name(topic)
-        return topic if elsewhere is None or elsewhere.to != (self.server,) else elsewhere.topic
+        """Return the name of a topic as this home knows it: without `@`, if it is the home's."""
+        remote = read_topic_name(topic)
+        return topic if remote is None or remote.to != (self.server,) else remote.topic
 
-    async def _tunnel(self, to: Sequence[NodeId]) -> TunnelOutlet:
+    async def _open_tunnel(self, to: Sequence[NodeId]) -> TunnelTransport:
         try:
-            peer, _ = await self.connected(TIMEOUT)
+            peer, _ = await self.connected(TUNNEL_TIMEOUT)
         except (CallTimeout, PeerClosedError, LocalProtocolError) as error:
             raise TunnelRefusedError(ResultCode.UNREACHABLE) from error
-        return await dial_tunnel(peer, to=to, trace=random_bytes(TRACE_SIZE), timeout=TIMEOUT)
-
-    # Life.
+        trace = random_bytes(TRACE_SIZE)
+        return await dial_tunnel(peer, to=to, trace=trace, timeout=TUNNEL_TIMEOUT)
 
     async def __aenter__(self) -> Self:
-        """Start to dial; returns at once. ParleyError: as a link, or the node is a server itself,
-        and dials tunnels of its own."""
+        """Start to dial, without waiting.
+
+        Raises:
+            ParleyError: as for a link, or the node is a server itself and dials its own tunnels.
+        """
         if self._loop is not None:
             raise ParleyError("a home is entered once")
-        self._homes.begin(self.exports, lambda: self.server)
+        self._homes.add(self.exports, lambda: self.server)
         try:
             return await super().__aenter__()
         except BaseException:
-            self._homes.end(self.exports)
+            self._homes.remove(self.exports)
             raise
 
     async def aclose(self, *, graceful: bool = True) -> None:
-        """Log out, and end it and what was reached through it; as `Link.aclose`."""
+        """Log out and close the home and all sessions through it; otherwise as `Link.aclose`."""
         try:
-            await self._reaching.close(graceful=graceful)
+            await self._sessions.close(graceful=graceful)
             server = self._usable()
             if graceful and server is not None:
                 with suppress(ParleyError):
-                    await log_out(server, LEAVE_TIMEOUT)
+                    await log_out(server, LOGOUT_TIMEOUT)
         finally:
-            self._homes.end(self.exports)
+            self._homes.remove(self.exports)
             await super().aclose(graceful=graceful)
 
     async def _dial(self) -> Peer:

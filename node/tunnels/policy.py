@@ -1,4 +1,6 @@
-"""What a node decides about a Dial: `Switch`, of which a server has one and an account another."""
+"""`DialPolicy`: what a node decides about the Dials it receives. Servers have one implementation
+(node/server/tunnel_dialer.py), nodes with accounts have the one here.
+"""
 
 from collections.abc import AsyncIterator, Callable, Container
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -11,14 +13,17 @@ from parley._node.federation.limits import DIALS_OF_LINK, TUNNELS_OF_LINK
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.rate_limit import TokenBucket
 from parley._node.remote.tunnel_stream import TunnelStream
-from parley._node.tunnels.tunnel_transport import TunnelOutlet
+from parley._node.tunnels.tunnel_transport import TunnelTransport
 
 
 @dataclass(frozen=True, slots=True)
 class IncomingDial:
-    """A Dial that came from `neighbour`, who is proven. It has either `path`, of 2 to 8 ids, or is
-    for `to`, one or two ids; `trace` is its 16 bytes, `deadline` a time of the loop's clock.
-    `stream` is the stream of the Dial, which becomes a hop of the tunnel."""
+    """A Dial from the authenticated node `neighbour`.
+
+    It has either a `path` of 2 to 8 ids or a target `to` of one or two ids. `trace` is 16 bytes,
+    `deadline` a time of the loop's clock. `stream` carried the Dial and becomes a hop of the
+    tunnel.
+    """
 
     neighbour: NodeId
     path: tuple[NodeId, ...] | None
@@ -28,23 +33,24 @@ class IncomingDial:
     stream: TunnelStream | None = None
 
 
-class Switch(Protocol):
-    """Decides about each Dial; what it counts, it counts for as long as the tunnel is open."""
+class DialPolicy(Protocol):
+    """Decides about each Dial."""
 
-    def decide(self, dial: IncomingDial) -> AbstractAsyncContextManager[TunnelOutlet | None]:
-        """Enter for the tunnel onward, which is open, to be joined and closed by whoever entered;
-        None for a tunnel that ends here, with a path whose last id is this node's. It is left when
-        the tunnel is over, and cancelled when nobody waits for it any more.
+    def decide(self, dial: IncomingDial) -> AbstractAsyncContextManager[TunnelTransport | None]:
+        """Return a context that is active while the tunnel is open. It yields the open onward
+        tunnel, which the caller splices and closes, or None if the tunnel ends at this node.
 
         Raises:
-            TunnelRefusedError: on entering: there will be none. Without a hop it is answered as
-                this node's.
+            TunnelRefusedError: on entering, if the Dial is refused. Without a hop, the answer
+                carries this node's.
         """
 
 
-class AccountSwitch:
-    """Leads nowhere: what is not for `node_id`, or comes from none of `homes` (node ids, as they
-    are now), is refused. `now` is the loop's clock."""
+class AccountDialPolicy:
+    """The policy of a node with accounts: accepts tunnels to `node_id` from its home servers.
+
+    `homes` returns the current ids of these; `now` is the loop's clock.
+    """
 
     def __init__(
         self, node_id: NodeId, homes: Callable[[], Container[NodeId]], now: Callable[[], float]
@@ -53,11 +59,11 @@ class AccountSwitch:
         self._homes = homes
         self._now = now
         self._tunnels: dict[NodeId, int] = {}
-        self._dials: dict[NodeId, TokenBucket] = {}
+        self._rates: dict[NodeId, TokenBucket] = {}
 
     @asynccontextmanager
     async def decide(self, dial: IncomingDial) -> AsyncIterator[None]:
-        """Enter for a tunnel that ends here."""
+        """Accept a tunnel that ends here, or refuse it."""
         neighbour, path = dial.neighbour, dial.path
         if neighbour not in self._homes():
             raise TunnelRefusedError(ResultCode.NOT_AUTHORISED)
@@ -65,9 +71,9 @@ class AccountSwitch:
             raise TunnelRefusedError(ResultCode.MALFORMED)
         if path[-2] != neighbour:
             raise TunnelRefusedError(ResultCode.NOT_AUTHORISED)
-        allowance = self._dials.setdefault(neighbour, TokenBucket(DIALS_OF_LINK))
+        rate = self._rates.setdefault(neighbour, TokenBucket(DIALS_OF_LINK))
         count = self._tunnels.get(neighbour, 0)
-        if not allowance.take(self._now()) or count >= TUNNELS_OF_LINK:
+        if not rate.take(self._now()) or count >= TUNNELS_OF_LINK:
             raise TunnelRefusedError(ResultCode.OVERLOADED)
         self._tunnels[neighbour] = count + 1
         try:

@@ -1,7 +1,7 @@
-"""`TunnelService`: serves the streams `tunnel` that peers open.
+"""`TunnelService`: serves the `tunnel` streams that peers open.
 
-It asks the node's `Switch` about each Dial, answers, and joins two streams or begins an inner
-connection. There is one task for each tunnel, and none for what passes.
+It passes each Dial to the node's `DialPolicy`, answers, and splices two streams or accepts an inner
+connection. Each tunnel has one task; its data needs none.
 """
 
 import time
@@ -34,40 +34,40 @@ from parley._node.protocol.limits import HANDSHAKE_TIMEOUT
 from parley._node.remote.stream import Stream, StreamEvent
 from parley._node.remote.tunnel_stream import TunnelStream
 from parley._node.transport.driver import Driver
-from parley._node.tunnels.policy import IncomingDial, Switch
-from parley._node.tunnels.splice import Joint
-from parley._node.tunnels.tunnel_transport import TunnelOutlet
+from parley._node.tunnels.policy import DialPolicy, IncomingDial
+from parley._node.tunnels.splice import Splice
+from parley._node.tunnels.tunnel_transport import TunnelTransport
 
-# Seconds in which Dial has to come on a stream that was opened for it.
-DIAL_PATIENCE: Final = HANDSHAKE_TIMEOUT
+# Seconds after which a stream without a Dial is reset.
+DIAL_WAIT: Final = HANDSHAKE_TIMEOUT
 _ASYNC_ID: Final = 1
 _SECOND: Final = 1_000_000_000
 
 
 class TunnelService:
-    """Tunnels that come to the node `node_id`, or lead on from it.
+    """The tunnels that end at the node `node_id` or lead through it.
 
-    `accept` makes the driver of an inner connection that ends here, of whose origin it is told the
-    name; None: there is no room. `on_over` is given the record of each tunnel that was joined here,
-    when that is over; `wall` is the time in ns since 1970.
+    `accept` returns the driver of an inner connection that ends here, given a name of its origin
+    for the log, or None if the node has no space for it. `on_closed` is called with the record of
+    each spliced tunnel when it is over; `wall` returns the time in ns since 1970.
     """
 
     def __init__(
         self,
         node_id: NodeId,
-        switch: Switch,
+        policy: DialPolicy,
         accept: Callable[[str], Driver | None],
         metrics: Metrics,
-        on_over: Callable[[TunnelRecord], None] = lambda record: None,
+        on_closed: Callable[[TunnelRecord], None] = lambda record: None,
         wall: Callable[[], int] = time.time_ns,
     ) -> None:
         self._node_id = node_id
-        self._switch = switch
+        self._policy = policy
         self._accept = accept
-        self._on_over = on_over
+        self._on_closed = on_closed
         self._wall = wall
-        self._neighbours: dict[TunnelStream, NodeId] = {}  # who dialled them
-        self.joints: dict[Joint, tuple[NodeId, ...]] = {}  # with their paths
+        self._diallers: dict[TunnelStream, NodeId] = {}
+        self._splices: dict[Splice, tuple[NodeId, ...]] = {}  # with their paths
         self._metrics = metrics
 
     def __repr__(self) -> str:
@@ -75,20 +75,30 @@ class TunnelService:
 
     @property
     def count(self) -> int:
-        """Tunnels that end here or lead on, or are about to."""
-        return len(self._neighbours)
+        """Number of tunnels that end here or lead through here, or are being opened."""
+        return len(self._diallers)
+
+    @property
+    def splices(self) -> list[Splice]:
+        """The tunnels that lead through here."""
+        return list(self._splices)
+
+    @property
+    def paths(self) -> list[tuple[NodeId, ...]]:
+        """The paths of the tunnels that lead through here, from origin to target."""
+        return list(self._splices.values())
 
     def end_unless(self, may_dial: Callable[[NodeId], bool]) -> None:
-        """Reset the tunnels of neighbours that may not dial any more."""
-        for stream, neighbour in list(self._neighbours.items()):
-            if not may_dial(neighbour):
+        """Reset the tunnels of neighbours that may no longer dial."""
+        for stream, dialler in list(self._diallers.items()):
+            if not may_dial(dialler):
                 stream.end(CloseCode.NOT_AUTHORISED)
 
     async def serve(self, stream: Stream) -> None:
-        """Serve one stream to its end; the handler of the label."""
-        assert isinstance(stream, TunnelStream)  # its label says so
+        """Handle one stream, until its end."""
+        assert isinstance(stream, TunnelStream)  # by its label
         loop = stream.live.backend
-        timer = loop.at(loop.now() + DIAL_PATIENCE, lambda: stream.reset(CloseCode.TIMEOUT))
+        timer = loop.at(loop.now() + DIAL_WAIT, lambda: stream.reset(CloseCode.TIMEOUT))
         with suppress(StreamResetError, PeerClosedError, EndOfStream, ClosedResourceError):
             try:
                 event = await stream.receive_event()
@@ -97,25 +107,28 @@ class TunnelService:
             if (event.subcategory, event.async_id) != (DIAL, _ASYNC_ID):
                 stream.reset(CloseCode.PROTOCOL_ERROR)
             else:
-                await self._dialled(stream, event)
+                await self._handle_dial(stream, event)
 
-    async def _dialled(self, stream: TunnelStream, event: StreamEvent) -> None:
-        """Decide about a Dial, and serve what comes of it to its end."""
+    async def _handle_dial(self, stream: TunnelStream, event: StreamEvent) -> None:
+        """Decide about a Dial and serve its tunnel, until the end."""
         try:
             dial = _read(stream, event.payload)
         except TunnelRefusedError as error:
             await self._answer(event, error.code)
             return
         loop = stream.live.backend
-        self._neighbours[stream] = dial.neighbour
+        self._diallers[stream] = dial.neighbour
         try:
             with anyio.CancelScope() as scope:
                 event.when_cancelled(scope.cancel)
                 timer = loop.at(dial.deadline, scope.cancel)
                 try:
-                    async with self._switch.decide(dial) as onward:
+                    async with self._policy.decide(dial) as onward:
                         timer.cancel()
-                        await self._open(stream, event, dial, onward)
+                        if onward is None:
+                            await self._end_here(stream, event, dial)
+                        else:
+                            await self._splice(stream, event, dial, onward)
                 finally:
                     timer.cancel()
             if event.cancelled:
@@ -125,38 +138,22 @@ class TunnelService:
         except TunnelRefusedError as error:
             await self._answer(event, error.code, error.text, self._hop(dial, error.hop))
         finally:
-            del self._neighbours[stream]
+            del self._diallers[stream]
 
-    def _hop(self, dial: IncomingDial, said: int | None) -> int | None:
-        """Whose refusal it is, by its index in the path; None if it has no path."""
-        if said is None and dial.path is not None and self._node_id in dial.path:
+    def _hop(self, dial: IncomingDial, hop: int | None) -> int | None:
+        """Return the path index of the refusing node; None if the Dial has no path."""
+        if hop is None and dial.path is not None and self._node_id in dial.path:
             return dial.path.index(self._node_id)
-        return 0 if said is None and dial.to is not None else said
-
-    async def _open(
-        self,
-        stream: TunnelStream,
-        event: StreamEvent,
-        dial: IncomingDial,
-        onward: TunnelOutlet | None,
-    ) -> None:
-        try:
-            if onward is None:
-                await self._end_here(stream, event, dial)
-            else:
-                await self._join(stream, event, dial, onward)
-        finally:
-            if onward is not None:
-                onward.close()
+        return 0 if hop is None and dial.to is not None else hop
 
     async def _end_here(self, stream: TunnelStream, event: StreamEvent, dial: IncomingDial) -> None:
-        """Be the responder of a handshake over it; return when the tunnel is over."""
+        """Accept the inner connection; return when the tunnel is over."""
         driver = self._accept(f"tunnel of {dial.neighbour.short}")
         if driver is None:
             raise TunnelRefusedError(ResultCode.OVERLOADED)
-        tunnel = TunnelOutlet(stream, dial.path or (self._node_id,))
+        tunnel = TunnelTransport(stream, dial.path or (self._node_id,))
         over = stream.live.backend.waiter()
-        tunnel.on_closed = over.wake
+        tunnel.add_closed_callback(over.wake)
         tunnel.attach(driver)
         try:
             await self._answer(event, ResultCode.ACCEPTED)
@@ -164,36 +161,45 @@ class TunnelService:
         finally:
             tunnel.failed(CloseCode.GOING_AWAY)
 
-    async def _join(
+    async def _splice(
         self,
         stream: TunnelStream,
         event: StreamEvent,
         dial: IncomingDial,
-        onward: TunnelOutlet,
+        onward: TunnelTransport,
     ) -> None:
-        began = self._wall()
-        hop = onward.path.index(self._node_id)
-        joint = Joint(stream, onward.stream, stream.live.backend)
-        stream.accept()
-        await self._answer(event, ResultCode.ACCEPTED)
-        self.joints[joint] = onward.path
+        """Forward Data between `stream` and `onward`, and close that."""
         try:
-            await joint.run()
+            began = self._wall()
+            hop = onward.path.index(self._node_id)
+            splice = Splice(stream, onward.stream, stream.live.backend)
+            stream.accept()
+            await self._answer(event, ResultCode.ACCEPTED)
+            self._splices[splice] = onward.path
+            try:
+                await splice.run()
+            finally:
+                del self._splices[splice]
+                self._record(dial, onward.path, hop, began, splice)
         finally:
-            del self.joints[joint]
-            record = TunnelRecord(
-                dial.trace,
-                hop,
-                len(onward.path),
-                dial.neighbour,
-                onward.path[hop + 1],
-                began / _SECOND,
-                self._wall() / _SECOND,
-                joint.forward,
-                joint.back,
-            )
-            self._metrics.tunnelled += joint.forward + joint.back
-            self._on_over(record)
+            onward.close()
+
+    def _record(
+        self, dial: IncomingDial, path: tuple[NodeId, ...], hop: int, began: int, splice: Splice
+    ) -> None:
+        record = TunnelRecord(
+            dial.trace,
+            hop,
+            len(path),
+            dial.neighbour,
+            path[hop + 1],
+            began / _SECOND,
+            self._wall() / _SECOND,
+            splice.forward,
+            splice.back,
+        )
+        self._metrics.tunnelled += splice.forward + splice.back
+        self._on_closed(record)
 
     async def _answer(
         self, event: StreamEvent, code: int, text: str = "", hop: int | None = None
@@ -208,10 +214,10 @@ class TunnelService:
 
 
 def offer_tunnels(handlers: Handlers, service: TunnelService) -> None:
-    """From now on peers may open streams `tunnel`.
+    """Let peers open `tunnel` streams, which `service` serves.
 
     Raises:
-        ParleyError: they may already.
+        ParleyError: another service serves them already.
     """
     if TUNNEL_LABEL in handlers.reserved:
         raise ParleyError("tunnels are served already")
@@ -219,7 +225,7 @@ def offer_tunnels(handlers: Handlers, service: TunnelService) -> None:
 
 
 def _read(stream: TunnelStream, payload: bytes) -> IncomingDial:
-    """A Dial as it came; raises TunnelRefusedError for what may not be."""
+    """Read a Dial; raises TunnelRefusedError if it is not allowed or is malformed."""
     live = stream.live
     if live.node_id is None or live.path:
         raise TunnelRefusedError(ResultCode.NOT_AUTHORISED)

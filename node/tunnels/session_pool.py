@@ -1,183 +1,90 @@
-"""`SharedSession`: a session that several use, opened by the first who needs it."""
+"""`SessionPool`: sessions shared by several users."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Generic, TypeVar
 
 import anyio
 
-from parley._crypto.identity import NodeId
-from parley._crypto.randomness import random_bytes
 from parley._node.peer.peer import Peer
-from parley._node.protocol.codes import CloseCode
-from parley._node.protocol.errors import LimitReachedError
-from parley._node.protocol.event_types import TRACE_SIZE
-from parley._node.remote.resumer import DIAL_TIMEOUT, Dial
-from parley._node.transport.address import Address
-from parley._node.transport.backend import Backend
-from parley._node.tunnels.dial import dial_tunnel, tunnel_dial
-from parley._node.tunnels.tunnel_transport import TunnelOutlet
+from parley._node.protocol.errors import LocalProtocolError
+
+Key = TypeVar("Key", bound=Hashable)
 
 
-class SharedSession:
-    """The session with one node, and how many `users` it has or is awaited by; who made it keeps
-    the count, and closes it."""
-
-    __slots__ = ("_opening", "peer", "users")
+class _Shared:
+    __slots__ = ("opening", "peer", "users")
 
     def __init__(self) -> None:
-        self._opening = anyio.Lock()
+        self.opening = anyio.Lock()
         self.peer: Peer | None = None
-        self.users = 0
-
-    async def opened(self, open_one: Callable[[], Awaitable[Peer]]) -> Peer:
-        """The session; where none is open, `open_one` makes it, once for all who wait. Raises what
-        that does."""
-        async with self._opening:
-            if self.peer is None or not self.peer.is_open:
-                self.peer = await open_one()
-            return self.peer
+        self.users = 0  # including those that wait for it to be opened
 
 
-# Seconds of a Dial; whoever waits less cancels it.
-TIMEOUT: Final = 2 * DIAL_TIMEOUT
+class SessionPool(Generic[Key]):
+    """Sessions shared by several users, one for each key.
 
+    A session is opened for its first user and passed to `close` after its last. With a `limit`,
+    unused sessions stay open instead, until another key needs the place of the one that has been
+    unused for longest.
+    """
 
-class Outers:
-    """The outer connections of one node. `connect` dials a server, `loop` gives the node's loop."""
-
-    def __init__(
-        self, connect: Callable[[str], Awaitable[Peer]], loop: Callable[[], Backend]
-    ) -> None:
-        self._connect = connect
-        self._loop = loop
-        self._outers: dict[Address, SharedSession] = {}
+    def __init__(self, close: Callable[[Peer], object], *, limit: int | None = None) -> None:
+        self._close = close
+        self._limit = limit
+        self._sessions: dict[Key, _Shared] = {}  # the most recently requested is the last
 
     def __len__(self) -> int:
-        return len(self._outers)
+        return len(self._sessions)
 
-    def dial(self, address: Address) -> Dial:
-        """How a via address is dialled; TunnelRefusedError or UnreachableError if it cannot be."""
-        return tunnel_dial(lambda: self.open(address))
-
-    async def open(self, address: Address) -> TunnelOutlet:
-        """Open a tunnel to the node of a via address.
+    async def acquire(self, key: Key, open_session: Callable[[], Awaitable[Peer]]) -> Peer:
+        """Return the session of `key`, opening it if none is open; `release` it after use.
 
         Raises:
-            TunnelRefusedError: no tunnel leads there. UnreachableError, HandshakeError: nor does a
-                connection to its server.
+            LocalProtocolError: `limit` sessions are in use. Also whatever `open_session` raises.
         """
-        assert address.node_id is not None  # else there is no dial
-        place = address.of_server
-        outer = self._outers.setdefault(place, SharedSession())
-        outer.users += 1
-        try:
-            peer = await outer.opened(lambda: self._connect(str(place)))
-            homes = () if address.home is None else (address.home,)
-            tunnel = await dial_tunnel(
-                peer,
-                to=(*homes, address.node_id),
-                trace=random_bytes(TRACE_SIZE),
-                timeout=TIMEOUT,
-            )
-        except BaseException:
-            self._left(place, outer)
-            raise
-        tunnel.on_closed = lambda: self._left(place, outer)
-        return tunnel
-
-    def _left(self, place: Address, outer: SharedSession) -> None:
-        """One uses it no more; the last one closes it."""
-        outer.users -= 1
-        if outer.users:
-            return
-        del self._outers[place]
-        if outer.peer is not None and outer.peer.is_open:
-            self._loop().spawn(outer.peer.close)
-
-
-# Publishers of one home: half of the tunnels that an account may have.
-MOST_PUBLISHERS: Final = 8
-
-Way = tuple[NodeId, ...]
-
-
-class Publishers:
-    """The publishers that `reach` leads to; it takes a way and seconds, and raises as
-    `Home.reach`."""
-
-    def __init__(self, reach: Callable[[Way, float], Awaitable[Peer]]) -> None:
-        self._reach = reach
-        # Their users are notes that are on their way; the one that was used last is the last.
-        self._publishers: dict[Way, SharedSession] = {}
-
-    def __len__(self) -> int:
-        return len(self._publishers)
-
-    @asynccontextmanager
-    async def at(self, way: Way, timeout: float) -> AsyncIterator[Peer]:
-        """The session with a publisher, for a note.
-
-        Raises:
-            LimitReachedError: notes for 8 others are on their way. And what `reach` raises.
-        """
-        one = self._publishers.pop(way, None)
-        if one is None:
-            await self._make_room()
-            one = self._publishers.pop(way, None) or SharedSession()
-        self._publishers[way] = one
-        one.users += 1
-        try:
-            yield await one.opened(lambda: self._reach(way, timeout))
-        finally:
-            one.users -= 1
-            if one.peer is None and not one.users and self._publishers.get(way) is one:
-                del self._publishers[way]
-
-    async def _make_room(self) -> None:
-        """Close those that nobody has used for longest, as long as there are 8."""
-        while len(self._publishers) >= MOST_PUBLISHERS:
-            way = next((way for way, one in self._publishers.items() if not one.users), None)
-            if way is None:
-                raise LimitReachedError(f"notes for {MOST_PUBLISHERS} publishers are on their way")
-            peer = self._publishers.pop(way).peer
-            if peer is not None:
-                await peer.close()
-
-
-# Opens a session, by one id, a server's, or by two, those of a home and of a node there.
-Reach = Callable[[Sequence[NodeId]], Awaitable[Peer]]
-
-# Seconds to open one.
-OPEN_TIMEOUT: Final = 30.0
-
-
-class SharedSessions:
-    """The sessions that `reach` has opened, which are closed here."""
-
-    def __init__(self, reach: Reach) -> None:
-        self._reach = reach
-        self._sessions: dict[tuple[NodeId, ...], SharedSession] = {}
-
-    @asynccontextmanager
-    async def to(self, ids: tuple[NodeId, ...]) -> AsyncIterator[Peer]:
-        """The session with a node, opened by the first who needs it and closed after the last.
-
-        Raises:
-            TimeoutError: it took longer than 30 s. And what `reach` raises.
-        """
-
-        async def open_it() -> Peer:
-            with anyio.fail_after(OPEN_TIMEOUT):
-                return await self._reach(ids)
-
-        shared = self._sessions.setdefault(ids, SharedSession())
+        shared = self._sessions.pop(key, None)
+        if shared is None:
+            self._evict()
+            shared = _Shared()
+        self._sessions[key] = shared
         shared.users += 1
         try:
-            yield await shared.opened(open_it)
+            async with shared.opening:
+                if shared.peer is None or not shared.peer.is_open:
+                    shared.peer = await open_session()
+                return shared.peer
+        except BaseException:
+            self.release(key)
+            raise
+
+    def release(self, key: Key) -> None:
+        """End one use of a session."""
+        shared = self._sessions[key]
+        shared.users -= 1
+        if not shared.users and (self._limit is None or shared.peer is None):
+            self._remove(key)
+
+    @asynccontextmanager
+    async def use(
+        self, key: Key, open_session: Callable[[], Awaitable[Peer]]
+    ) -> AsyncIterator[Peer]:
+        """Acquire a session and release it afterwards; raises as `acquire`."""
+        peer = await self.acquire(key, open_session)
+        try:
+            yield peer
         finally:
-            shared.users -= 1
-            if not shared.users:
-                del self._sessions[ids]
-                if shared.peer is not None:
-                    shared.peer.live.drop(CloseCode.NORMAL)
+            self.release(key)
+
+    def _evict(self) -> None:
+        if self._limit is None or len(self._sessions) < self._limit:
+            return
+        unused = next((key for key, shared in self._sessions.items() if not shared.users), None)
+        if unused is None:
+            raise LocalProtocolError(f"all {self._limit} sessions are in use")
+        self._remove(unused)
+
+    def _remove(self, key: Key) -> None:
+        peer = self._sessions.pop(key).peer
+        if peer is not None and peer.is_open:
+            self._close(peer)

@@ -1,8 +1,8 @@
-"""`Joint`: two streams of a tunnel, joined at a server between.
+"""`Splice`: two streams of a tunnel, joined at a server between its ends.
 
-What comes on one goes out on the other in the same moment: no task for an event, and nothing is
-read. Credit goes back on one side only for what the other has taken, so that at most a window waits
-here in each direction.
+Data from one stream is written to the other immediately, without a task. The sender gets its credit
+back only when the other connection has taken the bytes, so that at most one window waits here in
+each direction.
 """
 
 from typing import Final
@@ -16,19 +16,18 @@ from parley._node.tunnels.tunnel_transport import TunnelWriter
 _FINISHED: Final = -1
 
 
-class Joint:
-    """`before` is the stream towards the origin, `after` the one towards the target; `forward` and
-    `back` count the bytes of Data that came from each."""
+class Splice:
+    """Joins the stream `before`, towards the origin, with the stream `after`, towards the target.
+
+    `forward` and `back` count the bytes of Data received from each.
+    """
 
     def __init__(self, before: TunnelStream, after: TunnelStream, loop: Loop) -> None:
-        self._streams = before, after
         self._loop = loop
         self._over = loop.waiter()
-        self._patience = TUNNEL_IDLE
-        self._code: int = CloseCode.CANCELLED  # why it ended, if nobody says anything else
-        there, here = _Side(self, before, after), _Side(self, after, before)
-        there.opposite, here.opposite = here, there
-        self._sides = there, here
+        self._timeout = TUNNEL_IDLE
+        self._code: int = CloseCode.CANCELLED  # of the resets, unless `end` sets another
+        self._sides = _Side(self, before, after), _Side(self, after, before)
 
     @property
     def forward(self) -> int:
@@ -41,83 +40,88 @@ class Joint:
         return self._sides[1].size
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """Bytes that wait here for credit, of both directions."""
-        return sum(len(side.onward.pending) for side in self._sides)
+        return sum(len(side.writer.pending) for side in self._sides)
 
     async def run(self) -> None:
-        """Join them, until both directions are finished, one side is reset or gone, or nothing has
-        passed for 10 minutes, 30 s once one is finished; whoever is cancelled resets both."""
+        """Forward Data until both directions are finished, one side is reset or lost, or no Data
+        has passed for 10 minutes, or 30 s after one direction finished. Cancellation resets both.
+        """
         self._watch(-1)
         try:
-            for stream, side in zip(self._streams, self._sides, strict=True):
-                stream.pass_to(side)
+            for side in self._sides:
+                side.stream.pass_to(side)
             await self._over.wait()
         finally:
             self._timer.cancel()
-            for stream, side in zip(self._streams, self._sides, strict=True):
-                side.onward.close()
+            for side in self._sides:
+                side.writer.close()
                 if self._code != _FINISHED:
-                    stream.reset(self._code)
+                    side.stream.reset(self._code)
 
     def end(self, code: int) -> None:
-        """Reset both sides."""
+        """Reset both streams."""
         self._code = code
         self._over.wake()
 
-    def left(self) -> None:
-        """One side sends no more: the other one may not keep the tunnel for much longer."""
-        self._patience = TUNNEL_LEFT
+    def half_closed(self) -> None:
+        """Shorten the idle timeout, because one side has finished sending."""
+        self._timeout = TUNNEL_LEFT
         self._timer.cancel()
         self._watch(-1)
-        self.finished()
+        self.end_if_finished()
 
-    def finished(self) -> None:
-        """A direction has ended; perhaps the other one had before."""
-        if all(side.onward.is_done for side in self._sides):
+    def end_if_finished(self) -> None:
+        """End the splice if both directions are finished."""
+        if all(side.writer.is_done for side in self._sides):
             self.end(_FINISHED)
 
+    def other_side(self, side: "_Side") -> "_Side":
+        """Return the side that writes to the stream of `side`."""
+        first, second = self._sides
+        return second if side is first else first
+
     def _watch(self, passed: int) -> None:
-        """Look again in a while; end if no more has `passed` since."""
+        """End the splice if no Data has passed since the last look; else look again later."""
         now = self.forward + self.back
         if now == passed:
             self.end(CloseCode.TIMEOUT)
-        self._timer = self._loop.at(self._loop.now() + self._patience, lambda: self._watch(now))
+        self._timer = self._loop.at(self._loop.now() + self._timeout, lambda: self._watch(now))
 
 
 class _Side:
-    """Takes what comes on one of the streams, and writes it to the other (`onward`)."""
+    """Receives the Data of one `stream` and writes it to the other one with `writer`."""
 
-    __slots__ = ("_give_back", "_joint", "onward", "opposite", "size")
+    __slots__ = ("_give_back", "_splice", "size", "stream", "writer")
 
-    opposite: "_Side"
-
-    def __init__(self, joint: Joint, stream: TunnelStream, other: TunnelStream) -> None:
-        self._joint = joint
+    def __init__(self, splice: Splice, stream: TunnelStream, other: TunnelStream) -> None:
+        self._splice = splice
         self._give_back = stream.give_back
-        self.onward = TunnelWriter(other, self._taken)
+        self.stream = stream
+        self.writer = TunnelWriter(other, self._taken)
         self.size = 0
 
     def data_received(self, data: bytes, cost: int) -> None:
-        """Data came: it goes on."""
+        """Forward Data."""
         self.size += len(data)
-        self.onward.write(data, cost)
+        self.writer.write(data, cost)
 
     def finished(self) -> None:
-        """No more comes: neither does it on the other stream, behind what waits."""
-        self.onward.finish()
-        self._joint.left()
+        """Finish the other stream, after the bytes that wait for it."""
+        self.writer.finish()
+        self._splice.half_closed()
 
     def failed(self, code: int) -> None:
-        """Reset: the other one is, too."""
-        self._joint.end(code)
+        """Reset the other stream as well."""
+        self._splice.end(code)
 
     def writable(self) -> None:
-        """What came on the other stream can go on here."""
-        self.opposite.onward.writable()
+        """Continue to write to this stream what came from the other one."""
+        self._splice.other_side(self).writer.writable()
 
     def _taken(self, cost: int) -> None:
         if cost:
             self._give_back(cost)
-        if self.onward.is_done:
-            self._joint.finished()
+        if self.writer.is_done:
+            self._splice.end_if_finished()

@@ -1,5 +1,7 @@
-"""From a tunnel to the same network: a session that could go directly does, as soon as one of the
-direct addresses answers, and comes back to a tunnel when none does any more (section 19).
+"""`TunnelSessions`: sessions with other nodes through tunnels (docs/protocol.md section 19).
+
+A session that could use a direct address moves there as soon as one answers, and back to a tunnel
+when none does any longer.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -31,14 +33,141 @@ from parley._node.transport.conditions import pause_until
 from parley._node.transport.driver import Driver
 from parley._node.transport.loop import Runner
 from parley._node.tunnels.dial import tunnel_dial
-from parley._node.tunnels.tunnel_transport import TunnelOutlet
+from parley._node.tunnels.tunnel_transport import TunnelTransport
 
-# Between two attempts to leave a tunnel, which cost a question to the local network each.
+REACH_TIMEOUT: Final = 10.0
+# Between two attempts to leave a tunnel; each costs a query on the local network.
 PAUSES: Final = Pauses(first=5.0, longest=300.0)
+_DIRECT: Final = 1  # the index of the direct dial of a session
+
+
+class TunnelDialler(Protocol):
+    """The part of a node that opens sessions over tunnels."""
+
+    @property
+    def backend(self) -> Backend:
+        """The node's loop; ParleyError if it does not run."""
+
+    async def connect_by(
+        self, dials: Sequence[Dial], node_id: NodeId, *, name: str, timeout: float = ...
+    ) -> Peer:
+        """Connect to `node_id` over one of `dials`; raises as `Node.connect`."""
+
+
+class Target:
+    """The node to reach: `ids` are those of a server, or of a home server and a node there. `also`
+    and `discover` give direct addresses of it.
+
+    Raises:
+        ConfigError: not one or two node ids, or `also` has addresses of another node.
+        AddressError: `also` has an invalid or `via://` address.
+    """
+
+    def __init__(
+        self, ids: Sequence[NodeId | str], also: Sequence[str] = (), *, discover: bool = False
+    ) -> None:
+        if not 1 <= len(ids) <= 2:
+            raise ConfigError(f"cannot reach {len(ids)} ids: give a server, or a home and a node")
+        try:
+            parsed = [one if isinstance(one, NodeId) else NodeId.parse(one) for one in ids]
+        except IdentityError as error:
+            raise ConfigError(f"cannot reach a node: {error}") from error
+        self.ids: tuple[NodeId, ...] = tuple(parsed)
+        addresses = [*also, f"mdns://{self.node_id}"] if discover else list(also)
+        self.places = AddressList(addresses[0], addresses[1:]) if addresses else None
+        if self.places is not None and self.places.node_id not in (None, self.node_id):
+            raise ConfigError(f"{self.places} is not an address of {self.node_id}")
+
+    @property
+    def node_id(self) -> NodeId:
+        """The id of the node to reach."""
+        return self.ids[-1]
+
+
+class TunnelSessions:
+    """The sessions of `node` over tunnels that `open_tunnel` opens, until `close`.
+
+    With `leads_around`, a failed handshake is retried through another tunnel while
+    `leads_around` returns that it would take another path: three attempts in all, each with a third
+    of the time.
+    """
+
+    def __init__(
+        self,
+        node: TunnelDialler,
+        open_tunnel: Callable[[Sequence[NodeId]], Awaitable[TunnelTransport]],
+        draw: Callable[[], float] = random_fraction,
+        *,
+        leads_around: Callable[[Sequence[NodeId]], bool] | None = None,
+    ) -> None:
+        self._node = node
+        self._open_tunnel = open_tunnel
+        self._draw = draw
+        self._leads_around = leads_around
+        self._sessions: dict[Peer, Runner | None] = {}  # with the task that moves each
+        self._closed = False
+
+    async def reach(self, target: Target, name: str, timeout: float) -> Peer:
+        """Open a session within `timeout` seconds; `name` is for the log. Raises as
+        `TunnelDialler.connect_by`."""
+        loop, places = self._node.backend, target.places
+        dials = [tunnel_dial(lambda: self._open_tunnel(target.ids))]
+        if places is not None:
+            dials.append(direct_dial(places, loop))
+        peer = await self._connect(dials, target, name, timeout)
+        if self._closed:  # while it was opened
+            peer.live.drop(CloseCode.GOING_AWAY)
+            raise TunnelRefusedError(ResultCode.UNREACHABLE)
+        self._sessions = {one: mover for one, mover in self._sessions.items() if not one.is_gone}
+        self._sessions[peer] = None
+        if places is not None:
+            self._sessions[peer] = loop.spawn(keep_direct, peer, _DIRECT, self._draw)
+        return peer
+
+    async def _connect(
+        self, dials: Sequence[Dial], target: Target, name: str, timeout: float
+    ) -> Peer:
+        around = self._leads_around
+        left = 1 if around is None else ATTEMPTS
+        share = timeout / left
+        while True:
+            try:
+                return await self._node.connect_by(dials, target.node_id, name=name, timeout=share)
+            except HandshakeError:
+                left -= 1
+                if not left or around is None or not around(target.ids):
+                    raise
+
+    async def close(self, *, graceful: bool) -> None:
+        """Close all sessions. `graceful` waits for the peer's Close, if there is a transport."""
+        self._closed = True
+        sessions, self._sessions = self._sessions, {}
+        try:
+            for mover in sessions.values():
+                if mover is not None:
+                    mover.cancel()
+            if graceful:
+                with ungrouped():
+                    async with anyio.create_task_group() as closing:
+                        for peer in sessions:
+                            closing.start_soon(_close, peer)
+        finally:
+            for peer in sessions:
+                if peer.is_suspended:
+                    peer.live.lost("its tunnels are closed")
+                peer.live.drop(CloseCode.GOING_AWAY)  # does nothing if it is closed
+
+
+async def _close(peer: Peer) -> None:
+    """Close a session, unless it has no transport: no new tunnel will carry its Close."""
+    async with anyio.create_task_group() as closing:
+        closing.start_soon(peer.close)
+        await peer.live.changes.until(lambda: peer.is_suspended or peer.is_gone)
+        closing.cancel_scope.cancel()
 
 
 def direct_dial(places: AddressList, loop: Backend) -> Dial:
-    """How a node is dialled at its direct addresses, and at what is found then: in turn."""
+    """Return a function that dials a node's direct addresses in turn."""
 
     async def dial(accept: Callable[[], Driver | None]) -> None:
         failed: UnreachableError | None = None
@@ -54,16 +183,16 @@ def direct_dial(places: AddressList, loop: Backend) -> Dial:
 
 
 async def keep_direct(peer: Peer, by: int, draw: Callable[[], float] = random_fraction) -> None:
-    """Whenever the session of `peer` has come through a tunnel, try the dial of the number `by`: at
-    once, and after growing pauses; until it has ended. One that goes back to a tunnel within 10
-    seconds counts as an attempt that failed."""
+    """Try to move the session of `peer` to its dial number `by` while a tunnel carries it:
+    immediately, then after growing pauses, until the session ends. A move counts as failed if the
+    session returns to a tunnel within 10 seconds."""
     live, loop = peer.live, peer.backend
     redialling = live.redialling
     if redialling is None or live.core.resumption is None:
         return
 
     with suppress(PeerClosedError):
-        await peer.ping()  # a session can move once the other side has said something in it
+        await peer.ping()  # a session can move once the other side has sent an event in it
 
     def is_over() -> bool:
         return live.ended is not None
@@ -84,131 +213,3 @@ async def keep_direct(peer: Peer, by: int, draw: Callable[[], float] = random_fr
         if is_tunnelled():
             redialling.now(by)
             failures, tried = failures + 1, loop.now()
-
-
-REACH_TIMEOUT: Final = 10.0
-_DIRECT: Final = 1  # the number of the dial that is tried for what goes through a tunnel
-
-
-class ReachingNode(Protocol):
-    """What is asked of the node."""
-
-    @property
-    def backend(self) -> Backend:
-        """The loop it runs in; ParleyError if it does not run."""
-
-    async def connect_by(
-        self, dials: Sequence[Dial], node_id: NodeId, *, name: str, timeout: float = ...
-    ) -> Peer:
-        """Do the handshake over what one of `dials` leads to; raises as `Node.connect`."""
-
-
-class Way:
-    """Whom to reach: `ids` are those of a server, or of a home and a node there; and where it may
-    be dialled directly.
-
-    Raises:
-        ConfigError: not one or two node ids, or `also` has addresses of another node.
-        AddressError: not a direct address.
-    """
-
-    def __init__(
-        self, ids: Sequence[NodeId | str], also: Sequence[str] = (), *, discover: bool = False
-    ) -> None:
-        if not 1 <= len(ids) <= 2:
-            raise ConfigError(
-                f"to be reached are a server, or a home and a node, not {len(ids)} ids"
-            )
-        try:
-            read = [one if isinstance(one, NodeId) else NodeId.parse(one) for one in ids]
-        except IdentityError as error:
-            raise ConfigError(f"whom to reach is said by node ids: {error}") from error
-        self.ids: tuple[NodeId, ...] = tuple(read)
-        found = [*also, f"mdns://{self.target}"] if discover else list(also)
-        self.places = AddressList(found[0], found[1:]) if found else None
-        if self.places is not None and self.places.node_id not in (None, self.target):
-            raise ConfigError(f"{self.places} is not an address of {self.target}")
-
-    @property
-    def target(self) -> NodeId:
-        """The node that is to be reached."""
-        return self.ids[-1]
-
-
-class Reaching:
-    """The sessions of `node` through tunnels that `open_tunnel` opens, and the moves of these to
-    direct addresses: until `close`. Where no handshake comes about in a tunnel, another is opened
-    if `leads_around` says that it would go another way: three in all, each with a third of the time
-    that there is. None: the ways are chosen elsewhere, and one has all of it.
-    """
-
-    def __init__(
-        self,
-        node: ReachingNode,
-        open_tunnel: Callable[[Sequence[NodeId]], Awaitable[TunnelOutlet]],
-        draw: Callable[[], float] = random_fraction,
-        *,
-        leads_around: Callable[[Sequence[NodeId]], bool] | None = None,
-    ) -> None:
-        self._node = node
-        self._open_tunnel = open_tunnel
-        self._draw = draw
-        self._leads_around = leads_around
-        self._reached: dict[Peer, Runner | None] = {}
-        self._closed = False
-
-    async def reach(self, way: Way, name: str, timeout: float) -> Peer:
-        """Open a session, within `timeout` seconds; `name` is for the log. Raises as
-        `Meeting.connect_by`."""
-        loop, places = self._node.backend, way.places
-        dials = [tunnel_dial(lambda: self._open_tunnel(way.ids))]
-        if places is not None:
-            dials.append(direct_dial(places, loop))
-        peer = await self._met(dials, way, name, timeout)
-        if self._closed:  # meanwhile
-            peer.live.drop(CloseCode.GOING_AWAY)
-            raise TunnelRefusedError(ResultCode.UNREACHABLE)
-        self._reached = {one: mover for one, mover in self._reached.items() if not one.is_gone}
-        self._reached[peer] = None
-        if places is not None:
-            self._reached[peer] = loop.spawn(keep_direct, peer, _DIRECT, self._draw)
-        return peer
-
-    async def _met(self, dials: Sequence[Dial], way: Way, name: str, timeout: float) -> Peer:
-        around = self._leads_around
-        left = 1 if around is None else ATTEMPTS
-        share = timeout / left
-        while True:
-            try:
-                return await self._node.connect_by(dials, way.target, name=name, timeout=share)
-            except HandshakeError:
-                left -= 1
-                if not left or around is None or not around(way.ids):
-                    raise
-
-    async def close(self, *, graceful: bool) -> None:
-        """End them; `graceful` waits for their Close, of those that have a transport."""
-        self._closed = True
-        reached, self._reached = self._reached, {}
-        try:
-            for mover in reached.values():
-                if mover is not None:
-                    mover.cancel()
-            if graceful:
-                with ungrouped():
-                    async with anyio.create_task_group() as closing:
-                        for peer in reached:
-                            closing.start_soon(_close, peer)
-        finally:
-            for peer in reached:
-                if peer.is_suspended:
-                    peer.live.lost("the way to it was left")
-                peer.live.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
-
-
-async def _close(peer: Peer) -> None:
-    """Close a session, unless it has no transport: no tunnel will come that could bring Close."""
-    async with anyio.create_task_group() as closing:
-        closing.start_soon(peer.close)
-        await peer.live.changes.until(lambda: peer.is_suspended or peer.is_gone)
-        closing.cancel_scope.cancel()

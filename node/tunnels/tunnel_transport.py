@@ -1,7 +1,9 @@
-"""`TunnelWriter`: what goes out on one tunnel's stream, in pieces, as credit and room come.
+"""`TunnelTransport`, one end of a tunnel as the transport of an inner connection, and
+`TunnelWriter`, which both it and a splice send with.
 
-In the connection's own queues stands only what may be written at once; the rest waits here, so that
-a tunnel that stalls costs its connection nothing, and none fills the room that calls need.
+Neither has a task. Data received on the outer stream goes to the inner driver immediately. The
+outer connection's queues contain only what may be written now; the rest waits in the writer, so
+that a stalled tunnel takes no space from the connection's calls.
 """
 
 from collections.abc import Callable
@@ -20,16 +22,17 @@ from parley._node.transport.transport import TransportProtocol
 
 # Pieces of one tunnel in the queues of its connection.
 WAITING_PIECES: Final = 4
-# Credit that is given back together.
+# Credit is returned in steps of this size.
 GIVEN_BACK: Final = TUNNEL_WINDOW // 2
-# The part of a connection's write buffer that tunnels fill, all together.
+# All tunnels together fill at most 1 / this of a connection's write buffer.
 WRITE_BUFFER_PART: Final = 4
 
 
 class TunnelWriter:
-    """Bytes in, Data out. `pending` are the bytes that wait here. Each write may have a cost: what
-    its bytes took of the credit of another stream. `on_taken` is called when there may be room
-    again, with the cost of what the connection has taken meanwhile.
+    """Writes bytes as Data to the stream of a tunnel; `pending` are those that wait here.
+
+    Each write may have a cost: the credit of another stream that its bytes used. `on_taken` is
+    called when there may be space again, with the cost of the bytes taken by the connection.
     """
 
     __slots__ = (
@@ -49,17 +52,17 @@ class TunnelWriter:
         self._on_taken = on_taken
         self.pending = bytearray()
         self._pending_cost = 0
-        self._put_cost = 0  # of what was queued, and nobody was told of
+        self._put_cost = 0  # of queued bytes that `on_taken` has not reported
         self._waits = False
         self._finishing = False
 
     @property
     def is_done(self) -> bool:
-        """Whether it was finished, and nothing waits here."""
+        """Whether it was finished and no bytes wait."""
         return self._finishing and not self.pending
 
     def write(self, data: bytes, cost: int = 0) -> None:
-        """Take bytes; what cannot be written now waits."""
+        """Write bytes; those that cannot be written now wait."""
         self._stream.active_at = self._live.backend.now()
         put = 0 if self.pending else self._put(data)
         if put < len(data):
@@ -72,13 +75,13 @@ class TunnelWriter:
                 self._wait()
 
     def finish(self) -> None:
-        """Finish the direction behind what waits."""
+        """Finish the direction after the bytes that wait."""
         self._finishing = True
         if not self.pending:
             self._stream.finish()
 
     def writable(self) -> None:
-        """What was queued is taken, or there is credit or room again."""
+        """Continue: queued bytes were taken, or there is credit or space again."""
         self._waits = False
         pending, taken = self.pending, 0
         if not self._live.core.outbox.waiting(self._stream.id):
@@ -95,26 +98,24 @@ class TunnelWriter:
             self._stream.finish()
         self._on_taken(taken)
 
-    wake = writable  # as one of those who wait for room
+    wake = writable  # called as a waiter for space
 
     def close(self) -> None:
-        """Nothing is to be written any more."""
+        """Drop the bytes that wait and write nothing more."""
         self.pending.clear()
         self._finishing = False
         waiters = self._live.driver.rooms.waiters
         if self in waiters:
             waiters.remove(self)
 
-    # Inside.
-
     @property
     def _crowded(self) -> bool:
-        """Whether so much waits for the transport that tunnels add nothing."""
+        """Whether the transport is so far behind that tunnels must not add to it."""
         live = self._live
         return live.core.outbox.size > live.driver.high_water // WRITE_BUFFER_PART
 
     def _put(self, data: bytes | bytearray) -> int:
-        """Queue what may be written now; returns how many bytes that is."""
+        """Queue the bytes that may be written now and return how many these are."""
         core, stream = self._live.core, self._stream.id
         outbox, size, at = core.outbox, len(data), 0
         waiting = outbox.waiting(stream)
@@ -131,14 +132,14 @@ class TunnelWriter:
             with memoryview(data) as view:
                 while at < size and left > 0 and waiting < WAITING_PIECES:
                     end = min(at + LARGEST_TUNNEL_DATA, size)
-                    part = view[at:end]  # copied where it may change before it is encrypted
+                    part = view[at:end]  # copied if it may change before it is encrypted
                     piece = part if type(data) is bytes else bytes(part)
                     streams.send(stream, 0, STREAM, DATA, piece, False, False)
                     waiting += 1
                     left -= end - at + EVENT_COST
                     at = end
         except LocalProtocolError:
-            pass  # the stream has ended, and its taker is told so
+            pass  # the stream has ended; its receiver learns of that
         return at
 
     def _wait(self) -> None:
@@ -150,55 +151,60 @@ class TunnelWriter:
         with suppress(LocalProtocolError):
             spent = core.credit(stream) <= outbox.waiting_cost(stream)
             if spent and self._put_cost < GIVEN_BACK:
-                core.streams.watch_credit(stream)  # that the queue is empty would help nobody
+                core.streams.watch_credit(stream)  # an empty queue wouldn't help
             elif outbox.waiting(stream) or not self._crowded:
                 core.notify_writable(stream)
             else:
                 self._live.driver.rooms.waiters.append(self)
 
 
-class TunnelOutlet:
-    """An open tunnel, which begins or ends here with `stream`; `path` is its way, from the first
-    server to the target, as far as it is known. It serves a driver from `attach` on, unless its
-    stream is joined to another one. `on_closed` is called once, when it is over; `blame` whenever
-    what comes through it is not from the target, or nothing.
+class TunnelTransport:
+    """An open tunnel that begins or ends here with `stream`.
 
-    It keeps at most its window of what came while the driver reads nothing, and of what is to go
-    out at most its window and one flush of the driver.
+    `path` is its route from the first server to the target, as far as it is known. Closed callbacks
+    run once, when the tunnel is over; the driver calls `blame` whenever the tunnel carries no data,
+    or data that isn't the target's.
+
+    It buffers at most one window of received data while the driver isn't reading, and at most one
+    window and one flush of the driver to send.
     """
 
     def __init__(self, stream: TunnelStream, path: tuple[NodeId, ...]) -> None:
         self.stream = stream
         self.path = path
-        self.on_closed: Callable[[], None] = lambda: None
         self.blame: Callable[[], None] = lambda: None
-        self._served: TransportProtocol | None = None
-        self._writer = TunnelWriter(stream, self._has_room)
-        self._held: list[bytes] = []
-        self._used = 0  # of the credit, by what came and what is held
+        self._closed_callbacks: list[Callable[[], None]] = []
+        self._driver: TransportProtocol | None = None
+        self._writer = TunnelWriter(stream, self._on_taken)
+        self._received: list[bytes] = []
+        self._used = 0  # of the credit, by received data
         self._paused = self._full = False
-        self._due = False  # what is held is handed on in the loop's next turn
+        self._is_delivery_due = False  # in the loop's next turn
         self._eof = self._ended = self._closed = False
 
     def __repr__(self) -> str:
-        return f"<TunnelOutlet to {self.path[-1].short}>"
+        return f"<TunnelTransport to {self.path[-1].short}>"
+
+    def add_closed_callback(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, when the tunnel is over."""
+        self._closed_callbacks.append(callback)
 
     def attach(self, driver: Driver) -> None:
-        """Serve a driver from now on."""
-        self._served = driver
+        """Become the transport of `driver`."""
+        self._driver = driver
         driver.path, driver.blame = self.path, self.blame
         driver.connected(self)
         if not self._closed:
             self.stream.pass_to(self)
 
-    # The driver's side.
+    # Called by the driver.
 
     def serve(self, served: TransportProtocol | None) -> None:
-        """Another driver from now on, or none."""
-        self._served = served
+        """Deliver received data to another driver, or to none."""
+        self._driver = served
 
     def write(self, data: bytes) -> bool:
-        """Take bytes; False until `may_write`."""
+        """Send bytes; returns False if no more may follow until `may_write`."""
         if self._closed or self._ended:
             return False
         self._writer.write(data)
@@ -206,80 +212,80 @@ class TunnelOutlet:
         return not self._full
 
     def write_eof(self) -> None:
-        """Finish the direction after what was written."""
+        """Finish the direction after the bytes written so far."""
         if not self._closed:
             self._writer.finish()
 
     def close(self) -> None:
-        """End the tunnel: what is queued on the outer connection still goes out."""
+        """End the tunnel. Data queued on the outer connection is still sent."""
         if self._closed:
             return
         self._closed = True
         if self._writer.pending:
-            self.stream.reset(CloseCode.CANCELLED)  # the other side does not read
+            self.stream.reset(CloseCode.CANCELLED)  # the other side isn't reading
         else:
             self.stream.leave()
         self._writer.close()
-        self._held.clear()
-        self.on_closed()
+        self._received.clear()
+        callbacks, self._closed_callbacks = self._closed_callbacks, []
+        for callback in callbacks:
+            callback()
 
     def pause_reading(self) -> None:
-        """Keep what comes."""
+        """Buffer received data until `resume_reading`."""
         self._paused = True
 
     def resume_reading(self) -> None:
-        """Hand on again what comes, and first what was kept."""
+        """Deliver the buffered data, then data as it arrives."""
         self._paused = False
-        if self._held or self._eof:
-            self.stream.live.backend.soon(self._hand_on)
+        if self._received or self._eof:
+            self.stream.live.backend.soon(self._deliver)
 
-    # The stream's side.
+    # Called by the stream.
 
     def data_received(self, data: bytes, cost: int) -> None:
-        """Data came. Behind a full piece there is mostly more in this turn of the loop, and the
-        driver is given it as one."""
-        self._held.append(data)
+        """Deliver Data. A full piece waits for the loop's next turn, since more usually follows,
+        and all of it is delivered together."""
+        self._received.append(data)
         self._used += cost
         if len(data) < LARGEST_TUNNEL_DATA:
-            self._hand_on()
-        elif not self._due:
-            self._due = True
-            self.stream.live.backend.soon(self._hand_on)
+            self._deliver()
+        elif not self._is_delivery_due:
+            self._is_delivery_due = True
+            self.stream.live.backend.soon(self._deliver)
 
     def finished(self) -> None:
-        """No more Data comes."""
+        """Deliver the end of the data."""
         self._eof = True
-        self._hand_on()
+        self._deliver()
 
     def failed(self, code: int) -> None:
-        """The tunnel is broken."""
+        """End reading and writing: the stream was reset."""
         self._ended = True
         self.finished()
 
     def writable(self) -> None:
-        """There is credit or room."""
+        """Continue to write: there is credit or space."""
         self._writer.writable()
 
-    # Inside.
-
-    def _hand_on(self) -> None:
-        self._due = False
-        served, held = self._served, self._held
-        if self._paused or self._closed or served is None:
+    def _deliver(self) -> None:
+        self._is_delivery_due = False
+        driver, received = self._driver, self._received
+        if self._paused or self._closed or driver is None:
             return
-        if held:
-            data = held[0] if len(held) == 1 else b"".join(held)
-            held.clear()
-            served.received(data)
+        if received:
+            data = received[0] if len(received) == 1 else b"".join(received)
+            received.clear()
+            driver.received(data)
             if self._used >= GIVEN_BACK:
                 used, self._used = self._used, 0
                 self.stream.give_back(used)
-        if self._eof and not held and not self._closed:
+        if self._eof and not received and not self._closed:
             self._eof = False
-            served.ended()
+            driver.ended()
 
-    def _has_room(self, taken: int) -> None:
+    def _on_taken(self, taken: int) -> None:
         if self._full and len(self._writer.pending) < TUNNEL_WINDOW:
             self._full = False
-            if self._served is not None:
-                self._served.may_write()
+            if self._driver is not None:
+                self._driver.may_write()

@@ -15,7 +15,7 @@ from parley._crypto.signing import ED25519
 from parley._lbm import keys
 from parley._node.federation.accounts import Accounts
 from parley._node.federation.cards import read_card
-from parley._node.federation.dials import Dials, Here, Onward, Originate, Refused
+from parley._node.federation.dials import DeliverLocally, Dials, Forward, Originate, Refuse
 from parley._node.federation.directory import Directory
 from parley._node.protocol import codes
 from parley._node.protocol.errors import RemoteProtocolError
@@ -144,7 +144,7 @@ def _judge(data: bytes) -> None:
         # To find that no way is there is another part's affair.
         assert (wanted.code, wanted.hop) in ((28, 0), (17, 0))
     else:
-        assert isinstance(decision, Refused), decision
+        assert isinstance(decision, Refuse), decision
         assert decision.code == wanted.code
         assert wanted.hop in (None, decision.hop)
 
@@ -158,11 +158,11 @@ def _wanted(node: Situation, neighbour: bytes, payload: bytes) -> GoesOn | DialR
 
 def _compare(decision: Any, wanted: GoesOn | None) -> None:
     if wanted is None:
-        assert isinstance(decision, Here), decision
+        assert isinstance(decision, DeliverLocally), decision
     elif isinstance(decision, Originate):
         assert (decision.to[-1], decision.trace) == (wanted.path[-1], wanted.trace)
     else:
-        assert isinstance(decision, Onward), decision
+        assert isinstance(decision, Forward), decision
         assert (decision.path, decision.after) == (tuple(wanted.path), wanted.to)
         assert decision.trace == wanted.trace
         assert round(decision.deadline * 1000) == wanted.deadline_ms

@@ -18,7 +18,7 @@ from parley._node.protocol.codes import TUNNEL_LABEL, CloseCode, ResultCode
 from parley._node.remote.requests import Call
 from parley._node.tunnels.dial import dial_tunnel, tunnel_dial
 from parley._node.tunnels.policy import IncomingDial
-from parley._node.tunnels.tunnel_transport import TunnelOutlet
+from parley._node.tunnels.tunnel_transport import TunnelTransport
 from tests.node.network import PATIENCE
 from tests.node.tunnels.ways import Passing, Row, row
 
@@ -35,7 +35,7 @@ class Impostor(Passing):
     """Says that every tunnel is there, and is its end itself."""
 
     @asynccontextmanager
-    async def decide(self, dial: IncomingDial) -> AsyncIterator[TunnelOutlet | None]:
+    async def decide(self, dial: IncomingDial) -> AsyncIterator[TunnelTransport | None]:
         self.dials.append(dial)
         yield None
 
@@ -46,7 +46,7 @@ class Forger(Passing):
     claimed = Identity.create().node_id
 
     @asynccontextmanager
-    async def decide(self, dial: IncomingDial) -> AsyncIterator[TunnelOutlet | None]:
+    async def decide(self, dial: IncomingDial) -> AsyncIterator[TunnelTransport | None]:
         assert dial.path is None
         path = (self.claimed, self.node.node_id, *self.ways[dial.to or ()][1:])
         async with super().decide(replace(dial, path=path, to=None)) as onward:

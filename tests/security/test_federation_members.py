@@ -13,7 +13,7 @@ from parley._crypto.signing import ED25519
 from parley._lbm import keys
 from parley._lbm.codec import decode, encode
 from parley._node.federation.cards import Card, CardRefusal, sign_card
-from parley._node.federation.dials import Onward, Refused, encode_dial
+from parley._node.federation.dials import Forward, Refuse, encode_dial
 from parley._node.federation.directory import Directory
 from parley._node.federation.envelopes import Envelope
 from parley._node.federation.limits import (
@@ -210,7 +210,7 @@ def test_no_dial_comes_by_a_server_twice() -> None:
             visited.append(at)
             payload = encode_dial(TRACE, 30, path=path)
             decision = servers[at].directory.dials.judge(before, payload, turn)
-            if not isinstance(decision, Onward):
+            if not isinstance(decision, Forward):
                 break
             goes_on += 1
             before, at = at, decision.after
@@ -225,12 +225,12 @@ def test_a_flood_of_dials_is_answered_and_costs_others_nothing() -> None:
     dials = server.directory.dials
     payload = encode_dial(TRACE, 30, path=(LIAR, OURS, OTHER))
     first = [dials.judge(LIAR, payload, 0) for _ in range(int(DIALS_OF_LINK.burst) + 100)]
-    refused = [one for one in first if isinstance(one, Refused)]
+    refused = [one for one in first if isinstance(one, Refuse)]
     assert len(refused) == 100
     assert {one.code for one in refused} == {ResultCode.OVERLOADED}
     assert LIAR in server.directory.links
     honest = encode_dial(TRACE, 30, path=(VICTIM, OURS, OTHER))
-    assert isinstance(dials.judge(VICTIM, honest, 0), Onward)
+    assert isinstance(dials.judge(VICTIM, honest, 0), Forward)
 
 
 def test_tunnels_that_one_holds_are_counted_at_both_its_neighbours() -> None:
@@ -239,9 +239,9 @@ def test_tunnels_that_one_holds_are_counted_at_both_its_neighbours() -> None:
     for _ in range(TUNNELS_OF_LINK):
         dials.begin(LIAR, OTHER)
     further = dials.judge(LIAR, encode_dial(TRACE, 30, path=(LIAR, OURS, IDS[5])), 0)
-    assert isinstance(further, Refused)
+    assert isinstance(further, Refuse)
     assert further.code == ResultCode.OVERLOADED
     # Others go on, but to where it has used up the room.
     for after, is_onward in ((IDS[5], True), (OTHER, False)):
         decision = dials.judge(VICTIM, encode_dial(TRACE, 30, path=(VICTIM, OURS, after)), 0)
-        assert isinstance(decision, Onward) is is_onward
+        assert isinstance(decision, Forward) is is_onward

@@ -7,7 +7,14 @@ from random import Random  # noqa: TID251 - seeded: what is dialled
 
 from parley._crypto.identity import NodeId
 from parley._node.federation.cards import Card
-from parley._node.federation.dials import Dials, Here, NoAccounts, Onward, Refused, encode_dial
+from parley._node.federation.dials import (
+    DeliverLocally,
+    Dials,
+    Forward,
+    NoAccounts,
+    Refuse,
+    encode_dial,
+)
 from parley._node.federation.paths import Path, shortest_paths
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.event_types import LONGEST_PATH
@@ -57,7 +64,7 @@ class Federation:
         while True:
             visited.append(receiver)
             decision = self._dials[receiver].judge(sender, payload, self.now)
-            if not isinstance(decision, Onward):
+            if not isinstance(decision, Forward):
                 return visited, decision
             sender, receiver = receiver, decision.after
 
@@ -85,7 +92,7 @@ def test_paths_by_true_cards_are_never_refused(federations: int) -> None:
         for origin in cards:
             for path in shortest_paths(origin, cards[origin].links, cards).values():
                 visited, end = federation.dial(path, origin, path[1])
-                assert (tuple(visited), end) == (path[1:], Here(TRACE, path))
+                assert (tuple(visited), end) == (path[1:], DeliverLocally(TRACE, path))
 
 
 def test_forged_and_stale_cards_make_no_loop(federations: int) -> None:
@@ -109,7 +116,7 @@ def test_forged_and_stale_cards_make_no_loop(federations: int) -> None:
             for path in shortest_paths(origin, neighbours, cards).values():
                 visited, end = federation.dial(path, origin, path[1])
                 check(visited)
-                assert end == Here(TRACE, path) or isinstance(end, Refused)
+                assert end == DeliverLocally(TRACE, path) or isinstance(end, Refuse)
 
 
 def test_adversarial_dials_make_no_loop(federations: int) -> None:
@@ -134,9 +141,9 @@ def test_adversarial_dials_make_no_loop(federations: int) -> None:
                 chance.shuffle(path)
             visited, end = federation.dial(tuple(path), sender, receiver)
             check(visited)
-            ends.add(end.code if isinstance(end, Refused) else type(end))
+            ends.add(end.code if isinstance(end, Refuse) else type(end))
     assert ends >= {
-        Here,
+        DeliverLocally,
         ResultCode.MALFORMED,
         ResultCode.NOT_AUTHORISED,
         ResultCode.UNREACHABLE,

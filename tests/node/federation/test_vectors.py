@@ -14,11 +14,11 @@ from parley._node.federation.accounts import Accounts
 from parley._node.federation.cards import Card, CardRefusal, read_card
 from parley._node.federation.dials import (
     Attempts,
+    DeliverLocally,
     Dials,
-    Here,
-    Onward,
+    Forward,
     Originate,
-    Refused,
+    Refuse,
     encode_dial,
 )
 from parley._node.federation.directory import Directory
@@ -253,7 +253,7 @@ class Situation:
     def is_reachable_account(self, node_id: NodeId) -> bool:
         return self.accounts.session(node_id) is not None
 
-    def judge(self, vector: Vector) -> Here | Onward | Originate | Refused:
+    def judge(self, vector: Vector) -> DeliverLocally | Forward | Originate | Refuse:
         (own,) = ids_of([self.node["own"]])
         members, carry = ids_of(self.node["members"]), ids_of(self.node["carry"])
         (neighbour,) = ids_of([vector["neighbour"]])
@@ -275,13 +275,13 @@ def test_a_dial_that_goes_on(vector: Vector) -> None:
     situation, expected = Situation(vector), vector["expected"]
     decision = situation.judge(vector)
     if "here" in expected:
-        assert isinstance(decision, Here)
+        assert isinstance(decision, DeliverLocally)
     elif "path" in expected:
-        assert isinstance(decision, (Onward, Originate))
+        assert isinstance(decision, (Forward, Originate))
         path = situation.path(decision.to) if isinstance(decision, Originate) else decision.path
         assert hexes(path or ()) == expected["path"]
     else:
-        assert isinstance(decision, Onward)
+        assert isinstance(decision, Forward)
         left = decision.deadline - vector["passed_ms"] / 1000
         payload = encode_dial(decision.trace, round(left, 6), path=decision.path)
         assert decision.after.hex() == expected["to"]
@@ -294,8 +294,8 @@ def test_a_dial_that_is_refused(vector: Vector) -> None:
     decision = situation.judge(vector)
     if isinstance(decision, Originate):
         assert situation.path(decision.to) is None
-        decision = Refused(codes.ResultCode.UNREACHABLE, 0)
-    assert isinstance(decision, Refused)
+        decision = Refuse(codes.ResultCode.UNREACHABLE, 0)
+    assert isinstance(decision, Refuse)
     assert decision.code == int(vector["fails"])
     assert vector["hop"] in (None, decision.hop)
 

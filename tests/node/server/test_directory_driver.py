@@ -9,7 +9,7 @@ from parley._node.protocol.codes import DATA, FEDERATION, HAVE, STREAM, CloseCod
 from parley._node.protocol.event import parse_raw
 from parley._node.remote.stream import Stream
 from parley._node.server.calls import offer_federation_calls
-from parley._node.server.directory_driver import AGAIN
+from parley._node.server.directory_driver import REOPEN_PAUSE
 from parley._node.testing.nodes import connect_nodes
 from tests.node.network import new_node
 from tests.node.server.ring import Servers, ring, servers
@@ -125,7 +125,7 @@ async def test_a_stream_that_breaks_the_rules_is_reset_and_opened_anew() -> None
             await read_to_its_end(stream)
         assert caught.value.code == CloseCode.PROTOCOL_ERROR
         assert two.federations[0].links[0].peer is peer
-        await two.clock.tick(AGAIN + 1)
+        await two.clock.tick(REOPEN_PAUSE + 1)
         assert two.federations[0].links[0].peer is peer
 
 

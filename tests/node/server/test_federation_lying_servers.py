@@ -18,7 +18,7 @@ from parley._node.protocol.handshake_messages import reject_payload
 from parley._node.remote.requests import Call
 from parley._node.remote.stream import Stream
 from parley._node.remote.tunnel_stream import TunnelStream
-from parley._node.tunnels.tunnel_transport import TunnelOutlet, TunnelWriter
+from parley._node.tunnels.tunnel_transport import TunnelTransport, TunnelWriter
 from tests.inspection import accept
 from tests.node.server.ring import Servers, ring, servers
 from tests.node.server.test_federation_reach import ticking
@@ -58,7 +58,7 @@ class Liar:
         elif self.way == "poses":
             driver = accept(self.node, "a tunnel that was kept")
             assert driver is not None
-            TunnelOutlet(stream, ()).attach(driver)
+            TunnelTransport(stream, ()).attach(driver)
         if self.way != "hangs up":
             await stream.live.closed()
 

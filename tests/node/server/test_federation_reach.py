@@ -18,7 +18,7 @@ from parley._node.protocol.codes import ResultCode
 from parley._node.remote.requests import Call
 from parley._node.remote.resumer import Dial
 from parley._node.tunnels.dial import dial_tunnel, tunnel_dial
-from parley._node.tunnels.policy import AccountSwitch
+from parley._node.tunnels.policy import AccountDialPolicy
 from tests.node.network import config
 from tests.node.server.ring import Servers, ring, servers
 
@@ -92,7 +92,7 @@ async def test_whom_nobody_reaches() -> None:
                 await first.reach(*to)
             assert caught.value.code == ResultCode.UNREACHABLE
         for wrong in ((), (ids[0],), (ids[1], ids[0]), (ids[1], ids[1]), tuple(ids[1:])):
-            with pytest.raises(ConfigError, match="to be reached are"):
+            with pytest.raises(ConfigError, match="cannot reach"):
                 await first.reach(*wrong)
         # Whom the card does not name as one who carries is asked all the same, by a liar.
         (link,) = first.links
@@ -107,7 +107,7 @@ async def logged_in(three: Servers, client: Node, home: int) -> Peer:
     three.network.add(client)
     peer = await three.network.dial_from(client)(three.network.address(three.nodes[home]))
     client.connections.serve_tunnels(
-        AccountSwitch(client.node_id, lambda: {three.nodes[home].node_id}, three.clock.now)
+        AccountDialPolicy(client.node_id, lambda: {three.nodes[home].node_id}, three.clock.now)
     )
     client.handlers.exports.add(Exports(["who"]))
     await log_in(peer)

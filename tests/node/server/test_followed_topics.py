@@ -24,8 +24,7 @@ from parley._node.messaging.notes import DROPPED_HEADER
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.server import followed_topics as followed_topic
 from parley._node.server import followed_topics as follows_module
-from parley._node.server.followed_topics import KEPT_BYTES, Follows
-from parley._node.tunnels import session_pool as shared_sessions
+from parley._node.server.followed_topics import KEPT_BYTES, FollowedTopics
 from tests.node.network import PATIENCE, config, eventually, introduce, new_node, nothing_left
 
 pytestmark = pytest.mark.anyio
@@ -44,7 +43,9 @@ class Federated:
         self.fails: Exception | None = None
         self.session: Peer | None = None  # to the publisher
         self.gate: anyio.Event | None = None  # the publisher is not reached before it is set
-        self.follows = Follows(server, self.reach, Exports(["news.*"]), self.accounts.__contains__)
+        self.follows = FollowedTopics(
+            server, self.reach, Exports(["news.*"]), self.accounts.__contains__
+        )
 
     async def begin(self) -> None:
         self.to_ann, _ = await introduce(self.ann, self.server)
@@ -401,7 +402,7 @@ async def test_whatever_keeps_it_from_the_publisher(world: Federated, error: Exc
 async def test_the_way_to_the_publisher_is_waited_for_so_long(
     world: Federated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_sessions, "TIMEOUT", 0.05)
+    monkeypatch.setattr(follows_module, "OPEN_TIMEOUT", 0.05)
     world.gate = anyio.Event()
     assert await refusal(world.to_ann, world.name()) == ResultCode.DEADLINE_EXCEEDED
     await eventually(lambda: not world.follows.topics)
@@ -468,7 +469,7 @@ async def test_an_account_with_many_topics_makes_way_for_another(
 async def test_a_node_follows_once_and_its_end_is_told(world: Federated) -> None:
     world.publisher.topic("news.eu", keep=1)
     with pytest.raises(ParleyError):
-        await Follows(world.server, world.reach, Exports(), lambda who: True).__aenter__()
+        await FollowedTopics(world.server, world.reach, Exports(), lambda who: True).__aenter__()
     async with world.to_ann.subscribe(world.name()) as sub:
         await world.follows.__aexit__(None, None, None)
         with pytest.raises(StreamResetError):

@@ -54,7 +54,6 @@ class Server:
 
     def link_down(self, link: ServerLink, peer: Peer) -> None:
         self.downs.append(peer)
-        self.links.forget(link)
 
     def peer(self, other: "Server") -> Peer | None:
         return self.links.peer(other.node.node_id)
@@ -82,11 +81,11 @@ async def network(*nodes: Node) -> AsyncIterator[MemoryNetwork]:
 async def begun(network: MemoryNetwork, *servers: Server) -> AsyncIterator[None]:
     try:
         for server in servers:
-            server.links.begin(server.node.backend, network.dial_from(server.node))
+            server.links.start(server.node.backend, network.dial_from(server.node))
         yield
     finally:
         for server in servers:
-            await server.links.end()
+            await server.links.stop()
 
 
 def pair() -> tuple[Node, Node]:
@@ -142,7 +141,7 @@ async def test_of_two_sessions_that_of_the_smaller_initiator_stays(side: int) ->
         ours, other = ((small, large), (large, small))[side]
         server = Server(net, ours, members=(other,))
         link = ServerLink(ours.node_id, other.node_id, (), server)
-        link.begin(ours.backend)
+        link.start(ours.backend)
         sessions = [
             (await connect_nodes(*ends))[ends[0] is not ours]
             for ends in ((large, small), (small, large), (small, large), (large, small))

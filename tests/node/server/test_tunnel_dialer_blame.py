@@ -196,7 +196,7 @@ async def test_a_server_that_is_silent_over_slow_links_is_blamed_alone() -> None
 
             async def dial() -> int:
                 with pytest.raises(TunnelRefusedError) as caught:
-                    await four.federations[0]._opener.to([ids[2]], trace=TRACE, timeout=12.0)
+                    await four.federations[0]._dialer.dial([ids[2]], trace=TRACE, timeout=12.0)
                 return caught.value.code
 
             # The first Dial finds out that the round trip has grown, and proves nothing.

@@ -1,7 +1,7 @@
 """Tests of node/tunnels/home_server.py: a node that is logged in reaches others and is reached."""
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,10 +30,8 @@ from parley._node.node import Node
 from parley._node.peer.addresses import RESOLVERS
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import TUNNEL_LABEL, CloseCode, ResultCode
-from parley._node.protocol.errors import LocalProtocolError
 from parley._node.remote.resumer import SessionResumer
 from parley._node.tunnels import home_server as home_module
-from parley._node.tunnels import session_pool as publishers
 from parley._node.tunnels.dial import dial_tunnel
 from parley._node.tunnels.home_server import Home
 from tests.node.network import PATIENCE, eventually, introduce, new_node
@@ -267,7 +265,7 @@ async def test_a_home_that_does_not_answer_is_left_all_the_same(
     home = await alice.home(server.address).__aenter__()
     await home.ready()
     monkeypatch.setattr(Logins, "logout_received", lambda *_: False)
-    monkeypatch.setattr(home_module, "LEAVE_TIMEOUT", 0.05)
+    monkeypatch.setattr(home_module, "LOGOUT_TIMEOUT", 0.05)
     await home.aclose()
     await eventually(lambda: alice.node_id not in server.accounts)
 
@@ -405,59 +403,3 @@ async def test_notes_for_topics_elsewhere(place: Place) -> None:
     await eventually(lambda: all(one.node_id != bob.node_id for one in two.alice.peers))
     assert await two.home.publish(there, "c") == 3
     assert len(server.switch.dials) == 3
-
-
-async def test_only_a_few_publishers_are_kept(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(publishers, "MOST_PUBLISHERS", 1)
-    two = await place.two()
-    server, alice, bob = two.server, two.alice, two.bob
-    reached: list[Peer] = []
-
-    async def reach(way: publishers.Way, timeout: float) -> Peer:
-        reached.append(await two.home.reach(*way, timeout=timeout))
-        return reached[-1]
-
-    kept = publishers.Publishers(reach)
-    ours, other = (server.id, bob.node_id), (server.id, alice.node_id)
-    async with kept.at(ours, 5.0) as peer:
-        with pytest.raises(LocalProtocolError, match="notes for 1 publishers"):
-            async with kept.at(other, 5.0):
-                pass
-        async with kept.at(ours, 5.0) as same:
-            assert same is peer
-    with pytest.raises(TunnelRefusedError):
-        async with kept.at(other, 5.0):
-            pass
-    assert peer.is_gone  # it had to make room
-    assert len(kept) == 0  # and what was not reached is not kept
-    async with kept.at(ours, 5.0) as another:
-        assert another is not peer
-    assert reached == [peer, another]
-
-
-async def test_no_more_publishers_are_kept_by_notes_at_once(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(publishers, "MOST_PUBLISHERS", 1)
-    two = await place.two()
-    server, alice, bob = two.server, two.alice, two.bob
-    counts: list[int] = []
-
-    async def reach(way: publishers.Way, timeout: float) -> Peer:
-        counts.append(len(kept))
-        return await two.home.reach(*way, timeout=timeout)
-
-    async def note(way: publishers.Way) -> None:
-        with suppress(TunnelRefusedError, LocalProtocolError):
-            async with kept.at(way, 5.0):
-                pass
-
-    kept = publishers.Publishers(reach)
-    await note((server.id, bob.node_id))
-    async with anyio.create_task_group() as tasks:
-        for way in ((server.id, alice.node_id), (alice.node_id,)):
-            tasks.start_soon(note, way)
-    assert len(counts) > 1
-    assert max(counts) == 1

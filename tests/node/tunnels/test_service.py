@@ -14,8 +14,8 @@ from parley._node.federation.limits import TUNNELS_OF_LINK
 from parley._node.protocol.codes import DIAL, TUNNEL, CloseCode, ResultCode
 from parley._node.testing import FakeClock
 from parley._node.tunnels.dial import dial_tunnel
-from parley._node.tunnels.policy import AccountSwitch, IncomingDial
-from parley._node.tunnels.service import DIAL_PATIENCE
+from parley._node.tunnels.policy import AccountDialPolicy, IncomingDial
+from parley._node.tunnels.service import DIAL_WAIT
 from tests.inspection import error_code_of, received_bytes_of
 from tests.node.network import PATIENCE, eventually, meeting, started
 from tests.node.tunnels.ways import RawEnd, Row, end_raw, row
@@ -188,7 +188,7 @@ async def test_a_stream_without_a_dial_is_reset(anyio_backend: str) -> None:
     clock = FakeClock()
     async with row(3, clock=clock) as made:
         stream = made.links[0][0].streams.open_tunnel()
-        await clock.tick(DIAL_PATIENCE + 1)
+        await clock.tick(DIAL_WAIT + 1)
         await eventually(lambda: error_code_of(stream) is not None)
         assert error_code_of(stream) == CloseCode.TIMEOUT
 
@@ -235,7 +235,7 @@ async def test_an_account_lets_in_what_its_home_says_is_for_it(anyio_backend: st
     async with row(3) as made:
         home, node = made.nodes[1], made.target
         other = NodeId(bytes(32))
-        switch = AccountSwitch(node.node_id, lambda: {home.node_id}, node.backend.now)
+        switch = AccountDialPolicy(node.node_id, lambda: {home.node_id}, node.backend.now)
 
         async def code_of(neighbour: NodeId, path: tuple[NodeId, ...] | None) -> int:
             to = None if path else (node.node_id,)
@@ -262,7 +262,7 @@ async def test_an_account_lets_in_what_its_home_says_is_for_it(anyio_backend: st
 async def test_an_account_has_room_for_256_tunnels_of_a_home(anyio_backend: str) -> None:
     home, node = NodeId(bytes([1]) * 32), NodeId(bytes([2]) * 32)
     now = 0.0
-    switch = AccountSwitch(node, lambda: {home}, lambda: now)
+    switch = AccountDialPolicy(node, lambda: {home}, lambda: now)
     dial = IncomingDial(home, (home, node), None, TRACE, 0.0)
     async with AsyncExitStack() as stack:
         for _ in range(TUNNELS_OF_LINK):

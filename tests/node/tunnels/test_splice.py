@@ -13,7 +13,7 @@ from parley._node.protocol.flow_control import TUNNEL_WINDOW
 from parley._node.remote.requests import Call
 from parley._node.testing import FakeClock, FaultyLink
 from parley._node.tunnels.service import TunnelService
-from parley._node.tunnels.splice import Joint
+from parley._node.tunnels.splice import Splice
 from parley._node.tunnels.tunnel_transport import WAITING_PIECES, WRITE_BUFFER_PART
 from tests.node.network import eventually, settled
 from tests.node.tunnels.ways import RawEnd, Row, end_raw, row
@@ -21,11 +21,11 @@ from tests.node.tunnels.ways import RawEnd, Row, end_raw, row
 STALLED = 255
 
 
-def joints(made: Row) -> list[Joint]:
+def splices(made: Row) -> list[Splice]:
     """Those of the first server."""
     service = made.nodes[1].handlers.reserved["tunnel"].handler.__self__
     assert isinstance(service, TunnelService)
-    return list(service.joints)
+    return list(service.splices)
 
 
 async def test_bytes_pass_both_ways_whatever_their_pieces(anyio_backend: str) -> None:
@@ -48,17 +48,17 @@ async def test_a_reader_that_stalls_holds_its_sender_at_the_windows(anyio_backen
         here = RawEnd((await made.open()).stream)
         sent = bytes(1_000_000)
         here.writer.write(sent)
-        (joint,) = joints(made)
+        (splice,) = splices(made)
         await eventually(lambda: len(ends[0].data) > TUNNEL_WINDOW - LARGEST_TUNNEL_DATA)
-        await eventually(lambda: joint.held > TUNNEL_WINDOW // 2)
+        await eventually(lambda: splice.buffered > TUNNEL_WINDOW // 2)
         await settled()
         assert len(ends[0].data) <= TUNNEL_WINDOW + LARGEST_TUNNEL_DATA
-        assert joint.held <= TUNNEL_MEMORY
+        assert splice.buffered <= TUNNEL_MEMORY
         for end in made.links[0]:
             assert end.core.account.held < 16_384  # the stream and its task
         ends[0].read()
         await eventually(lambda: len(ends[0].data) == len(sent))
-        assert joint.held == 0
+        assert splice.buffered == 0
 
 
 async def test_small_pieces_are_joined_where_they_wait(anyio_backend: str) -> None:
@@ -76,10 +76,10 @@ async def test_small_pieces_are_joined_where_they_wait(anyio_backend: str) -> No
                 core.send_data(stream, b"x")
                 sent += 1
             await settled()
-        (joint,) = joints(made)
-        assert 0 < joint.held <= TUNNEL_MEMORY
+        (splice,) = splices(made)
+        assert 0 < splice.buffered <= TUNNEL_MEMORY
         ends[0].read()
-        await eventually(lambda: joint.held == 0)
+        await eventually(lambda: splice.buffered == 0)
         await settled()
         assert ends[0].events - before < sent / 10
         here.writer.write(bytes(300_000))
@@ -101,7 +101,7 @@ async def test_finish_passes_one_direction_at_a_time(anyio_backend: str) -> None
         there.writer.finish()
         await eventually(lambda: here.eof)
         assert here.data == b"back"
-        await eventually(lambda: not joints(made))
+        await eventually(lambda: not splices(made))
         assert (here.code, there.code) == (None, None)
         assert [(one.forward, one.back) for one in made.records] == [(200_000, 4)]
 
@@ -142,7 +142,7 @@ async def test_a_tunnel_in_which_nothing_passes_is_reset(anyio_backend: str) -> 
         assert not made.records
         await clock.tick(TUNNEL_IDLE + 1)
         await eventually(lambda: here.code == ends[0].code == CloseCode.TIMEOUT)
-        assert not joints(made)
+        assert not splices(made)
 
 
 @pytest.mark.parametrize("back", [False, True])
@@ -161,7 +161,7 @@ async def test_who_stays_alone_keeps_no_tunnel(back: bool, anyio_backend: str) -
         assert not made.records
         await clock.tick(TUNNEL_LEFT + 1)
         await eventually(lambda: staying.code == CloseCode.TIMEOUT)
-        assert not joints(made)
+        assert not splices(made)
 
 
 async def test_many_stalled_tunnels_are_nothing_to_a_good_one(anyio_backend: str) -> None:
@@ -172,7 +172,7 @@ async def test_many_stalled_tunnels_are_nothing_to_a_good_one(anyio_backend: str
             end = RawEnd((await made.open()).stream)
             end.writer.write(bytes(3 * TUNNEL_WINDOW))
         assert len(ends) == STALLED
-        await eventually(lambda: all(joint.held for joint in joints(made)))
+        await eventually(lambda: all(splice.buffered for splice in splices(made)))
         await settled()
         made.target.handlers.reserved["tunnel"] = offered
 
@@ -183,9 +183,9 @@ async def test_many_stalled_tunnels_are_nothing_to_a_good_one(anyio_backend: str
         peer = await made.reach()
         assert await peer.call("echo", bytes(500_000)) == bytes(500_000)
 
-        stalled = [joint for joint in joints(made) if joint.held]
+        stalled = [splice for splice in splices(made) if splice.buffered]
         assert len(stalled) == STALLED
-        assert max(joint.held for joint in stalled) <= TUNNEL_MEMORY
+        assert max(splice.buffered for splice in stalled) <= TUNNEL_MEMORY
         for live in (made.links[0][1].live, made.links[1][0].live):  # both of the server
             assert live.core.account.held < 300 * 16_384  # streams and their tasks
             assert live.core.queued_bytes < 4 * LARGEST_TUNNEL_DATA
@@ -206,7 +206,7 @@ async def test_a_slow_transport_is_not_filled_by_tunnels(anyio_backend: str) -> 
         most = (1 << 20) // WRITE_BUFFER_PART + WAITING_PIECES * LARGEST_TUNNEL_DATA
         assert most // 2 < onward.core.queued_bytes < most + 10_000
         assert onward.driver.has_room  # for calls
-        assert max(joint.held for joint in joints(made)) <= TUNNEL_MEMORY
+        assert max(splice.buffered for splice in splices(made)) <= TUNNEL_MEMORY
         link.resume()
         await eventually(lambda: all(len(end.data) == 2 * TUNNEL_WINDOW for end in ends))
         assert not onward.driver.rooms.waiters
@@ -224,6 +224,6 @@ async def test_who_ends_while_it_waits_for_a_transport_leaves_nothing(anyio_back
         await eventually(lambda: bool(onward.driver.rooms.waiters))
         for end in here:
             end.stream.reset()
-        await eventually(lambda: not joints(made))
+        await eventually(lambda: not splices(made))
         assert not onward.driver.rooms.waiters
         link.heal()

@@ -10,7 +10,7 @@ from parley._node.federation.limits import LARGEST_TUNNEL_DATA
 from parley._node.protocol.codes import DIAL, TUNNEL, CloseCode
 from parley._node.protocol.flow_control import TUNNEL_WINDOW
 from parley._node.protocol.limits import Limits
-from parley._node.tunnels.tunnel_transport import TunnelOutlet
+from parley._node.tunnels.tunnel_transport import TunnelTransport
 from tests.inspection import error_code_of
 from tests.node.network import eventually, settled
 from tests.node.tunnels.test_service import Hanging
@@ -34,7 +34,7 @@ class Log:
         pass
 
 
-async def opened(made: Row) -> tuple[TunnelOutlet, Log, RawEnd]:
+async def opened(made: Row) -> tuple[TunnelTransport, Log, RawEnd]:
     """An outlet, its driver, and the raw end opposite."""
     ends = end_raw(made.target)
     outlet, log = await made.open(), Log()

@@ -27,10 +27,10 @@ from parley._node.protocol.codes import (
 from parley._node.protocol.event import NO_PAYLOAD, parse_raw
 from parley._node.remote.stream import Stream
 from parley._node.remote.tunnel_stream import TunnelStream
-from parley._node.server.tunnel_dialer import passed_on
+from parley._node.server.tunnel_dialer import forwarded
 from parley._node.tunnels.dial import dial_tunnel
 from parley._node.tunnels.policy import IncomingDial
-from parley._node.tunnels.tunnel_transport import TunnelOutlet
+from parley._node.tunnels.tunnel_transport import TunnelTransport
 from tests.inspection import error_code_of
 from tests.node.network import PATIENCE, eventually
 from tests.node.tunnels.ways import RawEnd, Row, end_raw, row
@@ -46,7 +46,7 @@ class Waiting:
         self.asked = self.over = 0
 
     @asynccontextmanager
-    async def decide(self, dial: IncomingDial) -> AsyncIterator[TunnelOutlet | None]:
+    async def decide(self, dial: IncomingDial) -> AsyncIterator[TunnelTransport | None]:
         self.asked += 1
         try:
             await anyio.sleep_forever()
@@ -62,12 +62,12 @@ class PassesOn:
         self._peer, self._path = peer, path
 
     @asynccontextmanager
-    async def decide(self, dial: IncomingDial) -> AsyncIterator[TunnelOutlet | None]:
+    async def decide(self, dial: IncomingDial) -> AsyncIterator[TunnelTransport | None]:
         after = self._path.index(self._peer.node_id)
         try:
             yield await dial_tunnel(self._peer, path=self._path, trace=dial.trace, timeout=PATIENCE)
         except TunnelRefusedError as error:
-            raise error if error.hop is None else passed_on(error, self._path, after) from error
+            raise error if error.hop is None else forwarded(error, self._path, after) from error
 
 
 def put(stream: TunnelStream, vector: Vector, made: Row) -> None:
@@ -161,7 +161,7 @@ async def test_calls_that_come_with_a_violation_do_not_run(
 
 
 @vectors("federation", of_kind("answer"))
-async def test_an_answer_that_is_passed_on(vector: Vector, anyio_backend: str) -> None:
+async def test_an_answer_that_is_forwarded(vector: Vector, anyio_backend: str) -> None:
     """The bytes that a node in between sends for the Answer of the next one."""
     path = [NodeId(unhex(one)) for one in vector["path"]]
     async with row(3) as made:

@@ -27,7 +27,7 @@ from parley._node.remote.tunnel_stream import TunnelStream
 from parley._node.testing import FakeClock, FaultyLink
 from parley._node.tunnels.dial import dial_tunnel, tunnel_dial
 from parley._node.tunnels.policy import IncomingDial
-from parley._node.tunnels.tunnel_transport import TunnelOutlet, TunnelWriter
+from parley._node.tunnels.tunnel_transport import TunnelTransport, TunnelWriter
 from tests.node.network import PATIENCE, config, introduce
 
 AUDITOR = AuditorPrivateKey.create().public
@@ -44,7 +44,7 @@ class Passing:
         self.open = 0
 
     @asynccontextmanager
-    async def decide(self, dial: IncomingDial) -> AsyncIterator[TunnelOutlet | None]:
+    async def decide(self, dial: IncomingDial) -> AsyncIterator[TunnelTransport | None]:
         self.dials.append(dial)
         path = dial.path
         if path is None:
@@ -96,7 +96,7 @@ class Row:
     def target(self) -> Node:
         return self.nodes[-1]
 
-    async def open(self, timeout: float = PATIENCE) -> TunnelOutlet:
+    async def open(self, timeout: float = PATIENCE) -> TunnelTransport:
         """A tunnel from the origin to the target."""
         return await dial_tunnel(
             self.links[0][0], to=[self.target.node_id], trace=random_bytes(16), timeout=timeout

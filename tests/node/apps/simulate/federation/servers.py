@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from parley._crypto.identity import NodeId
 from parley._node.federation.cards import Card
-from parley._node.federation.dials import Here, Onward, Refused, encode_dial
+from parley._node.federation.dials import DeliverLocally, Forward, Refuse, encode_dial
 from parley._node.federation.directory import Directory
 from parley._node.federation.exchange import CardEvent
 from parley._node.federation.paths import Path
@@ -306,12 +306,12 @@ class SimulatedServer:
         world = self._world
         world.dials.arrived(tunnel.trace, self.number)
         match self.core.dials.judge(before, payload, world.agenda.now):
-            case Refused(code, hop):
+            case Refuse(code, hop):
                 reply(code, hop)
-            case Here(_, path):
+            case DeliverLocally(_, path):
                 tunnel.joined(self.core.dials, before, None)
                 reply(0, len(path) - 1)
-            case Onward() as way:
+            case Forward() as way:
                 tunnel.joined(self.core.dials, before, way.after)
                 left = way.deadline - world.agenda.now
                 answer = world.once(left, reply, ResultCode.DEADLINE_EXCEEDED, way.hop)
