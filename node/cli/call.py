@@ -4,11 +4,11 @@ import sys
 from time import perf_counter
 
 from parley._node.cli.exit_codes import LONGEST_QUOTE
-from parley._node.cli.first_contact import dialled
+from parley._node.cli.first_contact import connect
 from parley._node.cli.options import NodeOptions
-from parley._node.cli.output import Output, show_value, writing_stdout
-from parley._node.cli.param_types import given_value
-from parley._node.cli.run import run
+from parley._node.cli.output import Output, format_value, stdout_errors
+from parley._node.cli.param_types import read_value
+from parley._node.cli.run import Uvloop, run
 from parley._node.errors import CallRefused, ConfigError
 
 
@@ -26,10 +26,10 @@ def call(
         raise ConfigError("cannot use --raw with --json: leave one of the options out")
     if not timeout > 0:  # not a number is not above 0 either
         raise ConfigError(f"cannot use --timeout {timeout:g}: it must be more than 0 seconds")
-    value = given_value(data, data_json)
+    value = read_value(data, data_json)
 
     async def calling(options: NodeOptions, out: Output) -> None:
-        async with dialled(options, out, address) as peer:
+        async with connect(options, out, address) as peer:
             start = perf_counter()
             try:
                 answer = await peer.call(topic, value, timeout=timeout)
@@ -39,25 +39,25 @@ def call(
             seconds = perf_counter() - start
             out.effect = "the call was made and answered"
         if raw:
-            with writing_stdout(out.effect):
+            with stdout_errors(out.effect):
                 write_raw(answer)
         else:
-            out.say(show_value(answer))
+            out.say(format_value(answer))
         out.done(code=0, kind="result", data=answer, seconds=seconds)
 
-    run(options, calling, is_brief=True)
+    run(options, calling, uvloop=Uvloop.NOT_WORTHWHILE)
 
 
 def write_raw(answer: object) -> None:
     """Write an answer's own bytes to standard output: byte strings as they are, text as UTF-8,
     anything else as JSON."""
-    data = answer if isinstance(answer, bytes) else show_value(answer).encode()
+    data = answer if isinstance(answer, bytes) else format_value(answer).encode()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
 def _show_refusal(out: Output, refused: CallRefused) -> None:
     """Print what came with a refusal, if the sentence about it has no room for that."""
-    shown = "" if refused.data is None else show_value(refused.data)
+    shown = "" if refused.data is None else format_value(refused.data)
     if len(shown) > LONGEST_QUOTE:
         out.remark(shown)

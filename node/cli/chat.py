@@ -18,12 +18,12 @@ from parley._node.apps.chat.messages import TEXT_LENGTH, Message, Person, clean_
 from parley._node.apps.chat.room import Member, Room, joined
 from parley._node.cli.context_file import MARK, Contexts
 from parley._node.cli.exit_codes import Exit
-from parley._node.cli.first_contact import dialling_node
-from parley._node.cli.link import kept_link
-from parley._node.cli.options import NodeOptions, in_context
-from parley._node.cli.output import Output, counted
-from parley._node.cli.run import make_node, run
-from parley._node.cli.standard_io import Pace, input_descriptor, read_lines
+from parley._node.cli.first_contact import open_node
+from parley._node.cli.link import open_link
+from parley._node.cli.options import NodeOptions, apply_context
+from parley._node.cli.output import Output, pluralise
+from parley._node.cli.run import Uvloop, make_node, run
+from parley._node.cli.standard_io import PacedOutput, read_lines, stdin_descriptor
 from parley._node.errors import (
     CallRefused,
     CallTimeout,
@@ -57,7 +57,7 @@ class Screen:
         self._out = out
         self._descriptor = descriptor
         self._editor: LineEditor | None = None
-        self._pace = Pace(sys.stdout)
+        self._pace = PacedOutput(sys.stdout)
 
     @property
     def edits_lines(self) -> bool:
@@ -139,7 +139,7 @@ class Standing:
         return "verified" if self._proved is None or person.node_id in self._proved else "told"
 
 
-class Talk:
+class Conversation:
     """One person's chat."""
 
     def __init__(
@@ -270,7 +270,7 @@ def chat(
     """Talk with others: --listen hosts a room, ADDR goes to one."""
     if address is None and not listen and Contexts().in_use is not None:
         given = {"address": MARK}
-        options, address = in_context(options, given), given["address"]
+        options, address = apply_context(options, given), given["address"]
     if (address is None) == (not listen):
         given_too = "" if address is None else f", not both (ADDR is {address!r})"
         raise ConfigError(f"give ADDR to join a room or --listen ADDR to host one{given_too}")
@@ -280,7 +280,7 @@ def chat(
             "leave --plaintext out"
         )
     chosen = _chosen(name)
-    descriptor = input_descriptor()
+    descriptor = stdin_descriptor()
 
     if options.loop != "asyncio" and edits_lines(Output(options.as_json), descriptor):
         raise ConfigError(f"--loop {options.loop}: at a terminal, chat runs on asyncio")
@@ -292,7 +292,7 @@ def chat(
         else:
             await _visit(options, out, screen, address, room, chosen)
 
-    run(options, chatting, waits_on_files=True)
+    run(options, chatting, uvloop=Uvloop.IMPOSSIBLE)
 
 
 async def _host(
@@ -306,7 +306,7 @@ async def _host(
             talk.show(message)
 
         hosted = Room(node, room, name or node.node_id.short, show)
-        talk = Talk(out, screen, node.node_id, standing, lambda: hosted.people, hosted.say)
+        talk = Conversation(out, screen, node.node_id, standing, lambda: hosted.people, hosted.say)
         addresses = [await node.listen(place) for place in listen]
         for place in addresses:
             screen.say(f"listening on {place}")
@@ -342,8 +342,8 @@ async def _visit(
         return place is None or not place.is_over
 
     async with (
-        dialling_node(options, out, address) as node,
-        kept_link(node, options, out, address, tell, wanted=wanted) as link,
+        open_node(options, out, address) as node,
+        open_link(node, options, out, address, tell, wanted=wanted) as link,
     ):
         host = (await link.ready()).node_id
         if host is None:
@@ -356,7 +356,7 @@ async def _visit(
             standing = Standing(
                 member.me.node_id, {host}, known | {host} if "#" in address else known
             )
-            talk = Talk(out, screen, host, standing, lambda: member.people, member.say)
+            talk = Conversation(out, screen, host, standing, lambda: member.people, member.say)
 
             def arrived(text: str) -> None:
                 me = member.me
@@ -384,10 +384,10 @@ async def _visit(
     _done(out, screen, talk, reason)
 
 
-def _done(out: Output, screen: Screen, talk: Talk, reason: str) -> None:
+def _done(out: Output, screen: Screen, talk: Conversation, reason: str) -> None:
     """End the command; it has failed if lines of a file or a pipe were not said."""
     if talk.unsaid and not screen.edits_lines:
-        raise ParleyError(f"{counted(talk.unsaid, 'line')} of the input could not be said")
+        raise ParleyError(f"{pluralise(talk.unsaid, 'line')} of the input could not be said")
     out.done(reason=reason)
 
 

@@ -5,10 +5,11 @@ have one: they say where its console is.
 """
 
 import webbrowser
+from pathlib import Path
 
 from parley._node.cli.output import Output
-from parley._node.cli.serve.command import consoles
 from parley._node.errors import ConfigError, UnreachableError
+from parley._node.trust.known_peers import default_known_peers
 from parley._node.web.console.endpoints import (
     ConsoleEndpoint,
     find_consoles,
@@ -29,7 +30,7 @@ def console(act: bool, open_it: bool, port: int | None, as_json: bool) -> None:
         raise ConfigError(f"{len(found)} consoles run here, name one of them: {several}")
     ((place, link),) = found
     out.say(link)
-    if open_it and not webbrowser.open(write_page(consoles(), place, link).as_uri()):
+    if open_it and not webbrowser.open(write_page(console_directory(), place, link).as_uri()):
         out.remark("there is no browser here to open it with")
     out.done(link=link, url=place.url, node_id=place.node_id, may_act=act)
 
@@ -37,10 +38,15 @@ def console(act: bool, open_it: bool, port: int | None, as_json: bool) -> None:
 def _running(port: int | None, *, act: bool) -> list[tuple[ConsoleEndpoint, str]]:
     """The consoles that answer, with a link of each."""
     found = []
-    for place in find_consoles(consoles()):
+    for place in find_consoles(console_directory()):
         if port is None or place.port == port:
             try:
                 found.append((place, request_link(place, may_act=act)))
             except UnreachableError:
                 continue  # it ended without a word
     return found
+
+
+def console_directory() -> Path:
+    """Return the directory of the files that say where consoles are; ConfigError without a home."""
+    return default_known_peers().parent / "consoles"

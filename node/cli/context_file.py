@@ -169,7 +169,7 @@ def is_one_in_use() -> bool:
         return True  # the command that needs the file reports the error
 
 
-def placed(text: str, named: Context | None = None) -> tuple[str, Context | None]:
+def resolve_address(text: str, named: Context | None = None) -> tuple[str, Context | None]:
     """The address that stands for ADDR, and the context that it is of, if it is of one. `named` is
     the one of `--context`.
 

@@ -23,12 +23,12 @@ _NAME: Final = "identity.key"
 _NO_LINKS: Final = (errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
-def own_key_path() -> Path:
+def default_key_path() -> Path:
     """`identity.key` in $PARLEY_HOME or ~/.config/parley; ConfigError without a home."""
     return home_directory() / _NAME
 
 
-def own_identity(passphrase: bytes | None, warn: Callable[[str], object]) -> Identity:
+def default_identity(passphrase: bytes | None, warn: Callable[[str], object]) -> Identity:
     """Whose key it is, which is made if it is not there; under the passphrase, if there is one.
     `warn` is given a sentence if it cannot be made, and the identity is a throw-away one.
 
@@ -36,10 +36,10 @@ def own_identity(passphrase: bytes | None, warn: Callable[[str], object]) -> Ide
         KeyFileError: there is one, and it cannot be used.
     """
     try:
-        path = own_key_path()
+        path = default_key_path()
         if not os.path.lexists(path):
             with suppress(KeyFileExistsError):  # somebody else has made it meanwhile
-                make_own_key(path, Identity.create(), passphrase)
+                create_default_key(path, Identity.create(), passphrase)
     except (ConfigError, KeyFileUnreadableError, OSError) as error:
         why = os_reason(error) if isinstance(error, OSError) else str(error)
         warn(f"no key can be kept ({why}): this one is thrown away, and nobody knows you again")
@@ -47,7 +47,7 @@ def own_identity(passphrase: bytes | None, warn: Callable[[str], object]) -> Ide
     return load_identity(path, passphrase)
 
 
-def make_own_key(path: Path, identity: Identity, passphrase: bytes | None) -> None:
+def create_default_key(path: Path, identity: Identity, passphrase: bytes | None) -> None:
     """Make a key file, whole or not at all: others look for it at any time.
 
     Raises:

@@ -18,7 +18,7 @@ from parley._node.bus.errors import (
     BusUnavailableError,
     InvalidEventError,
 )
-from parley._node.cli.output import CommandFailure, show_value
+from parley._node.cli.output import CommandFailure, format_value
 from parley._node.errors import (
     AddressError,
     CallRefused,
@@ -188,7 +188,7 @@ def _result_name(code: int) -> str:
 
 
 def _with_data(text: str, data: object) -> str:
-    shown = "" if data is None else show_value(data)
+    shown = "" if data is None else format_value(data)
     if not shown or shown in text:
         return text
     if len(shown) > LONGEST_QUOTE:

@@ -11,9 +11,9 @@ import click
 from parley._crypto.errors import IdentityError
 from parley._crypto.identity import NodeId
 from parley._node.cli.exit_codes import Exit
-from parley._node.cli.first_contact import dialled
+from parley._node.cli.first_contact import connect
 from parley._node.cli.options import NodeOptions
-from parley._node.cli.output import Output, counted
+from parley._node.cli.output import Output, pluralise
 from parley._node.cli.run import run
 from parley._node.errors import ConfigError, ParleyError
 from parley._node.logs import one_line
@@ -66,7 +66,7 @@ def check(options: NodeOptions, address: str, timeout: float) -> None:
             out.say(
                 f"{one_line(finding['kind'])}: {one_line(out.petnames.in_text(finding['text']))}"
             )
-        out.say("nothing is wrong" if not found else counted(len(found), "finding"))
+        out.say("nothing is wrong" if not found else pluralise(len(found), "finding"))
         out.done(findings=len(found))
 
     run(options, checking)
@@ -78,24 +78,24 @@ async def _asked(
     options: NodeOptions, out: Output, address: str, what: str, data: Any, timeout: float
 ) -> Any:
     """What the server answers to `parley.federation.WHAT`."""
-    async with dialled(options, out, address) as peer:
+    async with connect(options, out, address) as peer:
         return await peer.call(f"parley.federation.{what}", data, timeout=timeout)
 
 
 def _link(link: Mapping[str, Any]) -> str:
     state = "up" if link["up"] else f"down: {link['error']}" if link["error"] else "down"
-    return f"{link['node_id']}  {state}, dialled by {'this side' if link['dialled'] else 'them'}"
+    return f"{link['node_id']}  {state}, dialled by {'this side' if link['connect'] else 'them'}"
 
 
 def _server(server: Mapping[str, Any]) -> str:
     path, links = server["path"], server["links"]
-    hops = counted(len(path) - 1, "hop") if path else "no way there"
+    hops = pluralise(len(path) - 1, "hop") if path else "no way there"
     between = " ".join(map(_short, path[1:-1]))
     carried = " ".join(_short(one) for one, carries in links.items() if carries)
     return "; ".join(
         (
             f"{server['node_id']}  {hops}{' by ' if between else ''}{between}",
-            counted(len(links), "link"),
+            pluralise(len(links), "link"),
             f"carries for {carried or 'nobody'}",
             f"exports {' '.join(server['exports']) or 'nothing'}",
         )

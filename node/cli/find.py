@@ -6,8 +6,9 @@ import anyio
 
 from parley._node.cli.logging_setup import set_up_logging
 from parley._node.cli.output import Output
-from parley._node.cli.run import event_loop, until_interrupted
-from parley._node.cli.terminal import during
+from parley._node.cli.run import event_loop
+from parley._node.cli.signals import run_until_interrupted
+from parley._node.cli.terminal import show_stage
 from parley._node.discovery.discovery import find as search
 from parley._node.logs import one_line
 
@@ -23,11 +24,11 @@ def find(
     """
     set_up_logging("warning")
     finding = partial(_find, Output(as_json), seconds, tuple(interface or ()))
-    anyio.run(until_interrupted, finding, **event_loop("asyncio"))
+    anyio.run(run_until_interrupted, finding, **event_loop("asyncio"))
 
 
 async def _find(out: Output, seconds: float, interfaces: tuple[str, ...]) -> None:
-    with during(out, f"looking for {seconds:g} s"):
+    with show_stage(out, f"looking for {seconds:g} s"):
         nodes = await search(seconds, interfaces=interfaces)
     for node in nodes:
         kind = ["(server)"] if node.server else []

@@ -14,8 +14,8 @@ from typing import Final
 from parley._crypto.identity import Identity, NodeId
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output
-from parley._node.cli.prompts import ask_on_terminal, can_ask
-from parley._node.cli.run import described, meet
+from parley._node.cli.prompts import can_prompt, prompt_yes_no
+from parley._node.cli.run import dial, peer_fields
 from parley._node.errors import ConfigError, NotTrustedError
 from parley._node.logs import one_line
 from parley._node.node import Node
@@ -36,7 +36,7 @@ Trust it from now on?"""
 
 
 @asynccontextmanager
-async def dialling_node(options: NodeOptions, out: Output, address: str) -> AsyncIterator[Node]:
+async def open_node(options: NodeOptions, out: Output, address: str) -> AsyncIterator[Node]:
     """A node that is to dial `address`, once it is known who is there.
 
     Raises:
@@ -44,16 +44,16 @@ async def dialling_node(options: NodeOptions, out: Output, address: str) -> Asyn
         raises: nobody can be met there.
     """
     identity = await _identity_for(options, out, Address.parse(address))
-    async with Node(identity, config=options.config()) as node:
+    async with Node(identity, config=options.config) as node:
         yield node
 
 
 @asynccontextmanager
-async def dialled(options: NodeOptions, out: Output, address: str) -> AsyncIterator[Peer]:
+async def connect(options: NodeOptions, out: Output, address: str) -> AsyncIterator[Peer]:
     """A peer at `address`; leaving closes it and the node."""
-    async with dialling_node(options, out, address) as node:
-        peer = await meet(node, address, options.dialling_trust(address))
-        out.event("connected", **described(peer))
+    async with open_node(options, out, address) as node:
+        peer = await dial(node, address, options.dialling_trust(address))
+        out.event("connected", **peer_fields(peer))
         try:
             yield peer
             await peer.close()
@@ -78,11 +78,11 @@ async def _identity_for(options: NodeOptions, out: Output, address: Address) -> 
                 await _introduce(out, known_peers, there, address.place, trusted=trusted)
     if there != identity.node_id:
         return identity
-    if not options.is_own:
+    if not options.uses_own_identity:
         raise ConfigError(f"{address} is the node of the key that you dial it with: take another")
     if sys.stderr.isatty():
         out.remark(f"{address.place} is your own node: you go there with a throw-away key")
-    return options.throw_away()
+    return options.temporary_identity()
 
 
 async def _who_is_there(options: NodeOptions, address: Address) -> NodeId:
@@ -93,9 +93,9 @@ async def _who_is_there(options: NodeOptions, address: Address) -> NodeId:
         met.append(candidate.node_id)
         return False
 
-    async with Node(options.throw_away(), config=options.config()) as node:
+    async with Node(options.temporary_identity(), config=options.config) as node:
         try:
-            await meet(node, str(address), look)
+            await dial(node, str(address), look)
         except NotTrustedError:
             if not met:
                 raise
@@ -111,9 +111,9 @@ async def _introduce(
     words = fingerprint(there)
     if old is not None:
         _say(f"the node at {place} is {_called(old)}, who is on record already")
-    elif can_ask(out):
+    elif can_prompt(out):
         question = _STRANGER.format(place=place, node_id=there, words=in_two_lines(words, "    "))
-        if not await ask_on_terminal(question):
+        if not await prompt_yes_no(question):
             raise NotTrustedError(f"the node at {place} was not trusted: {there}")
     elif trusted:
         _say(f"first met at {place}, and on record from now on: {there} ({words})")

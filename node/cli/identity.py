@@ -10,7 +10,7 @@ from parley._crypto.keyfile import (
     load_identity,
     save_identity,
 )
-from parley._node.cli.default_identity import make_own_key, own_key_path
+from parley._node.cli.default_identity import create_default_key, default_key_path
 from parley._node.cli.journal.keys import show_auditor_key
 from parley._node.cli.output import Output
 from parley._node.cli.param_types import parse_names, read_passphrase
@@ -29,8 +29,8 @@ def new(
     passphrase = read_passphrase(passphrase_file)
     identity = Identity.create(names)
     if path is None:
-        path = own_key_path()
-        make_own_key(path, identity, passphrase)
+        path = default_key_path()
+        create_default_key(path, identity, passphrase)
     else:
         save_identity(path, identity, passphrase)
     _show(Output(as_json), path, identity, passphrase is not None)
@@ -44,7 +44,7 @@ def show(path: Path | None, passphrase_file: Path | None, as_json: bool) -> None
         )
         return
     if path is None:
-        path = own_key_path()
+        path = default_key_path()
         if not path.exists():
             raise FileError(f"you have no key yet at {path}: the first node that you run makes it")
     encrypted = describe_keyfile(path)

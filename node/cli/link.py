@@ -14,8 +14,8 @@ import anyio.lowlevel
 
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output
-from parley._node.cli.run import described, hinting
-from parley._node.cli.standard_io import Pace
+from parley._node.cli.run import handshake_hint, peer_fields
+from parley._node.cli.standard_io import PacedOutput
 from parley._node.errors import PeerClosedError
 from parley._node.logs import one_line
 from parley._node.node import Node
@@ -34,14 +34,14 @@ _TURNS: Final = 20
 Drained = Callable[[], Awaitable[object]]
 
 
-class Tell(Protocol):
+class Report(Protocol):
     """Shows what happened: a line for people, or the kind and the fields of a JSON line."""
 
     async def __call__(self, text: str, kind: str, /, **fields: Any) -> None:
         """Show it."""
 
 
-def remarks(out: Output, pace: Pace) -> Tell:
+def report_remarks(out: Output, pace: PacedOutput) -> Report:
     """Tells people on standard error, what the log has not told already. Lines of JSON go through
     `pace`, which has the lines of standard output: none comes in the middle of another."""
 
@@ -55,30 +55,30 @@ def remarks(out: Output, pace: Pace) -> Tell:
 
 
 @asynccontextmanager
-async def kept_link(
+async def open_link(
     node: Node,
     options: NodeOptions,
     out: Output,
     address: str,
-    tell: Tell,
+    tell: Report,
     *,
     wanted: Callable[[], bool] = lambda: True,
     give_up_after: float | None = None,
     drained: Drained = anyio.lowlevel.checkpoint,
 ) -> AsyncIterator[Link]:
     """A link of `node` to `address` that is up; what becomes of it is told while it is used.
-    Leaving closes it. `wanted`, `give_up_after`, `drained`: as of `LinkNews`.
+    Leaving closes it. `wanted`, `give_up_after`, `drained`: as of `LinkReporter`.
 
     Raises:
         AddressError, ConfigError, and what `Node.connect` raises: the first dial failed.
-        What `LinkNews.follow` raises: afterwards.
+        What `LinkReporter.follow` raises: afterwards.
     """
     async with node.link(address, trust=options.dialling_trust(address)) as link:
-        with hinting(), _silent_log():
+        with handshake_hint(), _silent_log():
             peer = await link.ready(attempts=1)
-        out.event("connected", **described(peer))
+        out.event("connected", **peer_fields(peer))
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(LinkNews(link, tell, wanted, give_up_after, drained).follow, peer)
+            tasks.start_soon(LinkReporter(link, tell, wanted, give_up_after, drained).follow, peer)
             yield link
             tasks.cancel_scope.cancel()
 
@@ -93,7 +93,7 @@ def _silent_log() -> Iterator[None]:
         _log.disabled = False
 
 
-class LinkNews:
+class LinkReporter:
     """Tells what becomes of a link after it was up for the first time.
 
     Told are `parted` (the session has lost its transport, and may go on over another), `resumed`
@@ -107,7 +107,7 @@ class LinkNews:
     def __init__(
         self,
         link: Link,
-        tell: Tell,
+        tell: Report,
         wanted: Callable[[], bool] = lambda: True,
         patience: float | None = None,
         drained: Drained = anyio.lowlevel.checkpoint,
@@ -193,7 +193,7 @@ class LinkNews:
             await self._until(link.changes, is_new)
         seconds, self._since = anyio.current_time() - since, None
         text = f"connected again after {seconds:.1f} s, in a new session"
-        await self._tell(text, "connected", **described(peer), seconds=seconds)
+        await self._tell(text, "connected", **peer_fields(peer), seconds=seconds)
         return peer
 
     async def _until(self, changes: Condition, condition: Callable[[], bool]) -> None:

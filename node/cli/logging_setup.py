@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from parley._crypto.identity import NodeId
-from parley._node.cli.output import plain
+from parley._node.cli.output import to_json_value
 from parley._node.errors import ConfigError
 from parley._node.logs import one_line, visible
 from parley._node.settings.tables import LOG_FORMATS, LOG_LEVELS
@@ -76,7 +76,7 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         # Another library may call a field of its own like one of these.
-        return json.dumps(plain(line | own | line), default=str)
+        return json.dumps(to_json_value(line | own | line), default=str)
 
 
 def _said(value: object) -> object:

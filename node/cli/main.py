@@ -37,7 +37,7 @@ def _failed(error: BaseException) -> int:
     import logging
 
     from parley._node.cli.exit_codes import Exit, Interrupted, failure
-    from parley._node.cli.output import CommandFailure, Output, abandon_stdout
+    from parley._node.cli.output import CommandFailure, Output, discard_stdout
 
     # Also for what fails before the options are read.
     out = Output("--json" in takewhile(lambda argument: argument != "--", sys.argv))
@@ -52,13 +52,13 @@ def _failed(error: BaseException) -> int:
         text = f"internal error: {type(error).__name__}: {error}"
         found = CommandFailure(Exit.FAILED, Exit.FAILED, "internal-error", text)
     if isinstance(error, BrokenPipeError):
-        abandon_stdout()  # the reader has left, as in `parley .. | head`: exit quietly
+        discard_stdout()  # the reader has left, as in `parley .. | head`: exit quietly
         return 128 + signal.SIGPIPE
     try:
         out.fail(found)
         sys.stdout.flush()
     except OSError:
-        abandon_stdout()
+        discard_stdout()
         print(f"parley: {found.text}", file=sys.stderr)
     return found.exit
 

@@ -1,17 +1,20 @@
-"""The options that every command that connects or listens takes, turned into settings.
+"""The options that every command that connects or listens has, and the settings they result in.
 
 They are declared in `node.cli.commands.shared`.
 """
 
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from parley._crypto.identity import Identity
 from parley._crypto.keyfile import load_identity
 from parley._crypto.registry import NAMES, PARAMETERS
-from parley._node.cli.context_file import Context, Contexts, placed
-from parley._node.cli.default_identity import own_identity
+from parley._node.cli.context_file import Context, Contexts, resolve_address
+from parley._node.cli.default_identity import default_identity
 from parley._node.cli.param_types import (
     parse_names,
     parse_required,
@@ -22,21 +25,22 @@ from parley._node.cli.param_types import (
 from parley._node.config import NodeConfig
 from parley._node.errors import ConfigError, FileError, NotTrustedError
 from parley._node.settings import ServeSettings, Settings, load_settings
+from parley._node.settings.sources import AtLeast
 from parley._node.transport.address import Address
 from parley._node.trust.policies import AnyPeer, FirstUse, Known, TrustPolicy, parse_trust
 
 DEFAULT_ADDRESS = ServeSettings().listen[0]
 
 # The arguments that are an address.
-PLACES = ("address", "bus", "home", "at")
+_ADDRESSES = ("address", "bus", "home", "at")
+
+# Settings by name, each with the option that gives it and its value, for `load_settings`.
+GivenSettings = Mapping[str, tuple[str, object]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeOptions:
-    """The options as given; the methods make settings of them.
-
-    `base` is what holds where no option is given.
-    """
+    """The options as given, and for a server the `settings` that it has loaded."""
 
     kex: str | None = None
     signing: str | None = None
@@ -59,24 +63,60 @@ class NodeOptions:
     log_level: str | None = None
     log_format: str | None = None
     as_json: bool = False
-    base: NodeConfig = field(default_factory=NodeConfig)
+    settings: Settings | None = None
 
-    @classmethod
-    def taken_from(cls, given: dict[str, Any]) -> "NodeOptions":
-        """Take the shared options out of the values that a command was given.
+    def load(
+        self,
+        path: Path | None = None,
+        environ: Mapping[str, str] = MappingProxyType({}),
+        *,
+        given: GivenSettings = MappingProxyType({}),
+        code: Settings | None = None,
+    ) -> Settings:
+        """Load the settings of a file and the environment, below these and the `given` options.
 
         Raises:
-            ConfigError, FileError, KnownPeersError: as `in_context`.
+            ConfigError: an invalid value. UnknownAlgorithmError: an unknown algorithm.
+            FileError: the network key can't be read.
         """
-        return in_context(cls(**{name: given.pop(name) for name in SHARED}), given)
+        named = {name: parse_names(name, getattr(self, name)) or None for name in PARAMETERS}
+        required = parse_required(self.require)
+        if self.plaintext and required:
+            raise ConfigError(
+                f"cannot require {', '.join(sorted(frozenset().union(*required.values())))} with "
+                "--plaintext: plaintext uses no algorithms; leave --require or --plaintext out"
+            )
+        code = code or Settings()
+        code = replace(code, node=replace(code.node, require={**code.node.require, **required}))
+        options: dict[str, tuple[str, object]] = {
+            **given,
+            "node.role": ("--role", self.role),
+            "node.resume": ("--resume", self.resume),
+            "node.limits.max_payload": ("--max-payload", self.max_payload),
+            "node.plaintext": ("--plaintext", "only" if self.plaintext else None),
+            **{f"node.algorithms.{name}": (f"--{name}", names) for name, names in named.items()},
+        }
+        if self.max_payload is not None:  # else one would not fit
+            options["node.peer_memory"] = ("--max-payload", AtLeast(2 * self.max_payload))
+        settings = load_settings(path, environ, code=code, options=options)
+        key = read_network_key(self.network_key)
+        if key is not None:
+            settings = replace(settings, node=replace(settings.node, network_key=key))
+        return settings
 
-    def over(self, settings: Settings) -> "NodeOptions":
-        """The same options, where none is given with what the settings say."""
+    @cached_property
+    def config(self) -> NodeConfig:
+        """The node's settings; raises as `load`."""
+        return (self.load() if self.settings is None else self.settings).node
+
+    def with_settings(self, settings: Settings) -> "NodeOptions":
+        """Return the options of a server that has loaded `settings`, which apply where no option
+        is given."""
         serve = settings.serve
-        own_key = self.fresh or self.identity_path is not None  # what the settings name is not it
+        own_key = self.fresh or self.identity_path is not None  # not that of the settings
         return replace(
             self,
-            base=settings.node,
+            settings=settings,
             identity_path=self.identity_path if own_key else serve.identity,
             passphrase_file=self.passphrase_file or (None if own_key else serve.passphrase_file),
             trust=self.trust or serve.trust,
@@ -84,21 +124,19 @@ class NodeOptions:
             log_format=self.log_format or serve.log_format,
         )
 
-    def of_context(self, context: Context) -> "NodeOptions":
-        """The same options, where none is given with what the context has."""
+    def with_context(self, context: Context) -> "NodeOptions":
+        """Return the options with the values of the context where no option is given."""
         key = None if self.fresh or context.identity is None else Path(context.identity)
         return replace(
-            self,
-            identity_path=self.identity_path or key,
-            trust=self.trust or context.trust,
+            self, identity_path=self.identity_path or key, trust=self.trust or context.trust
         )
 
     def identity(self) -> Identity:
-        """The key file's identity, or the person's own; a throw-away one if that is asked for, or
-        if their own has none of the algorithms that are.
+        """Return the identity of the key file, the user's own, or a temporary one: if --fresh is
+        given, or if the user's own has none of the requested algorithms.
 
         Raises:
-            ConfigError: both are asked for. KeyFileError: the key file cannot be used.
+            ConfigError: --identity and --fresh are given. KeyFileError: the file can't be used.
         """
         if self.identity_path is not None:
             if self.fresh:
@@ -108,66 +146,37 @@ class NodeOptions:
                 )
             return load_identity(self.identity_path, read_passphrase(self.passphrase_file))
         if self.fresh or self.plaintext:  # which shows no identity
-            return self.throw_away()
-        own = own_identity(read_passphrase(self.passphrase_file), warn)
+            return self.temporary_identity()
+        own = default_identity(read_passphrase(self.passphrase_file), warn)
         wanted = self._wanted_keys()
         if wanted and not set(wanted) & set(own.algorithms):
             warn(f"your key has no {' and no '.join(wanted)}: this one is thrown away")
-            return self.throw_away()
+            return self.temporary_identity()
         return own
 
-    def throw_away(self) -> Identity:
-        """A fresh identity with the keys that are asked for."""
+    def temporary_identity(self) -> Identity:
+        """Return a new identity with the requested keys."""
         return Identity.create(self._wanted_keys() or ("ed25519",))
 
     @property
-    def is_own(self) -> bool:
-        """Whether the identity is the person's own, and not one that was named or made for this."""
+    def uses_own_identity(self) -> bool:
+        """Whether the identity is the user's own, neither named nor temporary."""
         return self.identity_path is None and not self.fresh
 
     def _wanted_keys(self) -> tuple[str, ...]:
-        config = self.config()
-        floor = config.require.get("signing", frozenset())
-        return config.algorithms.get("signing", ()) or tuple(
-            name for name in NAMES["signing"] if name in floor
+        required = self.config.require.get("signing", frozenset())
+        return self.config.algorithms.get("signing", ()) or tuple(
+            name for name in NAMES["signing"] if name in required
         )
 
-    def config(self) -> NodeConfig:
-        """The node's settings.
-
-        Raises:
-            ConfigError: a value out of range. UnknownAlgorithmError: an unknown name.
-        """
-        base = self.base
-        named = {name: parse_names(name, getattr(self, name)) or None for name in PARAMETERS}
-        require = {**base.require, **parse_required(self.require)}
-        if self.plaintext and require:
-            raise ConfigError(
-                f"cannot require {', '.join(sorted(frozenset().union(*require.values())))} with "
-                "--plaintext: plaintext uses no algorithms; leave --require or --plaintext out"
-            )
-        key = read_network_key(self.network_key) or base.network_key
-        code = Settings(node=replace(base, require=require, network_key=key))
-        options: dict[str, tuple[str, object]] = {
-            "node.role": ("--role", self.role),
-            "node.resume": ("--resume", self.resume),
-            "node.limits.max_payload": ("--max-payload", self.max_payload),
-            "node.plaintext": ("--plaintext", "only" if self.plaintext else None),
-            **{f"node.algorithms.{name}": (f"--{name}", names) for name, names in named.items()},
-        }
-        if self.max_payload is not None:  # else one would not fit
-            memory = max(base.peer_memory, 2 * self.max_payload)
-            options["node.peer_memory"] = ("--max-payload", memory)
-        return load_settings(environ={}, code=code, options=options).node
-
     def listening_trust(self) -> TrustPolicy:
-        """Which peers to let in: by default every peer that proves its identity."""
+        """Return the policy for incoming peers: by default every peer that proves its identity."""
         policy = parse_trust(self.trust or "any")
         _require_readable(policy, self.trust)
         return policy
 
     def dialling_trust(self, address: str) -> TrustPolicy:
-        """Which node may answer a dialled address that has no node id."""
+        """Return the policy for the node at an address without a node id."""
         if self.trust is None and self.plaintext:
             return AnyPeer()
         policy = parse_trust(self.trust or "first-use")
@@ -176,8 +185,8 @@ class NodeOptions:
         return policy
 
     def unattended_trust(self, address: str) -> TrustPolicy:
-        """The same for a link that is dialled while nobody can be asked: without `--trust`, an
-        address without a node id has to be on record.
+        """Like `dialling_trust`, for links that are dialled without a user: without --trust, an
+        address without a node id must be on record.
 
         Raises:
             NotTrustedError: it is not.
@@ -196,30 +205,39 @@ class NodeOptions:
         return policy
 
 
-# The names of the options that commands share (`node.cli.commands.shared`).
-SHARED = tuple(each.name for each in fields(NodeOptions) if each.name != "base")
+# The names of the options that commands share.
+SHARED = tuple(each.name for each in fields(NodeOptions) if each.name != "settings")
 
 
-def in_context(options: NodeOptions, given: dict[str, Any]) -> NodeOptions:
-    """The options with those of the context that they or an argument of `given` name; what stands
-    for an address there becomes one, and what the context has for an option that is not given.
+def take_node_options(given: dict[str, Any]) -> NodeOptions:
+    """Remove the shared options from the values given to a command, and return them.
 
     Raises:
-        ConfigError, FileError, KnownPeersError: as `placed`.
+        ConfigError, FileError, KnownPeersError: as `resolve_address`.
+    """
+    return apply_context(NodeOptions(**{name: given.pop(name) for name in SHARED}), given)
+
+
+def apply_context(options: NodeOptions, given: dict[str, Any]) -> NodeOptions:
+    """Return the options with the values of the context that --context or an address in `given`
+    names, and replace the addresses in `given` that are names.
+
+    Raises:
+        ConfigError, FileError, KnownPeersError: as `resolve_address`.
     """
     context = None if options.context is None else Contexts().find(options.context)
-    for name in PLACES:
+    for name in _ADDRESSES:
         if isinstance(given.get(name), str):
-            given[name], context = placed(given[name], context)
+            given[name], context = resolve_address(given[name], context)
     if context is None:
         return options
     if context.auditor is not None and given.get("journal") and not given.get("auditor"):
         given["auditor"] = [context.auditor]
-    return options.of_context(context)
+    return options.with_context(context)
 
 
 def _require_readable(policy: TrustPolicy, text: str | None) -> None:
-    """Find a missing or broken file of known peers before any connection is made."""
+    """Raise for a missing or invalid file of known peers, before any connection is made."""
     if isinstance(policy, Known | FirstUse):
         len(policy.known_peers)  # reads it
     if isinstance(policy, Known) and text != Known.name and not policy.known_peers.path.exists():

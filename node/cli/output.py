@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
     from rich.table import Table
 
-    from parley._node.cli.terminal import PeoplesConsole
+    from parley._node.cli.terminal import TextConsole
     from parley._node.trust.petnames import Petnames
 
 
@@ -52,11 +52,11 @@ class Output:
         self.effect = ""
 
     @cached_property
-    def console(self) -> "PeoplesConsole":
+    def console(self) -> "TextConsole":
         """Rich's; it is imported with the first use."""
-        from parley._node.cli.terminal import PeoplesConsole
+        from parley._node.cli.terminal import TextConsole
 
-        return PeoplesConsole(self.as_json)
+        return TextConsole(self.as_json)
 
     @cached_property
     def petnames(self) -> "Petnames":
@@ -116,27 +116,27 @@ class Output:
             print(f"parley: {text}", file=sys.stderr, flush=True)
 
     def _print(self, line: str) -> None:
-        with writing_stdout(self.effect):
+        with stdout_errors(self.effect):
             print(line, flush=True)
 
 
-def plain(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """Any LBM value as JSON has it: bytes as UTF-8 text or else hex, keys as text.
 
     Floats that JSON does not know become the strings "nan", "inf" and "-inf".
     """
     if isinstance(value, bytes | bytearray):
-        return as_text(bytes(value))
+        return decode_or_hex(bytes(value))
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): to_json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item) for item in value]
+        return [to_json_value(item) for item in value]
     return value
 
 
-def as_text(data: bytes) -> str:
+def decode_or_hex(data: bytes) -> str:
     """Bytes that are UTF-8 as text, others as hex."""
     try:
         return data.decode()
@@ -144,16 +144,16 @@ def as_text(data: bytes) -> str:
         return data.hex()
 
 
-def show_value(value: Any) -> str:
+def format_value(value: Any) -> str:
     """An answer for people: text as text, bytes as text or hex, the rest as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
-        return as_text(value)
-    return json.dumps(plain(value), ensure_ascii=False)
+        return decode_or_hex(value)
+    return json.dumps(to_json_value(value), ensure_ascii=False)
 
 
-def abandon_stdout() -> None:
+def discard_stdout() -> None:
     """Drop what is printed, also what the interpreter flushes at its end: its reader has left."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
@@ -161,17 +161,17 @@ def abandon_stdout() -> None:
 
 
 @contextmanager
-def unread() -> Iterator[None]:
+def ignore_lost_output() -> Iterator[None]:
     """What is printed here may be lost, with all that follows: a server does not end because its
     terminal was closed, or because whoever read its address has left."""
     try:
         yield
     except OSError:
-        abandon_stdout()
+        discard_stdout()
 
 
 @contextmanager
-def writing_stdout(effect: str = "") -> Iterator[None]:
+def stdout_errors(effect: str = "") -> Iterator[None]:
     """Name standard output in an OSError, such as that of a full disk.
 
     Raises:
@@ -190,14 +190,14 @@ def writing_stdout(effect: str = "") -> Iterator[None]:
 
 
 def _json_line(kind: str, fields: Mapping[str, Any]) -> str:
-    return json.dumps({"event": kind, **plain(fields)})
+    return json.dumps({"event": kind, **to_json_value(fields)})
 
 
 def _for_people(text: str) -> str:
     return visible(text) if sys.stdout.isatty() else text
 
 
-def show_time(nanoseconds: int | None) -> str | None:
+def format_time(nanoseconds: int | None) -> str | None:
     """ISO 8601 to the millisecond, for JSON; None for None."""
     if nanoseconds is None:
         return None
@@ -207,7 +207,7 @@ def show_time(nanoseconds: int | None) -> str | None:
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def brief_time(nanoseconds: int | None) -> str:
+def format_brief_time(nanoseconds: int | None) -> str:
     """To the second, for a table; empty for None."""
     if nanoseconds is None:
         return ""
@@ -215,7 +215,7 @@ def brief_time(nanoseconds: int | None) -> str:
     return f"{nanoseconds} ns" if when is None else f"{when:%Y-%m-%d %H:%M:%S}"
 
 
-def counted(number: int, word: str) -> str:
+def pluralise(number: int, word: str) -> str:
     """As in "1 file" and "2 files"."""
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
 

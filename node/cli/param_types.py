@@ -15,7 +15,7 @@ from parley._node.protocol.limits import NEGOTIATED
 from parley._node.settings import secret_files
 
 
-def given_value(text: str | None, as_json: str | None, *, name: str = "DATA") -> Encodable:
+def read_value(text: str | None, as_json: str | None, *, name: str = "DATA") -> Encodable:
     """What `name` says (`-` is for standard input), or in its place `--data-json`.
 
     Raises:

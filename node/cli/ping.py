@@ -8,11 +8,12 @@ from typing import Any, Final
 import anyio
 
 from parley._node.cli.exit_codes import Interrupted
-from parley._node.cli.first_contact import dialled, dialling_node
-from parley._node.cli.link import kept_link
+from parley._node.cli.first_contact import connect, open_node
+from parley._node.cli.link import open_link
 from parley._node.cli.options import NodeOptions
-from parley._node.cli.output import Output, counted
-from parley._node.cli.run import run, until_signalled
+from parley._node.cli.output import Output, pluralise
+from parley._node.cli.run import run
+from parley._node.cli.signals import run_until_signal
 from parley._node.errors import ConfigError, PeerClosedError
 from parley._node.peer.link import Link
 from parley._node.peer.peer import Peer
@@ -40,22 +41,22 @@ def ping(
             raise ConfigError(f"with --watch, --interval is {SHORTEST_INTERVAL:g} or more")
 
         async def watching(options: NodeOptions, out: Output) -> None:
-            await _watched(options, Watch(out, count, pause), address)
+            await _watched(options, ConnectionMonitor(out, count, pause), address)
 
-        run(options, watching, signals_are_its_own=True)
+        run(options, watching, handles_signals=True)
         return
 
     async def pinging(options: NodeOptions, out: Output) -> None:
         trips: list[float] = []
         wanted = count or COUNT
-        async with dialled(options, out, address) as peer:
+        async with connect(options, out, address) as peer:
             for number in range(1, wanted + 1):
                 if trips:
                     await anyio.sleep(INTERVAL if interval is None else interval)
                 trips.append(await peer.ping())
                 _show(out, str(peer.node_id or address), number, trips[-1])
         median = statistics.median(trips)
-        out.say(f"{counted(wanted, 'round trip')}: median {median * 1e3:.3f} ms")
+        out.say(f"{pluralise(wanted, 'round trip')}: median {median * 1e3:.3f} ms")
         out.done(count=wanted, minimum=min(trips), median=median, maximum=max(trips))
 
     run(options, pinging)
@@ -66,10 +67,10 @@ def _show(out: Output, who: str, number: int, seconds: float) -> None:
     out.event("pong", number=number, seconds=seconds)
 
 
-async def _watched(options: NodeOptions, watch: "Watch", address: str) -> None:
+async def _watched(options: NodeOptions, watch: "ConnectionMonitor", address: str) -> None:
     caught: Signals | None = None
     try:
-        caught = await until_signalled(watch.run, options, address)
+        caught = await run_until_signal(watch.run, options, address)
     finally:
         watch.sum_up()
     if caught is not None and not watch.began:
@@ -77,7 +78,7 @@ async def _watched(options: NodeOptions, watch: "Watch", address: str) -> None:
     watch.done(caught)
 
 
-class Watch:
+class ConnectionMonitor:
     """A connection, shown live: each round trip, and what becomes of it in between. A round trip
     during which it was lost is none."""
 
@@ -99,8 +100,8 @@ class Watch:
         """Watch, until `count` round trips were made."""
         out = self._out
         async with (
-            dialling_node(options, out, address) as node,
-            kept_link(node, options, out, address, self.tell) as link,
+            open_node(options, out, address) as node,
+            open_link(node, options, out, address, self.tell) as link,
         ):
             self.began = True
             async with anyio.create_task_group() as tasks:
@@ -161,7 +162,7 @@ class Watch:
             times, self._number = fields["number"] - self._number, fields["number"]
             self._resumed += times
             self._parted += times - 1  # of which nothing was told, so short were they
-            text = f"{text} (resumed {counted(self._resumed, 'time')})"
+            text = f"{text} (resumed {pluralise(self._resumed, 'time')})"
         elif kind == "connected":
             self._sessions += 1
             self._number = 0
@@ -174,15 +175,16 @@ class Watch:
             return
         if self._lost is not None:
             self._away += anyio.current_time() - self._lost
-        trips = counted(self.count, "round trip")
+        trips = pluralise(self.count, "round trip")
         if self.trips:
             times = (self._minimum, statistics.median(self.trips), self._maximum)
             least, median, most = (f"{seconds * 1e3:.3f} ms" for seconds in times)
             trips += f": minimum {least}, median {median}, maximum {most}"
         self._out.say(trips)
         self._out.say(
-            f"parted {counted(self._parted, 'time')}, resumed {counted(self._resumed, 'time')}, "
-            f"{counted(self._sessions, 'new session')}; away for {self._away:.1f} s"
+            f"parted {pluralise(self._parted, 'time')}, "
+            f"resumed {pluralise(self._resumed, 'time')}, "
+            f"{pluralise(self._sessions, 'new session')}; away for {self._away:.1f} s"
         )
 
     def done(self, caught: Signals | None) -> None:

@@ -17,15 +17,15 @@ from typing import Final
 from parley._node.cli.journal.keys import read_auditor_keys
 from parley._node.cli.output import Output
 from parley._node.cli.spark_session import (
-    are_small,
+    are_journals_small,
     gold_store,
-    is_there,
-    nothing_new,
-    places,
-    remove,
+    journals_exist,
+    lock_tables,
+    remove_tables_at,
     spark_session,
+    unchanged_outcome,
 )
-from parley._node.cli.terminal import during, staged
+from parley._node.cli.terminal import show_stage, show_stages
 from parley._node.errors import FileError
 from parley._node.trust.known_peers import KnownPeers, default_known_peers
 
@@ -51,14 +51,14 @@ def run(
     """
     out = Output(as_json)
     keys = [key.private_bytes() for key in read_auditor_keys(auditor_key, passphrase_file)]
-    with places(journals, tables, remote), staged(out) as stage:
+    with lock_tables(journals, tables, remote), show_stages(out) as stage:
         if rebuild:
             stage("removing the tables")
-            remove(tables, remote)
+            remove_tables_at(tables, remote)
         stage("looking for what is new")
-        outcome = nothing_new(journals, tables, remote)
+        outcome = unchanged_outcome(journals, tables, remote)
         if outcome is None:
-            brief = are_small(journals)
+            brief = are_journals_small(journals)
             stage("starting Spark")
             with spark_session(master, remote, memory, brief=brief) as spark:
                 from parley._pipeline.jobs import run as run_job
@@ -115,8 +115,8 @@ def follow(
         out.done()
         return
     with ExitStack() as ending:
-        ending.enter_context(places(journals, tables, remote))
-        with during(out, "starting Spark"):
+        ending.enter_context(lock_tables(journals, tables, remote))
+        with show_stage(out, "starting Spark"):
             spark = ending.enter_context(spark_session(master, remote, memory))
         # After it: a session in this process takes SIGINT for itself.
         stop = ending.enter_context(_stop())
@@ -134,9 +134,9 @@ def follow(
             refresh_every=refresh,
             stopped=stop.is_set,
             refreshed=refreshed,
-            during=partial(during, out),
+            during=partial(show_stage, out),
         )
-        with during(out, "stopping Spark"):
+        with show_stage(out, "stopping Spark"):
             ending.close()
     out.done()
 
@@ -159,7 +159,7 @@ def report(
     out = Output(as_json)
     if not html.parent.is_dir():
         raise FileError(f"there is no directory {html.parent}")
-    with staged(out) as stage, gold_store(tables, master, remote, memory, stage) as store:
+    with show_stages(out) as stage, gold_store(tables, master, remote, memory, stage) as store:
         from parley._pipeline.report.page import write_report
 
         write_report(
@@ -185,11 +185,11 @@ def _known_names() -> dict[str, str]:
 
 
 def _wait_for(journals: str, remote: str | None, stop: "_Stop", out: Output) -> None:
-    if is_there(journals, remote):
+    if journals_exist(journals, remote):
         return
     out.say(f"waiting for {journals}, which is not there yet; Ctrl-C stops")
     out.event("waiting")
-    while not (stop.is_set() or is_there(journals, remote)):
+    while not (stop.is_set() or journals_exist(journals, remote)):
         sleep(_PATIENCE)
 
 

@@ -10,7 +10,7 @@ from typing import Final
 import anyio
 
 from parley._node.cli.output import Output
-from parley._node.cli.standard_io import input_descriptor
+from parley._node.cli.standard_io import stdin_descriptor
 from parley._node.errors import FileError
 from parley._node.logs import one_line
 
@@ -23,27 +23,27 @@ _LONGEST: Final = 1_024  # bytes of a line
 _LOOK: Final = 0.05
 
 
-def can_ask(out: Output) -> bool:
+def can_prompt(out: Output) -> bool:
     """Whether somebody is there to be asked: a terminal on standard input and standard error, and
     a command that was not told to speak JSON."""
     if out.as_json or not sys.stderr.isatty():
         return False
     try:
-        return os.isatty(input_descriptor())
+        return os.isatty(stdin_descriptor())
     except FileError:
         return False
 
 
-async def ask_on_terminal(question: str) -> bool:
-    """Show lines that end in a question, and wait for yes or no; `can_ask` said that somebody is
+async def prompt_yes_no(question: str) -> bool:
+    """Show lines that end in a question, and wait for yes or no; `can_prompt` said that somebody is
     there. What was typed before it was shown answers nothing. The end of the input, and three
     answers that are neither, are a no."""
     print("\n".join(map(one_line, question.split("\n"))), end="", file=sys.stderr, flush=True)
-    _forget_what_was_typed(input_descriptor())
+    _forget_what_was_typed(stdin_descriptor())
     for _ in range(_TRIES):
         print(" [yes/no] ", end="", file=sys.stderr, flush=True)
         try:
-            answer = await _line(input_descriptor())
+            answer = await _line(stdin_descriptor())
         except anyio.get_cancelled_exc_class():
             print(file=sys.stderr)  # what is said next begins a line
             raise

@@ -7,8 +7,8 @@ from parley._lbm.errors import LbmEncodeError
 from parley._node.cli.options import DEFAULT_ADDRESS, NodeOptions
 from parley._node.cli.output import Output
 from parley._node.cli.param_types import parse_json
-from parley._node.cli.run import make_node, run
-from parley._node.cli.standard_io import input_descriptor, read_lines
+from parley._node.cli.run import Uvloop, make_node, run
+from parley._node.cli.standard_io import read_lines, stdin_descriptor
 from parley._node.errors import ConfigError, FileError
 from parley._node.handlers.topic import Topic
 from parley._node.messaging.fanout import Slow
@@ -32,7 +32,7 @@ def pub(
     keep: int | None,
 ) -> None:
     """Publish each line of standard input as a note; end when subscribers have them all."""
-    descriptor = input_descriptor()
+    descriptor = stdin_descriptor()
     if not 0 <= patience <= 1e9:
         raise ConfigError(f"cannot use --patience {patience:g}: it must be 0 to 1e9 seconds")
 
@@ -58,7 +58,7 @@ def pub(
             raise problem
         out.done(notes=notes, lost=published.dropped)
 
-    run(options, publishing, log_level="warning", waits_on_files=True)
+    run(options, publishing, log_level="warning", uvloop=Uvloop.IMPOSSIBLE)
 
 
 async def _publish(topic: Topic, line: bytes, as_json: bool, number: int) -> bool:

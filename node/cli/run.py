@@ -1,92 +1,105 @@
-"""Runs a command's coroutine: logging, event loop, signals, and its end as an exit code.
+"""Runs the coroutine of a command: logging, event loop and signals."""
 
-A command either returns, or raises an error that `exits.failure` knows.
-"""
-
-import logging
-import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from enum import Enum
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from parley._node.cli.ending import end_within, longest_end, running_command
-from parley._node.cli.exit_codes import Interrupted
 from parley._node.cli.logging_setup import set_up_logging
 from parley._node.cli.options import NodeOptions
-from parley._node.cli.output import Output, unread
+from parley._node.cli.output import Output, ignore_lost_output
+from parley._node.cli.signals import (
+    Hangup,
+    run_until_interrupted,
+    run_with_hangup,
+    running_command,
+)
 from parley._node.errors import ConfigError, HandshakeError
 from parley._node.logs import needs_extra
 from parley._node.node import Node
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode
+from parley._node.settings import ServeSettings
 from parley._node.transport.address import Address
 from parley._node.trust.policies import AcceptHook, TrustPolicy
 
 if TYPE_CHECKING:
     from parley._node.journal.journal import Journal
 
-logger = logging.getLogger("parley")
+Command = Callable[[NodeOptions, Output], Awaitable[None]]
 
-# What SIGHUP does.
-Hangup = Callable[[], Awaitable[None]]
+
+class Uvloop(Enum):
+    """Whether a command can use uvloop."""
+
+    DEFAULT = "if it is installed"
+    NOT_WORTHWHILE = "a short command ends before uvloop makes up for its import"
+    IMPOSSIBLE = "uvloop would make standard files non-blocking for all programs that share them"
 
 
 def run(
     options: NodeOptions,
-    command: Callable[[NodeOptions, Output], Awaitable[None]],
+    command: Command,
     *,
     log_level: str = "error",
-    access_log: bool = False,
-    log_requests: bool = False,
-    serves: bool = False,
-    hangup: Hangup | None = None,
-    signals_are_its_own: bool = False,
-    waits_on_files: bool = False,
-    is_brief: bool = False,
+    handles_signals: bool = False,
+    uvloop: Uvloop = Uvloop.DEFAULT,
 ) -> None:
-    """Run `command` on the event loop that the options name.
-
-    `log_level` holds where the options name none; with `access_log` the access log is there
-    whatever the level. SIGINT, SIGTERM and SIGHUP interrupt the command,
-    unless `signals_are_its_own`; where it `serves`, they are too, and SIGHUP does what
-    `hangup` does, or is ignored.
-    `waits_on_files` says that it waits for its standard files, which uvloop would make
-    non-blocking for everybody who shares them, as a shell does. One that `is_brief` is over before
-    uvloop would have made up for its import.
+    """Run `command` until it returns. SIGINT, SIGTERM and SIGHUP cancel it, unless it
+    `handles_signals` itself. `log_level` applies if the options have none.
 
     Raises:
-        ConfigError: an unknown loop, log level or format of logs. Interrupted: by a signal.
+        ConfigError: an unknown loop, log level or log format. Interrupted: by a signal.
     """
-    level, form = options.log_level or log_level, options.log_format or "text"
-    set_up_logging(level, form, access=access_log, requests=log_requests)
-    uvloop = options.uvloop
-    if waits_on_files:
-        if uvloop:
+    set_up_logging(options.log_level or log_level, options.log_format or "text")
+    start: Callable[[], Awaitable[None]] = partial(command, options, Output(options.as_json))
+    if not handles_signals:
+        start = partial(run_until_interrupted, start)
+    wanted = options.uvloop
+    if uvloop is Uvloop.IMPOSSIBLE:
+        if wanted:
             raise ConfigError(
                 "cannot use --uvloop with this command: uvloop cannot wait for standard input or "
                 "output if it is a file; leave --uvloop out"
             )
-        uvloop = False
-    if is_brief and uvloop is None:
-        uvloop = False
-    start: Callable[[], Awaitable[None]] = partial(command, options, Output(options.as_json))
-    if serves:
-        start = partial(surviving_hangups, start, hangup)
-    elif not signals_are_its_own:
-        start = partial(until_interrupted, start)
+        wanted = False
+    elif uvloop is Uvloop.NOT_WORTHWHILE and wanted is None:
+        wanted = False
+    _run_loop(options.loop, wanted, start)
+
+
+def run_server(
+    options: NodeOptions, command: Command, serve: ServeSettings, hangup: Hangup
+) -> None:
+    """Run the `command` of a server, which handles SIGINT and SIGTERM itself; SIGHUP runs `hangup`.
+
+    Raises:
+        ConfigError: an unknown loop, log level or log format.
+    """
+    set_up_logging(
+        options.log_level or serve.log_level,
+        options.log_format or serve.log_format,
+        access=serve.access_log,
+        requests=serve.log_requests,
+    )
+    start = partial(command, options, Output(options.as_json))
+    _run_loop(options.loop, options.uvloop, partial(run_with_hangup, start, hangup))
+
+
+def _run_loop(loop: str, uvloop: bool | None, start: Callable[[], Awaitable[None]]) -> None:
     with running_command():
-        anyio.run(start, **event_loop(options.loop, uvloop))
+        anyio.run(start, **event_loop(loop, uvloop))
 
 
 def event_loop(name: str, uvloop: bool | None = None) -> dict[str, Any]:
-    """What `anyio.run` has to be told: asyncio, with uvloop where it is there, or trio.
+    """Return the arguments of `anyio.run` for asyncio, by default with uvloop, or for trio.
 
     Raises:
-        ConfigError: it is not installed, or there is no such loop.
+        ConfigError: the loop is unknown or not installed.
     """
     if name not in ("asyncio", "trio"):
         raise ConfigError(f"--loop {name}: asyncio or trio")
@@ -108,19 +121,19 @@ def event_loop(name: str, uvloop: bool | None = None) -> dict[str, Any]:
 def make_node(
     options: NodeOptions, trust: TrustPolicy | None = None, journal: "Journal | None" = None
 ) -> Node:
-    """A node as the options have it."""
-    return Node(options.identity(), config=options.config(), trust=trust, journal=journal)
+    """Return a node with the identity and the settings of the options."""
+    return Node(options.identity(), config=options.config, trust=trust, journal=journal)
 
 
-async def meet(node: Node, address: str, trust: TrustPolicy | AcceptHook) -> Peer:
-    """Dial `address`; raises as `Node.connect`, with a hint where there is only silence."""
-    with hinting():
+async def dial(node: Node, address: str, trust: TrustPolicy | AcceptHook) -> Peer:
+    """Connect to `address`; raises as `Node.connect`, with a hint if the node never answers."""
+    with handshake_hint():
         return await node.connect(address, trust=trust)
 
 
-def require_other(node: Node, *addresses: str) -> None:
-    """Raise ConfigError if one of the addresses has the id of `node` itself, which would dial it
-    for ever in vain. So it is with two servers of one person, unless one has a key of its own."""
+def require_other_node(node: Node, *addresses: str) -> None:
+    """Raise ConfigError if an address has the id of `node` itself, which can never connect to it.
+    That happens with two servers of one user that share a key."""
     for address in addresses:
         if Address.parse(address).node_id == node.node_id:
             raise ConfigError(
@@ -130,8 +143,8 @@ def require_other(node: Node, *addresses: str) -> None:
 
 
 @contextmanager
-def hinting() -> Iterator[None]:
-    """A handshake that meets only silence raises its error with a hint."""
+def handshake_hint() -> Iterator[None]:
+    """Add a hint to the error of a handshake that the other side never answers."""
     try:
         yield
     except HandshakeError as error:
@@ -142,8 +155,8 @@ def hinting() -> Iterator[None]:
         raise HandshakeError(error.code, f"{error.text}: {hint}") from error
 
 
-def described(peer: Peer) -> dict[str, Any]:
-    """Who a peer is and what was agreed, for JSON and tables."""
+def peer_fields(peer: Peer) -> dict[str, Any]:
+    """Return a peer's identity and what was negotiated, for JSON and tables."""
     return {
         "node_id": str(peer.node_id) if peer.node_id else None,
         "role": peer.role,
@@ -152,88 +165,8 @@ def described(peer: Peer) -> dict[str, Any]:
     }
 
 
-async def until_interrupted(command: Callable[..., Awaitable[None]], *args: Any) -> None:
-    """Run `command`; SIGINT, SIGTERM or SIGHUP cancels it, so that its peers are told.
-
-    Raises:
-        Interrupted: it was cancelled.
-    """
-    caught = await until_signalled(command, *args)
-    if caught is not None:
-        raise Interrupted(caught)
-
-
-async def until_signalled(
-    command: Callable[..., Awaitable[None]], *args: Any
-) -> signal.Signals | None:
-    """The same for a command that a signal ends in order: returns the one that came, if any did."""
-    caught: list[signal.Signals] = []
-
-    async def watch() -> None:
-        caught.append(await anext(signals))
-        tasks.cancel_scope.cancel()
-
-    with ending_signals() as signals:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(watch)
-            await command(*args)
-            tasks.cancel_scope.cancel()
-    return caught[0] if caught else None
-
-
-async def surviving_hangups(
-    command: Callable[[], Awaitable[None]], hangup: Hangup | None = None
-) -> None:
-    """Run `command`, which SIGHUP does not end, not while it closes either. It does what `hangup`
-    does, which raises nothing, one after the other."""
-
-    async def watch() -> None:
-        async for _ in signals:
-            if hangup is not None:
-                await hangup()
-                continue
-            text = "SIGHUP is ignored: restart this process to have its settings read anew"
-            logger.warning(text, extra={"event": "reload.ignored"})
-
-    with anyio.open_signal_receiver(signal.SIGHUP) as signals:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(watch)
-            await command()
-            tasks.cancel_scope.cancel()
-
-
-@contextmanager
-def ending_signals(seconds: float | None = None) -> Iterator[AsyncIterator[signal.Signals]]:
-    """Have SIGINT and SIGTERM brought here instead of ending the process; SIGHUP too, unless a
-    server reloads on it or it is ignored, as under nohup.
-
-    After the first one the process ends within `seconds`, by default what a node takes at most.
-    """
-    ends = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
-        ends.append(signal.SIGHUP)
-    with anyio.open_signal_receiver(*ends) as signals:
-        yield _Arming(signals, longest_end() if seconds is None else seconds)
-
-
-class _Arming:
-    """Signals, the first of which bounds the time until the process ends."""
-
-    def __init__(self, signals: AsyncIterator[signal.Signals], seconds: float) -> None:
-        self._signals = signals
-        self._seconds = seconds
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> signal.Signals:
-        number = await anext(self._signals)
-        end_within(self._seconds, 128 + number)
-        return number
-
-
-def say_closed(out: Output, signal_name: str, **fields: Any) -> None:
-    """The last lines of a command that a signal ended in order."""
-    with unread():
+def report_closed(out: Output, signal_name: str, **fields: Any) -> None:
+    """Print the last lines of a command that a signal has ended."""
+    with ignore_lost_output():
         out.say(f"closed on {signal_name}")
         out.done(signal=signal_name, **fields)

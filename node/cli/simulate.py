@@ -21,8 +21,9 @@ from parley._node.apps.simulate.tally import Counts, Tally, count
 from parley._node.apps.simulate.world import Keeping, simulate
 from parley._node.cli.logging_setup import set_up_logging
 from parley._node.cli.output import Output
-from parley._node.cli.run import event_loop, until_interrupted
-from parley._node.cli.terminal import staged
+from parley._node.cli.run import event_loop
+from parley._node.cli.signals import run_until_interrupted
+from parley._node.cli.terminal import show_stages
 from parley._node.errors import ConfigError, FileError
 from parley._node.journal.segments import list_segments
 from parley._node.protocol.codes import result_label
@@ -67,7 +68,7 @@ def simulation(
     began = perf_counter()
     tally = _simulated(out, plan, Keeping(journals, key, segment_size), loop)
     seconds = perf_counter() - began
-    with staged(out) as stage:
+    with show_stages(out) as stage:
         stage("counting what was kept")
         counts = count(journals)
     _show(out, tally, counts, seconds)
@@ -91,7 +92,7 @@ def _simulated(out: Output, plan: Plan, keeping: Keeping, loop: str) -> Tally:
         async def running() -> None:
             tallies.append(await simulate(plan, passed, keeping))
 
-        anyio.run(until_interrupted, running, **event_loop(loop))
+        anyio.run(run_until_interrupted, running, **event_loop(loop))
     return tallies[0]
 
 

@@ -103,7 +103,7 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in Path(record.pathname).parts
 
 
-def nothing_new(journals: str, tables: str, remote: str | None) -> "Outcome | None":
+def unchanged_outcome(journals: str, tables: str, remote: str | None) -> "Outcome | None":
     """What the tables hold, if nothing in the journals is new; None if that is not known."""
     if remote is not None:
         return None
@@ -114,7 +114,7 @@ def nothing_new(journals: str, tables: str, remote: str | None) -> "Outcome | No
     return up_to_date_outcome(journals, tables)
 
 
-def remove(tables: str, remote: str | None) -> None:
+def remove_tables_at(tables: str, remote: str | None) -> None:
     """Remove tables and their checkpoint. Raises ConfigError: this machine does not see them; and
     OSError."""
     try:
@@ -159,10 +159,10 @@ def gold_store(
         stage("stopping Spark")
 
 
-def are_small(journals: str) -> bool:
+def are_journals_small(journals: str) -> bool:
     """Whether the journals, as far as they are seen here, are soon done with."""
-    places = glob(journals) if has_magic(journals) else [journals.removeprefix("file://")]
-    return sum(_size(path) for place in places for path in Path(place).glob("*")) <= _SMALL
+    lock_tables = glob(journals) if has_magic(journals) else [journals.removeprefix("file://")]
+    return sum(_size(path) for place in lock_tables for path in Path(place).glob("*")) <= _SMALL
 
 
 def _size(path: Path) -> int:
@@ -172,7 +172,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def is_there(journals: str, remote: str | None) -> bool:
+def journals_exist(journals: str, remote: str | None) -> bool:
     """Whether there is a directory of journals, as far as this machine can tell."""
     if remote is not None or has_magic(journals):
         return True
@@ -180,7 +180,7 @@ def is_there(journals: str, remote: str | None) -> bool:
 
 
 @contextmanager
-def places(journals: str, tables: str, remote: str | None) -> Iterator[None]:
+def lock_tables(journals: str, tables: str, remote: str | None) -> Iterator[None]:
     """Make the directory of tables, for its owner alone: payloads are in them; and hold it.
 
     Raises ConfigError without the extra; FileError if there is no directory of journals, or another
@@ -189,7 +189,7 @@ def places(journals: str, tables: str, remote: str | None) -> Iterator[None]:
     if remote is not None:
         yield
         return
-    if not is_there(journals, remote):
+    if not journals_exist(journals, remote):
         raise FileError(f"there is no directory {journals}")
     try:
         from parley._pipeline.tables import local_directory  # no other command imports the pipeline

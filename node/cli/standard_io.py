@@ -15,7 +15,7 @@ from typing import TextIO
 import anyio
 from anyio.lowlevel import checkpoint
 
-from parley._node.cli.output import writing_stdout
+from parley._node.cli.output import stdout_errors
 from parley._node.errors import FileError, os_reason
 
 _PIECE = 65_536
@@ -65,7 +65,7 @@ async def read_batches(descriptor: int, limit: int) -> AsyncGenerator[list[bytes
         yield [bytes(buffer)]
 
 
-def input_descriptor() -> int:
+def stdin_descriptor() -> int:
     """The number of standard input.
 
     Raises:
@@ -85,7 +85,7 @@ def can_wait(descriptor: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
 
 
-class Pace:
+class PacedOutput:
     """Prints to a file without standing still when it takes no more, as a full pipe does. What
     several tasks print comes one after the other."""
 
@@ -115,7 +115,7 @@ class Pace:
         """
         async with self._turn:
             if self._descriptor is None or self._file is None:
-                with writing_stdout():
+                with stdout_errors():
                     print(text, end="", file=self._file, flush=True)
                 return
             self._file.flush()

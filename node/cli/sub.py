@@ -6,13 +6,13 @@ from typing import Final
 import anyio
 from anyio.lowlevel import checkpoint
 
-from parley._node.cli.first_contact import dialling_node
-from parley._node.cli.link import kept_link, remarks
+from parley._node.cli.first_contact import open_node
+from parley._node.cli.link import open_link, report_remarks
 from parley._node.cli.options import NodeOptions
-from parley._node.cli.output import Output, counted, show_value
-from parley._node.cli.param_types import given_value
-from parley._node.cli.run import run
-from parley._node.cli.standard_io import Pace
+from parley._node.cli.output import Output, format_value, pluralise
+from parley._node.cli.param_types import read_value
+from parley._node.cli.run import Uvloop, run
+from parley._node.cli.standard_io import PacedOutput
 from parley._node.peer.link_subscription import LinkSubscription
 
 # `drained` takes a reader that has waited for so many turns of the loop as one without notes, and
@@ -31,13 +31,13 @@ def sub(
     give_up_after: float | None,
 ) -> None:
     """Subscribe to a topic and print its notes, until the publisher ends it."""
-    value = given_value(data, data_json, name="--data")
+    value = read_value(data, data_json, name="--data")
 
     async def subscribing(options: NodeOptions, out: Output) -> None:
         notes = Notes(out, topic)
         async with (
-            dialling_node(options, out, address) as node,
-            kept_link(
+            open_node(options, out, address) as node,
+            open_link(
                 *(node, options, out, address, notes.tell),
                 wanted=lambda: not notes.are_complete,
                 give_up_after=give_up_after,
@@ -50,7 +50,7 @@ def sub(
             notes=notes.shown, lost=notes.lost, reason="count" if notes.shown == count else "end"
         )
 
-    run(options, subscribing, waits_on_files=True)
+    run(options, subscribing, uvloop=Uvloop.IMPOSSIBLE)
 
 
 class Notes:
@@ -61,8 +61,8 @@ class Notes:
         self.shown = self.lost = 0
         self._out = out
         self._topic = topic
-        self._pace = Pace(sys.stdout)
-        self.tell = remarks(out, self._pace)
+        self._pace = PacedOutput(sys.stdout)
+        self.tell = report_remarks(out, self._pace)
         self._subscription: LinkSubscription | None = None
         self._is_reading = False
 
@@ -96,7 +96,7 @@ class Notes:
             self._is_reading = False
             await self._count_lost(subscription)
             self.shown += 1
-            line = self._out.line(show_value(note), "note", number=self.shown, data=note)
+            line = self._out.line(format_value(note), "note", number=self.shown, data=note)
             await self._pace.print(line)
             if self.shown == count:
                 break
@@ -118,5 +118,5 @@ class Notes:
         if lost > self.lost:
             number, self.lost = lost - self.lost, lost
             missing = "was lost: it was" if number == 1 else "were lost: they were"
-            text = f"{counted(number, 'note')} {missing} dropped before we could read"
+            text = f"{pluralise(number, 'note')} {missing} dropped before we could read"
             await self.tell(text, "lost", count=number)

@@ -27,7 +27,7 @@ from parley._node.cli.output import Output
 from parley._node.logs import one_line, visible
 
 
-class PeoplesConsole(Console):
+class TextConsole(Console):
     """A console for people; with JSON it is quiet, since standard output is for JSON alone."""
 
     def __init__(self, as_json: bool) -> None:
@@ -123,15 +123,15 @@ class Stages:
 
 
 @contextmanager
-def during(out: Output, text: str) -> Iterator[None]:
+def show_stage(out: Output, text: str) -> Iterator[None]:
     """While it lasts, what is done is `text`: the only stage, or one that comes again and again."""
-    with staged(out) as stage:
+    with show_stages(out) as stage:
         stage(text)
         yield
 
 
 @contextmanager
-def staged(out: Output) -> Iterator[Stages]:
+def show_stages(out: Output) -> Iterator[Stages]:
     """While it lasts the stages are shown; they go when it ends."""
     columns = SpinnerColumn(finished_text="·"), TextColumn("{task.description}", markup=False)
     with out.bar(*columns, TimeElapsedColumn()) as progress:

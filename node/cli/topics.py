@@ -15,9 +15,9 @@ import anyio
 
 from parley._crypto.identity import NodeId
 from parley._lbm.codec import Encodable
-from parley._node.cli.completion.offered_names import remember
-from parley._node.cli.first_contact import dialled
-from parley._node.cli.options import SHARED, NodeOptions, in_context
+from parley._node.cli.completion.offered_names import store_names
+from parley._node.cli.first_contact import connect
+from parley._node.cli.options import SHARED, NodeOptions, apply_context
 from parley._node.cli.output import Output
 from parley._node.cli.run import run
 from parley._node.errors import CallRefused, ConfigError, ParleyError
@@ -112,7 +112,7 @@ _FLAGS: Final = ("items", "once", "remembers", "writable")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToldOffer:
+class Offer:
     """One thing that a node offers. `takes` and `gives` are JSON Schema, None where it says nothing
     of them; `flags` are what else it says is so: `items`, `once`, `remembers`, `writable`."""
 
@@ -125,9 +125,9 @@ class ToldOffer:
     flags: tuple[str, ...] = ()
 
 
-async def ask_offers(
+async def fetch_offers(
     peer: "Peer", prefix: str = "", *, brief: bool = False, timeout: float
-) -> list[ToldOffer]:
+) -> list[Offer]:
     """All that a node offers to us whose name begins with `prefix`; `timeout` is seconds for each
     of its answers. With `brief` it is not asked for more than names.
 
@@ -135,7 +135,7 @@ async def ask_offers(
         CallRefused: it does not tell. ParleyError: its answer is none, or does not end.
     """
     wanted: dict[str, Encodable] = {"prefix": prefix, "brief": brief}
-    offers: list[ToldOffer] = []
+    offers: list[Offer] = []
     for _ in range(MOST_ANSWERS):
         try:
             answer = await peer.call(TOPICS_CALL, wanted, timeout=timeout)
@@ -158,18 +158,18 @@ async def ask_offers(
     raise ParleyError(f"it says that it offers more than {len(offers):,} things: give a PREFIX")
 
 
-def _read(answer: object) -> tuple[list[ToldOffer], bool]:
+def _read(answer: object) -> tuple[list[Offer], bool]:
     match answer:
         case {"offers": list(offers), "more": bool(more)}:
             return [_offer(one) for one in offers], more
     raise ParleyError(f"what it answers to {TOPICS_CALL} is not what it offers")
 
 
-def _offer(told: object) -> ToldOffer:
+def _offer(told: object) -> Offer:
     match told:
         case {"kind": str(kind), "name": str(name)}:
             assert isinstance(told, Mapping)
-            return ToldOffer(
+            return Offer(
                 kind=kind,
                 name=name,
                 namespace=_text(told, "namespace"),
@@ -195,7 +195,7 @@ def _schema(text: str) -> Any:
     return schema if isinstance(schema, dict) else None
 
 
-def known_offers(address: str, params: dict[str, Any], seconds: float) -> list[ToldOffer]:
+def known_offers(address: str, params: dict[str, Any], seconds: float) -> list[Offer]:
     """What the node at `address` offers; `params` are the options of the command that is typed.
 
     Raises:
@@ -203,7 +203,7 @@ def known_offers(address: str, params: dict[str, Any], seconds: float) -> list[T
     """
     given = {name: params[name] for name in SHARED if params.get(name) is not None}
     place = {"address": address}
-    options = in_context(NodeOptions(**given), place)
+    options = apply_context(NodeOptions(**given), place)
     target = Address.parse(place["address"])
     policy = parse_trust(options.trust or "known")
     if isinstance(policy, FirstUse):
@@ -213,17 +213,17 @@ def known_offers(address: str, params: dict[str, Any], seconds: float) -> list[T
 
 async def _ask(
     options: NodeOptions, target: Address, policy: TrustPolicy, seconds: float
-) -> list[ToldOffer]:
+) -> list[Offer]:
     there = target.node_id or _on_record(policy, target)
     if there is None:
         raise ParleyError(f"nobody is known at {target.place}")
     identity = options.identity()
     if there == identity.node_id:
-        identity = options.throw_away()  # a node never talks to itself
+        identity = options.temporary_identity()  # a node never talks to itself
     with anyio.fail_after(seconds):
-        async with Node(identity, config=options.config()) as node:
+        async with Node(identity, config=options.config) as node:
             peer = await node.connect(str(target), trust=policy)
-            return await ask_offers(peer, timeout=seconds)
+            return await fetch_offers(peer, timeout=seconds)
 
 
 def _on_record(policy: TrustPolicy, target: Address) -> NodeId | None:
@@ -262,24 +262,24 @@ def topics(
         raise ConfigError(f"cannot use --timeout {timeout:g}: it must be more than 0 seconds")
 
     async def asking(options: NodeOptions, out: Output) -> None:
-        async with dialled(options, out, address) as peer:
-            offers = await ask_offers(peer, prefix, timeout=timeout)
+        async with connect(options, out, address) as peer:
+            offers = await fetch_offers(peer, prefix, timeout=timeout)
             node_id = str(peer.node_id) if peer.node_id else None
         if not prefix:
-            remember(address, offers)
+            store_names(address, offers)
         if schema:
-            out.say(json.dumps(bundle(offers, node_id), indent=2, ensure_ascii=False))
+            out.say(json.dumps(schema_document(offers, node_id), indent=2, ensure_ascii=False))
             return
         for offer in offers:
-            out.event("offer", **described(offer))
-        for line in shown(offers):
+            out.event("offer", **offer_fields(offer))
+        for line in offer_lines(offers):
             out.say(line)
         out.done(node_id=node_id, count=len(offers))
 
     run(options, asking)
 
 
-def described(offer: ToldOffer) -> dict[str, Any]:
+def offer_fields(offer: Offer) -> dict[str, Any]:
     """An offer, for JSON."""
     return {
         "kind": offer.kind,
@@ -292,7 +292,7 @@ def described(offer: ToldOffer) -> dict[str, Any]:
     }
 
 
-def shown(offers: list[ToldOffer]) -> Iterator[str]:
+def offer_lines(offers: list[Offer]) -> Iterator[str]:
     """The lines for people: each kind with its offers, then the types that these name."""
     if not offers:
         yield "nothing is offered to you there"
@@ -315,7 +315,7 @@ def shown(offers: list[ToldOffer]) -> Iterator[str]:
             yield f"      {one_line(line)}".rstrip()
 
 
-def _title(offer: ToldOffer) -> str:
+def _title(offer: Offer) -> str:
     name = f"{offer.namespace}/{offer.name}" if offer.namespace else offer.name
     takes = "" if offer.takes is None else f" ({type_name(offer.takes)})"
     gives = "" if offer.gives is None else f" -> {type_name(offer.gives)}"
@@ -325,7 +325,7 @@ def _title(offer: ToldOffer) -> str:
     return f"{name}{takes}{gives}{f'  [{said}]' if said else ''}"
 
 
-def bundle(offers: list[ToldOffer], node_id: str | None) -> dict[str, Any]:
+def schema_document(offers: list[Offer], node_id: str | None) -> dict[str, Any]:
     """One document with all schemas, each under `KIND/NAME/takes` or `KIND/NAME/gives`."""
     definitions: dict[str, Any] = {}
     for offer in offers:

@@ -63,6 +63,13 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
+class AtLeast:
+    """The value of an option that raises a setting to a minimum, and keeps a greater value."""
+
+    minimum: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Given:
     """A value, and where it comes from: a file, a variable or an option."""
 
@@ -90,10 +97,15 @@ def load_settings(
     """
     given = {} if path is None else _from_file(Path(path))
     given |= _from_environment(os.environ if environ is None else environ)
+    code = code or Settings()
     for name, (option, value) in (options or {}).items():
+        if isinstance(value, AtLeast):
+            below = given[name].value if name in given else value_of(code, name)
+            value = None if isinstance(below, int) and below >= value.minimum else value.minimum
+        elif name == "federation.accounts" and isinstance(value, str):
+            value = parse_accounts(value)
         if value is not None:
             given[name] = _Given(value, option)
-    code = code or Settings()
     try:
         return _built(code, given)
     except (ParleyError, ValueError) as error:

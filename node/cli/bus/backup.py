@@ -4,9 +4,9 @@ from pathlib import Path
 
 from parley._node.bus.address import without_password
 from parley._node.bus.sqlite import backup as backups
-from parley._node.cli.bus.connection import file_of
-from parley._node.cli.output import Output, counted
-from parley._node.cli.terminal import during
+from parley._node.cli.bus.connection import sqlite_path
+from parley._node.cli.output import Output, pluralise
+from parley._node.cli.terminal import show_stage
 from parley._node.errors import ConfigError
 
 
@@ -19,11 +19,11 @@ def backup(
     path = _file(bus, "back up")
     out = Output(as_json)
 
-    with during(out, "copying"):
+    with show_stage(out, "copying"):
         backups.back_up(str(path), str(file))
     size = file.stat().st_size
     out.effect = f"the copy is in {file}"
-    out.say(f"{file}  {counted(size, 'byte')}")
+    out.say(f"{file}  {pluralise(size, 'byte')}")
     out.done(file=str(file), size=size)
 
 
@@ -36,7 +36,7 @@ def restore(
     path = _file(bus, "restore")
     out = Output(as_json)
 
-    with during(out, "copying"):
+    with show_stage(out, "copying"):
         kept = backups.restore(str(file), str(path))
     out.effect = f"{path} restored from {file}"
     out.say(out.effect)
@@ -46,7 +46,7 @@ def restore(
 
 
 def _file(bus: str, verb: str) -> Path:
-    path = file_of(bus)
+    path = sqlite_path(bus)
     if path is None:
         raise ConfigError(
             f"cannot {verb} {without_password(bus)!r}: it is not a bus in a file; "

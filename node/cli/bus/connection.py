@@ -13,20 +13,20 @@ from parley._node.bus.address import open_bus, open_store, without_password
 from parley._node.bus.bus import Bus
 from parley._node.bus.config import BusConfig
 from parley._node.bus.errors import BusUnavailableError
-from parley._node.cli.first_contact import dialled, dialling_node
-from parley._node.cli.link import kept_link, remarks
+from parley._node.cli.first_contact import connect, open_node
+from parley._node.cli.link import open_link, report_remarks
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output
-from parley._node.cli.standard_io import Pace
+from parley._node.cli.standard_io import PacedOutput
 from parley._node.errors import ConfigError, FileError
 from parley._node.peer.link import Link
 
-NODES: Final = ("tcp://", "unix://")
+NODE_SCHEMES: Final = ("tcp://", "unix://")
 _FILE: Final = "sqlite"
 
 
 @asynccontextmanager
-async def opened(
+async def open_bus_at(
     options: NodeOptions, out: Output, address: str, *, consumer: str = "", new: bool = False
 ) -> AsyncIterator[Bus]:
     """The bus at an address, closed at the end; `new` says that its file need not be there.
@@ -36,12 +36,12 @@ async def opened(
         BusError, and what `Node.connect` raises: it cannot be reached.
     """
     config = BusConfig(consumer=consumer)
-    if address.startswith(NODES):
-        async with dialled(options, out, address) as peer, peer.bus(config) as bus:
+    if address.startswith(NODE_SCHEMES):
+        async with connect(options, out, address) as peer, peer.bus(config) as bus:
             yield bus
         return
 
-    file = file_of(address)
+    file = sqlite_path(address)
     if file is not None and not new and not file.exists():
         raise FileError(f"there is no bus at {file}")
     async with open_bus(address, config) as bus:
@@ -49,19 +49,19 @@ async def opened(
 
 
 @asynccontextmanager
-async def kept_open(
-    options: NodeOptions, out: Output, address: str, pace: Pace, *, consumer: str = ""
+async def open_lasting_bus(
+    options: NodeOptions, out: Output, address: str, pace: PacedOutput, *, consumer: str = ""
 ) -> AsyncIterator[tuple[Bus, Link | None]]:
     """The bus at an address; that of another node for as long as it takes, with the link that it
     comes over. What becomes of that is told on `out`, whose lines go through `pace`. Raises as
-    `opened`."""
-    if not address.startswith(NODES):
-        async with opened(options, out, address, consumer=consumer) as bus:
+    `open_bus_at`."""
+    if not address.startswith(NODE_SCHEMES):
+        async with open_bus_at(options, out, address, consumer=consumer) as bus:
             yield bus, None
         return
     async with (
-        dialling_node(options, out, address) as node,
-        kept_link(node, options, out, address, remarks(out, pace)) as link,
+        open_node(options, out, address) as node,
+        open_link(node, options, out, address, report_remarks(out, pace)) as link,
         link.bus(BusConfig(consumer=consumer)) as bus,
     ):
         yield bus, link
@@ -77,7 +77,7 @@ async def require_connection(link: Link | None) -> None:
         )
 
 
-def file_of(address: str) -> Path | None:
+def sqlite_path(address: str) -> Path | None:
     """The file that an address names; None of another kind of bus, or of none."""
     try:
         parts = urlsplit(address)
@@ -88,16 +88,16 @@ def file_of(address: str) -> Path | None:
     return Path(unquote(parts.path[1:]))
 
 
-def require_own(url: str) -> None:
+def require_offerable(url: str) -> None:
     """Raise ConfigError or AddressError unless it is the address of a bus that a node may offer;
     nothing is opened."""
 
-    if url.startswith(NODES):
+    if url.startswith(NODE_SCHEMES):
         raise ConfigError(
             f"cannot offer the bus {without_password(url)!r}: it belongs to another node; give a "
             "file or a Redis server"
         )
     open_store(url)
-    file = file_of(url)
+    file = sqlite_path(url)
     if file is not None and not file.parent.is_dir():
         raise ConfigError(f"there is no directory {file.parent} for the bus")

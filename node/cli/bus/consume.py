@@ -16,13 +16,13 @@ import anyio
 from anyio.abc import ByteSendStream, Process
 
 from parley._node.bus.event import BusEvent
-from parley._node.cli.bus.connection import kept_open, require_connection
-from parley._node.cli.bus.format import described, parse_position, show_event
+from parley._node.cli.bus.connection import open_lasting_bus, require_connection
+from parley._node.cli.bus.format import event_fields, event_line, parse_position
 from parley._node.cli.options import NodeOptions
-from parley._node.cli.output import Output, plain
+from parley._node.cli.output import Output, to_json_value
 from parley._node.cli.param_types import parse_duration
-from parley._node.cli.run import run
-from parley._node.cli.standard_io import Pace
+from parley._node.cli.run import Uvloop, run
+from parley._node.cli.standard_io import PacedOutput
 from parley._node.errors import ConfigError
 
 BATCH: Final = 100  # events that are fetched at once, to be printed
@@ -54,10 +54,10 @@ def consume(
         )
 
     async def consuming(options: NodeOptions, out: Output) -> None:
-        pace, reason = Pace(sys.stdout), "count"
+        pace, reason = PacedOutput(sys.stdout), "count"
         task = _Printing(out, pace) if command is None else _Executing(out, command, delay)
         async with (
-            kept_open(options, out, bus, pace, consumer=consumer) as (opened_bus, link),
+            open_lasting_bus(options, out, bus, pace, consumer=consumer) as (opened_bus, link),
             opened_bus.consume(
                 name,
                 group=group,
@@ -78,19 +78,19 @@ def consume(
                 await task.take(event)
         out.done(acknowledged=task.done, failed=task.failed, reason=reason)
 
-    run(options, consuming, log_level="warning", waits_on_files=True)
+    run(options, consuming, log_level="warning", uvloop=Uvloop.IMPOSSIBLE)
 
 
 class _Printing:
     """Prints each event."""
 
-    def __init__(self, out: Output, pace: Pace) -> None:
+    def __init__(self, out: Output, pace: PacedOutput) -> None:
         self.done = self.failed = 0
         self._out = out
         self._pace = pace
 
     async def take(self, event: BusEvent) -> None:
-        await self._pace.print(self._out.line(show_event(event), "event", **_delivered(event)))
+        await self._pace.print(self._out.line(event_line(event), "event", **_delivered(event)))
         self.done += 1
 
 
@@ -119,7 +119,7 @@ class _Executing:
 
 
 def _delivered(event: BusEvent) -> dict[str, Any]:
-    return {**described(event), "group": event.group, "attempt": event.attempt}
+    return {**event_fields(event), "group": event.group, "attempt": event.attempt}
 
 
 # Seconds between SIGTERM and SIGKILL for a command that is cancelled.
@@ -137,7 +137,7 @@ async def execute(command: str, event: Mapping[str, Any], *, to_stderr: bool) ->
     is cancelled it ends the command and all processes of its session before it returns.
     """
     output = _STDERR if to_stderr else None
-    line = json.dumps(plain(event)).encode() + b"\n"
+    line = json.dumps(to_json_value(event)).encode() + b"\n"
     with anyio.CancelScope(shield=True):  # a process that has started is also ended
         process = await anyio.open_process(
             command, stdout=output, stderr=None, start_new_session=True

@@ -10,12 +10,12 @@ from typing import Final
 from parley._node.bus import bus as buses
 from parley._node.bus.dead_letters import DeadLetter
 from parley._node.bus.identifiers import BEFORE_ALL, parse_id
-from parley._node.cli.bus.connection import opened
-from parley._node.cli.bus.format import moment_of
+from parley._node.cli.bus.connection import open_bus_at
+from parley._node.cli.bus.format import publish_time
 from parley._node.cli.options import NodeOptions
-from parley._node.cli.output import Output, counted
+from parley._node.cli.output import Output, pluralise
 from parley._node.cli.run import run
-from parley._node.cli.terminal import during
+from parley._node.cli.terminal import show_stage
 from parley._node.errors import ConfigError, ParleyError
 
 AT_ONCE: Final = 1_000  # dead letters that are dropped together
@@ -32,7 +32,7 @@ def list_dead(
 
     async def listing(options: NodeOptions, out: Output) -> None:
         shown = 0
-        async with opened(options, out, bus) as opened_bus:
+        async with open_bus_at(options, out, bus) as opened_bus:
             async for letter in _letters(opened_bus, name, group):
                 _show(out, letter)
                 shown += 1
@@ -55,10 +55,10 @@ def replay_dead(
     _require_choice(ids, every, group)
 
     async def replaying(options: NodeOptions, out: Output) -> None:
-        async with opened(options, out, bus) as opened_bus:
-            with during(out, "handing dead letters to their groups"):
+        async with open_bus_at(options, out, bus) as opened_bus:
+            with show_stage(out, "handing dead letters to their groups"):
                 done = await opened_bus.replay_dead(name, ids or None, group=group)
-        out.effect = f"{counted(len(done), 'dead letter')} replayed"
+        out.effect = f"{pluralise(len(done), 'dead letter')} replayed"
         out.say(out.effect)
         _require_all(name, ids, set(done))
         out.done(replayed=len(done))
@@ -80,13 +80,13 @@ def drop_dead(
     async def dropping(options: NodeOptions, out: Output) -> None:
         wanted = set(ids or ())
         dropped = 0
-        async with opened(options, out, bus) as opened_bus:
+        async with open_bus_at(options, out, bus) as opened_bus:
             letters = _letters(opened_bus, name, group)
-            with during(out, "dropping dead letters"):
+            with show_stage(out, "dropping dead letters"):
                 found = [one.id async for one in letters if not wanted or one.id in wanted]
                 for start in range(0, len(found), AT_ONCE):
                     dropped += await opened_bus.drop_dead(name, found[start : start + AT_ONCE])
-        out.effect = f"{counted(dropped, 'dead letter')} dropped"
+        out.effect = f"{pluralise(dropped, 'dead letter')} dropped"
         out.say(out.effect)
         _require_all(name, ids, set(found))
         out.done(dropped=dropped)
@@ -123,10 +123,10 @@ def _show(out: Output, letter: DeadLetter) -> None:
     failures = [failure._asdict() for failure in letter.history]
     out.event(
         "dead-letter",
-        **{"died_at": moment_of(letter.id), **asdict(letter), "history": failures},
+        **{"died_at": publish_time(letter.id), **asdict(letter), "history": failures},
     )
     out.say(f"{letter.id}  {letter.name} {letter.event_id}")
-    out.say(f"  group     {letter.group}, after {counted(letter.attempts, 'attempt')}")
+    out.say(f"  group     {letter.group}, after {pluralise(letter.attempts, 'attempt')}")
     out.say(f"  data      {letter.body}")
     for failure in letter.history:
         consumer = out.petnames.in_text(failure.consumer)

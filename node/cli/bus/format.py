@@ -7,38 +7,38 @@ from typing import Any, Final
 from parley._node.bus.errors import InvalidEventError
 from parley._node.bus.event import BusEvent
 from parley._node.bus.identifiers import BEFORE_ALL, FIRST, NEW, Position, parse_id
-from parley._node.cli.output import brief_time, show_time
+from parley._node.cli.output import format_brief_time, format_time
 from parley._node.cli.param_types import parse_duration
 from parley._node.errors import ConfigError
 from parley._node.logs import one_line
 
 
-def show_event(event: BusEvent) -> str:
+def event_line(event: BusEvent) -> str:
     """One event, for people; one that was handed out before says so."""
     text = f"{event.id}\t{_written(event)}"
     return text if event.attempt <= 1 else f"{text}\tattempt {event.attempt}"
 
 
-def described(event: BusEvent) -> dict[str, Any]:
+def event_fields(event: BusEvent) -> dict[str, Any]:
     """All that is known of one, for JSON."""
     return {
         "id": event.id,
         "name": event.name,
         **_data(event),
-        "published_at": moment_of(event.id),
+        "published_at": publish_time(event.id),
         "idempotency_key": event.idempotency_key,
         "version": event.version,
     }
 
 
-def moment_of(id: str | None) -> str | None:
+def publish_time(id: str | None) -> str | None:
     """When an event of this id was published; None where that is not known."""
-    return show_time(_nanoseconds(id))
+    return format_time(_nanoseconds(id))
 
 
-def brief_moment(id: str | None) -> str:
+def brief_publish_time(id: str | None) -> str:
     """The same to the second, for a table."""
-    return brief_time(_nanoseconds(id))
+    return format_brief_time(_nanoseconds(id))
 
 
 def _nanoseconds(id: str | None) -> int | None:

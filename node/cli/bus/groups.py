@@ -13,13 +13,13 @@ from rich.markup import escape
 from parley._node.bus import bus as buses
 from parley._node.bus.errors import BusRefusedError
 from parley._node.bus.model import ConsumerInfo, GroupInfo, StreamInfo
-from parley._node.cli.bus.connection import opened
-from parley._node.cli.bus.format import brief_moment, moment_of, parse_position
+from parley._node.cli.bus.connection import open_bus_at
+from parley._node.cli.bus.format import brief_publish_time, parse_position, publish_time
 from parley._node.cli.exit_codes import Exit
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output
 from parley._node.cli.run import run
-from parley._node.cli.terminal import during, table_of
+from parley._node.cli.terminal import show_stage, table_of
 from parley._node.errors import ConfigError, ParleyError
 from parley._node.logs import one_line
 
@@ -38,8 +38,8 @@ def groups(
     behind: list[str] = []
 
     async def looking(options: NodeOptions, out: Output) -> None:
-        async with opened(options, out, bus) as opened_bus:
-            with during(out, "counting what groups have not read"):
+        async with open_bus_at(options, out, bus) as opened_bus:
+            with show_stage(out, "counting what groups have not read"):
                 streams = [] if name is not None else await opened_bus.streams()
                 if name is not None and (group is not None or most is not None):
                     found = await wanted_groups(opened_bus, name, group)
@@ -77,8 +77,8 @@ def _streams(out: Output, streams: list[StreamInfo]) -> None:
         return
     table = table_of("events", "event", "stored", "bytes", "first", "last")
     for each in streams:
-        first, last = moment_of(each.first_id), moment_of(each.last_id)
-        shown = [brief_moment(id) for id in (each.first_id, each.last_id)]
+        first, last = publish_time(each.first_id), publish_time(each.last_id)
+        shown = [brief_publish_time(id) for id in (each.first_id, each.last_id)]
         out.event("stream", **each._asdict(), first_time=first, last_time=last)
         table.add_row(escape(each.name), f"{each.length:,}", f"{each.size:,}", *shown)
     out.table(table)
@@ -103,7 +103,7 @@ def _groups(out: Output, groups: list[GroupInfo], most: int | None) -> list[str]
             f"{each.redelivered:,}",
             f"{each.dead_lettered:,}",
             f"{each.consumers:,}",
-            brief_moment(each.last_id),
+            brief_publish_time(each.last_id),
         )
     out.table(table)
     for name in behind:
@@ -136,7 +136,7 @@ def _described(each: GroupInfo) -> dict[str, Any]:
         "dead_lettered": each.dead_lettered,
         "consumers": each.consumers,
         "last_id": each.last_id,
-        "last_time": moment_of(each.last_id),
+        "last_time": publish_time(each.last_id),
     }
 
 
@@ -151,10 +151,10 @@ def replay(
     position = parse_position(start)
 
     async def replaying(options: NodeOptions, out: Output) -> None:
-        async with opened(options, out, bus) as opened_bus:
+        async with open_bus_at(options, out, bus) as opened_bus:
             with suppress(BusRefusedError):  # a peer without the right to look is not told
                 await wanted_groups(opened_bus, name, group)
-            with during(out, f"having {one_line(group)} read on from {start}"):
+            with show_stage(out, f"having {one_line(group)} read on from {start}"):
                 await opened_bus.replay(name, group, position)
         out.effect = f"{group} reads {name} from {start} on"
         out.say(out.effect)

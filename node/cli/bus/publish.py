@@ -11,12 +11,12 @@ from parley._node.bus import bus as buses
 from parley._node.bus.config import BusConfig
 from parley._node.bus.errors import BusClosedError, BusUnavailableError, InvalidEventError
 from parley._node.bus.identifiers import split_name
-from parley._node.cli.bus.connection import opened
+from parley._node.cli.bus.connection import open_bus_at
 from parley._node.cli.options import NodeOptions
-from parley._node.cli.output import Output, counted, writing_stdout
+from parley._node.cli.output import Output, pluralise, stdout_errors
 from parley._node.cli.param_types import parse_json
-from parley._node.cli.run import run
-from parley._node.cli.standard_io import Pace, input_descriptor, read_batches
+from parley._node.cli.run import Uvloop, run
+from parley._node.cli.standard_io import PacedOutput, read_batches, stdin_descriptor
 from parley._node.errors import ConfigError, FileError
 
 
@@ -50,11 +50,11 @@ def publish(
         )
     split_name(name)
     event = _fields(field) if field else _object(data)
-    descriptor = input_descriptor() if json_lines else None
+    descriptor = stdin_descriptor() if json_lines else None
 
     async def publishing(options: NodeOptions, out: Output) -> None:
         count = 0
-        async with opened(options, out, bus, new=True) as opened_bus:
+        async with open_bus_at(options, out, bus, new=True) as opened_bus:
             if descriptor is None:
                 id = await _one(opened_bus, name, event, key, durable=durable)
                 out.effect = _stored(1, id)
@@ -65,7 +65,8 @@ def publish(
                 count = await _lines(opened_bus, name, descriptor, out, durable=durable)
         out.done(count=count)
 
-    run(options, publishing, log_level="warning", waits_on_files=json_lines)
+    uvloop = Uvloop.IMPOSSIBLE if json_lines else Uvloop.DEFAULT
+    run(options, publishing, log_level="warning", uvloop=uvloop)
 
 
 async def _one(
@@ -80,12 +81,12 @@ async def _one(
 
 
 def _stored(count: int, last: str) -> str:
-    return f"{counted(count, 'event')} stored, the last is {last}"
+    return f"{pluralise(count, 'event')} stored, the last is {last}"
 
 
 async def _lines(bus: buses.Bus, name: str, descriptor: int, out: Output, *, durable: bool) -> int:
     """Publish what comes, as many at once as are there; returns how many events it was."""
-    pace, count, number = Pace(sys.stdout), 0, 0
+    pace, count, number = PacedOutput(sys.stdout), 0, 0
     async with aclosing(read_batches(descriptor, BusConfig().max_event_bytes)) as batches:
         async for batch in batches:
             events: list[tuple[int, dict[str, Any]]] = []
@@ -101,7 +102,7 @@ async def _lines(bus: buses.Bus, name: str, descriptor: int, out: Output, *, dur
             count += len(ids)
             if ids:
                 out.effect = _stored(count, ids[-1])
-            with writing_stdout(out.effect):
+            with stdout_errors(out.effect):
                 await pace.print("".join(out.line(id, "published", id=id) for id in ids))
             problem = refusal or problem
             if problem is not None:

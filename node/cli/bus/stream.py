@@ -7,14 +7,14 @@ allow; without a bound it removes nothing.
 import sys
 
 from parley._node.bus.identifiers import FIRST, NEW
-from parley._node.cli.bus.connection import kept_open, opened
-from parley._node.cli.bus.format import described, parse_position, show_event
+from parley._node.cli.bus.connection import open_bus_at, open_lasting_bus
+from parley._node.cli.bus.format import event_fields, event_line, parse_position
 from parley._node.cli.options import NodeOptions
-from parley._node.cli.output import Output, counted
+from parley._node.cli.output import Output, pluralise
 from parley._node.cli.param_types import parse_duration, parse_size
-from parley._node.cli.run import run
-from parley._node.cli.standard_io import Pace
-from parley._node.cli.terminal import during
+from parley._node.cli.run import Uvloop, run
+from parley._node.cli.standard_io import PacedOutput
+from parley._node.cli.terminal import show_stage
 from parley._node.errors import ConfigError
 
 
@@ -30,18 +30,18 @@ def tail(
     position = parse_position(start or (NEW if follow else FIRST))
 
     async def tailing(options: NodeOptions, out: Output) -> None:
-        shown, pace = 0, Pace(sys.stdout)
-        async with kept_open(options, out, bus, pace) as (opened_bus, _):
+        shown, pace = 0, PacedOutput(sys.stdout)
+        async with open_lasting_bus(options, out, bus, pace) as (opened_bus, _):
             if follow:
                 out.event("following", name=name)
             async for event in opened_bus.history(name, start=position, follow=follow):
-                await pace.print(out.line(show_event(event), "event", **described(event)))
+                await pace.print(out.line(event_line(event), "event", **event_fields(event)))
                 shown += 1
                 if shown == count:
                     break
         out.done(count=shown)
 
-    run(options, tailing, log_level="warning", waits_on_files=True)
+    run(options, tailing, log_level="warning", uvloop=Uvloop.IMPOSSIBLE)
 
 
 _BOUNDS = "name at least one bound: --max-length 100000, --max-age 7d, --max-bytes 1GB or --before"
@@ -66,12 +66,12 @@ def trim(
         raise ConfigError(f"--before {first}: an id, a time, or how long ago")
 
     async def trimming(options: NodeOptions, out: Output) -> None:
-        async with opened(options, out, bus) as opened_bus:
-            with during(out, "removing the oldest events"):
+        async with open_bus_at(options, out, bus) as opened_bus:
+            with show_stage(out, "removing the oldest events"):
                 gone = await opened_bus.trim(
                     name, max_length=max_length, max_age=age, before=first, max_bytes=size
                 )
-        out.effect = f"{counted(gone, 'event')} removed"
+        out.effect = f"{pluralise(gone, 'event')} removed"
         out.say(out.effect)
         out.done(removed=gone)
 

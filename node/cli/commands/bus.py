@@ -28,14 +28,14 @@ BUS: Final = argument(
     "BUS",
     callback=_check_bus,
     completes="completion.suggestions:bus_addresses",
-    help="sqlite:///FILE, redis://HOST:PORT/DB, or of a node that offers one: its address, or "
-    "@NAME of a context or a known peer.",
+    help="sqlite:///FILE, redis://HOST:PORT/DB, or the address or @NAME of a node that offers a "
+    "bus.",
 )
-NAME: Final = argument("name", "NAME", help="Of which event: API.EVENT.")
-ANY_GROUP: Final = option("--group", help="Only this group's. Default: all groups'.")
+NAME: Final = argument("name", "NAME", help="Name of the event: API.EVENT.")
+ANY_GROUP: Final = option("--group", help="Only this group. Default: all.")
 GROUP: Final = option("--group", required=True, help="The group of consumers.")
 IDS: Final = argument(
-    "ids", "IDS", required=False, nargs=-1, help="Ids of dead letters, as list shows them."
+    "ids", "IDS", required=False, nargs=-1, help="Ids of dead letters, from `dlq list`."
 )
 EVERY: Final = flag("--all", "every", help="All dead letters of the event.")
 BUS_FILE: Final = argument(
@@ -49,7 +49,7 @@ BUS_FILE: Final = argument(
 BUS_PUBLISH: Final = node_command(
     "publish",
     "bus.publish:publish",
-    "Publish an event, or many, and print the ids.",
+    "Publish one or more events and print their ids.",
     BUS,
     NAME,
     argument("data", "JSON", required=False, help="The data, one object. Default: {}."),
@@ -57,11 +57,11 @@ BUS_PUBLISH: Final = node_command(
         "--field",
         metavar="NAME=VALUE",
         multiple=True,
-        help="One field of the data, its value JSON or else text; repeatable.",
+        help="One field of the data; the value is JSON or text. Repeatable.",
     ),
-    flag("--json-lines", help="One event for each line of standard input, an object."),
-    option("--key", help="Idempotency key: published twice with it, it is one event."),
-    option("--durable/--no-durable", default=True, help="Whether to wait until it is on disk."),
+    flag("--json-lines", help="Publish each line of standard input, a JSON object, as an event."),
+    option("--key", help="Idempotency key: repeated publishes with the same key store one event."),
+    option("--durable/--no-durable", default=True, help="Wait until the event is on disk."),
     examples=(
         'parley bus publish sqlite:///bus.db auth.user_registered \'{"username": "admin"}\'',
     ),
@@ -70,18 +70,20 @@ BUS_PUBLISH: Final = node_command(
 BUS_CONSUME: Final = node_command(
     "consume",
     "bus.consume:consume",
-    "Take the events of a group and print them, or run a command for each.",
+    "Consume the events of a group: print them, or run a command for each.",
     BUS,
     NAME,
     GROUP,
     option(
-        "--count", type=click.IntRange(min=1), help="End after this many events; default: never."
+        "--count", type=click.IntRange(min=1), help="Exit after this many events. Default: never."
     ),
-    option("--idle", metavar="TIME", help="End when nothing has come for this long, such as 5s."),
+    option(
+        "--idle", metavar="TIME", help="Exit when no event has arrived for this long, such as 5s."
+    ),
     option(
         "--batch",
         type=click.IntRange(min=1),
-        help="Events to fetch at once. Default: 100; with --exec 1.",
+        help="Events to fetch at once. Default: 100, with --exec 1.",
     ),
     option(
         "--start",
@@ -93,31 +95,31 @@ BUS_CONSUME: Final = node_command(
         "--exec",
         "command",
         metavar="COMMAND",
-        help="Run it for each event, the event as JSON on its standard input; exit code 0 "
-        "acknowledges.",
+        help="Run COMMAND for each event, with the event as JSON on standard input; exit code 0 "
+        "acknowledges it.",
     ),
     option(
         "--max-attempts",
         type=click.IntRange(min=1),
         default=5,
-        help="Then an event goes to the dead letters.",
+        help="Failed attempts after which an event becomes a dead letter.",
     ),
     option(
         "--retry-delay",
         metavar="TIME",
         default="1s",
-        help="Until an event at which COMMAND failed is handed out again; twice as long each time.",
+        help="Delay before an event is redelivered after COMMAND failed; doubles each time.",
     ),
     option(
         "--reclaim-after",
         metavar="TIME",
         default="60s",
-        help="Take over what others held without a sign for this long.",
+        help="Take over events of consumers that have been silent for this long.",
     ),
     option(
         "--consumer",
         default="",
-        help="The name of this consumer; one that stays finds what it left at once.",
+        help="Name of this consumer; a fixed name lets it continue its own events immediately.",
     ),
     examples=("parley bus consume sqlite:///bus.db auth.user_registered --group mailer",),
 )
@@ -125,7 +127,7 @@ BUS_CONSUME: Final = node_command(
 BUS_TAIL: Final = node_command(
     "tail",
     "bus.stream:tail",
-    "Print the events that are stored, and with --follow those to come; takes no group.",
+    "Print stored events, and with --follow new ones, without a group.",
     BUS,
     NAME,
     option(
@@ -134,11 +136,11 @@ BUS_TAIL: Final = node_command(
         help="first, new, an id, a time (2026-01-31T12:00Z), or how long ago (2h). Default: "
         "first; with --follow new.",
     ),
-    flag("--follow", "-f", help="Go on with what is published."),
+    flag("--follow", "-f", help="Continue with new events."),
     option(
         "--count",
         type=click.IntRange(min=1),
-        help="End after this many events; default: at the end.",
+        help="Exit after this many events.",
     ),
     examples=("parley bus tail sqlite:///bus.db auth.user_registered --start 2h",),
 )
@@ -146,17 +148,17 @@ BUS_TAIL: Final = node_command(
 BUS_GROUPS: Final = node_command(
     "groups",
     "bus.groups:groups",
-    "Show the groups of an event, or all events and groups: lag, pending, dead letters.",
+    "Show the groups of one event or of all events: lag, pending events, dead letters.",
     BUS,
-    argument("name", "NAME", required=False, help="Only of this event. Default: of all."),
+    argument("name", "NAME", required=False, help="Only this event. Default: all."),
     ANY_GROUP,
-    flag("--consumers", help="Each consumer too."),
+    flag("--consumers", help="Show each consumer."),
     option(
         "--max",
         "most",
         type=click.IntRange(min=0),
-        help="Exit with 7 if a group has more events that it has not acknowledged (lag and "
-        "pending together), or if the number is unknown.",
+        help="Exit with 7 if a group has more unacknowledged events (lag plus pending), or if "
+        "the number is unknown.",
     ),
     examples=(
         "parley bus groups sqlite:///bus.db",
@@ -167,18 +169,18 @@ BUS_GROUPS: Final = node_command(
 BUS_DLQ_LIST: Final = node_command(
     "list",
     "bus.dead_letters:list_dead",
-    "Show the dead letters of an event: which, of which group, and why.",
+    "Show the dead letters of an event, with group and reason.",
     BUS,
     NAME,
     ANY_GROUP,
-    option("--count", type=click.IntRange(min=1), help="Show at most this many, the oldest."),
+    option("--count", type=click.IntRange(min=1), help="Show at most this many, oldest first."),
     examples=("parley bus dlq list sqlite:///bus.db auth.user_registered",),
 )
 
 BUS_DLQ_REPLAY: Final = node_command(
     "replay",
     "bus.dead_letters:replay_dead",
-    "Hand dead letters to the groups in which they died once more, with attempts anew.",
+    "Requeue dead letters to the groups that rejected them and reset their attempt counts.",
     BUS,
     NAME,
     IDS,
@@ -190,7 +192,7 @@ BUS_DLQ_REPLAY: Final = node_command(
 BUS_DLQ_DROP: Final = node_command(
     "drop",
     "bus.dead_letters:drop_dead",
-    "Forget dead letters; what is dropped cannot be replayed.",
+    "Delete dead letters. They cannot be replayed afterwards.",
     BUS,
     NAME,
     IDS,
@@ -202,7 +204,7 @@ BUS_DLQ_DROP: Final = node_command(
 BUS_REPLAY: Final = node_command(
     "replay",
     "bus.groups:replay",
-    "Have a group read an event's stream from another place on, be it back or forth.",
+    "Move a group's position in an event's stream, backward or forward.",
     BUS,
     NAME,
     GROUP,
@@ -210,7 +212,7 @@ BUS_REPLAY: Final = node_command(
         "--start",
         required=True,
         completes=("first", "new"),
-        help="From where on: first, new (nothing that is there), an id, a time "
+        help="The new position: first, new (skip all stored events), an id, a time "
         "(2026-01-31T12:00Z), or how long ago (2h).",
     ),
     examples=("parley bus replay sqlite:///bus.db auth.user_registered --group mailer --start 2h",),
@@ -219,24 +221,26 @@ BUS_REPLAY: Final = node_command(
 BUS_TRIM: Final = node_command(
     "trim",
     "bus.stream:trim",
-    "Throw the oldest events of a stream away, whether they were read or not.",
+    "Delete the oldest events of a stream, whether read or not.",
     BUS,
     NAME,
-    option("--max-length", type=click.IntRange(min=0), help="Keep the newest, at most this many."),
-    option("--max-age", metavar="TIME", help="Keep what is not older, such as 7d or 12h."),
-    option("--before", metavar="ID-OR-TIME", help="Keep this one and what follows it."),
+    option("--max-length", type=click.IntRange(min=0), help="Keep at most this many events."),
     option(
-        "--max-bytes", metavar="SIZE", help="Keep the newest, at most this much, such as 500MB."
+        "--max-age",
+        metavar="TIME",
+        help="Keep events that are not older than this, such as 7d or 12h.",
     ),
+    option("--before", metavar="ID-OR-TIME", help="Keep this event and all later ones."),
+    option("--max-bytes", metavar="SIZE", help="Keep at most this many bytes, such as 500MB."),
     examples=("parley bus trim sqlite:///bus.db auth.user_registered --max-age 7d",),
 )
 
 BUS_BACKUP: Final = command(
     "backup",
     "bus.backup:backup",
-    "Copy a bus in a file, also while it is in use; the copy is one file and was checked.",
+    "Copy a SQLite bus, even while it is in use, and verify the copy.",
     BUS_FILE,
-    argument("file", "FILE", type=PATH, help="The file to write; it must not exist."),
+    argument("file", "FILE", type=PATH, help="The file to write. It must not exist."),
     JSON,
     examples=("parley bus backup sqlite:///bus.db bus-backup.db",),
 )
@@ -244,8 +248,8 @@ BUS_BACKUP: Final = command(
 BUS_RESTORE: Final = command(
     "restore",
     "bus.backup:restore",
-    "Put a backup in the place of a bus that no process uses; the bus that was there is kept.",
-    argument("file", "FILE", type=PATH, help="What parley bus backup wrote."),
+    "Replace a bus that no process uses with a backup. The former bus is kept.",
+    argument("file", "FILE", type=PATH, help="A backup from `parley bus backup`."),
     BUS_FILE,
     JSON,
     examples=("parley bus restore bus-backup.db sqlite:///bus.db",),
@@ -253,7 +257,7 @@ BUS_RESTORE: Final = command(
 
 BUS_COMMANDS: Final = group(
     "bus",
-    "Publish and consume events of a durable bus; look after it.",
+    "Publish and consume events of a durable bus, and maintain it.",
     BUS_PUBLISH,
     BUS_CONSUME,
     BUS_TAIL,

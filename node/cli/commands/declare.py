@@ -1,7 +1,7 @@
-"""Declarations of commands: click's classes with sections, examples and lazily imported functions.
+"""How commands are declared: click's classes with sections, examples and lazily imported functions.
 
 A declaration names the function that runs the command as `module:function`. Help, completion and
-the reference page need the declarations alone, so none of them imports what a command does.
+the reference page need only the declarations, and don't import that function.
 """
 
 import gc
@@ -17,9 +17,9 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-ADDRESS: Final = "address"  # the name of an argument that a context can stand for
+ADDRESS: Final = "address"  # the argument that a context can provide
 _MARK: Final = "@"
-_HOME: Final = __name__.rpartition(".commands.")[0]  # the package that has the functions
+_PACKAGE: Final = __name__.rpartition(".commands.")[0]  # of the functions
 _ALL: Final = "parley.help_all"
 
 # Words, or the `module:function` that returns them with descriptions, called as click calls it.
@@ -64,18 +64,24 @@ FILE: Final = _File(path_type=Path)
 
 
 class Option(click.Option):
-    """An option in a `section` of the help; `--help` leaves `advanced` ones out."""
+    """An option in a `section` of the help. `--help` leaves `advanced` options out.
+
+    If it has a `setting`, such as `serve.listen`, the command receives it in `settings`, a mapping
+    for `load_settings`.
+    """
 
     def __init__(
         self,
         names: Sequence[str],
         section: str = "Options",
         advanced: bool = False,
+        setting: str = "",
         **settings: Any,
     ) -> None:
         super().__init__(names, **settings)
         self.section = section
         self.advanced = advanced
+        self.setting = setting
 
 
 def option(*names: str, completes: Completions = (), **settings: Any) -> Option:
@@ -105,15 +111,39 @@ class Command(click.Command):
         name: str,
         target: str,
         params: list[click.Parameter],
-        takes_node_options: bool,
+        *,
+        takes_node_options: bool = False,
+        options_class: str = "",
         **settings: Any,
     ) -> None:
         self.target = target
+        self.takes_node_options = takes_node_options
+        self.options_class = options_class
         if any(isinstance(each, Option) and each.advanced for each in params):
             params = [*params, _HELP_ALL]
-        super().__init__(
-            name, params=params, callback=_Callback(target, takes_node_options), **settings
-        )
+        super().__init__(name, params=params, callback=self._run, **settings)
+
+    def _run(self, **given: Any) -> None:
+        function = load(self.target)
+        begin()
+        # An option that was not given is None, also a repeatable one.
+        given = {
+            name: (list(value) or None) if isinstance(value, tuple) else value
+            for name, value in given.items()
+        }
+        first = []
+        if self.takes_node_options:
+            first.append(load("options:take_node_options")(given))
+        settings = {
+            each.setting: (each.opts[0], given.pop(each.name))
+            for each in self.params
+            if isinstance(each, Option) and each.setting
+        }
+        if settings:
+            given["settings"] = settings
+        if self.options_class:
+            given = {"given": load(self.options_class)(**given)}
+        function(*first, **given)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; a missing ADDR is that of the context in use."""
@@ -133,9 +163,8 @@ class Command(click.Command):
         text = given.get(ADDRESS)
         if isinstance(text, str) and (text.startswith(_MARK) or "://" in text):
             return False
-        places = import_module(f"{_HOME}.context_file")
-        named = given.get("context") or os.environ.get(places.VARIABLE)
-        return isinstance(named, str) or places.is_one_in_use()
+        named = given.get("context") or os.environ.get("PARLEY_CONTEXT")
+        return isinstance(named, str) or bool(load("context_file:is_one_in_use")())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options of each section."""
@@ -151,13 +180,22 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """Commands with a name in common, listed in the order in which they are declared.
+    """A command with subcommands, listed in the order of their declarations.
 
-    `moved` has the names that commands had before, each with what replaces it.
+    `sections` maps titles in the help to commands. `moved` maps former names to replacements.
     """
 
-    def __init__(self, name: str, moved: Mapping[str, str], **settings: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        sections: Mapping[str, Sequence[click.Command]],
+        moved: Mapping[str, str],
+        **settings: Any,
+    ) -> None:
         super().__init__(name, **settings)
+        for each in (each for commands in sections.values() for each in commands):
+            self.add_command(each)
+        self._sections = sections
         self._moved = moved
 
     def resolve_command(
@@ -172,34 +210,25 @@ class Group(click.Group):
         """Return the names in the order of the declarations."""
         return list(self.commands)
 
-
-class _Callback:
-    """The function that runs a command, imported when it is called."""
-
-    def __init__(self, target: str, takes_node_options: bool) -> None:
-        self._target = target
-        self._takes_node_options = takes_node_options
-
-    def __call__(self, **given: Any) -> None:
-        function = load(self._target)
-        begin()
-        # An option that was not given is None, also one that can be repeated.
-        given = {
-            name: (list(value) or None) if isinstance(value, tuple) else value
-            for name, value in given.items()
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands of each section."""
+        shown = {
+            title: [(each.name or "", each) for each in commands if not each.hidden]
+            for title, commands in self._sections.items()
         }
-        if self._takes_node_options:
-            node_options = import_module(f"{_HOME}.options").NodeOptions
-            options = node_options.taken_from(given)
-            function(options, **given)
-        else:
-            function(**given)
+        width = max(len(name) for commands in shown.values() for name, _ in commands)
+        limit = formatter.width - 6 - width
+        for title, commands in shown.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(f"{name:{width}}", each.get_short_help_str(limit)) for name, each in commands]
+                )
 
 
 def load(target: str) -> Callable[..., Any]:
     """Import the function that `module:function` names, below `node.cli`."""
     module, _, name = target.partition(":")
-    function: Callable[..., Any] = getattr(import_module(f"{_HOME}.{module}"), name)
+    function: Callable[..., Any] = getattr(import_module(f"{_PACKAGE}.{module}"), name)
     return function
 
 
@@ -209,30 +238,31 @@ def command(
     help: str,
     *params: click.Parameter,
     examples: Iterable[str] = (),
-    takes_node_options: bool = False,
     **settings: Any,
 ) -> Command:
-    """Declare a command that `target` runs; with `takes_node_options` its first argument is a
-    `NodeOptions`, made of the options that all such commands share."""
+    """Declare a command that `target` runs.
+
+    With `takes_node_options`, its first argument is a `NodeOptions` with the options that all such
+    commands share. With an `options_class`, its argument `given` is an object of that class with
+    the other options.
+    """
     settings |= {"help": help, "short_help": help.partition("\n\n")[0]}
     settings["epilog"] = _epilog(examples)
-    return Command(name, target, list(params), takes_node_options, **settings)
+    return Command(name, target, list(params), **settings)
 
 
 def group(
     name: str,
     help: str,
     *commands: click.Command,
+    sections: Mapping[str, Sequence[click.Command]] = MappingProxyType({}),
     examples: Iterable[str] = (),
     moved: Mapping[str, str] = MappingProxyType({}),
     **settings: Any,
 ) -> Group:
-    """Declare a group of commands."""
+    """Declare a group of commands, which its help may show in `sections`."""
     settings |= {"help": help, "short_help": help, "epilog": _epilog(examples)}
-    made = Group(name, moved, no_args_is_help=True, **settings)
-    for each in commands:
-        made.add_command(each)
-    return made
+    return Group(name, sections or {"Commands": commands}, moved, no_args_is_help=True, **settings)
 
 
 def begin() -> None:

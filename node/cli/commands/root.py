@@ -6,30 +6,28 @@ import click
 
 from parley._node import VERSION
 from parley._node.cli.commands.bus import BUS_COMMANDS
-from parley._node.cli.commands.declare import flag, group
-from parley._node.cli.commands.journals import JOURNAL_COMMANDS, PIPELINE_COMMANDS, SIMULATE
-from parley._node.cli.commands.nodes import (
+from parley._node.cli.commands.connect import (
     CALL,
-    CONSOLE_COMMAND,
-    FEDERATION_COMMANDS,
+    CHAT,
     FIND,
     PING,
     PUB,
-    RUN,
-    SERVE,
+    RECEIVE,
+    SEND,
     SUB,
     TOPICS,
 )
-from parley._node.cli.commands.setup import CONTEXT_COMMANDS, ID_COMMANDS, PEERS_COMMANDS
-from parley._node.cli.commands.talk import CHAT, RECEIVE, SEND
-from parley._node.cli.commands.tools import (
+from parley._node.cli.commands.declare import flag, group
+from parley._node.cli.commands.journal import JOURNAL_COMMANDS, PIPELINE_COMMANDS, SIMULATE
+from parley._node.cli.commands.serve import CONSOLE_COMMAND, FEDERATION_COMMANDS, RUN, SERVE
+from parley._node.cli.commands.setup import (
     COMPLETION,
-    DEMO,
-    DEMO_RESPONDER,
-    DEMO_SERVER,
-    DOCTOR,
+    CONTEXT_COMMANDS,
     ERRORS,
+    ID_COMMANDS,
+    PEERS_COMMANDS,
 )
+from parley._node.cli.commands.try_it import DEMO, DEMO_RESPONDER, DEMO_SERVER, DOCTOR
 
 PROGRAM: Final = "parley"
 
@@ -43,32 +41,13 @@ def _show_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> N
 PARLEY: Final = group(
     PROGRAM,
     "A secure peer-to-peer messaging node.",
-    ID_COMMANDS,
-    SERVE,
-    RUN,
-    CONSOLE_COMMAND,
-    FIND,
-    CALL,
-    TOPICS,
-    PING,
-    SUB,
-    PUB,
-    CHAT,
-    SEND,
-    RECEIVE,
-    DEMO,
-    SIMULATE,
-    BUS_COMMANDS,
-    JOURNAL_COMMANDS,
-    PIPELINE_COMMANDS,
-    PEERS_COMMANDS,
-    CONTEXT_COMMANDS,
-    FEDERATION_COMMANDS,
-    DOCTOR,
-    COMPLETION,
-    ERRORS,
-    DEMO_RESPONDER,
-    DEMO_SERVER,
+    sections={
+        "Try": (DEMO, DOCTOR, DEMO_RESPONDER, DEMO_SERVER),
+        "Connect": (CALL, SUB, PUB, PING, CHAT, SEND, RECEIVE, TOPICS, FIND),
+        "Serve": (SERVE, RUN, CONSOLE_COMMAND, FEDERATION_COMMANDS),
+        "Data": (BUS_COMMANDS, JOURNAL_COMMANDS, PIPELINE_COMMANDS, SIMULATE),
+        "Set up": (ID_COMMANDS, PEERS_COMMANDS, CONTEXT_COMMANDS, COMPLETION, ERRORS),
+    },
     examples=(
         "parley demo",
         "parley serve --identity bob.key --listen tcp://127.0.0.1:4747",

@@ -1,8 +1,18 @@
-"""Commands that change files of this machine: keys, known peers, contexts."""
+"""Commands of the group "Set up": keys, known peers, contexts, completion and codes."""
 
 from typing import Final
 
-from parley._node.cli.commands.declare import FILE, PATH, argument, command, flag, group, option
+import click
+
+from parley._node.cli.commands.declare import (
+    FILE,
+    PATH,
+    argument,
+    command,
+    flag,
+    group,
+    option,
+)
 from parley._node.cli.commands.shared import (
     JSON,
     PASSPHRASE_FILE,
@@ -10,41 +20,45 @@ from parley._node.cli.commands.shared import (
 
 ACCOUNTS: Final = flag(
     "--accounts",
-    help="Of the nodes that have an account at a server here, in place of the known peers.",
+    help="Use the accounts of a server on this machine instead of the known peers.",
 )
+
 KNOWN_PEERS: Final = option(
     "--known-peers",
     metavar="FILE",
     type=PATH,
-    help="Default: known_peers in $PARLEY_HOME or ~/.config/parley.",
+    help="File of known peers. Default: known_peers in $PARLEY_HOME or ~/.config/parley.",
 )
+
 KEY_FILE: Final = argument(
     "path", "PATH", type=FILE, required=False, help="The key file. Default: your own."
 )
+
 WHO: Final = argument(
     "who",
     "ID-OR-NAME",
     completes="completion.suggestions:known_names",
-    help="A name, a node id, or the beginning of one that fits no other.",
+    help="A name, a node id, or a unique prefix of a node id.",
 )
+
 CONTEXT_NAME: Final = argument(
     "name",
     "NAME",
     required=False,
     completes="completion.suggestions:contexts",
-    help="Of a context.",
+    help="Name of a context.",
 )
 
 ID_NEW: Final = command(
     "new",
     "identity:new",
-    "Make an identity and write its key file, readable by its owner only.",
+    "Create an identity and write its key file, readable only by its owner.",
     KEY_FILE,
     option(
         "--algorithm",
         default="ed25519",
         completes="completion.suggestions:algorithms",
-        help="Comma list; the first key gives the node id.",
+        help="Comma list of algorithms; the first key determines the node id.",
     ),
     PASSPHRASE_FILE,
     JSON,
@@ -57,7 +71,7 @@ ID_NEW: Final = command(
 ID_SHOW: Final = command(
     "show",
     "identity:show",
-    "Show the public part of a key file: a node's, by default your own, or an auditor's.",
+    "Show the node id and algorithms of a key file, or an auditor's public key.",
     KEY_FILE,
     PASSPHRASE_FILE,
     JSON,
@@ -70,7 +84,7 @@ ID_SHOW: Final = command(
 PEERS_LIST: Final = command(
     "list",
     "peers:list_peers",
-    "List the known peers, or with --accounts the nodes that have an account at a server here.",
+    "List the known peers, or with --accounts the accounts of a server on this machine.",
     ACCOUNTS,
     KNOWN_PEERS,
     JSON,
@@ -80,9 +94,9 @@ PEERS_LIST: Final = command(
 PEERS_ADD: Final = command(
     "add",
     "peers:add",
-    "Record a node by its id, and under NAME; with --accounts give it an account.",
-    argument("node_id", "ID", help="The whole node id."),
-    argument("name", "NAME", required=False, help="For people. No commas, no blanks."),
+    "Add a node id, with an optional name; with --accounts, give it an account.",
+    argument("node_id", "ID", help="The complete node id."),
+    argument("name", "NAME", required=False, help="Name of the peer, without commas and blanks."),
     ACCOUNTS,
     KNOWN_PEERS,
     JSON,
@@ -92,8 +106,8 @@ PEERS_ADD: Final = command(
 PEERS_FORGET: Final = command(
     "forget",
     "peers:forget",
-    "Forget a peer: its sessions end, and the node that answers under its names next is new; "
-    "with --accounts remove its account.",
+    "Remove a known peer and close its sessions, or with --accounts its account. The next "
+    "node to answer under its names is treated as new.",
     WHO,
     ACCOUNTS,
     KNOWN_PEERS,
@@ -104,9 +118,9 @@ PEERS_FORGET: Final = command(
 PEERS_RENAME: Final = command(
     "rename",
     "peers:rename",
-    "Give a peer another name; it keeps the addresses it is dialled at.",
+    "Rename a peer. Its addresses are kept.",
     WHO,
-    argument("new_name", "NEW-NAME", help="No commas, no blanks."),
+    argument("new_name", "NEW-NAME", help="The new name, without commas and blanks."),
     ACCOUNTS,
     KNOWN_PEERS,
     JSON,
@@ -116,14 +130,14 @@ PEERS_RENAME: Final = command(
 CONTEXT_ADD: Final = command(
     "add",
     "context:add",
-    "Give a node a name, with the key and the trust that belong to it.",
+    "Save a node's address, key and trust settings under a name.",
     argument("name", "NAME", help="Letters, digits and - _ . , at most 64."),
     argument(
         "address",
         "ADDR",
         required=False,
         completes="completion.suggestions:known_addresses",
-        help="tcp://host:port or unix:///path, best with #NODEID after it.",
+        help="tcp://host:port or unix:///path, preferably followed by #NODEID.",
     ),
     option("--identity", type=PATH, help="Key file. Default: your own key."),
     option(
@@ -131,11 +145,9 @@ CONTEXT_ADD: Final = command(
         completes=("any", "first-use", "known"),
         help="any, first-use, known, or a file of known peers.",
     ),
-    option(
-        "--auditor", metavar="KEY", help="Who can read the journal of a `serve --journal` there."
-    ),
-    flag("--use", help="Use it from now on."),
-    flag("--force", help="Replace another of its name."),
+    option("--auditor", metavar="KEY", help="Public key of the auditor for `serve --journal`."),
+    flag("--use", help="Select the context."),
+    flag("--force", help="Replace an existing context."),
     JSON,
     examples=(
         "parley context add home tcp://127.0.0.1:4747 --use",
@@ -146,7 +158,7 @@ CONTEXT_ADD: Final = command(
 CONTEXT_USE: Final = command(
     "use",
     "context:use",
-    "Have commands that are given no ADDR go to this context's; without NAME to none.",
+    "Select the context for commands without ADDR; without NAME, select none.",
     CONTEXT_NAME,
     JSON,
     examples=(
@@ -158,7 +170,7 @@ CONTEXT_USE: Final = command(
 CONTEXT_LIST: Final = command(
     "list",
     "context:list_contexts",
-    "Show all contexts; * is the one in use.",
+    "List all contexts; * marks the selected one.",
     JSON,
     examples=("parley context list",),
 )
@@ -166,7 +178,7 @@ CONTEXT_LIST: Final = command(
 CONTEXT_SHOW: Final = command(
     "show",
     "context:show",
-    "Show what a context stands for; without NAME the one in use.",
+    "Show a context; without NAME, the selected one.",
     CONTEXT_NAME,
     JSON,
     examples=(
@@ -178,19 +190,50 @@ CONTEXT_SHOW: Final = command(
 CONTEXT_REMOVE: Final = command(
     "remove",
     "context:remove",
-    "Forget a context; key files and known peers stay.",
-    argument("name", "NAME", completes="completion.suggestions:contexts", help="Of a context."),
+    "Remove a context. Key files and known peers are kept.",
+    argument(
+        "name", "NAME", completes="completion.suggestions:contexts", help="Name of a context."
+    ),
     JSON,
     examples=("parley context remove shop",),
 )
 
+COMPLETION: Final = command(
+    "completion",
+    "completion.scripts:completion",
+    "Print a shell script that completes parley commands; `source` it in your shell profile.",
+    argument(
+        "shell", "SHELL", type=click.Choice(["bash", "zsh", "fish"]), help="bash, zsh or fish."
+    ),
+    examples=("parley completion bash > ~/.parley-completion",),
+)
+
+ERRORS: Final = command(
+    "errors",
+    "error_catalogue:errors",
+    "Explain close codes, result codes, codes of other dialects and exit codes.",
+    argument(
+        "code",
+        "CODE",
+        required=False,
+        completes="error_catalogue:names",
+        help="A number or name, such as 17 or deadline-exceeded. Default: all.",
+    ),
+    JSON,
+    examples=(
+        "parley errors deadline-exceeded",
+        "parley errors 17",
+    ),
+    context_settings={"ignore_unknown_options": True},
+)
+
 ID_COMMANDS: Final = group(
-    "id", "Make and show identities.", ID_NEW, ID_SHOW, moved={"path": "parley id show"}
+    "id", "Create and show identities.", ID_NEW, ID_SHOW, moved={"path": "parley id show"}
 )
 
 PEERS_COMMANDS: Final = group(
     "peers",
-    "Show and change known peers.",
+    "List and change known peers.",
     PEERS_LIST,
     PEERS_ADD,
     PEERS_FORGET,
@@ -199,7 +242,7 @@ PEERS_COMMANDS: Final = group(
 
 CONTEXT_COMMANDS: Final = group(
     "context",
-    "Names for the nodes that you speak with, and how you do.",
+    "Manage contexts: saved names for node addresses, keys and trust settings.",
     CONTEXT_ADD,
     CONTEXT_USE,
     CONTEXT_LIST,

@@ -1,10 +1,10 @@
-"""Options and arguments of several families of commands."""
+"""Options and arguments that commands of several groups share."""
 
 from typing import Any, Final
 
 import click
 
-from parley._node.cli.commands.declare import PATH, Command, Number, command, flag, option
+from parley._node.cli.commands.declare import PATH, Command, Number, argument, command, flag, option
 
 KEX: Final = option(
     "--kex",
@@ -46,32 +46,33 @@ REQUIRE: Final = option(
     completes="completion.suggestions:any_algorithm",
     section="Negotiation (comma lists, best first)",
     advanced=True,
-    help="Algorithms that a connection must use; others of their kind are refused.",
+    help="Algorithms that a connection must use; others of the same kind are refused.",
 )
 MAX_PAYLOAD: Final = option(
     "--max-payload",
     type=int,
     section="Negotiation (comma lists, best first)",
     advanced=True,
-    help="Longest payload, bytes; 1 KiB to 64 MiB.",
+    help="Longest payload in bytes, 1 KiB to 64 MiB.",
 )
 PLAINTEXT: Final = flag(
     "--plaintext",
     section="Negotiation (comma lists, best first)",
     advanced=True,
-    help="Unencrypted, for debugging.",
+    help="Don't encrypt, for debugging.",
 )
 IDENTITY: Final = option(
     "--identity",
     "identity_path",
     type=PATH,
     section="Identity and trust",
-    help="Key file. Default: your own, which `parley id show` shows.",
+    help="Key file. Default: your own (see `parley id show`).",
 )
 FRESH: Final = flag(
     "--fresh",
     section="Identity and trust",
-    help="An identity for this command alone, kept nowhere.",
+    advanced=True,
+    help="Use a new identity for this command and don't save it.",
 )
 CONTEXT: Final = option(
     "--context",
@@ -79,7 +80,8 @@ CONTEXT: Final = option(
     envvar="PARLEY_CONTEXT",
     completes="completion.suggestions:contexts",
     section="Identity and trust",
-    help="Identity, trust, auditor, and ADDR where it is left out, of this context.",
+    advanced=True,
+    help="Take identity, trust, auditor and a missing ADDR from this context.",
 )
 PASSPHRASE_FILE: Final = option(
     "--passphrase-file",
@@ -91,8 +93,8 @@ TRUST: Final = option(
     "--trust",
     completes=("any", "first-use", "known"),
     section="Identity and trust",
-    help="any, first-use, known, or a file of known peers. Default: first-use when dialling, "
-    "any when listening. An address with a node id trusts that id alone.",
+    help="Which nodes to trust: any, first-use, known, or a file of known peers. Default: "
+    "first-use when dialling, any when listening. An address with a node id trusts only that id.",
 )
 NETWORK_KEY: Final = option(
     "--network-key",
@@ -114,39 +116,60 @@ RESUME: Final = option(
     type=Number(),
     section="Negotiation (comma lists, best first)",
     advanced=True,
-    help="How long a connection waits for another transport when its own is lost, 0 to 600. "
+    help="How long a session waits for a new transport after a connection loss, 0 to 600. "
     "Default: 30.",
 )
 LOOP: Final = option(
-    "--loop", default="asyncio", advanced=True, help="The event loop's library: asyncio or trio."
+    "--loop", default="asyncio", advanced=True, help="Event loop: asyncio or trio."
 )
 UVLOOP: Final = option(
     "--uvloop/--no-uvloop",
     default=None,
     advanced=True,
-    help="Default: uvloop where it is installed.",
+    help="Use uvloop. Default: if it is installed.",
 )
 LOG_LEVEL: Final = option(
     "--log-level",
     completes=("debug", "info", "warning", "error"),
-    help="debug, info, warning or error. Default: warning when listening or on a bus, else error.",
+    advanced=True,
+    help="debug, info, warning or error. Default: warning for servers and the bus, else error.",
 )
 LOG_FORMAT: Final = option(
     "--log-format",
     completes=("text", "json"),
-    help="text, or json: an object a line. Default: text.",
+    advanced=True,
+    help="text, or json: one object per line. Default: text.",
 )
-JSON: Final = flag("--json", "as_json", help="One JSON object a line on standard output.")
+JSON: Final = flag("--json", "as_json", help="Print JSON, one object per line.")
 LISTEN: Final = option(
     "--listen",
     multiple=True,
-    help="tcp://host:port or unix:///path; repeatable. Default: tcp://127.0.0.1:0",
+    help="Listen on tcp://host:port or unix:///path; repeatable. Default: tcp://127.0.0.1:0",
 )
 AUDITOR_PASSPHRASE: Final = option(
     "--passphrase-file", type=PATH, help="File with the passphrase of the auditors' key files."
 )
 
-# Of each command that connects or listens; `node.cli.options.NodeOptions` has a field for each.
+ADDRESS: Final = argument(
+    "address",
+    "ADDR",
+    completes="completion.suggestions:places",
+    help="tcp://host:port or unix:///path, preferably followed by #NODEID; or @NAME of a context "
+    "or a known peer. Default: the address of the selected context.",
+)
+
+TIMEOUT: Final = option(
+    "--timeout", type=Number(), default=10.0, help="Seconds to wait for the response."
+)
+
+CONFIG: Final = option(
+    "--config",
+    type=PATH,
+    help="TOML file with settings. Variables such as PARLEY_SERVE_LISTEN override it, and options "
+    "override both.",
+)
+
+# Options of all commands that connect or listen: the fields of `node.cli.options.NodeOptions`.
 NODE_OPTIONS: Final = (
     KEX,
     SIGNING,
@@ -176,5 +199,4 @@ def node_command(
     name: str, target: str, help: str, *params: click.Parameter, **settings: Any
 ) -> Command:
     """Declare a command that connects or listens, with the options of all such commands."""
-    settings["takes_node_options"] = True
-    return command(name, target, help, *params, *NODE_OPTIONS, **settings)
+    return command(name, target, help, *params, *NODE_OPTIONS, takes_node_options=True, **settings)

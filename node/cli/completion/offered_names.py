@@ -19,12 +19,12 @@ from urllib.parse import quote
 import click
 
 from parley._node.cli.completion.responder import SAFE_NAME, safe_description
-from parley._node.cli.context_file import placed
+from parley._node.cli.context_file import resolve_address
 from parley._node.errors import ConfigError
 from parley._node.trust.known_peers import default_known_peers
 
 if TYPE_CHECKING:
-    from parley._node.cli.topics import ToldOffer
+    from parley._node.cli.topics import Offer
 
 # Seconds: for a node to answer, for all that is done for it, and until the process is over.
 ANSWER: Final = 1.5
@@ -60,7 +60,7 @@ def _offered(ctx: click.Context, kind: str) -> list[tuple[str, str]]:
         return []
 
 
-def remember(address: str, offers: "Iterable[ToldOffer]") -> None:
+def store_names(address: str, offers: "Iterable[Offer]") -> None:
     """Keep the names that a node offers for the next time that one is completed; if they cannot
     be kept, nothing happens."""
     names: Names = {}
@@ -82,7 +82,7 @@ def remember(address: str, offers: "Iterable[ToldOffer]") -> None:
                 old.unlink(missing_ok=True)
 
 
-def remembered(address: str) -> tuple[Names, float]:
+def load_names(address: str) -> tuple[Names, float]:
     """The names that were kept of a node, and how many seconds ago."""
     try:
         file = _file(address)
@@ -104,8 +104,8 @@ def remembered(address: str) -> tuple[Names, float]:
 
 
 def _names(params: dict[str, Any]) -> Names:
-    address, _ = placed(params.get("address") or "")
-    names, age = remembered(address)
+    address, _ = resolve_address(params.get("address") or "")
+    names, age = load_names(address)
     if age > FRESH:
         # In a thread of its own: a resolver that does not answer holds up nothing else.
         asking = threading.Thread(target=_ask, args=(address, dict(params)), daemon=True)
@@ -113,7 +113,7 @@ def _names(params: dict[str, Any]) -> Names:
         asking.join(PATIENCE)
         if asking.is_alive():
             leave_in(LEAVE)
-        names = remembered(address)[0]
+        names = load_names(address)[0]
     return names
 
 
@@ -122,7 +122,7 @@ def _ask(address: str, params: dict[str, Any]) -> None:
     from parley._node.cli.topics import known_offers
 
     with suppress(Exception):
-        remember(address, known_offers(address, params, ANSWER))
+        store_names(address, known_offers(address, params, ANSWER))
 
 
 def leave_in(seconds: float) -> None:

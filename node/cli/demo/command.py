@@ -32,7 +32,8 @@ from parley._node.cli.demo.processes import (
 )
 from parley._node.cli.logging_setup import change_level, set_up_logging
 from parley._node.cli.output import Output
-from parley._node.cli.run import described, event_loop, until_interrupted
+from parley._node.cli.run import event_loop, peer_fields
+from parley._node.cli.signals import run_until_interrupted
 from parley._node.errors import (
     ConfigError,
     FileError,
@@ -284,12 +285,12 @@ def demo(
         change_level("critical", access=False)
     out = Output(as_json)
     if what == FEDERATION:
-        anyio.run(until_interrupted, federation_demo, out, loop, **event_loop(loop))
+        anyio.run(run_until_interrupted, federation_demo, out, loop, **event_loop(loop))
         return
     if what == "":
         raise ConfigError("cannot send the file '': the path is empty; leave FILE out, or name one")
     story = content_of(None if what is None else Path(what))
-    anyio.run(until_interrupted, _demo, out, loop, *story, **event_loop(loop))
+    anyio.run(run_until_interrupted, _demo, out, loop, *story, **event_loop(loop))
 
 
 def demo_server(loop: str) -> None:
@@ -355,7 +356,7 @@ def _introduce(out: Output, node: Node, peer: Peer, handshake: float) -> None:
     out.console.print(f"alice    {node.node_id} (this process)")
     out.console.print(f"bob      {peer.node_id} (another process)")
     out.console.print("suite    " + ", ".join(f"{k} [cyan]{v}[/]" for k, v in names.items()))
-    out.event("connected", local_node_id=str(node.node_id), seconds=handshake, **described(peer))
+    out.event("connected", local_node_id=str(node.node_id), seconds=handshake, **peer_fields(peer))
 
 
 def _table(out: Output, rows: list[tuple[str, str, float, str]]) -> None:

@@ -18,7 +18,7 @@ from anyio.streams.text import TextReceiveStream
 
 from parley._crypto.identity import Identity, NodeId
 from parley._lbm.codec import Value
-from parley._node.cli.output import Output, show_value
+from parley._node.cli.output import Output, format_value
 from parley._node.config import NodeConfig
 from parley._node.errors import CallRefused, ParleyError
 from parley._node.node import Node
@@ -144,7 +144,7 @@ def offer(node: Node) -> None:
 
     @node.on_call("greet")
     async def greet(call: Call) -> str:
-        return f"hello {show_value(call.data)}, I am {node.node_id.short}"
+        return f"hello {format_value(call.data)}, I am {node.node_id.short}"
 
     @node.on_call("demo.poem")
     async def poem(call: Call) -> AsyncIterator[Value]:
@@ -164,7 +164,10 @@ def offer(node: Node) -> None:
         # Who said it is what the handshake proved, not what the line says.
         author = call.peer.node_id
         await room.publish(
-            {"from": author.short if author else None, "text": show_value(call.data)[:LONGEST_LINE]}
+            {
+                "from": author.short if author else None,
+                "text": format_value(call.data)[:LONGEST_LINE],
+            }
         )
 
     @node.on_stream(FILE_LABEL)

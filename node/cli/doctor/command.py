@@ -27,10 +27,10 @@ from parley._node.cli.doctor.settings_checks import (
     check_store,
 )
 from parley._node.cli.exit_codes import Exit
-from parley._node.cli.first_contact import dialling_node
+from parley._node.cli.first_contact import open_node
 from parley._node.cli.options import NodeOptions
-from parley._node.cli.output import Output, counted, show_value
-from parley._node.cli.run import described, meet, run
+from parley._node.cli.output import Output, format_value, pluralise
+from parley._node.cli.run import dial, peer_fields, run
 from parley._node.logs import one_line
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import VERSION
@@ -178,8 +178,8 @@ def doctor(
     if address is not None:
         run(options, meeting)
     counts = {level: sum(f.level is level for f in findings) for level in Level}
-    problems = counted(counts[Level.PROBLEM], "problem")
-    notes = counted(counts[Level.NOTE], "note")
+    problems = pluralise(counts[Level.PROBLEM], "problem")
+    notes = pluralise(counts[Level.NOTE], "note")
     out.say(f"{counts[Level.OK]} ok, {notes}, {counts[Level.WEAK]} weak, {problems}")
     out.done(**{str(level): number for level, number in counts.items()})
     if counts[Level.PROBLEM]:
@@ -190,9 +190,9 @@ async def _connection(
     options: NodeOptions, out: Output, address: str, count: int
 ) -> list[Diagnosis]:
     trust = options.dialling_trust(address)
-    async with dialling_node(options, out, address) as node:
+    async with open_node(options, out, address) as node:
         began = perf_counter()
-        peer = await meet(node, address, trust)
+        peer = await dial(node, address, trust)
         handshake = perf_counter() - began
         round_trip = statistics.median([await peer.ping() for _ in range(count)])
         facts = Facts(
@@ -208,7 +208,7 @@ async def _connection(
     out.event(
         "connection",
         version=VERSION,
-        **described(peer),
+        **peer_fields(peer),
         limits=asdict(peer.limits),
         info=dict(peer.info),
         handshake_seconds=handshake,
@@ -228,7 +228,7 @@ def _shown(peer: Peer, petnames: Petnames) -> dict[str, str]:
         "role": f"{peer.role} (it says)",
         "suite": ", ".join(suite.values()) or "none",
         "limits": ", ".join(f"{name} {value:,}" for name, value in asdict(peer.limits).items()),
-        "says of itself": show_value(dict(peer.info)) if peer.info else "nothing",
+        "says of itself": format_value(dict(peer.info)) if peer.info else "nothing",
     }
 
 

@@ -21,7 +21,7 @@ from parley._node.bus.errors import BusDamagedError, BusError
 from parley._node.bus.sqlite.backup import require_sound
 from parley._node.bus.sqlite.database import require_bus
 from parley._node.bus.sqlite.errors import bus_error
-from parley._node.cli.bus.connection import file_of, require_own
+from parley._node.cli.bus.connection import require_offerable, sqlite_path
 from parley._node.cli.doctor.diagnosis import Diagnosis, Level
 from parley._node.cli.doctor.machine import check_machine
 from parley._node.errors import AddressError, ConfigError, ParleyError
@@ -151,12 +151,12 @@ def check_store(url: str) -> Iterator[Diagnosis]:
     """Who else can reach what the bus at an address keeps."""
     subject = f"bus {without_password(url)}"
     try:
-        require_own(url)
+        require_offerable(url)
     except ParleyError as error:
         text = f"{error}: parley serve will not start"
         yield Diagnosis(Level.PROBLEM, subject, text, "sqlite:///FILE or redis://HOST:PORT/DB")
         return
-    file, parts = file_of(url), urlsplit(url)
+    file, parts = sqlite_path(url), urlsplit(url)
     if file is not None:
         yield from _check_file(subject, file)
     elif parts.scheme == "redis+unix":
@@ -170,7 +170,7 @@ def check_store(url: str) -> Iterator[Diagnosis]:
 def check_contents(url: str) -> Iterator[Diagnosis]:
     """Whether the events of a bus in a file can be read; a damaged file may show it only later.
     Nothing for a bus that doesn't have a file, or whose file `check_store` reports."""
-    file = file_of(url)
+    file = sqlite_path(url)
     if file is None or not file.is_file():
         return
     subject = f"bus {without_password(url)}"

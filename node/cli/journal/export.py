@@ -9,7 +9,7 @@ from pathlib import Path
 from parley._node.cli.journal.keys import (
     read_auditor_keys,
 )
-from parley._node.cli.journal.segments import Bar, audited, find_segments
+from parley._node.cli.journal.segments import ProgressBar, audit_segments, find_segments
 from parley._node.cli.output import Output
 from parley._node.errors import ConfigError
 from parley._node.logs import needs_extra
@@ -33,9 +33,9 @@ def export(
     out = Output(as_json)
     auditors = read_auditor_keys(auditor_key, passphrase_file)
     journals = find_segments(directory, node)
-    bar = Bar(sum(each.size for segments in journals.values() for each in segments))
+    bar = ProgressBar(sum(each.size for segments in journals.values() for each in segments))
     with bar.shown(), ParquetFiles(out_directory) as files:
-        for piece in audited(journals, auditors, bar, payloads=payloads):
+        for piece in audit_segments(journals, auditors, bar, payloads=payloads):
             files.add(piece)
     for path, rows in files.written.items():
         out.say(f"{path}  {rows:,} rows")

@@ -16,8 +16,8 @@ from rich.table import Table
 from parley._crypto.auditor import AuditorKey
 from parley._crypto.errors import IdentityError, InvalidKeyError
 from parley._crypto.identity import PublicIdentity
-from parley._node.cli.journal.segments import Bar, find_segments, read_segment
-from parley._node.cli.output import Output, brief_time, show_time
+from parley._node.cli.journal.segments import ProgressBar, find_segments, read_segment
+from parley._node.cli.output import Output, format_brief_time, format_time
 from parley._node.cli.terminal import table_of
 from parley._node.journal import keys
 from parley._node.journal.errors import JournalFormatError
@@ -196,7 +196,7 @@ def inspect(
     out = Output(as_json)
     journals = find_segments(directory, node)
     surveys = []
-    bar = Bar(sum(each.size for segments in journals.values() for each in segments))
+    bar = ProgressBar(sum(each.size for segments in journals.values() for each in segments))
     with bar.shown():
         for text, segments in journals.items():
             survey = JournalSurvey(text, with_tunnels=tunnels)
@@ -245,8 +245,8 @@ def _runs(survey: JournalSurvey) -> Table:
         firsts = [facts.first for facts in segments if facts.first is not None]
         lasts = [facts.last for facts in segments if facts.last is not None]
         table.add_row(
-            brief_time(min(firsts, default=None)),
-            brief_time(max(lasts, default=None)),
+            format_brief_time(min(firsts, default=None)),
+            format_brief_time(max(lasts, default=None)),
             f"{len(segments):,}",
             f"{survey.sessions_of(start):,}",
             f"{sum(facts.records[_EVENT] for facts in segments):,}",
@@ -285,8 +285,8 @@ def _sessions(survey: JournalSurvey, petnames: Petnames) -> Table:
         table.add_row(
             each.session_id[:8],
             escape(petnames.beside_short(each.remote_node)),
-            brief_time(each.started),
-            brief_time(each.ended),
+            format_brief_time(each.started),
+            format_brief_time(each.ended),
             "" if each.code is None else f"{each.code} {code_name(each.code)}",
             f"{each.received:,}",
             f"{each.sent:,}",
@@ -304,8 +304,8 @@ def _tunnels(survey: JournalSurvey, petnames: Petnames) -> Table:
             f"{each.hop} of {each.length - 1}",
             escape(petnames.beside_short(each.before)),
             escape(petnames.beside_short(each.after)),
-            brief_time(each.began),
-            brief_time(each.ended),
+            format_brief_time(each.began),
+            format_brief_time(each.ended),
             f"{each.forward:,}",
             f"{each.back:,}",
         )
@@ -321,8 +321,8 @@ def _described(node: str, facts: SegmentFacts) -> dict[str, Any]:
         "state": facts.state,
         "size": facts.size,
         "records": dict(facts.records),
-        "first_time": show_time(facts.first),
-        "last_time": show_time(facts.last),
+        "first_time": format_time(facts.first),
+        "last_time": format_time(facts.last),
         "cut": facts.cut,
         "unfinished": facts.unfinished,
         "damaged": facts.damaged,
@@ -339,8 +339,8 @@ def _session(node: str, session: SessionCounts) -> dict[str, Any]:
         "remote_node_id": session.remote_node,
         "address": session.address,
         "initiator": session.initiator,
-        "began": show_time(session.started),
-        "ended": show_time(session.ended),
+        "began": format_time(session.started),
+        "ended": format_time(session.ended),
         "code": session.code,
         "kind": "close",
         "name": None if session.code is None else code_name(session.code),
@@ -359,8 +359,8 @@ def _tunnel(node: str, tunnel: JoinedTunnel) -> dict[str, Any]:
         "length": tunnel.length,
         "before": tunnel.before.text,
         "after": tunnel.after.text,
-        "began": show_time(tunnel.began),
-        "ended": show_time(tunnel.ended),
+        "began": format_time(tunnel.began),
+        "ended": format_time(tunnel.ended),
         "forward": tunnel.forward,
         "back": tunnel.back,
     }

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from parley._node.cli.journal.segments import Piece
+from parley._node.cli.journal.segments import AuditBatch
 from parley._node.errors import FileError
 from parley._node.journal.audit.rows import EVENT_COLUMNS, Finding, SessionRow, TunnelRow
 
@@ -76,7 +76,7 @@ class ParquetFiles:
             table.close(keep=error is None)
             self.written[table.path] = table.count
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: AuditBatch) -> None:
         """Rows that come next."""
         size = sum(len(row[_PAYLOAD_AT] or b"") for row in piece.events)
         events, sessions, tunnels, findings = self._tables

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from parley._node.cli.output import Output, counted
+from parley._node.cli.output import Output, pluralise
 from parley._node.cli.param_types import parse_duration, parse_size
 from parley._node.errors import ConfigError
 from parley._node.journal.prune import prune as prune_segments
@@ -38,5 +38,5 @@ def prune(
         out.say(f"{each.path.name}  {each.size:,} bytes")
     size = sum(each.size for each in removed)
     verb = "would be removed" if dry_run else "removed"
-    out.say(f"{counted(len(removed), 'file')}, {counted(size, 'byte')} {verb}")
+    out.say(f"{pluralise(len(removed), 'file')}, {pluralise(size, 'byte')} {verb}")
     out.done(files=len(removed), size=size, dry_run=dry_run)

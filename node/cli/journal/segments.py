@@ -56,7 +56,7 @@ def find_segments(directory: Path, node: str | None) -> dict[str, list[SegmentFi
     return {fitting[0]: found[fitting[0]]}
 
 
-class Bar:
+class ProgressBar:
     """How far a command is, on standard error, if that is a terminal."""
 
     def __init__(self, total: int) -> None:
@@ -88,7 +88,7 @@ class Bar:
         self._progress.advance(self._task, size)
 
 
-def read_segment(segment: SegmentFile, bar: Bar) -> Iterator[Record]:
+def read_segment(segment: SegmentFile, bar: ProgressBar) -> Iterator[Record]:
     """All records of a segment; of a live one those that are wholly there. Raises OSError."""
     waiting = done = 0
     for part in plan_ranges(segment.path, segment.size) or [RecordRange(0, 0, 0, ())]:
@@ -101,7 +101,7 @@ def read_segment(segment: SegmentFile, bar: Bar) -> Iterator[Record]:
     bar.advance(segment.size - done)
 
 
-class Piece(NamedTuple):
+class AuditBatch(NamedTuple):
     """What some records gave, and how many they were."""
 
     node: str
@@ -112,13 +112,13 @@ class Piece(NamedTuple):
     findings: list[Finding]
 
 
-def audited(
+def audit_segments(
     journals: Mapping[str, Sequence[SegmentFile]],
     auditors: Sequence[AuditorPrivateKey],
-    bar: Bar,
+    bar: ProgressBar,
     *,
     payloads: bool,
-) -> Iterator[Piece]:
+) -> Iterator[AuditBatch]:
     """Verify all segments; with auditors' keys also decrypt. Raises OSError."""
     for node, segments in journals.items():
         audit = Audit(auditors, payloads=payloads)
@@ -136,12 +136,12 @@ def audited(
         yield _taken(audit, node, count, payloads=payloads)
 
 
-def _taken(audit: Audit, node: str, records: int, *, payloads: bool) -> Piece:
+def _taken(audit: Audit, node: str, records: int, *, payloads: bool) -> AuditBatch:
     events = audit.take_events()
     # What waits at a break for a seal behind it: all is read in order here, so none will come.
     for _, pending in audit.take_spans():
         unsealed = [row._replace(status=UNSEALED) for row in pending]
         events += event_rows(unsealed, None, payloads=payloads)
-    return Piece(
+    return AuditBatch(
         node, records, events, audit.take_sessions(), audit.take_tunnels(), audit.take_findings()
     )

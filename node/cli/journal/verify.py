@@ -16,8 +16,8 @@ from parley._node.cli.exit_codes import Exit
 from parley._node.cli.journal.keys import (
     read_auditor_keys,
 )
-from parley._node.cli.journal.segments import Bar, Piece, audited, find_segments
-from parley._node.cli.output import Output, brief_time, counted, show_time
+from parley._node.cli.journal.segments import AuditBatch, ProgressBar, audit_segments, find_segments
+from parley._node.cli.output import Output, format_brief_time, format_time, pluralise
 from parley._node.cli.terminal import table_of
 from parley._node.journal.audit.rows import (
     EVENT_COLUMNS,
@@ -54,16 +54,16 @@ def verify(
     journals = find_segments(directory, node)
     totals = {text: Totals() for text in journals}
     shown: list[Finding] = []
-    bar = Bar(sum(each.size for segments in journals.values() for each in segments))
+    bar = ProgressBar(sum(each.size for segments in journals.values() for each in segments))
     with bar.shown():
-        for piece in audited(journals, auditors, bar, payloads=False):
+        for piece in audit_segments(journals, auditors, bar, payloads=False):
             totals[piece.node].add(piece)
             for finding in piece.findings:
                 out.event("finding", **_described(finding))
             shown += piece.findings[: MOST_SHOWN - len(shown)]
     for text, each in totals.items():
         out.say(f"journal of {out.petnames.beside(text)}")
-        out.say(f"  {counted(len(journals[text]), 'segment')}, {each.sentence}")
+        out.say(f"  {pluralise(len(journals[text]), 'segment')}, {each.sentence}")
     every = sum(totals.values(), Totals())
     _show(out, shown, every.findings.total())
     _show_open(out, every.open)
@@ -87,7 +87,7 @@ def verify(
 
 
 @dataclass(slots=True)
-class Which:
+class EventRange:
     """Events of a status in one direction of a session: how many, from which place to which."""
 
     first: int
@@ -106,9 +106,9 @@ class Totals:
         self.changes: Counter[str] = Counter()  # sessions parted and resumed
         self.statuses: Counter[str] = Counter()
         self.findings: Counter[str] = Counter()
-        self.open: dict[tuple[str, str, str, str], Which] = {}
+        self.open: dict[tuple[str, str, str, str], EventRange] = {}
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: AuditBatch) -> None:
         """Count what a piece has; of the notes of one event the first alone."""
         self.records += piece.records
         self.sessions.update(row.session for row in piece.sessions)
@@ -121,7 +121,7 @@ class Totals:
                     journal, session, direction, status = (row[at] for at in _KEY)
                     place = row[_PLACE_AT]
                     key = journal, session, direction, status
-                    which = self.open.setdefault(key, Which(place, place))
+                    which = self.open.setdefault(key, EventRange(place, place))
                     which.first, which.last = min(which.first, place), max(which.last, place)
                     which.count += 1
         self.findings.update(finding.kind for finding in piece.findings)
@@ -141,13 +141,13 @@ class Totals:
     def sentence(self) -> str:
         """For people."""
         listed = ", ".join(f"{count:,} {name}" for name, count in sorted(self.statuses.items()))
-        tunnels = f"{counted(self.tunnels, 'tunnel')}, " if self.tunnels else ""
-        parted = ", ".join(f"{what} {counted(self.changes[what], 'time')}" for what in _CHANGES)
+        tunnels = f"{pluralise(self.tunnels, 'tunnel')}, " if self.tunnels else ""
+        parted = ", ".join(f"{what} {pluralise(self.changes[what], 'time')}" for what in _CHANGES)
         return (
-            f"{counted(len(self.sessions), 'session')}{f' ({parted})' if self.changes else ''}, "
+            f"{pluralise(len(self.sessions), 'session')}{f' ({parted})' if self.changes else ''}, "
             f"{tunnels}"
-            f"{counted(self.statuses.total(), 'event')}{listed and f' ({listed})'}, "
-            f"{counted(self.findings.total(), 'finding')}"
+            f"{pluralise(self.statuses.total(), 'event')}{listed and f' ({listed})'}, "
+            f"{pluralise(self.findings.total(), 'finding')}"
         )
 
 
@@ -164,7 +164,7 @@ def _show(out: Output, findings: list[Finding], total: int) -> None:
         out.say(f"and {total - len(findings):,} more: --json shows all")
 
 
-def _show_open(out: Output, found: dict[tuple[str, str, str, str], Which]) -> None:
+def _show_open(out: Output, found: dict[tuple[str, str, str, str], EventRange]) -> None:
     if not found:
         return
     table = table_of("events that are not ok", "status", "where", "events", "places")
@@ -187,18 +187,18 @@ def _where(finding: Finding, petnames: Petnames) -> str:
         place = "" if finding.place is None else f" {finding.place:,}"
         lines.append(f"session {finding.session[:8]} {finding.direction or ''}{place}")
     if finding.count > 1:
-        lines.append(counted(finding.count, "event"))
+        lines.append(pluralise(finding.count, "event"))
     name = parse_name(finding.segment + CLOSED)
     segment = finding.segment
     if name is not None:
         segment = f"{petnames.beside_short(name.node)} {name.start} {name.number}"
     lines.append(f"{segment} at {finding.offset:,}")
     if finding.time_ns is not None:
-        lines.append(brief_time(finding.time_ns))
+        lines.append(format_brief_time(finding.time_ns))
     return "\n".join(lines)
 
 
 def _described(finding: Finding) -> dict[str, Any]:
     fields = asdict(finding)
-    fields["time"] = show_time(fields.pop("time_ns"))
+    fields["time"] = format_time(fields.pop("time_ns"))
     return fields

@@ -9,36 +9,38 @@ import sys
 import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
 from parley._node.cli.options import SHARED, NodeOptions
-from parley._node.config import NodeConfig
 from parley._node.errors import ConfigError, ParleyError
 from parley._node.handlers.introspection import TOPICS_CALL
 from parley._node.journal.journal import Journal
 from parley._node.node import Node
 from parley._node.settings import Settings
 
-# What a module has, if only the module is named: the first of these that is there.
+# The names that are searched for if only a module is given.
 NAMES: Final = ("node", "app")
-# Options that say nothing of the node itself.
+# Options that don't concern the node itself.
 _OF_THE_PROCESS: Final = ("loop", "uvloop", "log_level", "log_format", "as_json")
 
 
 class Application:
-    """`target` names it; its module is looked for in `directory` first. With `tells` peers may ask
-    what it offers (`parley.topics`), unless it says itself who may.
+    """The application that `target` names, in a module that is searched for in `directory` first.
+
+    With `offers_topics` peers can list what it offers (`parley.topics`), unless it has decided that
+    itself.
 
     Raises:
-        ConfigError: there is no such thing, or it is neither a Node nor a function of one.
+        ConfigError: it doesn't exist, or is neither a Node nor a function that takes one.
     """
 
-    def __init__(self, target: str, directory: Path, *, tells: bool = True) -> None:
+    def __init__(self, target: str, directory: Path, *, offers_topics: bool = True) -> None:
         self.target = target
-        self._tells = tells
+        self._offers_topics = offers_topics
         found = _found(target, directory)
         self._node = found if isinstance(found, Node) else None
         self._function: Callable[[Node], Any] | None = None
@@ -48,52 +50,53 @@ class Application:
             self._function = found
 
     def own_node(self, options: NodeOptions, journal: Journal | None = None) -> Node | None:
-        """The node that the module has made, if it has; `options` are over the settings.
+        """Return the node of the module, or None for a function; `options` have the settings.
 
         Raises:
-            ConfigError: options, settings or a journal are for it, and would change nothing.
+            ConfigError: options, settings or a journal are given, which can't change that node.
         """
         if self._node is None:
             return None
-        unsaid = NodeOptions().over(Settings())
-        said = [
+        unset = NodeOptions().with_settings(Settings())
+        given = [
             "--" + name.removesuffix("_path").replace("_", "-")
             for name in SHARED
-            if name not in _OF_THE_PROCESS and getattr(options, name) != getattr(unsaid, name)
+            if name not in _OF_THE_PROCESS and getattr(options, name) != getattr(unset, name)
         ]
-        if options.base != NodeConfig():
-            said.append("[node] of the settings")
+        if options.config != replace(options, settings=None).config:
+            given.append("[node] of the settings")
         if journal is not None:
-            said.append("a journal")
-        if said:
+            given.append("a journal")
+        if given:
             raise ConfigError(
-                f"{self.target} is a Node, which its module has made: {', '.join(said)} would "
+                f"{self.target} is a Node, which its module has made: {', '.join(given)} would "
                 "change nothing; name a function that is given the node in its place"
             )
         return self._node
 
     @asynccontextmanager
-    async def offered(self, node: Node) -> AsyncIterator[None]:
-        """Have the running node offer it.
+    async def running(self, node: Node) -> AsyncIterator[None]:
+        """Run the function with the running node, and what it returns as a context.
 
         Raises:
-            ConfigError: its function fails, or what it gives is nothing that can be entered.
+            ConfigError: the function fails or returns something else.
         """
         async with AsyncExitStack() as entered:
             try:
-                given = None if self._function is None else await self._given(node, self._function)
+                given = None if self._function is None else await self._call(node, self._function)
                 if given is not None:
                     await entered.enter_async_context(given)
             except ParleyError:
                 raise
             except Exception as error:  # an application may fail in any way
                 raise _failed(f"{self.target} failed", error) from error
-            self._tell(node)
+            if self._offers_topics and not node.handlers.calls.has(TOPICS_CALL):
+                node.offer_topics()
             yield
             if given is not None:
                 await node.aclose()  # its handlers may use what is left now
 
-    async def _given(
+    async def _call(
         self, node: Node, function: Callable[[Node], Any]
     ) -> AbstractAsyncContextManager[object] | None:
         given = function(node)
@@ -105,10 +108,6 @@ class Application:
             f"{self.target} gave {type(given).__name__}, which is not an asynchronous context "
             "manager: is @asynccontextmanager missing?"
         )
-
-    def _tell(self, node: Node) -> None:
-        if self._tells and not node.handlers.calls.has(TOPICS_CALL):
-            node.offer_topics()
 
 
 def _found(target: str, directory: Path) -> Any:
@@ -126,10 +125,10 @@ def _found(target: str, directory: Path) -> Any:
 
 
 def _imported(place: str, directory: Path) -> ModuleType:
-    """The module, which is the application's.
+    """Import the module of the application.
 
     Raises:
-        ConfigError: it is not there, or fails; the text says where.
+        ConfigError: it doesn't exist or fails; the text says where.
     """
     if place.partition(".")[0] == "parley":
         raise ConfigError(f"{place} is a module of Parley itself: call yours something else")

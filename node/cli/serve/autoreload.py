@@ -48,7 +48,7 @@ def keep_running(options: NodeOptions, directories: Iterable[Path], others: Iter
     run(
         options,
         partial(_supervise, command, list(directories), [path.absolute() for path in others]),
-        signals_are_its_own=True,
+        handles_signals=True,
     )
 
 

@@ -9,20 +9,19 @@ from parley._node.settings.tables import BusSettings
 
 
 class BusRights:
-    """Who may do what to the bus of a server: what its settings say, which may change, of nodes
-    and of `roles`."""
+    """The rights of nodes and `roles` on the bus of a server."""
 
     def __init__(self, settings: BusSettings, roles: Roles) -> None:
         self._roles = roles
         self.change(settings)
 
     def change(self, settings: BusSettings) -> None:
-        """Have these from the next request on."""
+        """Replace the rights, from the next request on."""
         self._rights = settings.rights
 
     def allow(self, request: BusRequest) -> bool | Awaitable[bool]:
-        """Whether a request of a peer is allowed; where a role decides, that may have to be asked
-        of the application."""
+        """Return whether a request of a peer is allowed. If a role decides, the application may be
+        asked."""
         who, group, name = request.peer.node_id, request.group or "", request.name or ""
         roles = frozenset(
             right.role
@@ -37,7 +36,7 @@ class BusRights:
 
 
 def require_bus(settings: BusSettings) -> None:
-    """Raise ConfigError if there are rights, and no bus."""
+    """Raise ConfigError if there are rights but no bus."""
     if settings.allow and settings.url is None:
         raise ConfigError(
             f"cannot allow {next(iter(settings.allow))} on the bus: no bus is configured; "

@@ -5,8 +5,8 @@ a restart are logged.
 """
 
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from parley._crypto.identity import NodeId
 from parley._node.cli.exit_codes import failure
 from parley._node.cli.logging_setup import change_level
 from parley._node.cli.options import NodeOptions
-from parley._node.cli.output import Output, unread
+from parley._node.cli.output import Output, ignore_lost_output
 from parley._node.cli.serve.application import Application
 from parley._node.cli.serve.bus_rights import BusRights, require_bus
 from parley._node.cli.serve.supervisor import Supervisor
@@ -33,8 +33,8 @@ logger = logging.getLogger("parley.settings")
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """What runs, and has settings that may change. Limits and trust of a node that the module of
-    an `application` has made are the module's."""
+    """The running parts whose settings can change. If the module of an `application` has created
+    the node, the module owns its limits and its trust."""
 
     node: Node
     federation: Federation | None
@@ -46,31 +46,31 @@ class RunningServer:
 
 @dataclass(frozen=True, slots=True)
 class _Reread:
-    """What was read: the settings that will hold, and what was made of them."""
+    """The settings that will apply, and the objects created from them."""
 
     settings: Settings
     config: NodeConfig
-    trust: TrustPolicy | None  # None: as it is
-    roles: dict[NodeId, frozenset[str]] | None  # likewise: an application may have loaded some
+    trust: TrustPolicy | None  # None: unchanged
+    roles: dict[NodeId, frozenset[str]] | None
     level: str
     taken: list[str]
     restart: list[str]
 
 
 class Reloader:
-    """Reads settings with `read`, under what the `options` say; `settings` are those that hold."""
+    """Loads the settings again with `load`; `settings` are the current ones."""
 
     def __init__(
-        self, read: Callable[[], Settings], options: NodeOptions, settings: Settings
+        self, load: Callable[[], Settings], options: NodeOptions, settings: Settings
     ) -> None:
-        self._read = read
+        self._load = load
         self._options = options
         self._settings = settings
         self._served: RunningServer | None = None
 
-    @asynccontextmanager
-    async def serving(self, served: RunningServer) -> AsyncIterator[None]:
-        """While it lasts, a hangup changes what is `served`; before and after, nothing."""
+    @contextmanager
+    def reloads(self, served: RunningServer) -> Iterator[None]:
+        """Apply new settings to this server at a hangup; outside of it a hangup is ignored."""
         self._served = served
         try:
             yield
@@ -78,7 +78,7 @@ class Reloader:
             self._served = None
 
     async def hangup(self) -> None:
-        """Read the settings again. Whatever is wrong with them is logged, and raised to nobody."""
+        """Reload the settings. Errors are logged and not raised."""
         served = self._served
         if served is None:
             text = "SIGHUP is ignored: the server is not ready yet, or it is closing"
@@ -96,28 +96,26 @@ class Reloader:
                     exc_info=error if found is None else None,
                     extra={"event": "reload.failed"},
                 )
-                with unread():
+                with ignore_lost_output():
                     served.out.event("reload-failed", text=found.text if found else _unknown(error))
                 return
         self._settings = reread.settings
-        self._tell(reread, served.out)
-
-    # Inside.
+        self._report(reread, served.out)
 
     def _reread(self, served: RunningServer) -> _Reread:
-        new = self._read()
+        new = self._load()
         require_bus(new.bus)
         taken, restart = changed(self._settings, new)
-        # What did not begin with the server needs more than what may change of it.
+        # A federation or a bus that the server has started without needs a restart.
         there = {"federation": served.federation, "bus": self._settings.bus.url}
         restart += [name for name in taken if there.get(name.partition(".")[0], True) is None]
         restart.sort()
         taken = [name for name in taken if name not in restart]
         settings = taken_up(self._settings, new)
-        options = self._options.over(settings)
+        options = self._options.with_settings(settings)
         config, trust = served.node.config, None
         if served.application is None or served.application.own_node(options) is None:
-            new_config, trust = options.config(), options.listening_trust()
+            new_config, trust = options.config, options.listening_trust()
             config = replace(config, **{name: getattr(new_config, name) for name in CHANGEABLE})
         return _Reread(
             settings,
@@ -130,18 +128,18 @@ class Reloader:
         )
 
     def _read_roles(self, path: Path | None) -> dict[NodeId, frozenset[str]] | None:
-        """Those of the file; none where there was one before."""
+        """Return the roles of the file; none if the file was removed from the settings."""
         if path is not None:
             return read_roles(path)
         return None if self._settings.serve.roles is None else {}
 
-    def _tell(self, reread: _Reread, out: Output) -> None:
+    def _report(self, reread: _Reread, out: Output) -> None:
         logger.info(
             "settings reloaded, and every peer's trust checked again; changed: %s",
             ", ".join(reread.taken) or "none",
             extra={"event": "reload.done", "changed": reread.taken},
         )
-        with unread():
+        with ignore_lost_output():
             out.say(f"settings read again: {', '.join(reread.taken) or 'nothing'} changed")
             out.event("reloaded", changed=reread.taken, restart=reread.restart)
         if reread.restart:
@@ -157,7 +155,7 @@ def _unknown(error: Exception) -> str:
 
 
 async def _apply(reread: _Reread, served: RunningServer, before: Settings) -> None:
-    """Change what runs; what does not go is raised, and what went before it is taken back."""
+    """Apply the settings. If one fails, those before it are undone, and the error is raised."""
     node, rights, new = served.node, served.rights, reread.settings
     with ExitStack() as undo:
         was = node.config

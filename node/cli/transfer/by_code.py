@@ -17,11 +17,11 @@ from parley._node.apps.codes.exchange import LABEL as CODE_LABEL
 from parley._node.apps.codes.exchange import CodeGiver, take_code
 from parley._node.apps.codes.slots import claim_slot, find_slot, free_slot, keep_slot
 from parley._node.apps.transfer.protocol import LABEL
-from parley._node.cli.first_contact import dialling_node
+from parley._node.cli.first_contact import open_node
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output
 from parley._node.cli.param_types import warn
-from parley._node.cli.run import hinting, make_node
+from parley._node.cli.run import handshake_hint, make_node
 from parley._node.discovery.discovery import announce, find
 from parley._node.errors import ConfigError, HandshakeError, KnownPeersError, ParleyError
 from parley._node.node import Node
@@ -42,7 +42,7 @@ _ELSEWHERE: Final = {
 
 
 @dataclass(frozen=True)
-class WaysToMeet:
+class Rendezvous:
     """How the giver of a code is found."""
 
     home: str | None
@@ -52,7 +52,7 @@ class WaysToMeet:
     @classmethod
     def chosen(
         cls, home: str | None, listen: list[str] | None, announced: bool | None
-    ) -> "WaysToMeet":
+    ) -> "Rendezvous":
         """What the options say; ConfigError if they exclude each other."""
         places = listen or ([] if home else [EVERYWHERE])
         if announced and not places:
@@ -67,8 +67,8 @@ class WaysToMeet:
 
 
 @asynccontextmanager
-async def met_by_code(
-    options: NodeOptions, out: Output, meeting: WaysToMeet
+async def accept_by_code(
+    options: NodeOptions, out: Output, meeting: Rendezvous
 ) -> AsyncIterator[Peer]:
     """The peer that took the code which is shown, and is on record from now on.
 
@@ -79,14 +79,12 @@ async def met_by_code(
         if meeting.home is None:
             node = await stack.enter_async_context(make_node(options, options.listening_trust()))
         else:
-            node = await stack.enter_async_context(dialling_node(options, out, meeting.home))
+            node = await stack.enter_async_context(open_node(options, out, meeting.home))
             await node.change_trust(options.listening_trust())
         home = kept = None
         slot = draw_slot()
         if meeting.home is not None:
-            home = await stack.enter_async_context(
-                entered_home(node, options, meeting.home, CODE_LABEL)
-            )
+            home = await stack.enter_async_context(log_in(node, options, meeting.home, CODE_LABEL))
             session = await home.ready()
             slot = await claim_slot(session)
             kept = partial(keep_slot, home, session, slot)
@@ -105,23 +103,23 @@ async def met_by_code(
             await _freed(home, slot)
         assert peer.node_id is not None  # it is proved by the code
         await node.change_trust(Pinned(peer.node_id))  # nobody else stays
-        put_on_record(out, peer.node_id)
+        record_peer(out, peer.node_id)
         yield peer
 
 
 @asynccontextmanager
-async def entered_home(
+async def log_in(
     node: Node, options: NodeOptions, address: str, export: str
 ) -> AsyncIterator[Home]:
     """A home at which the node is logged in."""
     trust = options.dialling_trust(address)
     async with node.home(address, exports=[export], trust=trust) as home:
-        with hinting():
+        with handshake_hint():
             await home.ready(attempts=1)
         yield home
 
 
-def put_on_record(out: Output, node_id: NodeId) -> None:
+def record_peer(out: Output, node_id: NodeId) -> None:
     """Have a peer that a code has proved among the known ones; a file that does not let us is told,
     and ends nothing."""
     words = fingerprint(node_id)
@@ -144,7 +142,7 @@ def _failed(out: Output, peer: str) -> None:
     out.say(f"somebody tried another code: {peer}")
 
 
-def _show(out: Output, code: Code, places: Sequence[str], meeting: WaysToMeet) -> None:
+def _show(out: Output, code: Code, places: Sequence[str], meeting: Rendezvous) -> None:
     out.event(
         "code",
         code=str(code),
@@ -189,7 +187,7 @@ Ready = Callable[[Node, Peer], object]
 
 
 @asynccontextmanager
-async def found_by_code(
+async def connect_by_code(
     options: NodeOptions, out: Output, code: Code, at: str | None, home: str | None, ready: Ready
 ) -> AsyncIterator[Peer]:
     """The peer that has the code: at an address, through a home, or on the local network.
@@ -202,8 +200,8 @@ async def found_by_code(
         raise ConfigError(f"cannot use --at {at} with --home {home}: leave one of the options out")
     if home is not None:
         async with (
-            dialling_node(options, out, home) as node,
-            entered_home(node, options, home, LABEL) as server,
+            open_node(options, out, home) as node,
+            log_in(node, options, home, LABEL) as server,
         ):
             there = await find_slot(server, code.slot)
             if there == node.node_id:
@@ -220,7 +218,7 @@ async def found_by_code(
     identities = _identities(options, places)
     left = list(places)
     for identity in identities:
-        async with Node(identity, config=options.config()) as node:
+        async with Node(identity, config=options.config) as node:
             try:
                 peer = await _first(node, options, code, left, ready)
             except HandshakeError as error:
@@ -261,10 +259,10 @@ def _identities(options: NodeOptions, places: Sequence[tuple[str, ...]]) -> list
     """With whose key to go there, and then with whose. A node never talks to itself: whoever
     receives from themselves does so with a throw-away one."""
     identity = options.identity()
-    if not options.is_own:
+    if not options.uses_own_identity:
         return [identity]
     there = {Address.parse(place).node_id for ways in places for place in ways}
-    fresh = options.throw_away()
+    fresh = options.temporary_identity()
     return [fresh] if identity.node_id in there else [identity, fresh]
 
 
@@ -283,7 +281,7 @@ async def _first(
         # The code proves who it is, so that whoever answers will do until then.
         trust = AnyPeer() if options.trust is None else options.dialling_trust(address)
         try:
-            with hinting():
+            with handshake_hint():
                 peer = await node.connect(address, also=also, trust=trust)
             places.remove(place)
             await _prove(node, peer, code, ready)

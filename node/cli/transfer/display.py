@@ -21,7 +21,7 @@ from rich.progress import (
 
 from parley._node.apps.transfer.progress import Transfer, Watcher
 from parley._node.apps.transfer.protocol import RefusalCode
-from parley._node.cli.output import Output, abandon_stdout
+from parley._node.cli.output import Output, discard_stdout
 from parley._node.errors import CallRefused, ParleyError
 from parley._node.logs import one_line
 
@@ -137,7 +137,7 @@ class Display(Watcher):
         try:
             show()
         except OSError:
-            abandon_stdout()  # whoever read it has left; the files are wanted all the same
+            discard_stdout()  # whoever read it has left; the files are wanted all the same
 
 
 def _described(transfer: Transfer) -> dict[str, Any]:

@@ -20,9 +20,9 @@ from parley._node.apps.transfer.receiver import FileReceiver
 from parley._node.apps.transfer.store import FileStore
 from parley._node.cli.options import DEFAULT_ADDRESS, NodeOptions
 from parley._node.cli.output import Output
-from parley._node.cli.prompts import ask_on_terminal, can_ask
-from parley._node.cli.run import described, make_node, run
-from parley._node.cli.transfer.by_code import found_by_code, put_on_record
+from parley._node.cli.prompts import can_prompt, prompt_yes_no
+from parley._node.cli.run import make_node, peer_fields, run
+from parley._node.cli.transfer.by_code import connect_by_code, record_peer
 from parley._node.cli.transfer.display import Display
 from parley._node.errors import ConfigError, FileError, os_reason
 from parley._node.logs import one_line
@@ -43,7 +43,7 @@ Take files from them from now on?"""
 _NAMELESS: Final = "Somebody who proves no id wants to send {name} ({size:,} bytes). Take files?"
 
 
-class Strangers:
+class SenderConsent:
     """Asks about each sender once. `paused` keeps other output off the terminal meanwhile."""
 
     def __init__(
@@ -77,7 +77,7 @@ class Strangers:
         node_id = peer.node_id
         words = "" if node_id is None else fingerprint(node_id)
         self._out.event("stranger", node_id=node_id and str(node_id), words=words, name=offer.name)
-        if not can_ask(self._out):
+        if not can_prompt(self._out):
             who = f"{node_id} ({words})" if node_id else f"{peer.name}, who proves no id"
             self._out.remark(
                 f"parley: refused files of an unknown sender: {who}; there is no terminal to ask "
@@ -92,7 +92,7 @@ class Strangers:
             "words": in_two_lines(words, "    "),
         }
         with self._paused():
-            wanted = await ask_on_terminal(question.format(**shown))
+            wanted = await prompt_yes_no(question.format(**shown))
         if wanted and node_id is not None:
             self._known.add(node_id, None, datetime.now(UTC))
         return wanted
@@ -149,7 +149,7 @@ def receive(
                     taking = receiver(opened, display)
                 else:
                     known = KnownPeers(default_known_peers())
-                    strangers = Strangers(out, known, display.paused)
+                    strangers = SenderConsent(out, known, display.paused)
                     taking = receiver(opened, display, welcome=strangers.welcome)
                 taking.offer_on(node)
                 addresses = [await node.listen(address) for address in listen or [DEFAULT_ADDRESS]]
@@ -173,10 +173,10 @@ def receive(
             def ready(node: Node, peer: Peer) -> None:
                 taking.offer_on(node, allow=peer.node_id)
 
-            async with found_by_code(options, out, code, at, home, ready) as peer:
-                out.event("connected", **described(peer))
+            async with connect_by_code(options, out, code, at, home, ready) as peer:
+                out.event("connected", **peer_fields(peer))
                 assert peer.node_id is not None  # it is proved by the code
-                put_on_record(out, peer.node_id)
+                record_peer(out, peer.node_id)
                 with display.shown():
                     await _until_sent(peer, taking)
         out.done(files=taking.arrived)

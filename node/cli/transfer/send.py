@@ -16,15 +16,15 @@ from parley._node.apps.transfer.sender import (
     safe_name,
     send_over_link,
 )
-from parley._node.cli.context_file import MARK, placed
-from parley._node.cli.first_contact import dialling_node
-from parley._node.cli.link import kept_link
+from parley._node.cli.context_file import MARK, resolve_address
+from parley._node.cli.first_contact import open_node
+from parley._node.cli.link import open_link
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output
-from parley._node.cli.run import described, run
+from parley._node.cli.run import peer_fields, run
 from parley._node.cli.transfer.by_code import (
-    WaysToMeet,
-    met_by_code,
+    Rendezvous,
+    accept_by_code,
 )
 from parley._node.cli.transfer.display import Display
 from parley._node.errors import CallRefused, ConfigError
@@ -46,8 +46,8 @@ def send(
     *names, last = files_and_address
     address = None
     if "://" in last or last.startswith(MARK):
-        address, context = placed(last)
-        options = options if context is None else options.of_context(context)
+        address, context = resolve_address(last)
+        options = options if context is None else options.with_context(context)
     paths = [Path(name) for name in (names if address is not None else files_and_address)]
     _require_sendable(paths)
     if address is not None:
@@ -63,7 +63,7 @@ def send(
                 "cannot use a code with --plaintext: peers prove no identity without encryption; "
                 "give ADDR, or leave --plaintext out"
             )
-        ways = WaysToMeet.chosen(home, listen, announced)
+        ways = Rendezvous.chosen(home, listen, announced)
         command = partial(_by_code, ways=ways)
     run(options, partial(command, paths=paths, retries=retries, parallel=parallel))
 
@@ -80,8 +80,8 @@ async def _to_address(
     display, sent = Display(out, "->"), False
     async with _opened(out, paths) as sources:
         async with (
-            dialling_node(options, out, address) as node,
-            kept_link(node, options, out, address, display.tell, wanted=lambda: not sent) as link,
+            open_node(options, out, address) as node,
+            open_link(node, options, out, address, display.tell, wanted=lambda: not sent) as link,
         ):
             with display.shown():
                 refused = await _send_all(link, sources, display, retries, parallel)
@@ -94,15 +94,15 @@ async def _by_code(
     options: NodeOptions,
     out: Output,
     *,
-    ways: WaysToMeet,
+    ways: Rendezvous,
     paths: list[Path],
     retries: int,
     parallel: int,
 ) -> None:
     display = Display(out, "->")
     async with _opened(out, paths) as sources:
-        async with met_by_code(options, out, ways) as peer:
-            out.event("connected", **described(peer))
+        async with accept_by_code(options, out, ways) as peer:
+            out.event("connected", **peer_fields(peer))
             session = OneSession(peer)
             with display.shown():
                 refused = await _send_all(session, sources, display, retries, parallel)

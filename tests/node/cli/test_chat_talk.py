@@ -7,7 +7,7 @@ import pytest
 from parley._crypto.identity import Identity
 from parley._node.apps.chat.messages import Person
 from parley._node.cli import chat as talk_module
-from parley._node.cli.chat import Screen, Standing, Talk
+from parley._node.cli.chat import Conversation, Screen, Standing
 from parley._node.cli.output import Output
 from parley._node.errors import PeerClosedError, UnreachableError, received_refusal
 from parley._node.protocol.codes import CloseCode, ResultCode
@@ -74,7 +74,7 @@ async def test_what_could_not_be_said(
 
     out = Output(as_json)
     standing = Standing(ME.node_id, None, ())
-    talk = Talk(out, Screen(out, 0), ME.node_id, standing, lambda: [ME], say)
+    talk = Conversation(out, Screen(out, 0), ME.node_id, standing, lambda: [ME], say)
     await talk.send("hello")
     printed = capsys.readouterr().out
     assert json.loads(printed) == event if as_json else printed == f"{line}\n"
@@ -94,7 +94,7 @@ async def test_lines_of_a_file_wait_for_a_room_that_limits_their_rate(
 
     out = Output(False)
     standing = Standing(ME.node_id, None, ())
-    talk = Talk(out, Screen(out, 0), ME.node_id, standing, lambda: [ME], say)
+    talk = Conversation(out, Screen(out, 0), ME.node_id, standing, lambda: [ME], say)
     await talk.send("hello")
     assert (said, talk.unsaid) == (["hello"], 0)
     assert capsys.readouterr().out == ""

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from parley._node.cli.serve.command import consoles
+from parley._node.cli.console import console_directory
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes
 
@@ -55,22 +55,22 @@ def test_a_server_has_a_console_and_a_command_gives_links_to_it(
 
     monkeypatch.setattr(webbrowser, "open", browse)
     done = parley("console", "--open", "--json")
-    page = consoles() / f"{port}.html"
+    page = console_directory() / f"{port}.html"
     assert opened == [page.as_uri()]  # no token, which everybody here would see with `ps`
     assert page.stat().st_mode & 0o777 == 0o600
     assert page.read_text().count(done.last["link"]) == 2
     assert enter(done.last["link"]) == (200, False)
     assert running.stop().code == 0
-    assert not list(consoles().iterdir())
+    assert not list(console_directory().iterdir())
 
 
 def test_where_none_runs_it_is_said(parley: Parley) -> None:
-    consoles().mkdir(parents=True)
+    console_directory().mkdir(parents=True)
     for name, text in (
         ("1.json", '{"url": "http://127.0.0.1:1", "node_id": "x", "secret": "y"}'),
         ("2.json", "{"),
     ):
-        (consoles() / name).write_text(text)
+        (console_directory() / name).write_text(text)
     done = parley("console")
     assert (done.code, "no console runs here" in done.err) == (2, True)
 

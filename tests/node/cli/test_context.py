@@ -10,7 +10,7 @@ from parley._crypto.identity import Identity
 from parley._crypto.keyfile import save_identity
 from parley._node.cli import context_file
 from parley._node.cli.completion.suggestions import contexts, places
-from parley._node.cli.context_file import Context, Contexts, placed
+from parley._node.cli.context_file import Context, Contexts, resolve_address
 from parley._node.errors import ConfigError, FileError
 from parley._node.trust.known_peers import KnownPeers, default_known_peers
 from tests.node.cli.completion.test_suggestions import ALICE, NOW, offered
@@ -234,10 +234,10 @@ def test_what_stands_for_an_address(tmp_path: Path) -> None:
     for name in ("alice", "home"):
         known.add(ALICE, name, NOW)
     known.add(type(ALICE)(bytes(32)), "bob", NOW)
-    assert placed(PLACE) == (PLACE, None)
-    assert placed(PLACE, HOME) == (PLACE, HOME)
-    assert placed("@home") == (PLACE, HOME)  # a context goes first
-    assert placed("@alice") == (f"{PLACE}#{ALICE}", None)
+    assert resolve_address(PLACE) == (PLACE, None)
+    assert resolve_address(PLACE, HOME) == (PLACE, HOME)
+    assert resolve_address("@home") == (PLACE, HOME)  # a context goes first
+    assert resolve_address("@alice") == (f"{PLACE}#{ALICE}", None)
     for text, sentence in (
         ("@", "no ADDR is given, and no context is in use"),
         ("@key", "the context key has no address"),
@@ -245,11 +245,11 @@ def test_what_stands_for_an_address(tmp_path: Path) -> None:
         ("@carol", "nobody is called 'carol'"),
     ):
         with pytest.raises(ConfigError, match=sentence):
-            placed(text)
+            resolve_address(text)
     file.use("home")
-    assert placed("@") == (PLACE, HOME)
+    assert resolve_address("@") == (PLACE, HOME)
     other = Context(address="unix:///run/other")
-    assert placed("@", other) == (other.address, other)
+    assert resolve_address("@", other) == (other.address, other)
     assert offered(contexts, "") == [("home", PLACE), ("key", "")]
     assert offered(places, "") == [
         ("@home", PLACE),

@@ -11,7 +11,7 @@ from parley._crypto.errors import KeyFileMalformedError, KeyFileTooOpenError, Pa
 from parley._crypto.identity import Identity
 from parley._crypto.keyfile import describe_keyfile, load_identity, save_identity
 from parley._node.cli import default_identity as own_key
-from parley._node.cli.default_identity import own_identity, own_key_path
+from parley._node.cli.default_identity import default_identity, default_key_path
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes
 from tests.node.cli.test_options import common
@@ -29,16 +29,16 @@ def silent(sentence: str) -> None:
 
 
 def test_it_is_made_once(home: Path) -> None:
-    first = own_identity(None, silent)
-    assert own_identity(None, silent).node_id == first.node_id
-    assert own_key_path().stat().st_mode & 0o777 == 0o600
+    first = default_identity(None, silent)
+    assert default_identity(None, silent).node_id == first.node_id
+    assert default_key_path().stat().st_mode & 0o777 == 0o600
     assert home.stat().st_mode & 0o777 == 0o700
     assert os.listdir(home) == ["identity.key"]  # and nothing is left beside it
 
 
 def test_two_that_make_it_at_once_have_the_same(home: Path) -> None:
     with ThreadPoolExecutor(8) as threads:
-        made = list(threads.map(lambda _: own_identity(None, silent).node_id, range(16)))
+        made = list(threads.map(lambda _: default_identity(None, silent).node_id, range(16)))
     assert len(set(made)) == 1
     assert os.listdir(home) == ["identity.key"]
 
@@ -51,13 +51,16 @@ def test_nobody_sees_half_of_the_one_that_id_new_makes(
 
     def while_it_is_written(descriptor: int, mode: int) -> None:
         monkeypatch.setattr(os, "fchmod", give_mode)
-        made.append(own_identity(None, silent))
+        made.append(default_identity(None, silent))
         give_mode(descriptor, mode)
 
     monkeypatch.setattr(os, "fchmod", while_it_is_written)
     done = parley("id", "new")
-    assert (done.code, done.err) == (6, f"parley: there is a file at {own_key_path()} already\n")
-    assert [one.node_id for one in made] == [own_identity(None, silent).node_id]
+    assert (done.code, done.err) == (
+        6,
+        f"parley: there is a file at {default_key_path()} already\n",
+    )
+    assert [one.node_id for one in made] == [default_identity(None, silent).node_id]
     assert os.listdir(home) == ["identity.key"]
 
 
@@ -73,9 +76,9 @@ def no_links(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_where_there_are_no_links_it_is_made_once_too(no_links: None, home: Path) -> None:
     with ThreadPoolExecutor(8) as threads:
-        made = list(threads.map(lambda _: own_identity(None, silent).node_id, range(16)))
+        made = list(threads.map(lambda _: default_identity(None, silent).node_id, range(16)))
     assert len(set(made)) == 1
-    assert own_key_path().stat().st_mode & 0o777 == 0o600
+    assert default_key_path().stat().st_mode & 0o777 == 0o600
     assert sorted(os.listdir(home)) == ["identity.key", "identity.key.lock"]
 
 
@@ -89,7 +92,7 @@ def test_where_others_could_read_it_none_is_kept(
         path.chmod(0o755)  # as FAT has it of all files
 
     monkeypatch.setattr(own_key, "save_identity", save)
-    own_identity(None, said.append)
+    default_identity(None, said.append)
     assert said == [
         f"no key can be kept (no file in {home} can be its owner's alone): "
         "this one is thrown away, and nobody knows you again"
@@ -99,32 +102,32 @@ def test_where_others_could_read_it_none_is_kept(
 
 @pytest.mark.slow
 def test_it_is_made_under_the_passphrase_that_is_given() -> None:
-    own_identity(b"secret", silent)
-    assert describe_keyfile(own_key_path())
+    default_identity(b"secret", silent)
+    assert describe_keyfile(default_key_path())
     with pytest.raises(PassphraseNeededError):
-        own_identity(None, silent)
+        default_identity(None, silent)
 
 
 def test_a_broken_one_is_never_replaced(home: Path) -> None:
     home.mkdir()
-    path = own_key_path()
+    path = default_key_path()
     path.write_bytes(b"half of a key")
     path.chmod(0o600)
     with pytest.raises(KeyFileMalformedError):
-        own_identity(None, silent)
+        default_identity(None, silent)
     assert path.read_bytes() == b"half of a key"
     path.chmod(0o644)
     with pytest.raises(KeyFileTooOpenError):
-        own_identity(None, silent)
+        default_identity(None, silent)
 
 
 def test_where_nothing_can_be_kept(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     home.write_text("a file where the directory would be")
-    made = own_identity(None, said.append)
-    assert own_identity(None, said.append).node_id != made.node_id
+    made = default_identity(None, said.append)
+    assert default_identity(None, said.append).node_id != made.node_id
     monkeypatch.setenv("PARLEY_HOME", "~no-such-user-of-this-system")
-    own_identity(None, said.append)
+    default_identity(None, said.append)
     assert all(one.startswith("no key can be kept (") for one in said)
     assert "there is no home directory: set PARLEY_HOME" in said[-1]
     assert len(said) == 3
@@ -134,15 +137,15 @@ def test_which_identity_options_mean(tmp_path: Path, capsys: pytest.CaptureFixtu
     named = Identity.create()
     save_identity(tmp_path / "key", named)
     assert common(identity_path=tmp_path / "key").identity().node_id == named.node_id
-    assert not common(identity_path=tmp_path / "key").is_own
-    assert not own_key_path().exists()
+    assert not common(identity_path=tmp_path / "key").uses_own_identity
+    assert not default_key_path().exists()
     common(plaintext=True).identity()  # nobody will see it
     assert common(fresh=True).identity().node_id != common(fresh=True).identity().node_id
-    assert not common(fresh=True).is_own
-    assert not own_key_path().exists()
+    assert not common(fresh=True).uses_own_identity
+    assert not default_key_path().exists()
     own = common().identity()
-    assert common().is_own
-    assert own.node_id == common().identity().node_id == load_identity(own_key_path()).node_id
+    assert common().uses_own_identity
+    assert own.node_id == common().identity().node_id == load_identity(default_key_path()).node_id
     assert common(signing="ml-dsa-65,ed25519").identity().node_id == own.node_id
     assert capsys.readouterr().err == ""
     assert common(signing="ml-dsa-65").identity().algorithms == ("ml-dsa-65",)

@@ -9,8 +9,8 @@ import pytest
 
 from parley._crypto.identity import Identity, NodeId
 from parley._crypto.keyfile import save_identity
-from parley._node.cli.default_identity import own_key_path
-from parley._node.cli.first_contact import dialled, dialling_node
+from parley._node.cli.default_identity import default_key_path
+from parley._node.cli.first_contact import connect, open_node
 from parley._node.cli.output import Output
 from parley._node.errors import ConfigError, NotTrustedError
 from parley._node.node import Node
@@ -48,7 +48,7 @@ async def hosted(identity: Identity | None = None) -> AsyncIterator[Host]:
 
 async def call_on(place: str, **given: object) -> NodeId | None:
     """Dial a place as commands do; returns who was there."""
-    async with dialled(common(**given), Output(as_json=False), place) as peer:
+    async with connect(common(**given), Output(as_json=False), place) as peer:
         await peer.ping()
         return peer.node_id
 
@@ -134,7 +134,7 @@ async def test_one_s_own_node_is_dialled_with_a_throw_away_key(anyio_backend: st
         assert len(set(host.met)) == 3
         assert own.node_id not in host.met
         with pytest.raises(ConfigError, match="is the node of the key that you dial it with"):
-            await call_on(host.place, identity_path=own_key_path())
+            await call_on(host.place, identity_path=default_key_path())
         with pytest.raises(NotTrustedError, match="the peer has our own node id"):
             await call_on(host.place, trust="any")  # nobody looked who is there
 
@@ -153,7 +153,7 @@ async def test_who_has_to_be_known_is_not_introduced(
 
 async def test_nobody_is_there(anyio_backend: str, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="socket"):
-        async with dialling_node(common(), Output(as_json=False), f"unix://{tmp_path}/socket"):
+        async with open_node(common(), Output(as_json=False), f"unix://{tmp_path}/socket"):
             raise AssertionError("nobody answers there")
 
 

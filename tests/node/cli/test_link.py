@@ -7,7 +7,7 @@ import pytest
 
 from parley import Pauses
 from parley._crypto.identity import Identity
-from parley._node.cli.link import LinkNews
+from parley._node.cli.link import LinkReporter
 from parley._node.errors import NotTrustedError, PeerClosedError, UnreachableError
 from parley._node.protocol.codes import CloseCode
 from parley._node.testing import FaultyProxy
@@ -55,7 +55,7 @@ async def test_a_session_that_is_cut_and_goes_on(anyio_backend: str) -> None:
     ):
         peer = await link.ready()
         await peer.ping()  # before anything has come a session cannot be resumed
-        tasks.start_soon(LinkNews(link, screen.tell).follow, peer)
+        tasks.start_soon(LinkReporter(link, screen.tell).follow, peer)
         for count in (1, 2):
             screen.kinds.clear()
             proxy.cut()
@@ -78,7 +78,7 @@ async def test_a_cut_at_which_nobody_looked_is_told_all_the_same(anyio_backend: 
         anyio.create_task_group() as tasks,
     ):
         peer = await link.ready()
-        tasks.start_soon(LinkNews(link, screen.tell).follow, peer)
+        tasks.start_soon(LinkReporter(link, screen.tell).follow, peer)
         await settled()
         screen.hold()
         peer.redial()
@@ -103,7 +103,7 @@ async def test_a_server_that_is_started_anew(anyio_backend: str) -> None:
         node.link(server.address, pauses=pauses) as link,
         anyio.create_task_group() as tasks,
     ):
-        tasks.start_soon(LinkNews(link, screen.tell).follow, await link.ready())
+        tasks.start_soon(LinkReporter(link, screen.tell).follow, await link.ready())
         await server.stop()
         await screen.has("disconnected", "disconnected")
         (text, first), (_, second) = screen.lines
@@ -130,7 +130,7 @@ async def test_a_session_beside_one_that_is_parted(anyio_backend: str) -> None:
     ):
         peer = await link.ready()
         await peer.ping()
-        tasks.start_soon(LinkNews(link, screen.tell).follow, peer)
+        tasks.start_soon(LinkReporter(link, screen.tell).follow, peer)
         await settled()
         await server.kill()
         await screen.has("parted")
@@ -148,7 +148,7 @@ async def test_another_node_in_its_place_is_not_waited_for(anyio_backend: str) -
         anyio.create_task_group() as tasks,
     ):
         peer = await link.ready()
-        ended = await started(tasks, lambda: LinkNews(link, screen.tell).follow(peer))
+        ended = await started(tasks, lambda: LinkReporter(link, screen.tell).follow(peer))
         await server.stop()
         server.identity = Identity.create()
         await server.start()
@@ -166,7 +166,7 @@ async def test_patience_that_is_over_at_once(anyio_backend: str, resume: float) 
     ):
         peer, screen = await link.ready(), Screen()
         await peer.ping()
-        news = LinkNews(link, screen.tell, patience=0)
+        news = LinkReporter(link, screen.tell, patience=0)
         ended = await started(tasks, lambda: news.follow(peer))
         await server.kill()
         await eventually(lambda: bool(ended))
@@ -184,7 +184,7 @@ async def test_patience_ends_with_the_last_reason_and_begins_anew(anyio_backend:
         anyio.create_task_group() as tasks,
     ):
         peer = await link.ready()
-        news = LinkNews(link, screen.tell, patience=0.5)
+        news = LinkReporter(link, screen.tell, patience=0.5)
         ended = await started(tasks, lambda: news.follow(peer))
         await server.stop()
         await server.start()
@@ -204,7 +204,7 @@ async def test_what_is_not_wanted_any_more_is_not_missed(anyio_backend: str) -> 
         anyio.create_task_group() as tasks,
     ):
         peer = await link.ready()
-        news = LinkNews(link, screen.tell, lambda: False, patience=0)
+        news = LinkReporter(link, screen.tell, lambda: False, patience=0)
         ended = await started(tasks, lambda: news.follow(peer))
         await server.stop()
         await eventually(lambda: link.attempts > 1)
@@ -217,6 +217,6 @@ async def test_a_link_that_has_ended(anyio_backend: str) -> None:
     async with serving() as server, new_node() as node, anyio.create_task_group() as tasks:
         async with node.link(server.address, pauses=QUICK) as link:
             peer = await link.ready()
-            ended = await started(tasks, lambda: LinkNews(link, screen.tell).follow(peer))
+            ended = await started(tasks, lambda: LinkReporter(link, screen.tell).follow(peer))
         await eventually(lambda: ended == [None])
         assert screen.kinds == []

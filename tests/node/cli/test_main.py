@@ -13,18 +13,7 @@ from tests.node.cli.conftest import Parley
 from tests.sweep import sweep
 
 DIALS = "tcp://127.0.0.1:1"
-SHARED = (
-    *(
-        "identity",
-        "fresh",
-        "context",
-        "passphrase-file",
-        "trust",
-        "log-level",
-        "log-format",
-        "json",
-    ),
-)
+SHARED = (*("identity", "passphrase-file", "trust", "json"),)
 
 
 @pytest.mark.parametrize(
@@ -84,6 +73,12 @@ def test_help_of_the_others(parley: Parley, command: list[str], own: list[str]) 
     assert "responder" not in done.out  # the demo's other process is nobody's command
 
 
+def test_commands_are_grouped(parley: Parley) -> None:
+    lines = parley("--help").out.splitlines()
+    titles = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert titles == ["Options:", "Try:", "Connect:", "Serve:", "Data:", "Set up:"]
+
+
 def test_the_script_is_this_program() -> None:
     (script,) = entry_points(group="console_scripts", name="parley")
     assert script.value == "parley.__main__:main"
@@ -125,7 +120,7 @@ def test_a_usage_error_is_one_sentence(parley: Parley, arguments: list[str], sen
 def test_no_command_shows_the_help(parley: Parley, command: list[str]) -> None:
     done = parley(*command)
     assert done.code == 2
-    assert "Commands" in done.out + done.err
+    assert "Options:" in done.out + done.err
     assert done.err.endswith("parley: a command is missing\n")
 
 

@@ -49,7 +49,7 @@ def secret(path: Path, content: bytes) -> Path:
 
 
 def test_by_default_everything_is_left_to_the_node() -> None:
-    config = common().config()
+    config = common().config
     assert dict(config.algorithms) == {}
     assert dict(config.require) == {}
     assert config.role == "peer"
@@ -62,9 +62,9 @@ def test_by_default_everything_is_left_to_the_node() -> None:
 def test_a_list_is_an_order_of_preference(parameter: str) -> None:
     names = NAMES[parameter]
     backwards = tuple(reversed(names))
-    config = common(**{parameter: " , ".join(backwards) + ","}).config()
+    config = common(**{parameter: " , ".join(backwards) + ","}).config
     assert dict(config.algorithms) == {parameter: backwards}
-    repeated = common(**{parameter: ",".join((names[0], names[1], names[0]))}).config()
+    repeated = common(**{parameter: ",".join((names[0], names[1], names[0]))}).config
     assert dict(repeated.algorithms) == {parameter: names[:2]}
 
 
@@ -72,35 +72,35 @@ def test_a_list_is_an_order_of_preference(parameter: str) -> None:
 @sweep("name", ["rot13", "AES-256-GCM", "none", "null"])
 def test_an_unknown_name_is_refused(parameter: str, name: str) -> None:
     with pytest.raises(UnknownAlgorithmError, match=f"no {parameter} '{name}'"):
-        common(**{parameter: f"{NAMES[parameter][0]},{name}"}).config()
+        common(**{parameter: f"{NAMES[parameter][0]},{name}"}).load()
 
 
 @sweep("option", [*PARAMETERS, "require"])
 @sweep("text", ["", " ", ",,"])
 def test_a_list_that_names_nothing_is_no_default(option: str, text: str) -> None:
     with pytest.raises(ConfigError, match=f"the {option} list is empty"):
-        common(**{option: text}).config()
+        common(**{option: text}).load()
 
 
 def test_require_sorts_names_by_what_they_are() -> None:
-    config = common(require="x25519-mlkem768,aes-256-gcm,chacha20-poly1305").config()
+    config = common(require="x25519-mlkem768,aes-256-gcm,chacha20-poly1305").config
     assert dict(config.require) == {
         "kex": {"x25519-mlkem768"},
         "cipher": {"aes-256-gcm", "chacha20-poly1305"},
     }
     with pytest.raises(ConfigError, match="--require rot13: unknown algorithm"):
-        common(require="sha256,rot13").config()
+        common(require="sha256,rot13").load()
 
 
 def test_a_floor_that_nothing_meets_is_refused() -> None:
     options = common(kex="x25519", require="x25519-mlkem768")
     with pytest.raises(ConfigError, match="no kex algorithm is left"):
-        options.config().core(options.identity())
+        options.config.core(options.identity())
 
 
 def test_a_floor_and_plaintext_exclude_each_other() -> None:
     with pytest.raises(ConfigError, match="cannot require x25519-mlkem768 with --plaintext"):
-        common(plaintext=True, require="x25519-mlkem768").config()
+        common(plaintext=True, require="x25519-mlkem768").load()
 
 
 # Identities.
@@ -122,7 +122,7 @@ def test_a_fresh_identity_holds_what_is_asked_for(
     options = common(**given, fresh=True)
     identity = options.identity()
     assert identity.algorithms == held
-    options.config().core(identity)
+    options.config.core(identity)
 
 
 def test_a_key_file_is_the_identity(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_key_file_is_the_identity(tmp_path: Path) -> None:
     )
     assert options.identity().node_id == identity.node_id
     with pytest.raises(ConfigError, match="no signing algorithm is left"):
-        common(signing="ml-dsa-65").config().core(options.identity())
+        common(signing="ml-dsa-65").config.core(options.identity())
 
 
 # Limits and roles.
@@ -141,21 +141,21 @@ def test_a_key_file_is_the_identity(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [1024, 65536, 64 * 2**20])
 def test_max_payload(size: int) -> None:
-    assert common(max_payload=size).config().limits.max_payload == size
+    assert common(max_payload=size).config.limits.max_payload == size
 
 
 @pytest.mark.parametrize("size", [-1, 0, 1023, 64 * 2**20 + 1, 2**70])
 def test_max_payload_out_of_range(size: int) -> None:
     with pytest.raises(ConfigError, match=r"it must be 1024\.\.67108864; correct --max-payload"):
-        common(max_payload=size).config()
+        common(max_payload=size).load()
 
 
 def test_a_role_is_one_of_three() -> None:
     identity = Identity.create()
     for role in ("client", "server", "peer"):
-        assert common(role=role).config().core(identity).role == role
+        assert common(role=role).config.core(identity).role == role
     with pytest.raises(ConfigError, match="must be one of client, server, peer"):
-        common(role="king").config().core(identity)
+        common(role="king").config.core(identity)
 
 
 # Network keys.
@@ -201,7 +201,7 @@ def test_a_network_key_may_come_by_a_pipe() -> None:
 def test_network_key_and_plaintext_exclude_each_other(tmp_path: Path) -> None:
     options = common(plaintext=True, network_key=secret(tmp_path / "key", KEY))
     with pytest.raises(ConfigError, match="network key"):
-        options.config().core(options.identity())
+        options.config.core(options.identity())
 
 
 # Trust.
@@ -309,22 +309,23 @@ def settings_below(**serve: Any) -> Settings:
 
 def test_without_options_the_settings_hold() -> None:
     below = settings_below(trust="known")
-    options = common().over(below)
-    assert options.config() == below.node
+    options = common().with_settings(below)
+    assert options.config == below.node
     assert isinstance(options.listening_trust(), Known)
 
 
 def test_options_go_before_the_settings(tmp_path: Path) -> None:
     key = secret(tmp_path / "key", KEY[::-1])
-    options = common(
+    given = common(
         role="client",
         hash="sha256",
         require="aes-256-gcm",
         max_payload=4096,
         network_key=key,
         trust="any",
-    ).over(settings_below(trust="known"))
-    assert options.config() == tuned(
+    )
+    options = given.with_settings(given.load(code=settings_below(trust="known")))
+    assert options.config == tuned(
         role="client",
         half_open=7,
         network_key=KEY[::-1],
@@ -338,12 +339,12 @@ def test_options_go_before_the_settings(tmp_path: Path) -> None:
 def test_the_settings_passphrase_is_for_the_settings_key_file(tmp_path: Path) -> None:
     named = tmp_path / "named", tmp_path / "passphrase"
     below = settings_below(identity=named[0], passphrase_file=named[1])
-    options = common().over(below)
+    options = common().with_settings(below)
     assert (options.identity_path, options.passphrase_file) == named
-    options = common(identity_path=tmp_path / "mine").over(below)
+    options = common(identity_path=tmp_path / "mine").with_settings(below)
     assert (options.identity_path, options.passphrase_file) == (tmp_path / "mine", None)
 
 
 def test_a_fresh_identity_has_the_keys_that_the_settings_ask_for() -> None:
     below = Settings(node=NodeConfig(algorithms={"signing": ("ecdsa-p256",)}))
-    assert common(fresh=True).over(below).identity().algorithms == ("ecdsa-p256",)
+    assert common(fresh=True).with_settings(below).identity().algorithms == ("ecdsa-p256",)

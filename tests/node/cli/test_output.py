@@ -15,8 +15,14 @@ from rich.text import Text
 
 from parley._node.cli.exit_codes import Exit
 from parley._node.cli.logging_setup import set_up_logging
-from parley._node.cli.output import CommandFailure, Output, as_text, plain, show_value
-from parley._node.cli.terminal import staged, table_of
+from parley._node.cli.output import (
+    CommandFailure,
+    Output,
+    decode_or_hex,
+    format_value,
+    to_json_value,
+)
+from parley._node.cli.terminal import show_stages, table_of
 from tests.sweep import sweep
 
 FAILURE = CommandFailure(
@@ -50,18 +56,18 @@ class Terminal(io.StringIO):
     ],
 )
 def test_an_answer_for_people(value: object, shown: str) -> None:
-    assert show_value(value) == shown
+    assert format_value(value) == shown
 
 
 def test_plain_values_are_strict_json() -> None:
     value = {"deep": [{"nan": float("nan"), "inf": [float("inf")], "bytes": bytearray(b"\x80")}]}
-    text = json.dumps(plain(value), allow_nan=False)
+    text = json.dumps(to_json_value(value), allow_nan=False)
     assert json.loads(text) == {"deep": [{"nan": "nan", "inf": ["inf"], "bytes": "80"}]}
 
 
 def test_bytes_are_hex_unless_they_are_utf_8() -> None:
-    assert as_text(b"\xed\xa0\x80") == "eda080"  # a surrogate, which UTF-8 does not have
-    assert as_text("日本".encode()) == "日本"
+    assert decode_or_hex(b"\xed\xa0\x80") == "eda080"  # a surrogate, which UTF-8 does not have
+    assert decode_or_hex("日本".encode()) == "日本"
 
 
 def test_json_alone_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
@@ -223,7 +229,7 @@ def test_stages_are_shown_at_a_terminal_alone_and_logs_stand_above(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for as_json in (False, True):
-        with staged(Output(as_json)) as stage:
+        with show_stages(Output(as_json)) as stage:
             stage("reading")
     assert capsys.readouterr() == ("", "")
     terminal, root = Terminal(), logging.getLogger()
@@ -233,7 +239,7 @@ def test_stages_are_shown_at_a_terminal_alone_and_logs_stand_above(
         monkeypatch.setattr(sys, name, terminal)
     monkeypatch.setenv("TERM", "xterm")
     set_up_logging("warning")
-    with staged(Output(False)) as stage:
+    with show_stages(Output(False)) as stage:
         stage("reading")
         logging.getLogger("parley").warning("a line of the log")
         stage("writing")

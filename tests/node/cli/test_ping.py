@@ -14,7 +14,7 @@ import pytest
 import parley._node.cli.ping as ping
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output
-from parley._node.cli.ping import Watch
+from parley._node.cli.ping import ConnectionMonitor
 from parley._node.testing import FaultyProxy
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes
@@ -78,10 +78,12 @@ class Printed:
 
 
 @asynccontextmanager
-async def watching(address: str, out: Output, count: int | None = None) -> AsyncIterator[Watch]:
+async def watching(
+    address: str, out: Output, count: int | None = None
+) -> AsyncIterator[ConnectionMonitor]:
     """Watch what answers at an address, until the end of the block."""
     options = NodeOptions()
-    watch = Watch(out, count, 0.02)
+    watch = ConnectionMonitor(out, count, 0.02)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watch.run, options, address)
         await eventually(lambda: watch.began)

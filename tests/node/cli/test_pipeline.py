@@ -99,12 +99,12 @@ def test_small_journals_are_those_of_at_most_so_many_bytes(
     monkeypatch.setattr(sessions, "_SMALL", 10)
     for name, size in (("a", 6), ("b", 4)):
         (place / "j" / name).write_bytes(bytes(size))
-    assert sessions.are_small("j")
-    assert sessions.are_small("[j]")
+    assert sessions.are_journals_small("j")
+    assert sessions.are_journals_small("[j]")
     (place / "j" / "c").write_bytes(b"1")
-    assert not sessions.are_small("j")
-    assert not sessions.are_small((place / "j").as_uri())
-    assert sessions.are_small("not there")
+    assert not sessions.are_journals_small("j")
+    assert not sessions.are_journals_small((place / "j").as_uri())
+    assert sessions.are_journals_small("not there")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from parley._node.cli.output import Output
-from parley._node.cli.prompts import ask_on_terminal, can_ask
+from parley._node.cli.prompts import can_prompt, prompt_yes_no
 from tests.node.cli.terminals import at_terminal
 
 
@@ -24,9 +24,9 @@ from tests.node.cli.terminals import at_terminal
 )
 async def test_an_answer(anyio_backend: str, typed: str, answer: bool) -> None:
     with at_terminal() as terminal:
-        assert can_ask(Output(as_json=False))
+        assert can_prompt(Output(as_json=False))
         async with terminal.answered(typed):
-            assert await ask_on_terminal("Somebody new.\nIs it Bob?") is answer
+            assert await prompt_yes_no("Somebody new.\nIs it Bob?") is answer
         shown = terminal.read()
     assert "Somebody new.\nIs it Bob? [yes/no] " in shown
     assert shown.count("[yes/no]") == min(typed.count("\n") or 1, 3)
@@ -35,7 +35,7 @@ async def test_an_answer(anyio_backend: str, typed: str, answer: bool) -> None:
 async def test_the_question_cannot_steer_the_terminal(anyio_backend: str) -> None:
     with at_terminal() as terminal:
         async with terminal.answered("no\n"):
-            await ask_on_terminal("one\n\x1b[2Jtwo?")
+            await prompt_yes_no("one\n\x1b[2Jtwo?")
         assert "\x1b" not in terminal.read()
 
 
@@ -43,20 +43,20 @@ async def test_what_was_typed_before_is_no_answer(anyio_backend: str) -> None:
     with at_terminal() as terminal:
         terminal.type("yes\nyes\nyes, and half of a")
         async with terminal.answered("no\n"):
-            assert not await ask_on_terminal("Is it Bob?")
+            assert not await prompt_yes_no("Is it Bob?")
         assert terminal.read().count("[yes/no]") == 1
 
 
 async def test_nobody_has_to_answer(anyio_backend: str) -> None:
     with at_terminal():
         with anyio.move_on_after(0.01) as waiting:
-            await ask_on_terminal("Is it Bob?")
+            await prompt_yes_no("Is it Bob?")
         assert waiting.cancelled_caught
 
 
 def test_who_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not can_ask(Output(as_json=False))  # pytest has no terminal
+    assert not can_prompt(Output(as_json=False))  # pytest has no terminal
     with at_terminal():
-        assert not can_ask(Output(as_json=True))
+        assert not can_prompt(Output(as_json=True))
         monkeypatch.setattr(sys, "stdin", None)
-        assert not can_ask(Output(as_json=False))
+        assert not can_prompt(Output(as_json=False))

@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from parley._node.cli.standard_io import Pace, input_descriptor, read_batches, read_lines
+from parley._node.cli.standard_io import PacedOutput, read_batches, read_lines, stdin_descriptor
 from parley._node.errors import FileError
 
 pytestmark = pytest.mark.anyio
@@ -112,13 +112,13 @@ async def test_what_cannot_be_read(anyio_backend: str, tmp_path: Path) -> None:
 def test_no_input_is_a_file_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(FileError, match="closed"):
-        input_descriptor()
+        stdin_descriptor()
 
 
 async def test_a_full_pipe_is_waited_for(anyio_backend: str, pipe: tuple[int, int]) -> None:
     os.set_blocking(pipe[1], False)
     with os.fdopen(pipe[1], "w", closefd=False) as file:
-        pace = Pace(file)
+        pace = PacedOutput(file)
         await pace.room()
         try:
             while True:
@@ -137,7 +137,7 @@ async def test_memory_and_files_are_always_ready(anyio_backend: str, tmp_path: P
     with (tmp_path / "file").open("w") as file:
         for output in (None, sys.stdout, file):
             with anyio.fail_after(PATIENCE):
-                await Pace(output).room()
+                await PacedOutput(output).room()
 
 
 async def test_a_long_line_is_printed_whole_into_a_pipe_that_is_read_slowly(
@@ -145,7 +145,7 @@ async def test_a_long_line_is_printed_whole_into_a_pipe_that_is_read_slowly(
 ) -> None:
     text = "".join(f"{number} é\n" for number in range(40_000))
     with os.fdopen(pipe[1], "w", closefd=False, encoding="utf-8") as file:
-        pace = Pace(file)
+        pace = PacedOutput(file)
         received = bytearray()
         with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as tasks:
@@ -162,7 +162,7 @@ async def test_what_several_tasks_print_comes_one_after_the_other(
 ) -> None:
     size = 300_000  # more than a pipe holds
     with os.fdopen(pipe[1], "w", closefd=False, encoding="utf-8") as file:
-        pace, received = Pace(file), bytearray()
+        pace, received = PacedOutput(file), bytearray()
         with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as tasks:
                 for letter in "abc":
@@ -179,7 +179,7 @@ async def test_printing_waits_where_it_can_be_cancelled(
 ) -> None:
     with os.fdopen(pipe[1], "w", closefd=False) as file:
         with anyio.move_on_after(0.05) as scope:
-            await Pace(file).print("x" * 2**20)
+            await PacedOutput(file).print("x" * 2**20)
     assert scope.cancelled_caught
 
 
@@ -187,7 +187,7 @@ async def test_printing_tells_that_nobody_reads(anyio_backend: str) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as file, pytest.raises(BrokenPipeError):
-        await Pace(file).print("x")
+        await PacedOutput(file).print("x")
 
 
 async def test_lines_that_are_there_come_at_once(pipe: tuple[int, int]) -> None:

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from parley import Node
-from parley._node.cli.link import LinkNews
+from parley._node.cli.link import LinkReporter
 from parley._node.cli.output import Output
 from parley._node.cli.sub import Notes
 from parley._node.errors import PeerClosedError
@@ -128,7 +128,7 @@ async def test_what_has_arrived_is_printed_before_it_gives_up(
     ):
         notes = Notes(Output(False), "forgets")
         peer = await link.ready()
-        news = LinkNews(link, notes.tell, patience=0.0, drained=notes.drained)
+        news = LinkReporter(link, notes.tell, patience=0.0, drained=notes.drained)
 
         async def follow() -> None:
             with pytest.raises(PeerClosedError):

@@ -12,11 +12,11 @@ from parley._node.cli.topics import (
     LONGEST,
     MOST_OFFERS,
     TOPICS_CALL,
-    ToldOffer,
-    ask_offers,
-    bundle,
+    Offer,
+    fetch_offers,
     fields_of,
-    shown,
+    offer_lines,
+    schema_document,
     type_name,
 )
 from parley._node.errors import CallRefused, ParleyError
@@ -77,10 +77,10 @@ def test_a_schema_is_one_document(parley: Parley, server: str) -> None:
 
 def test_each_schema_of_the_document_finds_what_it_refers_to() -> None:
     offers = [
-        ToldOffer(kind="call", name="place", doc="Place an order.", takes=ORDER, gives=ORDER),
-        ToldOffer(kind="event", name="moved", namespace="cursor", takes={"type": "integer"}),
+        Offer(kind="call", name="place", doc="Place an order.", takes=ORDER, gives=ORDER),
+        Offer(kind="event", name="moved", namespace="cursor", takes={"type": "integer"}),
     ]
-    document = bundle(offers, None)
+    document = schema_document(offers, None)
     Draft202012Validator.check_schema(document)
     assert list(document["$defs"]) == [
         "call/place/takes",
@@ -94,7 +94,7 @@ def test_each_schema_of_the_document_finds_what_it_refers_to() -> None:
 
 def test_people_see_kinds_types_and_what_is_said_of_them() -> None:
     offers = [
-        ToldOffer(
+        Offer(
             kind="call",
             name="place",
             doc="Place it.\n\n\x1b[2JNow.",
@@ -102,11 +102,11 @@ def test_people_see_kinds_types_and_what_is_said_of_them() -> None:
             gives={"type": "integer"},
             flags=("items", "once"),
         ),
-        ToldOffer(kind="event", name="moved", namespace="cursor"),
-        ToldOffer(kind="topic", name="prices", gives={"type": "number"}, flags=("writable",)),
-        ToldOffer(kind="\x07new", name="thing"),
+        Offer(kind="event", name="moved", namespace="cursor"),
+        Offer(kind="topic", name="prices", gives={"type": "number"}, flags=("writable",)),
+        Offer(kind="\x07new", name="thing"),
     ]
-    assert list(shown(offers)) == [
+    assert list(offer_lines(offers)) == [
         "Calls",
         "  place (Order) -> integer  [item by item, may be made once]",
         "      Place it.",
@@ -139,14 +139,14 @@ async def test_an_answer_that_is_none(anyio_backend: str, answer: Any) -> None:
     async with meeting() as met:
         met.server.on_call(TOPICS_CALL)(lambda call: answer)
         with pytest.raises(ParleyError, match=TOPICS_CALL):
-            await ask_offers(met.peer, timeout=5)
+            await fetch_offers(met.peer, timeout=5)
 
 
 @pytest.mark.anyio
 async def test_a_node_that_does_not_tell(anyio_backend: str) -> None:
     async with meeting() as met:
         with pytest.raises(CallRefused) as refused:
-            await ask_offers(met.peer, timeout=5)
+            await fetch_offers(met.peer, timeout=5)
     assert refused.value.code == 1
     assert refused.value.data == (
         f"{met.peer} does not publish a list of its topics; its program can do so with "
@@ -166,7 +166,7 @@ async def test_a_node_that_does_not_stop_telling(anyio_backend: str, size: int) 
     async with meeting() as met:
         met.server.on_call(TOPICS_CALL)(endless(size))
         with pytest.raises(ParleyError, match="give a PREFIX"):
-            await ask_offers(met.peer, timeout=5)
+            await fetch_offers(met.peer, timeout=5)
 
 
 @pytest.mark.anyio
@@ -174,7 +174,7 @@ async def test_what_is_no_schema_is_left_out(anyio_backend: str) -> None:
     async with meeting() as met:
         answer = {"offers": endless(1)(None)["offers"], "more": False}  # type: ignore[arg-type]  # unread
         met.server.on_call(TOPICS_CALL)(lambda call: answer)
-        assert await ask_offers(met.peer, timeout=5) == [ToldOffer(kind="call", name="a")]
+        assert await fetch_offers(met.peer, timeout=5) == [Offer(kind="call", name="a")]
     assert MOST_OFFERS > 1_000
 
 

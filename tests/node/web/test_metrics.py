@@ -9,7 +9,7 @@ import pytest
 
 from parley._crypto.identity import Identity
 from parley._node.cli.output import Output
-from parley._node.cli.serve.command import metered
+from parley._node.cli.serve.command import serve_metrics
 from parley._node.config import NodeConfig
 from parley._node.errors import AddressError, ConfigError
 from parley._node.node import Node
@@ -31,7 +31,7 @@ async def test_metrics_are_told_by_http_from_before_the_node_to_its_end(
 ) -> None:
     node = Node(Identity.create(), config=FAST)
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(metered(node, SETTINGS, Output(False)))
+        await serve_metrics(stack, node, SETTINGS, Output(False))
         url = said_url(capsys)
         client = await stack.enter_async_context(httpx2.AsyncClient(base_url=url))
         assert (await client.get("/healthz")).text == "ok\n"
@@ -68,7 +68,7 @@ async def test_a_malformed_accept_header_is_answered_and_not_logged(
 ) -> None:
     node = Node(Identity.create(), config=FAST)
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(metered(node, SETTINGS, Output(False)))
+        await serve_metrics(stack, node, SETTINGS, Output(False))
         client = await stack.enter_async_context(httpx2.AsyncClient(base_url=said_url(capsys)))
         answer = await client.get("/metrics", headers=[(b"accept", accept)])
     assert (answer.status_code, "parley_connections" in answer.text) == (200, True)
@@ -81,7 +81,8 @@ async def test_without_an_address_nothing_is_served(
 ) -> None:
     monkeypatch.delitem(sys.modules, "opentelemetry.metrics", raising=False)
     node = Node(Identity.create(), config=FAST)
-    async with metered(node, ServeSettings(), Output(False)):
+    async with AsyncExitStack() as stack:
+        await serve_metrics(stack, node, ServeSettings(), Output(False))
         assert not node.metrics.is_watched
     assert capsys.readouterr().out == ""
 
@@ -90,7 +91,8 @@ async def test_what_has_imported_opentelemetry_is_told_by_it(anyio_backend: Any)
     import opentelemetry.metrics  # noqa: F401 - that it is there is what is tested
 
     node = Node(Identity.create(), config=FAST)
-    async with metered(node, ServeSettings(), Output(False)):
+    async with AsyncExitStack() as stack:
+        await serve_metrics(stack, node, ServeSettings(), Output(False))
         assert node.metrics.is_watched
     assert node.handlers.interceptors.call_in
 
@@ -101,6 +103,6 @@ async def test_a_missing_extra_and_a_wrong_address_are_told(
     with pytest.raises(AddressError, match="HOST:PORT"):
         ServeSettings(metrics="unix:///tmp/x")
     monkeypatch.setitem(sys.modules, "parley._node.web.metrics", None)
+    node, stack = Node(Identity.create(), config=FAST), AsyncExitStack()
     with pytest.raises(ConfigError, match=r"--metrics .* extra 'metrics'"):
-        async with metered(Node(Identity.create(), config=FAST), SETTINGS, Output(False)):
-            pass
+        await serve_metrics(stack, node, SETTINGS, Output(False))

@@ -7,15 +7,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 import click
 import pytest
 
-from parley._node.cli.commands.declare import Command, Group, Number, begin, load
+from parley._node.cli.commands.declare import Command, Group, Number, Option, begin, load
 from parley._node.cli.commands.root import PARLEY
 from parley._node.cli.commands.shared import NODE_OPTIONS
 from parley._node.cli.options import SHARED
+from parley._node.settings.catalogue import SETTINGS
 from tests.node.cli.conftest import Parley
 
 
@@ -31,10 +33,24 @@ def commands(group: Any = PARLEY, path: str = "parley") -> Iterator[tuple[str, C
 def test_functions_take_what_commands_are_given() -> None:
     for path, command in commands():
         given = {each.name for each in command.params if each.expose_value}
-        if set(SHARED) <= given:
+        settings = {one.name for one in command.params if isinstance(one, Option) and one.setting}
+        if command.takes_node_options:
             given = given - set(SHARED) | {"options"}
+        if settings:
+            given = given - settings | {"settings"}
+        if command.options_class:
+            own = {each.name for each in fields(load(command.options_class))}  # type: ignore[arg-type]  # a dataclass
+            assert (path, own) == (path, given - {"options"})
+            given = given - own | {"given"}
         taken = inspect.signature(load(command.target)).parameters
         assert (path, set(taken)) == (path, given)
+
+
+def test_options_name_settings() -> None:
+    for path, command in commands():
+        for each in command.params:
+            if isinstance(each, Option) and each.setting:
+                assert each.setting in SETTINGS, path
 
 
 def test_shared_options_are_fields() -> None:
@@ -65,7 +81,7 @@ def test_advanced_options_are_in_the_help_of_all(parley: Parley) -> None:
         brief, full = (parley("call", option).out for option in ("--help", "--help-all"))
         for name in ("kex", "signing", "hash", "cipher", "sealing", "require", "max-payload"):
             assert (f"--{name} " in brief, f"--{name} " in full) == (False, True)
-        for name in ("plaintext", "network-key", "role", "resume", "loop", "uvloop"):
+        for name in ("plaintext", "network-key", "role", "resume", "loop", "uvloop", "log-level"):
             assert (f"--{name}" in brief, f"--{name}" in full) == (False, True)
         assert "--help-all" in brief
     assert "--help-all" not in parley("id", "show", "--help").out

@@ -19,11 +19,11 @@ from parley._node.cli.completion.offered_names import (
     MOST_NAMES,
     MOST_NODES,
     calls,
-    remember,
-    remembered,
+    load_names,
+    store_names,
     topics,
 )
-from parley._node.cli.topics import ToldOffer, known_offers
+from parley._node.cli.topics import Offer, known_offers
 from parley._node.errors import ParleyError
 from parley._node.trust.known_peers import KnownPeers, default_known_peers
 from tests.node.cli.conftest import Parley
@@ -59,8 +59,8 @@ def names(kind: str, incomplete: str = "", **params: Any) -> list[str]:
     return [name for name, _ in offered(kind, incomplete, **params)]
 
 
-def call(*found: str) -> list[ToldOffer]:
-    return [ToldOffer(kind="call", name=name) for name in found]
+def call(*found: str) -> list[Offer]:
+    return [Offer(kind="call", name=name) for name in found]
 
 
 def test_names_of_a_known_node_are_asked_for(parley: Parley, server: str) -> None:
@@ -92,7 +92,7 @@ def test_nobody_is_met_for_the_first_time(parley: Parley, server: str) -> None:
 def test_a_node_that_says_nothing_is_not_waited_for(
     silent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remember(silent, call("old"))
+    store_names(silent, call("old"))
     os.utime(next((default_known_peers().parent / "topics").iterdir()), (0, 0))
     monkeypatch.setattr(offered_names, "ANSWER", 0.05)
     assert names("call", address=silent) == ["old"]
@@ -120,12 +120,12 @@ def test_what_does_not_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_names_that_were_heard_are_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offered_names, "_ask", lambda *_: pytest.fail("it was asked"))
-    remember(
-        THERE, [*call("a", "$(reboot)", "b c"), ToldOffer(kind="topic", name="t", doc="One.\nTwo")]
+    store_names(
+        THERE, [*call("a", "$(reboot)", "b c"), Offer(kind="topic", name="t", doc="One.\nTwo")]
     )
     assert names("call", address=THERE) == ["a"]
     assert offered("topic", address=THERE) == [("t", "One.")]
-    assert remembered(THERE)[1] < FRESH
+    assert load_names(THERE)[1] < FRESH
 
 
 @pytest.mark.parametrize(
@@ -140,33 +140,33 @@ def test_names_that_were_heard_are_not_asked_for_again(monkeypatch: pytest.Monke
     ],
 )
 def test_descriptions_keep_an_allow_list_of_characters(home: Path, said: str, kept: str) -> None:
-    remember(THERE, [ToldOffer(kind="call", name="a", doc=said)])
+    store_names(THERE, [Offer(kind="call", name="a", doc=said)])
     (file,) = (home / "topics").iterdir()
     assert json.loads(file.read_text()) == {"call": [["a", kept]]}
     file.write_text(
         json.dumps({"call": [["a", said], ["-a", "b"], ["$(a)", "b"]], "x": [["a", ""]]})
     )
-    assert remembered(THERE)[0] == {"call": [("a", kept)], "topic": []}
+    assert load_names(THERE)[0] == {"call": [("a", kept)], "topic": []}
 
 
 def test_what_is_kept_has_limits(home: Path) -> None:
-    remember(THERE, call(*(f"n{number}" for number in range(MOST_NAMES + 1))))
-    assert len(remembered(THERE)[0]["call"]) == MOST_NAMES
+    store_names(THERE, call(*(f"n{number}" for number in range(MOST_NAMES + 1))))
+    assert len(load_names(THERE)[0]["call"]) == MOST_NAMES
     for number in range(MOST_NODES + 1):
-        remember(f"{THERE}{number}", call("a"))
+        store_names(f"{THERE}{number}", call("a"))
     kept = home / "topics"
     assert len(list(kept.iterdir())) == MOST_NODES
     assert (kept.stat().st_mode & 0o777, home.stat().st_mode & 0o777) == (0o700, 0o700)
     assert {file.stat().st_mode & 0o777 for file in kept.iterdir()} == {0o600}
-    remember("tcp://" + "x" * 300, call("a"))
-    assert remembered("tcp://" + "x" * 300)[0] == {}
+    store_names("tcp://" + "x" * 300, call("a"))
+    assert load_names("tcp://" + "x" * 300)[0] == {}
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"call": 1}', '{"call": [[1, 2]]}', "x" * 300_000])
 def test_a_file_that_cannot_be_used_offers_nothing(home: Path, text: str) -> None:
-    remember(THERE, call("a"))
+    store_names(THERE, call("a"))
     next((home / "topics").iterdir()).write_text(text)
-    assert remembered(THERE)[0] == {}
+    assert load_names(THERE)[0] == {}
 
 
 def test_a_place_that_cannot_be_written_to_is_no_matter(
@@ -174,5 +174,5 @@ def test_a_place_that_cannot_be_written_to_is_no_matter(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("PARLEY_HOME", str(tmp_path / "file"))
-    remember(THERE, call("a"))
-    assert remembered(THERE)[0] == {}
+    store_names(THERE, call("a"))
+    assert load_names(THERE)[0] == {}

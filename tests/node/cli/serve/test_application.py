@@ -12,7 +12,6 @@ from parley._node.cli.options import NodeOptions
 from parley._node.cli.serve.application import Application
 from parley._node.errors import ConfigError, UnreachableError
 from parley._node.node import Node
-from parley._node.settings import Settings
 from tests.node.network import PATIENCE, meeting, new_node
 
 FUNCTION = """
@@ -48,14 +47,15 @@ def module(directory: Path, text: str, name: str = "shop_a") -> str:
 
 
 def options(**given: Any) -> NodeOptions:
-    return NodeOptions(**given).over(Settings())
+    made = NodeOptions(**given)
+    return made.with_settings(made.load())
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", ["", ":app", ":later"])
 async def test_a_function_is_given_the_node(anyio_backend: str, tmp_path: Path, name: str) -> None:
     application = Application(module(tmp_path, FUNCTION) + name, tmp_path)
-    async with meeting() as met, application.offered(met.server):
+    async with meeting() as met, application.running(met.server):
         assert await met.peer.call("greet", timeout=5) == "hello"
         assert met.server.handlers.calls.has("parley.topics")
 
@@ -63,15 +63,15 @@ async def test_a_function_is_given_the_node(anyio_backend: str, tmp_path: Path, 
 @pytest.mark.anyio
 async def test_what_is_offered_need_not_be_told(anyio_backend: str, tmp_path: Path) -> None:
     name = module(tmp_path, FUNCTION)
-    async with new_node() as node, Application(name, tmp_path, tells=False).offered(node):
+    async with new_node() as node, Application(name, tmp_path, offers_topics=False).running(node):
         assert not node.handlers.calls.has("parley.topics")
     async with new_node() as node:
         node.offer_topics(allow="friend")
-        async with Application(name, tmp_path).offered(node):
+        async with Application(name, tmp_path).running(node):
             pass  # as the application has it
     async with new_node() as node:
         with pytest.raises(ConfigError, match="is @asynccontextmanager missing"):
-            await Application(f"{name}:wrong", tmp_path).offered(node).__aenter__()
+            await Application(f"{name}:wrong", tmp_path).running(node).__aenter__()
 
 
 FAILING = """
@@ -110,11 +110,11 @@ async def test_a_function_that_fails_is_no_bug_of_parley_s(
             ("opened", f"ValueError: no database ({place}, line 13)"),
         ):
             with pytest.raises(ConfigError) as failed:
-                await Application(f"{name}:{function}", tmp_path).offered(node).__aenter__()
+                await Application(f"{name}:{function}", tmp_path).running(node).__aenter__()
             assert str(failed.value).startswith(f"{name}:{function} failed: ")
             assert str(failed.value).endswith(why)
         with pytest.raises(UnreachableError, match="nobody is there"):
-            await Application(f"{name}:elsewhere", tmp_path).offered(node).__aenter__()
+            await Application(f"{name}:elsewhere", tmp_path).running(node).__aenter__()
 
 
 LIFESPAN = """
@@ -151,7 +151,7 @@ async def test_what_it_opened_is_there_until_the_node_has_drained(
             async def ask() -> None:
                 answers.append(await met.peer.call("work", timeout=5))
 
-            async with application.offered(met.server):
+            async with application.running(met.server):
                 tasks.start_soon(ask)
                 await shop.begun.wait()
     assert (answers, shop.seen) == (["done"], ["opened", "worked", "closed"])

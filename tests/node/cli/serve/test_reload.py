@@ -64,10 +64,12 @@ async def serving(
     file = tmp_path / "server.toml"
     file.write_text(text)
     options = NodeOptions(**given)
-    settings = load_settings(file, {})
-    config = options.over(settings).config()
-    reloader = Reloader(lambda: load_settings(file, {}), options, settings)
-    async with meeting(server=config) as met, Federation(met.server, settings.federation) as ours:
+    settings = options.load(file)
+    reloader = Reloader(lambda: options.load(file), options, settings)
+    async with (
+        meeting(server=settings.node) as met,
+        Federation(met.server, settings.federation) as ours,
+    ):
         served = RunningServer(
             met.server,
             ours,
@@ -75,7 +77,7 @@ async def serving(
             Supervisor({}),
             Output(as_json=False),
         )
-        async with reloader.serving(served):
+        with reloader.reloads(served):
             yield Server(file, served, reloader, met.peer, caplog)
 
 
@@ -211,7 +213,7 @@ async def test_it_goes_on_where_nobody_reads_what_it_prints(
         with os.fdopen(writing, "w") as stdout:
             monkeypatch.setattr(sys, "stdout", stdout)
             served = replace(server.served, out=Output(as_json=as_json))
-            async with server.reloader.serving(served):
+            with server.reloader.reloads(served):
                 assert (await server.reload("[node"))[0][0] == "reload.failed"
                 assert await server.reload(SETTINGS) == [("reload.done", [])]
             monkeypatch.undo()
@@ -263,7 +265,7 @@ async def test_a_federation_begins_with_a_restart(
 ) -> None:
     async with serving(tmp_path, caplog) as server:
         alone = replace(server.served, federation=None)
-        async with server.reloader.serving(alone):
+        with server.reloader.reloads(alone):
             text = f"{SETTINGS}[federation]\nmembers = ['{OTHER}']"
             done, needs = await server.reload(text)
         assert (done, needs) == (
@@ -288,7 +290,7 @@ async def test_a_node_of_a_module_keeps_its_limits_and_its_trust(
         reloader = Reloader(lambda: load_settings(given.file, {}), *_nothing())
         application = Application("shop_own:node", tmp_path)
         server = replace(given, reloader=reloader)
-        async with reloader.serving(replace(given.served, application=application)):
+        with reloader.reloads(replace(given.served, application=application)):
             (tmp_path / "roles").write_text(f"{OTHER} clerk\n")
             plain = "[serve]\nlog_level = 'info'\n"
             done = await server.reload(f"{plain}roles = 'roles'")

@@ -12,7 +12,7 @@ from parley._node.apps.codes.code import Code, WrongCodeError
 from parley._node.cli.output import Output
 from parley._node.cli.transfer import by_code as giving
 from parley._node.cli.transfer import by_code as taking
-from parley._node.cli.transfer.by_code import WaysToMeet
+from parley._node.cli.transfer.by_code import Rendezvous
 from parley._node.discovery.announcement import FoundNode
 from parley._node.errors import HandshakeError, UnreachableError
 from parley._node.node import Node
@@ -241,6 +241,6 @@ def test_a_sender_says_that_it_listens_everywhere(capsys: pytest.CaptureFixture[
         ("tcp://127.0.0.1:41233", 0),
         ("unix:///run/socket", 0),
     ):
-        giving._show(Output(False), code, [place], WaysToMeet.chosen(None, [place], False))
+        giving._show(Output(False), code, [place], Rendezvous.chosen(None, [place], False))
         line = "listening on all network interfaces, port 41233; --listen ADDR restricts it\n"
         assert capsys.readouterr().out.count(line) == lines

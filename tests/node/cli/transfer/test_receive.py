@@ -13,7 +13,7 @@ from parley._node.apps.transfer.store import FileStore
 from parley._node.cli.output import Output
 from parley._node.cli.transfer import receive as strangers_module
 from parley._node.cli.transfer.display import Display
-from parley._node.cli.transfer.receive import Strangers
+from parley._node.cli.transfer.receive import SenderConsent
 from parley._node.errors import CallRefused
 from parley._node.trust.known_peers import KnownPeers
 from parley._node.trust.petnames import fingerprint
@@ -23,9 +23,9 @@ from tests.node.network import Meeting, meeting, settled
 pytestmark = pytest.mark.anyio
 
 
-def strangers(known: KnownPeers, *, as_json: bool = False) -> Strangers:
+def strangers(known: KnownPeers, *, as_json: bool = False) -> SenderConsent:
     out = Output(as_json)
-    return Strangers(out, known, Display(out, "<-").paused)
+    return SenderConsent(out, known, Display(out, "<-").paused)
 
 
 def offer(name: str = "a") -> FileOffer:

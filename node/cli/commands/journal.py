@@ -21,69 +21,80 @@ from parley._node.cli.commands.shared import (
     PASSPHRASE_FILE,
 )
 
-DIRECTORY: Final = argument("directory", "DIR", type=PATH, help="Where the segments are.")
+DIRECTORY: Final = argument("directory", "DIR", type=PATH, help="Directory of the segments.")
+
 AUDITOR_KEY: Final = option(
     "--auditor-key",
     metavar="FILE",
     type=PATH,
     multiple=True,
-    help="An auditor's key file, as keygen writes it; repeatable. Without one nothing is "
+    help="An auditor's key file, from `parley journal keygen`; repeatable. Without it nothing is "
     "decrypted.",
 )
+
 NODE: Final = option(
     "--node",
     metavar="ID",
-    help="Only this node's: its id, or the beginning of it. Default: all in DIR.",
+    help="Only the journal of this node: its id or a prefix. Default: all in DIR.",
 )
+
 TABLES: Final = option(
     "--tables",
     metavar="DIR",
     required=True,
-    help="Where the tables are; all of Spark's workers see it.",
+    help="Directory of the tables, visible to all Spark workers.",
 )
+
 MASTER: Final = option(
     "--master",
     metavar="URL",
-    help="Where Spark runs, as spark-submit has it. Default: local[*], here.",
+    help="Spark master URL, as for spark-submit. Default: local[*].",
 )
+
 REMOTE: Final = option(
-    "--remote", metavar="sc://HOST:PORT", help="A Spark Connect server, in place of --master."
+    "--remote", metavar="sc://HOST:PORT", help="Spark Connect server, instead of --master."
 )
+
 MEMORY: Final = option(
-    "--memory", metavar="SIZE", default="2g", help="Of the driver's Java, if it is started here."
+    "--memory",
+    metavar="SIZE",
+    default="2g",
+    help="Memory of the Spark driver, if it is started here.",
 )
+
 JOURNALS: Final = option(
     "--journals",
     metavar="DIR",
     required=True,
-    help="Where the journals are: a directory, or a pattern of some.",
+    help="Directory of the journals, or a glob pattern.",
 )
-NO_PAYLOADS: Final = flag("--no-payloads", help="Keep no payloads in the tables.")
+
+NO_PAYLOADS: Final = flag("--no-payloads", help="Don't store payloads in the tables.")
 
 SIMULATE: Final = command(
     "simulate",
     "simulate:simulation",
-    "Run nodes with made-up traffic in simulated time, and keep their journals.",
+    "Run nodes with generated traffic in simulated time and write their journals.",
     option(
         "--journals",
         metavar="DIR",
         type=PATH,
         required=True,
-        help="Where the journals go; made if it is not there.",
+        help="Directory for the journals; created if missing.",
     ),
-    option("--nodes", type=click.IntRange(min=2, max=1000), default=3, help="How many nodes."),
-    option("--minutes", type=Number(), default=1.0, help="Simulated minutes, above 0."),
+    option("--nodes", type=click.IntRange(min=2, max=1000), default=3, help="Number of nodes."),
+    option("--minutes", type=Number(), default=1.0, help="Simulated minutes, more than 0."),
     option(
         "--seed",
         type=int,
         default=0,
-        help="The same seed gives the same traffic; keys are always new.",
+        help="The same seed gives the same traffic. Keys are always new.",
     ),
     option(
         "--auditor",
         metavar="KEY",
-        help="The auditor's public key. Default: that of auditor.key beside DIR, made if it is "
-        "not there.",
+        help="The auditor's public key. Default: the one of auditor.key next to DIR, created if "
+        "missing.",
     ),
     option(
         "--segment-size",
@@ -93,27 +104,31 @@ SIMULATE: Final = command(
         help="Size at which a segment is closed.",
     ),
     option(
-        "--rate", type=Number(), default=1.0, section="Traffic", help="Times the usual traffic."
+        "--rate",
+        type=Number(),
+        default=1.0,
+        section="Traffic",
+        help="Multiple of the usual traffic.",
     ),
     option(
         "--traffic",
         type=click.Choice(["calls", "topics", "files", "events", "keys", "faults"]),
         multiple=True,
         section="Traffic",
-        help="Only this; repeatable. Default: all.",
+        help="Only this kind; repeatable. Default: all.",
     ),
     option(
         "--payload",
         metavar="BYTES",
         type=click.IntRange(min=0, max=524288),
         section="Traffic",
-        help="Data of each call and note; calls are simple then. Default: many sizes.",
+        help="Size of each call and note; calls are simple then. Default: various sizes.",
     ),
     option(
         "--burst",
         type=click.IntRange(min=1, max=4096),
         section="Traffic",
-        help="Notes published at once. Default: mostly one, at times many.",
+        help="Notes published at once. Default: mostly one, sometimes many.",
     ),
     option(
         "--latency",
@@ -121,7 +136,7 @@ SIMULATE: Final = command(
         type=Number(),
         default=0.005,
         section="Traffic",
-        help="From node to node.",
+        help="Latency between two nodes.",
     ),
     flag(
         "--one-suite",
@@ -136,13 +151,13 @@ SIMULATE: Final = command(
 JOURNAL_KEYGEN: Final = command(
     "keygen",
     "journal.keys:keygen",
-    "Make an auditor's key pair: a private key file, and the public key that nodes are told.",
+    "Create an auditor's key pair: write the private key file and print the public key.",
     option(
         "--out",
         metavar="FILE",
         type=FILE,
         default="auditor.key",
-        help="Where the private key goes.",
+        help="File for the private key.",
     ),
     PASSPHRASE_FILE,
     JSON,
@@ -152,11 +167,11 @@ JOURNAL_KEYGEN: Final = command(
 JOURNAL_INSPECT: Final = command(
     "inspect",
     "journal.inspect:inspect",
-    "Show the segments, runs and sessions of the journals in a directory.",
+    "List the segments, runs and sessions of the journals in a directory.",
     DIRECTORY,
     NODE,
-    flag("--sessions", help="Each session too."),
-    flag("--tunnels", help="Each tunnel that the node joined too."),
+    flag("--sessions", help="List each session."),
+    flag("--tunnels", help="List each tunnel that the node joined."),
     JSON,
     examples=("parley journal inspect journals --sessions",),
 )
@@ -164,7 +179,7 @@ JOURNAL_INSPECT: Final = command(
 JOURNAL_VERIFY: Final = command(
     "verify",
     "journal.verify:verify",
-    "Verify the journals in a directory; exit 7 if there are findings.",
+    "Verify the journals in a directory. Exits with 7 if there are findings.",
     DIRECTORY,
     AUDITOR_KEY,
     AUDITOR_PASSPHRASE,
@@ -176,7 +191,7 @@ JOURNAL_VERIFY: Final = command(
 JOURNAL_EXPORT: Final = command(
     "export",
     "journal.export:export",
-    "Write the journals in a directory, verified: events, sessions, tunnels and findings.",
+    "Verify the journals in a directory and export events, sessions, tunnels and findings.",
     DIRECTORY,
     option(
         "--out",
@@ -184,15 +199,13 @@ JOURNAL_EXPORT: Final = command(
         metavar="DIR",
         type=PATH,
         default="journal-rows",
-        help="Where the files go; made if need be.",
+        help="Directory for the files; created if missing.",
     ),
-    option(
-        "--to", type=click.Choice(["parquet"]), default="parquet", help="The form of the files."
-    ),
+    option("--to", type=click.Choice(["parquet"]), default="parquet", help="File format."),
     AUDITOR_KEY,
     AUDITOR_PASSPHRASE,
     NODE,
-    option("--payloads/--no-payloads", default=True, help="Whether they are in the rows."),
+    option("--payloads/--no-payloads", default=True, help="Include payloads."),
     JSON,
     examples=("parley journal export journals --out rows --auditor-key auditor.key",),
 )
@@ -200,13 +213,19 @@ JOURNAL_EXPORT: Final = command(
 JOURNAL_PRUNE: Final = command(
     "prune",
     "journal.prune:prune",
-    "Remove the oldest segments of the journals in a directory; never one that is written.",
+    "Remove the oldest segments of the journals in a directory, but no open segment.",
     DIRECTORY,
-    option("--older-than", metavar="TIME", help="Those that ended longer ago, such as 30d or 12h."),
     option(
-        "--max-size", metavar="SIZE", help="The oldest, until all have at most this much: 10GB."
+        "--older-than",
+        metavar="TIME",
+        help="Remove segments that ended longer ago, such as 30d or 12h.",
     ),
-    flag("--dry-run", help="Remove nothing, only say."),
+    option(
+        "--max-size",
+        metavar="SIZE",
+        help="Remove the oldest until the total is at most this: 10GB.",
+    ),
+    flag("--dry-run", help="Only show what would be removed."),
     JSON,
     examples=("parley journal prune journals --older-than 30d --dry-run",),
 )
@@ -214,14 +233,14 @@ JOURNAL_PRUNE: Final = command(
 PIPELINE_RUN: Final = command(
     "run",
     "pipeline:run",
-    "Make tables of journals: what is new since the last run.\n\nSpark is started only if there "
-    "is something new. Silver that is missing or damaged is made again from bronze.",
+    "Update the tables with the new records of the journals.\n\nSpark is started only if there "
+    "are new records. Missing or damaged silver tables are rebuilt from bronze.",
     JOURNALS,
     TABLES,
     AUDITOR_KEY,
     AUDITOR_PASSPHRASE,
     NO_PAYLOADS,
-    flag("--rebuild", help="Remove the tables and make them again from the journals."),
+    flag("--rebuild", help="Remove the tables and rebuild them from the journals."),
     MASTER,
     REMOTE,
     MEMORY,
@@ -232,8 +251,8 @@ PIPELINE_RUN: Final = command(
 PIPELINE_FOLLOW: Final = command(
     "follow",
     "pipeline:follow",
-    "Make tables of journals while they are written, until it is stopped.\n\nWaits for a "
-    "directory of journals that is not there yet.",
+    "Update the tables continuously while journals are written.\n\nWaits for a missing "
+    "directory of journals.",
     JOURNALS,
     TABLES,
     AUDITOR_KEY,
@@ -243,13 +262,13 @@ PIPELINE_FOLLOW: Final = command(
         "--every",
         type=Number(min=0.1),
         default=2.0,
-        help="Seconds from one batch to the next, at least.",
+        help="Seconds between batches.",
     ),
     option(
         "--refresh",
         type=Number(min=1),
         default=60.0,
-        help="Seconds between two updates of the gold tables.",
+        help="Seconds between updates of the gold tables.",
     ),
     MASTER,
     REMOTE,
@@ -261,8 +280,8 @@ PIPELINE_FOLLOW: Final = command(
 PIPELINE_REPORT: Final = command(
     "report",
     "pipeline:report",
-    "Write the report of the tables as one HTML page.\n\nSpark is started only if this machine "
-    "does not see the tables. Nodes have the names that they have among your known peers.",
+    "Write the report of the tables as one HTML page.\n\nSpark is started only if the tables "
+    "aren't on this machine. Nodes are shown with the names of your known peers.",
     TABLES,
     option("--html", metavar="FILE", type=PATH, required=True, help="The page to write."),
     MASTER,
@@ -272,16 +291,16 @@ PIPELINE_REPORT: Final = command(
         "--rows",
         type=click.IntRange(min=1, max=100000),
         default=2000,
-        help="Rows of a table, at the most.",
+        help="Maximum number of rows of a table.",
     ),
-    flag("--without-events", help="Sessions without their events: much sooner made."),
+    flag("--without-events", help="Show sessions without their events, which is much faster."),
     JSON,
     examples=("parley pipeline report --tables tables --html report.html",),
 )
 
 JOURNAL_COMMANDS: Final = group(
     "journal",
-    "Make an auditor's keys; look at, check, export and prune journals.",
+    "Create auditors' keys; inspect, verify, export and prune journals.",
     JOURNAL_KEYGEN,
     JOURNAL_INSPECT,
     JOURNAL_VERIFY,
@@ -292,7 +311,7 @@ JOURNAL_COMMANDS: Final = group(
 
 PIPELINE_COMMANDS: Final = group(
     "pipeline",
-    "From journals to tables and a report, on Apache Spark.",
+    "Turn journals into tables and a report with Apache Spark.",
     PIPELINE_RUN,
     PIPELINE_FOLLOW,
     PIPELINE_REPORT,

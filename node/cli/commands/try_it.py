@@ -1,0 +1,91 @@
+"""Commands of the group "Try": a demonstration, and the doctor."""
+
+from typing import Final
+
+import click
+
+from parley._node.cli.commands.declare import (
+    PATH,
+    argument,
+    command,
+    option,
+)
+from parley._node.cli.commands.shared import (
+    JSON,
+    LOOP,
+    node_command,
+)
+
+DEMO: Final = command(
+    "demo",
+    "demo.command:demo",
+    "Run a demo: two nodes connect, call, publish, chat, send a file and detect tampering; or "
+    "`demo federation`: five servers. (Write ./federation for a file of that name.)",
+    argument(
+        "what",
+        "FILE",
+        required=False,
+        help="The file to send, or `federation`. Default: the README.",
+    ),
+    LOOP,
+    JSON,
+    examples=(
+        "parley demo",
+        "parley demo README.md",
+        "parley demo federation",
+    ),
+)
+
+DOCTOR: Final = node_command(
+    "doctor",
+    "doctor.command:doctor",
+    "Find problems and weaknesses of this machine and of a connection. Exits with 1 on a problem.",
+    argument(
+        "address",
+        "ADDR",
+        required=False,
+        completes="completion.suggestions:places",
+        help="Also check the connection to this node.",
+    ),
+    option(
+        "--count", type=click.IntRange(min=1), default=5, help="Number of round trips to measure."
+    ),
+    option(
+        "--config",
+        type=PATH,
+        help="TOML file with settings; dialects, journal and bus are checked.",
+    ),
+    option(
+        "--dialect",
+        metavar="ADDR",
+        multiple=True,
+        help="Also check this address of another dialect; repeatable.",
+    ),
+    option(
+        "--bus",
+        metavar="URL",
+        multiple=True,
+        completes="completion.suggestions:bus_files",
+        help="Also check who can access this bus, and its file; repeatable.",
+    ),
+    examples=(
+        "parley doctor",
+        "parley doctor tcp://127.0.0.1:4747 --config parley.toml",
+    ),
+)
+
+DEMO_RESPONDER: Final = command(
+    "demo-responder",
+    "demo.command:demo_responder",
+    "The other process of the demo.",
+    LOOP,
+    hidden=True,
+)
+
+DEMO_SERVER: Final = command(
+    "demo-server",
+    "demo.command:demo_server",
+    "A server of `parley demo federation`.",
+    LOOP,
+    hidden=True,
+)

@@ -1,0 +1,155 @@
+"""Signals: what SIGINT, SIGTERM and SIGHUP do to a command, and the forced exit if it doesn't end.
+
+A handler in a thread can't be cancelled, and a coroutine can ignore cancellation. Both asyncio and
+Python itself wait for them without a limit when a program ends.
+"""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, Final, Self
+
+import anyio
+
+from parley._node.cli.exit_codes import Interrupted
+from parley._node.config import NodeConfig
+
+logger = logging.getLogger("parley")
+
+# What SIGHUP does.
+Hangup = Callable[[], Awaitable[None]]
+
+# Seconds that closing a node takes at most after its `drain_timeout`.
+CLOSING: Final = 8.0
+# Threads that are named in the log if they don't end.
+MOST_NAMED: Final = 10
+
+_commands = 0  # that run in this process
+
+
+async def run_until_interrupted(command: Callable[..., Awaitable[None]], *args: Any) -> None:
+    """Run `command`; SIGINT, SIGTERM or SIGHUP cancels it, so that its peers are notified.
+
+    Raises:
+        Interrupted: it was cancelled.
+    """
+    caught = await run_until_signal(command, *args)
+    if caught is not None:
+        raise Interrupted(caught)
+
+
+async def run_until_signal(
+    command: Callable[..., Awaitable[None]], *args: Any
+) -> signal.Signals | None:
+    """Like `run_until_interrupted`, but return the signal, if any."""
+    caught: list[signal.Signals] = []
+
+    async def watch() -> None:
+        caught.append(await anext(signals))
+        tasks.cancel_scope.cancel()
+
+    with exit_signals() as signals:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            await command(*args)
+            tasks.cancel_scope.cancel()
+    return caught[0] if caught else None
+
+
+async def run_with_hangup(command: Callable[[], Awaitable[None]], hangup: Hangup) -> None:
+    """Run `command`, while SIGHUP runs `hangup`, which raises nothing, instead of ending it."""
+
+    async def watch() -> None:
+        async for _ in signals:
+            await hangup()
+
+    with anyio.open_signal_receiver(signal.SIGHUP) as signals:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            await command()
+            tasks.cancel_scope.cancel()
+
+
+@contextmanager
+def exit_signals(seconds: float | None = None) -> Iterator[AsyncIterator[signal.Signals]]:
+    """Receive SIGINT and SIGTERM; also SIGHUP, unless a server reloads on it or it is ignored, as
+    under nohup.
+
+    After the first signal the process is ended within `seconds`; by default the longest time that
+    closing a node takes.
+    """
+    ends = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        ends.append(signal.SIGHUP)
+    with anyio.open_signal_receiver(*ends) as signals:
+        yield _ExitSignals(signals, longest_shutdown() if seconds is None else seconds)
+
+
+class _ExitSignals:
+    """Signals, the first of which limits the time until the process ends."""
+
+    def __init__(self, signals: AsyncIterator[signal.Signals], seconds: float) -> None:
+        self._signals = signals
+        self._seconds = seconds
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> signal.Signals:
+        number = await anext(self._signals)
+        force_exit_after(self._seconds, 128 + number)
+        return number
+
+
+def longest_shutdown(drain_timeout: float = NodeConfig().drain_timeout, drains: int = 1) -> float:
+    """Return the seconds that a node takes to close at most, with `drains` drain timeouts."""
+    return drains * drain_timeout + CLOSING
+
+
+@contextmanager
+def running_command() -> Iterator[None]:
+    """Mark that a command runs: outside of it no exit is forced."""
+    global _commands
+    _commands += 1
+    try:
+        yield
+    finally:
+        _commands -= 1
+
+
+def force_exit_after(seconds: float, code: int) -> None:
+    """Exit with `code` after `seconds`, if the command still runs or Python waits for threads."""
+    thread = threading.Thread(target=_end, args=(seconds, code), name="parley end", daemon=True)
+    thread.start()
+
+
+def _end(seconds: float, code: int) -> None:
+    threading.Event().wait(seconds)
+    # Python marks its main thread as ended before it waits for the others.
+    if not _commands and threading.main_thread().is_alive():
+        return
+    logger.error(
+        "not ended %g s after the signal, and ended now; threads that run: %s",
+        seconds,
+        ", ".join(_threads()) or "none, so tasks ignore cancellation",
+        extra={"event": "end.forced", "seconds": seconds},
+    )
+    logging.shutdown()
+    os._exit(code)
+
+
+def _threads() -> Iterator[str]:
+    """Name the other threads, and where each of them is."""
+    frames = sys._current_frames()
+    ours = threading.main_thread(), threading.current_thread()
+    others = (thread for thread in threading.enumerate() if thread not in ours)
+    for thread in islice(others, MOST_NAMED):
+        frame = frames.get(thread.ident or 0)
+        if frame is not None:
+            code = frame.f_code
+            yield f"{thread.name} in {code.co_qualname} ({code.co_filename}:{frame.f_lineno})"
