@@ -101,9 +101,9 @@ async def main() -> None:
         for gateway in (old, new):
             address = await gateway.listen("tcp://127.0.0.1:0")
             # Bromine 0.14 to 0.17 speaks `plain`, 0.18 on `typed`; either could be here.
-            # `offering` are the handlers for what the server emits: here those of a node.
+            # `registrar` are the handlers for what the server emits: here those of a node.
             async with NamedClient(
-                address, flavour=gateway.flavour, offering=other.registrar
+                address, flavour=gateway.flavour, registrar=other.registrar
             ) as client:
                 await use(gateway.flavour, client)
             print(f"{gateway.flavour}: {gateway.ignored} event that nobody listens to")

@@ -31,6 +31,7 @@
 `lbm.errors` the root.
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -50,7 +51,7 @@ from parley._node.protocol.codes import (
     code_name,
 )
 
-if TYPE_CHECKING:  # errors are soon imported, and keys need all of cryptography
+if TYPE_CHECKING:
     from parley._crypto.identity import NodeId
 
 
@@ -349,3 +350,16 @@ def ungrouped() -> Iterator[None]:
     else:
         return
     raise error
+
+
+def codec_fault(error: Exception) -> str:
+    """What is wrong, by the error of an encoder or decoder. Python's own texts on long integers,
+    recursion and UTF-8 are about this interpreter, and are replaced."""
+    text = str(error)
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    if isinstance(error, UnicodeError):
+        return "text that is not Unicode"
+    if "set_int_max_str_digits" in text:
+        return f"an integer has more than {sys.get_int_max_str_digits():,} digits"
+    return text

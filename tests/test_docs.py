@@ -11,12 +11,11 @@ import pytest
 
 from parley._crypto.identity import Identity
 from parley._node.cli.commands.root import PARLEY
-from parley._node.config import NodeConfig
+from parley._node.config import NodeConfig, Tuning
 from parley._node.protocol import limits
 from parley._node.protocol.codes import CloseCode, code_name
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.rate_limit import Rate
-from parley._node.tuning import Tuning
 
 ROOT = Path(__file__).parent.parent
 HOWTOS = sorted((ROOT / "docs" / "howto").glob("*.md"))

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from parley._node.bus.errors import InvalidEventError, SchemaViolationError
 from parley._node.bus.identifiers import split_name
-from parley._node.codec_faults import codec_fault
-from parley._node.errors import ConfigError, ParleyError
+from parley._node.errors import ConfigError, ParleyError, codec_fault
 from parley._node.logs import needs_extra, one_line
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import Final
 
 from parley._crypto.registry import NAMES, PARAMETERS, require_name
 from parley._lbm.codec import Encodable
-from parley._node.codec_faults import codec_fault
-from parley._node.errors import ConfigError, FileError
+from parley._node.errors import ConfigError, FileError, codec_fault
 from parley._node.protocol.limits import NEGOTIATED
 from parley._node.settings import secret_files
 

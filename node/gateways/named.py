@@ -450,7 +450,7 @@ class NamedClient(DialectClient[NamedPeer]):
     a node.
 
     `flavour` is the server's: `plain` (bromine 0.14 to 0.17) or `typed` (0.18 and later).
-    `format` is the format of events unless told. `offering` has the handlers for what the
+    `format` is the format of events unless told. `registrar` has the handlers for what the
     server emits; by default it is the client's own.
     """
 
@@ -461,7 +461,7 @@ class NamedClient(DialectClient[NamedPeer]):
         flavour: FlavourName = "plain",
         format: FormatName = "msgpack",
         limits: DialectLimits | None = None,
-        offering: Registrar | None = None,
+        registrar: Registrar | None = None,
         timeout: float = CONNECT_TIMEOUT,
         pauses: Pauses | None = None,
     ) -> None:
@@ -471,8 +471,8 @@ class NamedClient(DialectClient[NamedPeer]):
             AddressError: not an address. ConfigError: there is no such flavour or format.
         """
         super().__init__(address, timeout, pauses)
-        self.offering = offering or Registrar(NodeConfig(), lambda: self._ground.backend)
-        self._terms = NamedOptions.of(self.offering.handlers, flavour, format, limits)
+        self.registrar = registrar or Registrar(NodeConfig(), lambda: self._ground.backend)
+        self._terms = NamedOptions.of(self.registrar.handlers, flavour, format, limits)
 
     @property
     def peer(self) -> NamedPeer:

@@ -16,7 +16,7 @@ import msgpack
 
 from parley._lbm.codec import Encodable, Value, decode_value, encode_value
 from parley._lbm.errors import ParleyError
-from parley._node.codec_faults import codec_fault
+from parley._node.errors import codec_fault
 
 # As many as a payload of LBM may have.
 MOST_ITEMS: Final = 131_072

@@ -330,11 +330,11 @@ async def test_the_crate_asks_us_back(
     done = anyio.Event()
     async with dialled(bromine_program, version) as (client, _):
 
-        @client.offering.on("question")
+        @client.registrar.on("question")
         async def question(event: NamedEvent) -> None:
             await event.emit("answer", [event.data, "because"])
 
-        @client.offering.on("asked")
+        @client.registrar.on("asked")
         async def heard(event: NamedEvent) -> None:
             asked.append(event.data)
             done.set()

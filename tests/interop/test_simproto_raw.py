@@ -122,7 +122,7 @@ async def test_our_client_and_a_raw_server(anyio_backend: str) -> None:
     async def ask(port: int) -> None:
         client, called = SimProtoClient(f"tcp://127.0.0.1:{port}"), anyio.Event()
 
-        @client.offering.on_call("back")
+        @client.registrar.on_call("back")
         async def back(call: object) -> str:
             called.set()
             return "and back"

@@ -9,12 +9,11 @@ from parley import Node, NodeConfig
 from parley._crypto.identity import Identity
 from parley._crypto.registry import NAMES, PARAMETERS
 from parley._lbm.padding import PADME, parse_padding
-from parley._node.config import STREAM_WINDOW
+from parley._node.config import STREAM_WINDOW, Tuning
 from parley._node.errors import ConfigError
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.config_types import setting_of
 from parley._node.protocol.limits import Limits
-from parley._node.tuning import Tuning
 from tests.node.tuned import tuned
 from tests.sweep import sweep
 

@@ -3,8 +3,7 @@
 from dataclasses import fields, replace
 from typing import Any
 
-from parley._node.config import NodeConfig
-from parley._node.tuning import Tuning
+from parley._node.config import NodeConfig, Tuning
 
 _NAMES = frozenset(field.name for field in fields(Tuning))
 

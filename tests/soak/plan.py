@@ -9,9 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from parley._crypto.identity import Identity
-from parley._node.config import NodeConfig
+from parley._node.config import NodeConfig, Tuning
 from parley._node.protocol.config import CoreConfig
-from parley._node.tuning import Tuning
 
 BACKENDS: Final = ("asyncio", "uvloop", "trio")
 # As often as the protocol lets a side update without an end, and twice as often as is checked,

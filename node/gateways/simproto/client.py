@@ -3,7 +3,7 @@
     async with SimProtoClient("tcp://127.0.0.1:7101") as client:
         print(await client.call("echo", b"hi"))
 
-It needs no node: its `offering` is what the other side may ask of it.
+It needs no node: its `registrar` is what the other side may ask of it.
 """
 
 from typing import Self
@@ -29,8 +29,8 @@ from parley._node.transport.backend import Backend
 class SimProtoClient(DialectClient[SimProtoPeer]):
     """A connection in SimProto, for as long as its `async with`, or one after another.
 
-    `offering` is what the other side may call and subscribe to here: a node's, or by
-    default the client's own, for `client.offering.on_call(..)` and `.topic(..)`. `values` is
+    `registrar` is what the other side may call and subscribe to here: a node's, or by
+    default the client's own, for `client.registrar.on_call(..)` and `.topic(..)`. `values` is
     the form of data that is neither bytes nor text: "cbor", "msgpack" or "json".
     """
 
@@ -39,7 +39,7 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
         target: str | ByteStream,
         *,
         limits: DialectLimits | None = None,
-        offering: Registrar | None = None,
+        registrar: Registrar | None = None,
         values: Rest = "cbor",
         timeout: float = CONNECT_TIMEOUT,
         pauses: Pauses | None = None,
@@ -51,8 +51,8 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
             AddressError: not an address. ConfigError: there is no such form of `values`.
         """
         super().__init__(target, timeout, pauses)
-        self.offering = offering or Registrar(NodeConfig(), lambda: self._ground.backend)
-        self._terms = SimProtoOptions(limits or DialectLimits(), self.offering, values)
+        self.registrar = registrar or Registrar(NodeConfig(), lambda: self._ground.backend)
+        self._terms = SimProtoOptions(limits or DialectLimits(), self.registrar, values)
 
     @classmethod
     def over(
@@ -60,12 +60,12 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
         stream: ByteStream,
         *,
         limits: DialectLimits | None = None,
-        offering: Registrar | None = None,
+        registrar: Registrar | None = None,
         values: Rest = "cbor",
     ) -> Self:
         """A client over any byte stream. With `peer.open_stream("simproto")` everything is
         encrypted, and each side knows the other's node id. The stream ends with the client."""
-        return cls(stream, limits=limits, offering=offering, values=values)
+        return cls(stream, limits=limits, registrar=registrar, values=values)
 
     # What to ask of the other side.
 

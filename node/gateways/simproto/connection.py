@@ -14,7 +14,7 @@ from parley._node.transport.conditions import wait_within
 
 @dataclass(frozen=True, slots=True)
 class SimProtoOptions:
-    """What one side brings to a connection: its `limits`, the `offering` that the other side
+    """What one side brings to a connection: its `limits`, the `registrar` that the other side
     may call and subscribe to, and the form of `values` that are neither bytes nor text.
 
     Raises:
@@ -22,7 +22,7 @@ class SimProtoOptions:
     """
 
     limits: DialectLimits
-    offering: Registrar
+    registrar: Registrar
     values: Rest
 
     def __post_init__(self) -> None:

@@ -42,7 +42,7 @@ logger = logging.getLogger("parley.gateway")
 
 
 class SimProtoService:
-    """Serves the handlers and topics of an offering to one guest, over the `sim` layer that it
+    """Serves the handlers and topics of a registrar to one guest, over the `sim` layer that it
     makes. While `draining` it takes nothing new.
 
     `on_answered` is called when a request was answered, or a subscription of theirs ended.
@@ -70,8 +70,8 @@ class SimProtoService:
         on_answered: Callable[[], None],
     ) -> None:
         self._peer = peer
-        self._handlers = terms.offering.handlers
-        self._topics = terms.offering.topics
+        self._handlers = terms.registrar.handlers
+        self._topics = terms.registrar.topics
         self._values = terms.values
         self._on_answered = on_answered
         self._told: set[str] = set()  # handlers whose items were logged as lost
@@ -252,7 +252,7 @@ class SimProtoPeer(Guest):
         total: MemoryBudget | None = None,
     ) -> None:
         self.core = core = SimProtoCore(backend.now(), terms.limits, total)
-        violations = terms.offering.handlers.violations
+        violations = terms.registrar.handlers.violations
         super().__init__(
             core, backend, name, carrier=carrier, on_gone=on_gone, violations=violations
         )

@@ -187,9 +187,7 @@ def test_rates_are_remembered_of_a_bounded_number(monkeypatch: pytest.MonkeyPatc
     payload = encode_dial(TRACE, 5, to=(US,))
     assert isinstance(dials.judge(ACCOUNT, payload, 1.0), DeliverLocally)
     assert isinstance(judge(BEFORE, US, dials=dials), DeliverLocally)
-    assert dials.judge(AWAY, payload, 100.0) == DeliverLocally(
-        TRACE, ()
-    )  # rested
+    assert dials.judge(AWAY, payload, 100.0) == DeliverLocally(TRACE, ())  # rested
     assert dials.judge(ACCOUNT, payload, 100.0) == Refuse(ResultCode.OVERLOADED, 0)
     assert dials.judge(ACCOUNT, payload, 101.0) == DeliverLocally(TRACE, ())
 

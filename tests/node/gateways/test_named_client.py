@@ -93,7 +93,7 @@ async def test_the_offering_is_for_each_connection() -> None:
     async with restarts.serving(restarts.named) as served:
         client = NamedClient(served.address, flavour="typed", pauses=restarts.QUICK)
 
-        @client.offering.on("question")
+        @client.registrar.on("question")
         async def question(event: NamedEvent) -> Any:
             return ["answered", event.data]
 

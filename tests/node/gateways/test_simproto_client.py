@@ -31,14 +31,14 @@ async def test_over_a_pair_in_memory() -> None:
 
 
 async def test_it_offers_what_a_node_has() -> None:
-    async with new_node() as offering, served() as sides:
-        offer(offering)
+    async with new_node() as other, served() as sides:
+        offer(other)
 
         @sides.node.on_call("ask back")
         async def ask_back(call: Call) -> object:
             return await call.peer.call("text")
 
-        async with SimProtoClient(sides.address, offering=offering.registrar) as client:
+        async with SimProtoClient(sides.address, registrar=other.registrar) as client:
             assert await client.call("ask back") == "grüße".encode()
 
 

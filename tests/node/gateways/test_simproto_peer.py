@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 async def test_both_sides_ask() -> None:
     async with served() as sides:
 
-        @sides.client.offering.on_call("back")
+        @sides.client.registrar.on_call("back")
         async def back(call: Call) -> bytes:
             assert call.peer is sides.client.peer
             return b"and back"

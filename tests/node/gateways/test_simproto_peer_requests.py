@@ -84,7 +84,7 @@ async def publishing(side: str) -> AsyncIterator[tuple[Topic, Raw]]:
     else:
         ours, theirs = memory_pair()
         async with SimProtoClient.over(ours) as client:
-            yield client.offering.topic("news"), Raw(theirs)
+            yield client.registrar.topic("news"), Raw(theirs)
 
 
 @pytest.mark.parametrize("side", ["server", "client"])

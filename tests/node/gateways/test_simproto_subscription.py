@@ -86,7 +86,7 @@ async def _broken(request: SubscribeRequest) -> None:
 
 async def test_both_sides_publish() -> None:
     async with served() as sides:
-        theirs = sides.client.offering.topic("theirs")
+        theirs = sides.client.registrar.topic("theirs")
         async with sides.back.subscribe("theirs") as notes:
             await theirs.publish(b"from the client")
             assert await anext(aiter(notes)) == b"from the client"

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import anyio
 
-from parley._node.tuning import Tuning
+from parley._node.config import Tuning
 
 # What is on the disk: (inode, size) of the segment synced last; how many sessions the other
 # side saw begin, and how many events it got in each.

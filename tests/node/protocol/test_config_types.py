@@ -12,7 +12,7 @@ from parley._lbm.padding import NO_PADDING, PADME, Padding
 from parley._node.backoff import Pauses
 from parley._node.bus.config import BusConfig
 from parley._node.bus.redis.format import RedisFormat
-from parley._node.config import NodeConfig
+from parley._node.config import NodeConfig, Tuning
 from parley._node.dialects.limits import DialectLimits
 from parley._node.errors import ConfigError
 from parley._node.protocol.config import CoreConfig
@@ -29,7 +29,6 @@ from parley._node.settings.tables import (
     ServeSettings,
     SimProtoSettings,
 )
-from parley._node.tuning import Tuning
 from tests.sweep import sweep
 
 # All that applications set: `Settings` holds what files can.
