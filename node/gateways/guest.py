@@ -27,7 +27,7 @@ from parley._node.remote.live_connection import LiveConnection
 from parley._node.remote.remote import Remote
 from parley._node.transport.backend import Backend
 from parley._node.transport.conditions import Condition
-from parley._node.transport.driver import Driver
+from parley._node.transport.driver import HIGH_WATER, Driver
 
 _VIOLATIONS = frozenset({CloseCode.PROTOCOL_ERROR, CloseCode.FRAME_TOO_LARGE})
 
@@ -56,6 +56,7 @@ class Guest(ABC):
         carrier: LiveConnection | None = None,
         on_gone: Callable[["Guest"], None] | None = None,
         violations: RateLimitedLogger | None = None,
+        high_water: int = HIGH_WATER,
     ) -> None:
         self.backend = backend
         self.name = name
@@ -68,10 +69,15 @@ class Guest(ABC):
         self._gone = False
         self._changes = Condition(backend.waiter)
         self.driver = Driver(
-            core, backend, self._take_all, self._next_deadline, self._handle_deadline
+            core,
+            backend,
+            self._take_all,
+            self._next_deadline,
+            self._handle_deadline,
+            self._transport_closed,
+            high_water,
         )
-        self.driver.turns.size = self.turn_size
-        self.driver.on_closed = self._transport_closed
+        self.driver.reads.size = self.turn_size
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
@@ -160,18 +166,18 @@ class Guest(ABC):
         """Send what is queued, then end the connection; returns when the transport is closed.
         `code` and `text` stay on this side: the dialects cannot carry them."""
         self._core.close(self.backend.now(), code, text)
-        self.driver.settle()
+        self.driver.step()
         await self._changes.until(lambda: self._gone)
 
     def begin_close(self) -> None:
         """End the connection once what is queued is written; does not wait for that."""
         self._core.close(self.backend.now(), CloseCode.GOING_AWAY)
-        self.driver.settle()
+        self.driver.step()
 
     def drop(self) -> None:
         """End the connection now and discard what is queued."""
         self._core.abort(self.backend.now(), CloseCode.GOING_AWAY, "dropped by us")
-        self.driver.settle()
+        self.driver.step()
 
     def closed_error(self) -> PeerClosedError:
         """The error for a request that came too late."""

@@ -106,8 +106,14 @@ class NamedPeer(Guest):
     ) -> None:
         self._named = NamedCore(backend.now(), terms.limits, terms.flavour, total)
         violations = terms.handlers.violations
-        super().__init__(self._named, backend, name, on_gone=self._look, violations=violations)
-        self.driver.high_water = terms.limits.write_buffer
+        super().__init__(
+            self._named,
+            backend,
+            name,
+            on_gone=self._look,
+            violations=violations,
+            high_water=terms.limits.write_buffer,
+        )
         self._named.take_turns(self._wait_for_turn)
         self.format = terms.format
         self.ignored = 0
@@ -181,7 +187,7 @@ class NamedPeer(Guest):
 
     def _take_turn(self) -> None:
         self._named.go_on(self.backend.now())
-        self.driver.settle()
+        self.driver.step()
 
     def _look(self, _: Guest) -> None:
         if self.is_gone and not self._runners and self._on_over is not None:
@@ -208,7 +214,7 @@ class NamedPeer(Guest):
             self._begun.discard(id(event))
             self._runners.pop(id(event), None)
             self._answer(event, *outcome)
-            self.driver.settle()
+            self.driver.step()
             if self.draining:
                 self._changes.notify()
             if self._gone:
@@ -301,8 +307,8 @@ class NamedReplies:
 
     async def _send(self, name: str, namespace: str, data: bytes) -> None:
         driver = self._peer.driver
-        if not driver.has_room:
-            await driver.room()
+        if not driver.can_send:
+            await driver.wait_writable()
         self._core.reply(self._event, data, name, namespace)
         self._said += len(data) + EVENT_COST
         if self._said > TURN_SIZE:
@@ -324,13 +330,13 @@ class NamedEmitter:
     @property
     def has_room(self) -> bool:
         """Whether an event can be sent without waiting."""
-        return self._peer.driver.has_room
+        return self._peer.driver.can_send
 
     async def room(self, timeout: float | None) -> float | None:
         """Wait while too much waits to be written; CallTimeout if it takes too long."""
         if self.has_room:
             return timeout
-        return await wait_within(self._peer.driver.room, timeout, self.backend.now)
+        return await wait_within(self._peer.driver.wait_writable, timeout, self.backend.now)
 
     def send(self, name: str, namespace: str, payload: Payload) -> None:
         """Send an event to which no reply is wanted."""
@@ -346,7 +352,7 @@ class NamedEmitter:
     def leave(self, emit: OutgoingEmit) -> None:
         """Only its first reply was wanted: the others go to handlers."""
         self._core.leave(emit)
-        self._peer.driver.settle()
+        self._peer.driver.step()
 
     def give_up(self, emit: OutgoingEmit) -> None:
         """Its replies are not wanted any more; the dialect cannot say so."""

@@ -68,8 +68,8 @@ async def run_handler(
         if entry.slots is not None:
             await _slot_and_room(entry.slots, peer)
             slots = entry.slots
-        elif not peer.driver.has_room:
-            await peer.driver.room()
+        elif not peer.driver.can_send:
+            await peer.driver.wait_writable()
         result = entry.handler(request)
         if inspect.isasyncgen(result):
             return await take_items(result)
@@ -167,9 +167,9 @@ async def _slot_and_room(slots: Slots, peer: Remote) -> None:
     without a slot, and what a handler's answers hold is bounded by its `concurrency`."""
     driver, waiter = peer.driver, peer.backend.waiter
     await slots.acquire(peer, waiter)
-    while not driver.has_room:
+    while not driver.can_send:
         slots.release()
-        await driver.room()
+        await driver.wait_writable()
         await slots.acquire(peer, waiter)
 
 

@@ -318,11 +318,15 @@ class ConnectionHandlers:
         self.dispatch = Dispatch(
             core, calls, self.topics, self.streams.receive, self.streams.restricted
         )
-        driver = live.driver = Driver(
-            core, live.backend, self.take, calls.next_deadline, calls.handle_deadline
+        live.driver = Driver(
+            core,
+            live.backend,
+            self.take,
+            calls.next_deadline,
+            calls.handle_deadline,
+            self.transport_closed,
+            host.config.write_buffer,
         )
-        driver.high_water = host.config.write_buffer
-        driver.on_closed = self.transport_closed
 
     def emitter_of(self, name: str) -> NativeEmitter:
         """What sends one event of this name, inside of its interceptors if there are any."""

@@ -23,7 +23,7 @@ class NativeEmitter:
     @property
     def has_room(self) -> bool:
         """Whether a sender need not wait."""
-        return self._live.driver.has_room
+        return self._live.driver.can_send
 
     async def room(self, timeout: float | None) -> float | None:
         """Wait while too much waits to be written; CallTimeout if it takes too long."""

@@ -32,11 +32,11 @@ def flows_of(peer: Peer) -> Flows:
     """Those of a connection, so far."""
     driver, core = peer.driver, peer.core
     return Flows(
-        driver.turns.came,
-        driver.turns.went,
+        driver.bytes_received,
+        driver.bytes_sent,
         core.dropped,
         core.outbox.credit_waits,
-        driver.rooms.waits,
+        driver.write_waiters.waits,
     )
 
 
@@ -84,7 +84,7 @@ class ConnectionCollector:
         outboxes = [peer.core.outbox for peer in peers]
         yield family(catalogue.QUEUED_EVENTS, sum(outbox.count for outbox in outboxes))
         yield family(catalogue.QUEUED, sum(outbox.size for outbox in outboxes))
-        waiting = sum(len(peer.driver.rooms.waiters) for peer in peers)
+        waiting = sum(len(peer.driver.write_waiters.waiters) for peer in peers)
         yield family(catalogue.WRITERS_WAITING, waiting)
         yield family(catalogue.STREAMS, sum(len(peer.streams) for peer in peers))
         yield family(catalogue.MEMORY, self._held.held)

@@ -146,7 +146,7 @@ class PeerRequests:
         if once is not False:
             answer = await self._call_once(IdempotencyKey.of(once), topic, data, timeout, headers)
             return answer if wanted is None else wanted.read(answer)
-        if not self.driver.has_room:
+        if not self.driver.can_send:
             timeout = await self.live.room(timeout)
         backend, outgoing = self.backend, self.outgoing
         waiter = backend.waiter()
@@ -551,7 +551,7 @@ class Peer(PeerRequests):
         self.live.draining = True
         self.topics.flush()
         self.core.close(self.backend.now(), code, text)
-        self.driver.settle()
+        self.driver.step()
         await self.live.changes.until(lambda: self.live.gone)
 
     async def __aenter__(self) -> Self:

@@ -380,10 +380,10 @@ class ReconnectingClient(ABC, Generic[C]):
             current = self._usable()
             if current is None:
                 timeout = await self._wait(timeout)
-            elif current.driver.has_room:
+            elif current.driver.can_send:
                 return current, timeout
             else:
-                timeout = await wait_within(current.driver.room, timeout, self.backend.now)
+                timeout = await wait_within(current.driver.wait_writable, timeout, self.backend.now)
 
     @abstractmethod
     def over_error(self) -> ParleyError:

@@ -123,7 +123,7 @@ class Responses:
         were faster; for a limited time, and with a limited amount of memory. Returns what is to
         be given to `give`."""
         driver, account = self._live.driver, self._live.core.answers
-        if driver.has_room or call.answered:
+        if driver.can_send or call.answered:
             return code, data
         try:
             size = self.calls.incoming.make(call, code, data)
@@ -135,7 +135,7 @@ class Responses:
         account.charge(size)
         try:
             with anyio.move_on_after(ANSWER_PATIENCE):
-                await driver.room()
+                await driver.wait_writable()
         finally:
             account.release(size)
         return code, None
@@ -287,7 +287,7 @@ class OnceHandlers:
                 outcome = await self._answered(call, who)
             else:
                 outcome = (ResultCode.NOT_AUTHORISED, None)
-            if not live.driver.has_room:
+            if not live.driver.can_send:
                 outcome = await answers.room(call, *outcome)
         finally:
             # Also when it was cancelled: each call gets its one answer.
@@ -461,7 +461,7 @@ class CallHandlers:
         if call.once is not None:
             self._once.run(call)
             return
-        self._live.driver.to_begin.append((self._serve, call))
+        self._live.driver.pending_tasks.append((self._serve, call))
 
     async def _serve(self, call: IncomingCall) -> None:
         if call.answered:
@@ -482,7 +482,7 @@ class CallHandlers:
                 answer = answers.prepare(call, *outcome)
                 outcome = (ResultCode.CANCELLED, None)
                 outcome = await answer
-            if not self._live.driver.has_room:
+            if not self._live.driver.can_send:
                 room = answers.room(call, *outcome)
                 outcome = (ResultCode.CANCELLED, None)  # what was made waits there, encoded, alone
                 outcome = await room
@@ -534,7 +534,7 @@ class EventHandlers:
 
     def run(self, emit: IncomingEmit) -> None:
         """Run the handler that `find` found for an event."""
-        self._live.driver.to_begin.append((self._serve, emit))
+        self._live.driver.pending_tasks.append((self._serve, emit))
 
     async def _serve(self, emit: IncomingEmit) -> None:
         if emit.answered:
@@ -556,7 +556,7 @@ class EventHandlers:
                 answer = answers.prepare(emit, *outcome)
                 outcome = (ResultCode.CANCELLED, None)
                 outcome = await answer
-            if not self._live.driver.has_room:
+            if not self._live.driver.can_send:
                 room = answers.room(emit, *outcome)
                 outcome = (ResultCode.CANCELLED, None)  # what was made waits there, encoded, alone
                 outcome = await room

@@ -237,9 +237,9 @@ class LiveConnection:
         Raises:
             CallTimeout: it took longer.
         """
-        if self.driver.has_room:
+        if self.driver.can_send:
             return timeout
-        return await wait_within(self.driver.room, timeout, self.backend.now)
+        return await wait_within(self.driver.wait_writable, timeout, self.backend.now)
 
     # Stream 0.
 
@@ -341,7 +341,7 @@ class LiveConnection:
     def lost(self, reason: str) -> None:
         """End a session that shall not go on over any transport; the other side is not told."""
         self.core.abort(self.backend.now(), CloseCode.CONNECTION_LOST, reason)
-        self.driver.settle()
+        self.driver.step()
 
     # Its beginning and its end.
 
@@ -374,7 +374,7 @@ class LiveConnection:
                 self.core.receive_eof(now)  # Reject was said: it need not linger
         else:
             self.core.close(now, code)
-        self.driver.settle()
+        self.driver.step()
 
     def refuse(self, refusal: NotTrustedError) -> None:
         """The other side is not trusted any more: end now, with a Close where there is a transport,
@@ -382,7 +382,7 @@ class LiveConnection:
         self.refused = refusal
         if self.ended is None:
             self.core.refuse_peer(refusal.text, self.backend.now())
-            self.driver.settle()
+            self.driver.step()
         self.changed()
 
     def connection_ended(self, ended: ConnectionEnded) -> None:

@@ -184,18 +184,22 @@ class _Try:
         except LocalProtocolError:
             return None
         self.driver = driver = Driver(
-            self._attempt, live.backend, self._ended, lambda: NEVER, lambda now: None
+            self._attempt,
+            live.backend,
+            self._ended,
+            lambda: NEVER,
+            lambda now: None,
+            self.over.wake,
+            barrier=live.driver.barrier,
         )
-        driver.gate = live.driver.gate
-        driver.on_closed = self.over.wake
-        live.driver.settle()
+        live.driver.step()
         return driver
 
     def give_up(self) -> None:
         """Close what was not handed over."""
         if self.driver is not None and not self.resumed:
             self._attempt.abort(self._live.backend.now(), CloseCode.CONNECTION_LOST, "given up")
-            self.driver.settle()
+            self.driver.step()
 
     def _ended(self, reports: list[Any]) -> None:
         ended: AttemptEnded = reports[0]

@@ -103,7 +103,7 @@ class SessionTable:
             fresh.driver.hand_over(found.driver, fresh.core.hand_over())
             return
         else:
-            found.driver.settle()  # it may have ended of it
+            found.driver.step()  # it may have ended of it
         fresh.core.refuse_resume(now)
 
     def end(self, reason: str) -> None:

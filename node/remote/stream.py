@@ -175,7 +175,7 @@ class SendLimiter:
                 self._writer = waiter = self._live.backend.waiter()
                 try:
                     if self._is_clear():
-                        await self._live.driver.rooms.wait(waiter)
+                        await self._live.driver.write_waiters.wait(waiter)
                     else:
                         core.notify_writable(self._stream, credit=True)
                         await waiter.wait()
@@ -204,7 +204,7 @@ class SendLimiter:
             self._queued = 0
         if self._live.driver.is_full:
             # Streams without credit must not add up, however many there are.
-            return self._is_clear() and self._live.driver.has_room
+            return self._is_clear() and self._live.driver.can_send
         if waiting < WAITING_EVENTS:
             return True
         return waiting < WAITING_SMALL_EVENTS and self._queued < SMALL_EVENTS_SIZE

@@ -138,7 +138,7 @@ class AsyncioTransport(asyncio.Protocol):
         """The buffer has room."""
         self._writing = True
         if self._served is not None:
-            self._served.may_write()
+            self._served.resume_writing()
 
     # The driver's side.
 
@@ -147,7 +147,7 @@ class AsyncioTransport(asyncio.Protocol):
         self._served = served
 
     def write(self, data: bytes) -> bool:
-        """Take bytes; False until `may_write`."""
+        """Take bytes; False until `resume_writing`."""
         if self._transport is None:
             return False
         self._transport.write(data)
@@ -225,7 +225,7 @@ class AsyncioBackend:
         self.now = time.monotonic  # noqa: TID251 - this is where `now` comes from
         self.soon = self._loop.call_soon
         self.waiter = partial(AsyncioWaiter, loop=self._loop)
-        self.line = FairScheduler(self.now, self.soon)
+        self.scheduler = FairScheduler(self.now, self.soon)
 
     def soon_from_thread(self, callback: Callable[[], None]) -> None:
         """Call back in the loop, asked by another thread."""

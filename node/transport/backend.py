@@ -69,7 +69,9 @@ class ClockedBackend:
         self._backend = backend
         self._clock = clock
         self.now = clock.now
-        self.line = FairScheduler(self.now, self.soon)  # no turn is too long while the clock stands
+        self.scheduler = FairScheduler(
+            self.now, self.soon
+        )  # no turn is too long while the clock stands
         self.waiter = backend.waiter
         self.begin = backend.begin
 

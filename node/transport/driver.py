@@ -1,8 +1,4 @@
-"""What the driver asks of the core that it serves, native or of a foreign dialect.
-
-A core is told bytes and the time, and tells bytes and reports; it never waits.
-`node.protocol.connection.Connection` is one, those of `node.dialects` are the others.
-"""
+"""The driver of a connection: it connects a core, a transport, a timer and the layer above."""
 
 import logging
 from collections.abc import Callable
@@ -13,167 +9,166 @@ from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.connection import FLUSH_SIZE
 from parley._node.protocol.send_queue import Waker
 from parley._node.transport.conditions import WriteWaiters
-from parley._node.transport.fair_reads import ROUND_TIME, WHOLE, ReadBuffer
+from parley._node.transport.fair_reads import UNLIMITED, ReadBuffer
 from parley._node.transport.loop import Loop, TaskStart, Timer
 from parley._node.transport.transport import OPEN, Transport, WriteBarrier
 
+logger = logging.getLogger("parley.transport")
+
+NEVER: Final = float("inf")
+# Seconds between two runs of the deadlines: a deadline that doesn't move must not spin.
+LEAST_PAUSE: Final = 0.001
+# Bytes that may wait for one peer before callers wait, and the part at which they resume.
+HIGH_WATER = 4 * 2**20
+LOW_WATER_PART = 4
+FEW_EVENTS = 64  # that may wait, if they are short, even if the core withholds some
+# Events that are written immediately. Writing only once per turn of the loop would make both sides
+# wait for each other.
+FLUSH_EVENTS = 16
+# Seconds after the barrier opened in which received bytes are read before deadlines count.
+BARRIER_GRACE = 0.1
+
 
 class SendBuffer(Protocol):
-    """What waits to be written."""
+    """The events or messages that wait to be written: their `count` and `size` in bytes. `waker` is
+    called when there is something to do."""
 
     @property
-    def count(self) -> int:
-        """How many events or messages."""
+    def count(self) -> int: ...
 
     @property
-    def size(self) -> int:
-        """Bytes of their payloads."""
+    def size(self) -> int: ...
 
     @property
-    def waker(self) -> Waker:
-        """Told when something is queued, or is otherwise to be done."""
+    def waker(self) -> Waker: ...
 
 
 class SansIOProtocol(Protocol):
-    """One connection's core. `happened` are the reports that `reports` will return; with
-    `ended` the transport is to be closed."""
+    """The core of one connection, native or of a foreign dialect.
+
+    The driver passes bytes and the time in, and takes bytes and reports out. A core never waits.
+    """
 
     @property
     def happened(self) -> Any:
-        """Whether anything is to be reported, by its truth."""
+        """The reports to deliver."""
 
     @property
     def ended(self) -> bool:
-        """Whether the transport is to be closed."""
+        """Whether the transport can be closed."""
 
     @property
     def is_suspended(self) -> bool:
-        """Whether it goes on without its transport, which is to be closed, and waits for
-        another."""
+        """Whether it continues without its transport and waits for another one."""
 
     @property
     def holds_back(self) -> bool:
-        """Whether it sends less than its transport takes."""
+        """Whether it sends less than the transport accepts."""
 
     @property
     def outbox(self) -> SendBuffer:
-        """What waits to be written."""
+        """The data to write."""
 
     @property
     def wants_data(self) -> bool:
-        """Whether bytes should be read."""
+        """Whether to read."""
 
     @property
     def wants_eof(self) -> bool:
-        """Whether the sending side is to be shut after what was written."""
+        """Whether to shut down the sending side once everything is written."""
 
     @property
     def queued_bytes(self) -> int:
         """Bytes that wait to be written."""
 
-    def reports(self) -> list[Any]:
-        """What happened since the last call, in order."""
-
     @property
     def unread(self) -> bool:
-        """Whether it has bytes that it was given and has not looked at, though it could."""
+        """Whether it has unprocessed bytes that it could process."""
 
     def receive_some(self, data: bytes, now: float) -> None:
-        """Bytes came, or none: do a small part of what there is to do with what came."""
+        """Add `data`, which may be empty, and do a small part of the work."""
 
     def receive_data(self, data: bytes, now: float) -> None:
-        """Bytes came: do all of it."""
+        """Add `data` and do all of the work."""
 
     def receive_eof(self, now: float) -> None:
-        """The transport ended, or broke."""
+        """The transport ended or broke."""
 
     def data_to_send(self, now: float) -> bytes:
-        """The next bytes for the transport, about 256 KiB; fewer if nothing is left."""
+        """Return about 256 KiB to write, less if that is all."""
 
     def next_deadline(self) -> float:
-        """When `handle_deadline` has something to do."""
+        """When to call `handle_deadline`."""
 
     def handle_deadline(self, now: float) -> None:
         """Do what is due."""
 
     def abort(self, now: float, code: CloseCode, reason: str) -> None:
-        """End at once."""
-
-
-NEVER: Final = float("inf")
-# Seconds between two looks at the deadlines.
-LEAST_PAUSE: Final = 0.001
+        """End immediately."""
 
 
 class LazyTimer:
-    """Calls `rung` at the time of its `set`. `at` is what it is set to, `earliest` what it may be
-    set to: a deadline that stays where it was although it was handled must not spin."""
+    """Calls `callback` at the time given to `set`.
 
-    __slots__ = ("_loop", "_rung", "_timer", "at", "earliest")
+    Deadlines move with every event, so the loop's timer is replaced only by an earlier one. A
+    timer that fires too early computes the deadline again. `time` is when it fires, `earliest` the
+    earliest time to which it may be set.
+    """
 
-    def __init__(self, loop: Loop, rung: Callable[[float], None]) -> None:
+    __slots__ = ("_callback", "_loop", "_timer", "earliest", "time")
+
+    def __init__(self, loop: Loop, callback: Callable[[float], None]) -> None:
         self._loop = loop
-        self._rung = rung
+        self._callback = callback
         self._timer: Timer | None = None
-        self.at = NEVER
+        self.time = NEVER
         self.earliest = -NEVER
 
-    def set(self, due: float) -> None:
-        """Ring at `due`, which is earlier than `at`."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self.at = due
-        self._timer = self._loop.at(due, self._ring)
+    def set(self, when: float) -> None:
+        """Fire at `when`, which is earlier than `time`."""
+        self.stop()
+        self.time = when
+        self._timer = self._loop.at(when, self._fire)
 
     def stop(self) -> None:
-        """Ring no more."""
+        """Don't fire."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _ring(self) -> None:
-        # What a stopped process finds in its sockets on waking counts before the time.
+    def _fire(self) -> None:
+        # After a process was stopped, bytes in its sockets are read before the time counts.
         self._timer = None
-        self._loop.soon(self._look)
+        self._loop.soon(self._run)
 
-    def _look(self) -> None:
+    def _run(self) -> None:
         now = self._loop.now()
-        self.at = NEVER
+        self.time = NEVER
         self.earliest = now + LEAST_PAUSE
-        self._rung(now)
-
-
-logger = logging.getLogger("parley.transport")
-
-# Bytes that may wait for one peer before callers wait, and the part at which they go on.
-HIGH_WATER = 4 * 2**20
-LOW_WATER_PART = 4
-FEW_EVENTS = 64  # which may wait, if they are short, whatever the core holds back
-# Events that are written at once: with a whole turn's, both sides would work by turns.
-FLUSH_EVENTS = 16
-# Seconds after a gate opened in which what has come meanwhile is read before the time counts.
-GATE_GRACE = 0.1
+        self._callback(now)
 
 
 class Driver:
-    """The shell of one connection.
+    """Drives one core over one transport.
 
-    `on_reports` is called with what happened, in order; `next_deadline` and `handle_deadline` are
-    those of the layer above, which shares the timer. While more than `high_water` bytes wait to be
-    written, callers wait in `room`. What came is taken in turns (`fair_reads`): the core
-    does some of it, its reports are handed on, and so forth until the time is up. Nothing is read
-    while anything waits for that. While `gate`, set before the transport is there, is shut, the
-    core gets and gives nothing, and its time stands still. What is put in `to_begin` while
-    reports are handed on begins when all of them were. A parted core goes on with the transport of
-    another driver (`hand_over`). `path` is its way through a federation; `blame` is to be called if
-    nothing, or nothing of the other side, comes by that.
+    All entries end in `step`: receive, deliver reports, write, and set the timer. A sender only
+    marks the core as having data (`Waker`), which schedules the write. While the `barrier` is
+    closed, the core neither reads nor writes, and its time stands still.
+
+    Attributes:
+        on_reports: called with the core's reports, in order.
+        next_deadline, handle_deadline: deadlines of the layer above, which shares the timer.
+        on_closed: called when the transport is closed.
+        high_water: bytes that may wait to be written before callers wait.
+        pending_tasks: handlers to start once all reports are delivered.
+        path: the servers of the federation that the transport passes; empty for a direct one.
+        blame: called if the transport brings nothing, or nothing from the other side.
     """
 
     __slots__ = (
-        "_alarm",
-        "_busy",
         "_closed",
-        "_eof_came",
+        "_delivering",
+        "_eof_received",
         "_eof_written",
         "_flush_due",
         "_grace_until",
@@ -181,20 +176,23 @@ class Driver:
         "_loop",
         "_next_deadline",
         "_on_reports",
-        "_outlet",
         "_paused",
+        "_timer",
+        "_transport",
         "_waker",
+        "barrier",
         "blame",
+        "bytes_received",
+        "bytes_sent",
         "core",
-        "gate",
         "high_water",
         "on_closed",
         "path",
-        "rooms",
-        "to_begin",
-        "turns",
+        "pending_tasks",
+        "reads",
         "was_connected",
         "writable",
+        "write_waiters",
     )
 
     def __init__(
@@ -204,191 +202,197 @@ class Driver:
         on_reports: Callable[[list[Any]], None],
         next_deadline: Callable[[], float],
         handle_deadline: Callable[[float], None],
+        on_closed: Callable[[], None] = lambda: None,
+        high_water: int = HIGH_WATER,
+        barrier: WriteBarrier = OPEN,
     ) -> None:
-        self.core, self._loop = core, loop
+        self.core = core
+        self._loop = loop
         self._on_reports = on_reports
-        self._next_deadline, self._handle_deadline = next_deadline, handle_deadline
-        self.high_water, self.turns, self.rooms = HIGH_WATER, ReadBuffer(), WriteWaiters()
-        self.gate: WriteBarrier = OPEN
-        self._outlet: Transport | None = None
-        self.writable = self._paused = self._flush_due = False
-        self.to_begin: list[TaskStart] = loop.line.to_begin
-        self._busy = False  # reports are being handed on, and none may overtake another
-        self._eof_came = self._eof_written = self._closed = self.was_connected = False
-        self._alarm, self._grace_until = LazyTimer(loop, self._rung), -NEVER
+        self._next_deadline = next_deadline
+        self._handle_deadline = handle_deadline
+        self.on_closed = on_closed
+        self.high_water = high_water
+        self.barrier = barrier
+        self.reads = ReadBuffer()
+        self.bytes_received = self.bytes_sent = 0
+        self.write_waiters = WriteWaiters()
+        self.pending_tasks: list[TaskStart] = loop.scheduler.pending_tasks
         self.path: tuple[NodeId, ...] = ()
         self.blame: Callable[[], None] = lambda: None
-        self.on_closed: Callable[[], None] | None = None  # the transport is closed
+        self._transport: Transport | None = None
+        self.writable = self.was_connected = self._paused = self._flush_due = False
+        self._delivering = False  # reports must not overtake each other
+        self._eof_received = self._eof_written = self._closed = False
+        self._timer = LazyTimer(loop, self._run_deadlines)
+        self._grace_until = -NEVER
         self._waker = core.outbox.waker
         self._waker.wake = self._woken
 
-    # From the outlet.
+    # Called by the transport.
 
-    def connected(self, outlet: Transport) -> None:
-        """The transport is there."""
-        if self._closed:  # given up while it was being dialled
-            outlet.close()
+    def connected(self, transport: Transport) -> None:
+        """Use `transport`, which is connected."""
+        if self._closed:  # while it was being dialled
+            transport.close()
             return
-        self._outlet = self.gate.guarded(outlet, self.may_write)
+        self._transport = self.barrier.guarded(transport, self.resume_writing)
         self.writable = self.was_connected = True
-        self._flush_soon()
+        self._schedule_flush()
 
     def received(self, data: bytes) -> None:
-        """The transport brought bytes."""
-        core, turns, line = self.core, self.turns, self._loop.line
-        turns.came += len(data)
-        if turns.due:
-            turns.put(data)
-            return
-        seconds = line.lets_pass(turns) if line.crowded else ROUND_TIME
-        at_once = seconds and not turns.waiting and len(data) <= turns.size
-        if at_once and core.wants_data and self.gate.open and not self._closed:
-            self.take_turn(self._loop.now() + seconds, data)
-            return
-        turns.put(data)
-        if seconds:
-            self.take_turn(self._loop.now() + seconds)
-        else:
-            self._follow()
+        """Process bytes, or keep them until it is this connection's turn."""
+        self.bytes_received += len(data)
+        if self.reads.queued:
+            self.reads.put(data)
+        elif not self._loop.scheduler.run(self, data):
+            self.reads.put(data)
+            self._update_transport()
 
     def ended(self) -> None:
-        """The transport ended, or broke: so does the connection, when all that came before
-        that had its turn."""
-        self.writable, self._eof_came = False, True
-        if not self._has_more or not self._may_go_on:
-            self._end()
+        """The transport ended: end the connection once all received bytes are processed."""
+        self.writable, self._eof_received = False, True
+        if not self._has_unread or not self._may_receive:
+            self.step()
 
-    def may_write(self) -> None:
-        """The transport takes bytes again."""
+    def resume_writing(self) -> None:
+        """The transport accepts bytes again."""
         self.writable = True
-        self._flush_soon()
+        self._schedule_flush()
 
-    # From the layer above.
+    # Called by the scheduler.
+
+    def read(self, data: bytes, now: float, end: float) -> bool:
+        """Process `data` and the buffered bytes until `end`, at least one step of the core."""
+        core, reads, barrier, clock = self.core, self.reads, self.barrier, self._loop.now
+        if data and (reads.waiting or len(data) > reads.size):
+            reads.put(data)
+            data = b""
+        self._waker.count = self._waker.size = NEVER
+        more = True
+        while more and core.wants_data and barrier.open and not self._closed:
+            try:
+                core.receive_some(data or reads.take(), now)
+            except Exception:
+                self._fail("receiving")
+            data = b""
+            if core.happened:
+                self._deliver("handling received data")
+                if core.outbox.count >= FLUSH_EVENTS and self.writable and not self._delivering:
+                    self._flush(only_write=True)
+            more = reads.waiting or core.unread
+            if (now := clock()) >= end:
+                break
+        if data:
+            reads.put(data)
+        return more
+
+    # Called by the layer above.
 
     def flush(self) -> None:
-        """Write now what the transport takes, also in the middle of another driver's work."""
-        if self.writable and not self._busy:
+        """Write now, also while another driver delivers reports."""
+        if self.writable and not self._delivering:
             self._flush()
 
     @property
-    def has_room(self) -> bool:
-        """Whether callers need not wait: a transport that takes bytes takes all that may
-        be sent, and what lacks credit does not hold up others."""
+    def can_send(self) -> bool:
+        """Whether callers may send without waiting.
+
+        A transport that accepts bytes accepts everything that may be sent. Events that lack credit
+        don't delay others.
+        """
         core, outbox = self.core, self.core.outbox
         few = outbox.count < FEW_EVENTS and outbox.size < self.high_water
-        if self.writable and self.gate.open and (few or not core.holds_back):
+        if self.writable and self.barrier.open and (few or not core.holds_back):
             return True
         return self._closed or core.queued_bytes <= self.high_water
 
     @property
     def is_full(self) -> bool:
-        """Whether more than `high_water` bytes wait to be written, for whatever reason."""
+        """Whether more than `high_water` bytes wait to be written."""
         return self.core.queued_bytes > self.high_water
 
-    async def room(self) -> None:
-        """Wait until `has_room`; `rooms` has those who do."""
-        while not self.has_room:
-            await self.rooms.wait(self._loop.waiter())
-
-    def settle(self) -> None:
-        """The core changed outside of a receive: hand on its reports, then flush."""
-        self._after(self._has_more)
+    async def wait_writable(self) -> None:
+        """Wait until `can_send`."""
+        while not self.can_send:
+            await self.write_waiters.wait(self._loop.waiter())
 
     def hand_over(self, to: "Driver", data: bytes) -> None:
-        """Give the transport to another driver behind the same gate, with `data` and what this
-        one has kept. This one is over, without a word."""
-        self.turns.size = WHOLE
-        data += self.turns.take()
-        outlet, self._outlet = self._outlet, None
-        to.let_go()
-        if outlet is None or to._closed:
-            self._outlet = outlet  # nobody's any more: closed below
+        """Give the transport to another driver behind the same barrier, with `data` and the
+        unprocessed bytes, and close this driver."""
+        self.reads.size = UNLIMITED
+        data += self.reads.take()
+        transport, self._transport = self._transport, None
+        to.detach()
+        if transport is None or to._closed:
+            self._transport = transport  # closed below
         else:
-            outlet.serve(to)
-            to._outlet, to.path, to.blame = outlet, self.path, self.blame
-            to.writable, to._paused, to._eof_came = self.writable, self._paused, self._eof_came
-            to.turns.put(data)
-            to.settle()
-            if to._eof_came and not data:
-                to.ended()
+            transport.serve(to)
+            to._transport, to.path, to.blame = transport, self.path, self.blame
+            to.writable, to._paused = self.writable, self._paused
+            to._eof_received = self._eof_received
+            to.reads.put(data)
+            to.step()
         self._close()
 
-    def let_go(self) -> None:
-        """Close the transport and forget what it brought; the core goes on."""
-        outlet, self._outlet = self._outlet, None
-        self.writable = self._paused = self._eof_came = self._eof_written = False
-        self.turns.clear()
-        if outlet is not None:
-            outlet.serve(None)
-            outlet.close()
+    def detach(self) -> None:
+        """Close the transport and discard its unprocessed bytes; the core continues."""
+        transport, self._transport = self._transport, None
+        self.writable = self._paused = self._eof_received = self._eof_written = False
+        self.reads.clear()
+        if transport is not None:
+            transport.serve(None)
+            transport.close()
 
     # Inside.
 
     @property
-    def _has_more(self) -> bool:
-        """Whether something came that the core has not looked at."""
-        return self.turns.waiting or self.core.unread
+    def _has_unread(self) -> bool:
+        return self.reads.waiting or self.core.unread
 
     @property
-    def _may_go_on(self) -> bool:
-        """Whether the core may look at it."""
-        return self.core.wants_data and self.gate.open and not self._closed
+    def _may_receive(self) -> bool:
+        return self.core.wants_data and self.barrier.open and not self._closed
 
-    def take_turn(self, end: float, data: bytes = b"") -> None:
-        """Have the core take `data`, or what was kept, step by step until `end`, one step at
-        least: it is this connection's turn in the line."""
-        core, turns, now, gate = self.core, self.turns, self._loop.now, self.gate
-        self._waker.count = self._waker.size = NEVER
-        more, start = True, (time := now())
-        while more and core.wants_data and gate.open and not self._closed:
-            try:
-                core.receive_some(data or turns.take(), time)
-            except Exception:
-                self._bug("receiving")
-            data = b""
-            if core.happened:
-                self._hand_on("handling what came")
-                if core.outbox.count >= FLUSH_EVENTS and self.writable and not self._busy:
-                    self._flush(midway=True)
-            more = turns.waiting or core.unread
-            if (time := now()) >= end:
-                break
-        self._loop.line.charge(turns, time - start)
-        if self._eof_came and not (more and self._may_go_on):
-            self._end()
-        else:
-            self._after(more)
+    def step(self, more: bool | None = None) -> None:
+        """Deliver reports, write, and update the transport and the timer.
 
-    def _end(self) -> None:
-        """Nothing comes any more, and what the core could take it has taken."""
-        turns, core, now = self.turns, self.core, self._loop.now()
-        turns.size = WHOLE
-        try:
-            if self._has_more:  # it cannot wait for a gate, or for room to answer
-                core.receive_data(turns.take(), now)
-            core.receive_eof(now)
-        except Exception:
-            self._bug("the end of the transport")
-        self._after(self._has_more)
-
-    def _after(self, more: bool) -> None:
+        The layer above calls it after each change of the core that isn't a queued event. `more`
+        tells whether there are unprocessed bytes; None finds out.
+        """
         core = self.core
-        if core.is_suspended and self._outlet is not None:
-            self.let_go()
-            more = self._has_more
+        if more is None:
+            more = self._has_unread
+        if self._eof_received and not self._delivering and not (more and self._may_receive):
+            self._receive_eof()
+            more = self._has_unread
+        if core.is_suspended and self._transport is not None:
+            self.detach()
+            more = self._has_unread
         if core.happened:
-            self._hand_on("handling what came")
+            self._deliver("handling received data")
         if more or core.ended or core.wants_data is self._paused:
-            self._follow()  # at once: what comes before the next turn would have to be held
-        if core.outbox.count and self.writable and not self._busy:
+            self._update_transport()
+        if core.outbox.count and self.writable and not self._delivering:
             self._flush()
         else:
-            self._flush_soon()  # and have the timer set
+            self._schedule_flush()  # which also sets the timer
 
-    def _hand_on(self, doing: str) -> None:
-        """Hand on the core's reports in their order, also those that doing so makes; then begin."""
-        busy, self._busy, core, line = self._busy, True, self.core, self._loop.line
-        line.handing_on += 1
+    def _receive_eof(self) -> None:
+        core, now = self.core, self._loop.now()
+        self.reads.size = UNLIMITED
+        try:
+            if self._has_unread:  # the barrier, or a full queue, no longer matters
+                core.receive_data(self.reads.take(), now)
+            core.receive_eof(now)
+        except Exception:
+            self._fail("the end of the transport")
+
+    def _deliver(self, doing: str) -> None:
+        """Deliver all reports, also those that this causes; then start handlers."""
+        outer, self._delivering = self._delivering, True
+        core, scheduler = self.core, self._loop.scheduler
+        scheduler.delivering += 1
         try:
             while core.happened:
                 try:
@@ -396,135 +400,135 @@ class Driver:
                     core.happened.clear()
                     self._on_reports(reports)
                 except Exception:
-                    self._bug(doing)
+                    self._fail(doing)
         finally:
-            line.handing_on -= 1
-            self._busy = busy
-        if line.to_begin and not line.handing_on:
-            self._loop.begin(line.take())
+            scheduler.delivering -= 1
+            self._delivering = outer
+        if scheduler.pending_tasks and not scheduler.delivering:
+            tasks = scheduler.pending_tasks[:]
+            scheduler.pending_tasks.clear()
+            self._loop.begin(tasks)
 
     def _woken(self) -> None:
-        """The core has something to write, to report, or to read on for. Senders are in the
-        middle of something: what else follows from writing waits for the flush."""
+        """The core has data, a report, or can read again: the sender is in the middle of something,
+        so write at most, and leave the rest to the scheduled flush."""
         if not self._flush_due:
-            self._flush_soon()
-        elif self.writable and not self._busy:
-            self._flush(midway=True)
+            self._schedule_flush()
+        elif self.writable and not self._delivering:
+            self._flush(only_write=True)
             self._waker.count, self._waker.size = FLUSH_EVENTS, FLUSH_SIZE
         else:
             self._waker.count = self._waker.size = NEVER
 
-    def _flush_soon(self) -> None:
+    def _schedule_flush(self) -> None:
         self._waker.count, self._waker.size = FLUSH_EVENTS, FLUSH_SIZE
         if not self._flush_due and not self._closed:
             self._flush_due = True
             self._loop.soon(self._flush)
 
-    def _flush(self, *, midway: bool = False) -> None:
-        """Write what the transport takes; and see to what follows, unless a sender is `midway`."""
-        core, outlet, gate = self.core, self._outlet, self.gate
-        self._flush_due = self._flush_due and midway
-        if self._closed or (outlet is None and not core.is_suspended):
+    def _flush(self, *, only_write: bool = False) -> None:
+        """Write what the transport accepts; then wake callers that wait, and update the transport
+        and the timer."""
+        core, transport, barrier = self.core, self._transport, self.barrier
+        self._flush_due = self._flush_due and only_write
+        if self._closed or (transport is None and not core.is_suspended):
             return
         self._waker.count = self._waker.size = NEVER
         try:
-            while outlet is not None and self.writable and gate.open:
+            while transport is not None and self.writable and barrier.open:
                 data = core.data_to_send(self._loop.now())
                 if data:
-                    self.turns.went += len(data)
-                    self.writable = outlet.write(data)
+                    self.bytes_sent += len(data)
+                    self.writable = transport.write(data)
                 if len(data) < FLUSH_SIZE:
                     break
-            if outlet is not None and core.wants_eof and not self._eof_written:
+            if transport is not None and core.wants_eof and not self._eof_written:
                 self._eof_written = True
-                outlet.write_eof()
+                transport.write_eof()
         except Exception:
-            self._bug("sending")
-        if midway:
+            self._fail("sending")
+        if only_write:
             return
         self._waker.count = self._waker.size = 0
-        if self.rooms.waiters and (
-            (self.writable and gate.open and not core.holds_back)
+        if self.write_waiters.waiters and (
+            (self.writable and barrier.open and not core.holds_back)
             or core.queued_bytes <= self.high_water // LOW_WATER_PART
         ):
-            self.rooms.wake()
+            self.write_waiters.wake()
         if core.happened:
-            self._hand_on("handling what was sent")
+            self._deliver("handling sent data")
         if core.ended or core.wants_data is self._paused:
-            self._follow()
+            self._update_transport()
         self._set_timer()
-        if not gate.open and not self._closed:
-            gate.wait(self._gate_opened)
+        if not barrier.open and not self._closed:
+            barrier.wait(self._barrier_opened)
 
-    def _follow(self) -> None:
-        """Close the transport if the core has ended, or pause and resume reading as it needs."""
-        core, outlet = self.core, self._outlet
+    def _update_transport(self) -> None:
+        """Close the transport if the core has ended; pause or resume reading."""
+        core, transport = self.core, self._transport
         if core.ended or self._closed:
-            # The transport is closed after the last report. A caller that is handing on reports
-            # returns here after them.
-            if core.happened and not self._busy:
-                self._hand_on("handling the end")
-            if not self._busy:
+            # After the last report: a nested call leaves this to the outer one.
+            if core.happened and not self._delivering:
+                self._deliver("handling the end")
+            if not self._delivering:
                 self._close()
             return
-        wants_data, turns = core.wants_data, self.turns
-        if self._has_more:
-            if not self.gate.open:
-                self.gate.wait(self._gate_opened)
-            elif wants_data and not turns.due:
-                self._loop.line.join(self)
-            wants_data = False  # what is kept comes first
-        if wants_data is self._paused and outlet is not None:
+        wants_data, reads = core.wants_data, self.reads
+        if self._has_unread:
+            if not self.barrier.open:
+                self.barrier.wait(self._barrier_opened)
+            elif wants_data and not reads.queued:
+                self._loop.scheduler.queue(self)
+            wants_data = False  # buffered bytes are processed first
+        if wants_data is self._paused and transport is not None:
             self._paused = not wants_data
-            (outlet.resume_reading if wants_data else outlet.pause_reading)()
+            (transport.resume_reading if wants_data else transport.pause_reading)()
 
     def _set_timer(self) -> None:
-        """Have the next deadline looked at when it is due."""
         if self._closed:
             return
         due = self._next_deadline()
-        if self.gate.open:
+        if self.barrier.open:
             due = min(due, max(self.core.next_deadline(), self._grace_until))
-        due = max(due, self._alarm.earliest)
-        if due < self._alarm.at:
-            self._alarm.set(due)
+        due = max(due, self._timer.earliest)
+        if due < self._timer.time:
+            self._timer.set(due)
 
-    def _rung(self, now: float) -> None:
+    def _run_deadlines(self, now: float) -> None:
         if self._closed:
             return
         try:
-            if self.gate.open and now >= self._grace_until:
+            if self.barrier.open and now >= self._grace_until:
                 self.core.handle_deadline(now)
             self._handle_deadline(now)
         except Exception:
-            self._bug("a deadline")
-        self._after(self._has_more)
+            self._fail("a deadline")
+        self.step()
 
-    def _gate_opened(self) -> None:
-        """Read first what came meanwhile: the other side is not to blame for the silence."""
-        self._grace_until = self._loop.now() + GATE_GRACE
-        self._follow()
-        self._flush_soon()
+    def _barrier_opened(self) -> None:
+        # Read first: the peer isn't to blame for the silence.
+        self._grace_until = self._loop.now() + BARRIER_GRACE
+        self._update_transport()
+        self._schedule_flush()
 
     def _close(self) -> None:
         if self._closed:
             return
-        self._closed, self._eof_came = True, False
-        self.gate.leave(self._gate_opened)
-        self.turns.clear()
-        self._alarm.stop()
-        if self._outlet is not None:
-            self._outlet.close()
-        self.rooms.wake()
-        if self.on_closed is not None:
-            self.on_closed()
+        self._closed, self._eof_received = True, False
+        self.barrier.leave(self._barrier_opened)
+        self.reads.clear()
+        self._timer.stop()
+        if self._transport is not None:
+            self._transport.close()
+        self.write_waiters.wake()
+        self.on_closed()
 
-    def _bug(self, where: str) -> None:
-        """A mistake of ours: it ends this connection, with a traceback in the log."""
+    def _fail(self, where: str) -> None:
+        """End the connection because of a bug, with a traceback in the log."""
         logger.exception("internal error while %s", where, extra={"event": "connection.bug"})
         try:
             self.core.abort(self._loop.now(), CloseCode.INTERNAL_ERROR, f"a bug in {where}")
         except Exception:
-            logger.exception("internal error while saying so", extra={"event": "connection.bug"})
+            logger.exception("internal error while aborting", extra={"event": "connection.bug"})
             self._close()
-        self._flush_soon()
+        self._schedule_flush()

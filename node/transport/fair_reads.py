@@ -1,7 +1,7 @@
-"""What came over connections and waits for its turn, so that no peer delays others.
+"""Fair scheduling of the bytes that the connections of one event loop have received.
 
-The bytes of one connection stay in their order, no turn is longer than a moment or one step of a
-core, and the connection that had the least of the loop's time is next.
+The bytes of one connection stay in order. Each time it runs, a connection processes its bytes for a
+limited time, or one step of its core. The connection that has used the least time runs next.
 """
 
 from collections.abc import Callable
@@ -11,152 +11,151 @@ from typing import Any, Final, Protocol
 
 from parley._node.metrics.catalogue import Histogram
 
-WHOLE: Final = 1 << 62  # whatever came, at once
-# Seconds of one connection's turn before others have theirs. What its reports set off is
-# counted, with the first steps of handlers; what these do when they have waited is not.
+UNLIMITED: Final = 1 << 62
+# Seconds that one connection may run while others wait. This includes its event callbacks and the
+# first steps of handlers, but not what handlers do after they have waited.
 TURN_TIME: Final = 0.00025
-# Seconds of all turns of those who wait, before the loop looks at its sockets and timers; and of
-# one turn where nobody waits, so that all that one read brings of bulk data is taken at once.
+# Seconds that all waiting connections may run before the loop serves sockets and timers, and that
+# one connection may run if no other waits, so that it processes a long read in one go.
 ROUND_TIME: Final = 8 * TURN_TIME
 
 
 class ReadBuffer:
-    """The bytes of one connection. `waiting` says that some are kept, `due` that it stands in
-    the line, `size` how many of its bytes are given at a time; `had` is the line's own
-    measure of what it took. `came` and `went` count its bytes in and out."""
+    """The unprocessed bytes of one connection.
 
-    __slots__ = ("_at", "_kept", "came", "due", "had", "size", "waiting", "went")
+    `size` is the most that `take` returns, `used` the scheduler's measure of the time that the
+    connection has used, and `queued` whether it waits for its turn.
+    """
+
+    __slots__ = ("_data", "_offset", "queued", "size", "used", "waiting")
 
     def __init__(self) -> None:
-        self.size = WHOLE
-        self.due = False
-        self.had = 0.0
-        self.waiting = False
-        self.came = 0
-        self.went = 0
-        self._kept = b""
-        self._at = 0
+        self.size = UNLIMITED
+        self.queued = False
+        self.used = 0.0
+        self.waiting = False  # whether it has bytes
+        self._data = b""
+        self._offset = 0
 
     def put(self, data: bytes) -> None:
-        """Keep bytes, behind what is kept."""
-        self._kept = self._kept[self._at :] + data if self.waiting else data
-        self._at = 0
-        self.waiting = bool(self._kept)
+        """Append bytes."""
+        self._data = self._data[self._offset :] + data if self.waiting else data
+        self._offset = 0
+        self.waiting = bool(self._data)
 
     def take(self) -> bytes:
-        """The next bytes, at most `size`; empty for none."""
-        kept, at = self._kept, self._at
-        self._at = at + self.size
-        if self._at < len(kept):
-            return kept[at : self._at]
-        self._kept, self._at, self.waiting = b"", 0, False
-        return kept[at:] if at else kept
+        """Remove and return the next bytes, at most `size`."""
+        data, start = self._data, self._offset
+        self._offset = start + self.size
+        if self._offset < len(data):
+            return data[start : self._offset]
+        self.clear()
+        return data[start:] if start else data
 
     def clear(self) -> None:
-        """Forget what is kept."""
-        self._kept, self._at, self.waiting = b"", 0, False
+        """Discard all bytes."""
+        self._data, self._offset, self.waiting = b"", 0, False
 
 
 class ScheduledReader(Protocol):
-    """A connection that may stand in a line."""
+    """A connection that a `FairScheduler` runs."""
 
     @property
-    def turns(self) -> ReadBuffer:
-        """What it has had."""
+    def reads(self) -> ReadBuffer:
+        """The bytes to process."""
 
-    def take_turn(self, end: float) -> None:
-        """Go on until `end` of the clock, and one step at least; `charge` it for that, and
-        join again if there is more."""
+    def read(self, data: bytes, now: float, end: float) -> bool:
+        """Process `data` and the buffered bytes until `end`, at least one step; returns whether
+        there are more."""
+
+    def step(self, more: bool) -> None:
+        """Continue after `read`; queue again if there are more bytes."""
 
 
 class FairScheduler:
-    """The connections of one loop of which more came than one turn takes. In each turn of
-    the loop they share `ROUND_TIME`, however many they are. While it is not `crowded`, one that
-    comes may take all of that at once.
+    """Start-time fair queueing of the connections of one event loop.
 
-    This is start-time fair queueing: `_time` is how much of the loop's time the waiting connection
-    with the least of it has had. One that was silent for long has no more to claim.
+    `_time` is the least time used by any waiting connection: a connection that was idle doesn't
+    accumulate a claim. `seconds` is the distribution of the times that connections ran.
 
-    `seconds` are those of all turns. What reports set off stands in `to_begin` until nobody is
-    `handing_on` any: what comes through a tunnel is handed on while the reports of the connection
-    that it runs in are.
+    Handlers in `pending_tasks` start once no connection is `delivering` events: a connection
+    through a tunnel delivers while the connection that carries it does.
     """
 
     __slots__ = (
+        "_call_soon",
+        "_crowded",
         "_due",
         "_full",
         "_now",
         "_numbers",
-        "_soon",
         "_time",
         "_waiting",
-        "crowded",
-        "handing_on",
+        "delivering",
+        "pending_tasks",
         "seconds",
-        "to_begin",
     )
 
-    def __init__(self, now: Callable[[], float], soon: Callable[[Callable[[], None]], object]):
+    def __init__(
+        self, now: Callable[[], float], call_soon: Callable[[Callable[[], None]], object]
+    ) -> None:
         self._now = now
-        self._soon = soon
+        self._call_soon = call_soon
         self._waiting: list[tuple[float, int, ScheduledReader]] = []
-        self._numbers = count()  # of two that had as much, the one that came first
+        self._numbers = count()  # breaks ties by arrival
         self._time = 0.0
-        self._due = False
-        self._full = False  # somebody took long in this turn of the loop, out of the line
-        self.crowded = False
+        self._due = False  # a round is scheduled
+        self._full = False  # a connection outside of the queue ran long in this turn of the loop
+        self._crowded = False
         self.seconds = Histogram()
-        self.handing_on = 0  # how many connections are, one in the other
-        self.to_begin: list[Any] = []
+        self.delivering = 0
+        self.pending_tasks: list[Any] = []
 
-    def lets_pass(self, turns: ReadBuffer) -> float:
-        """For how many seconds one that does not stand here may take a turn at once; 0 if it
-        has to join."""
-        if self._full:
-            return 0.0
-        if not self._waiting:
-            return ROUND_TIME
-        return TURN_TIME if turns.had <= self._time else 0.0
+    def run(self, reader: ScheduledReader, data: bytes = b"", end: float = 0.0) -> bool:
+        """Let `reader` process `data` now; returns False if it has to wait for its turn. `end` is
+        given when it is its turn."""
+        reads, now = reader.reads, self._now()
+        if not end:
+            end = now + ROUND_TIME
+            if self._crowded:
+                if self._full or (self._waiting and reads.used > self._time):
+                    return False
+                if self._waiting:
+                    end = now + TURN_TIME
+        more = reader.read(data, now, end)
+        seconds = self._now() - now
+        self._time = max(reads.used, self._time)
+        reads.used = self._time + seconds
+        self.seconds.observe(seconds)
+        if seconds > TURN_TIME:
+            self._full = self._crowded = True
+            self._schedule()
+        reader.step(more)
+        return True
 
-    def charge(self, turns: ReadBuffer, took: float) -> None:
-        """One took a turn of so many seconds."""
-        self._time = max(turns.had, self._time)
-        turns.had = self._time + took
-        self.seconds.observe(took)
-        if took > TURN_TIME:
-            self._full = self.crowded = True
-            self._call_soon()
+    def queue(self, reader: ScheduledReader) -> None:
+        """Run `reader` once, when its turn comes."""
+        reads = reader.reads
+        reads.queued = self._crowded = True
+        heappush(self._waiting, (max(reads.used, self._time), next(self._numbers), reader))
+        self._schedule()
 
-    def join(self, one: ScheduledReader) -> None:
-        """Have `one` take a turn, once."""
-        turns = one.turns
-        turns.due = self.crowded = True
-        heappush(self._waiting, (max(turns.had, self._time), next(self._numbers), one))
-        self._call_soon()
-
-    def take(self) -> list[Any]:
-        """What is to begin, which is then here no more."""
-        begun = self.to_begin[:]
-        self.to_begin.clear()
-        return begun
-
-    def _round(self) -> None:
+    def _run_round(self) -> None:
         waiting, now = self._waiting, self._now
         start = time = now()
         try:
             while waiting and time < start + ROUND_TIME:
-                one = heappop(waiting)[-1]
-                one.turns.due = False
-                # Who waits alone need not stop for others.
-                one.take_turn(time + TURN_TIME if waiting else start + ROUND_TIME)
+                reader = heappop(waiting)[-1]
+                reader.reads.queued = False
+                self.run(reader, end=time + TURN_TIME if waiting else start + ROUND_TIME)
                 time = now()
         finally:
             self._due = self._full = False
-            self.crowded = bool(waiting)
+            self._crowded = bool(waiting)
             if waiting:
-                self._call_soon()
+                self._schedule()
 
-    def _call_soon(self) -> None:
+    def _schedule(self) -> None:
         if not self._due:
             self._due = True
-            self._soon(self._round)
+            self._call_soon(self._run_round)

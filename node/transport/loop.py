@@ -53,8 +53,8 @@ class Loop(Protocol):
     which more came than one turn takes."""
 
     @property
-    def line(self) -> FairScheduler:
-        """The line of all connections on this loop."""
+    def scheduler(self) -> FairScheduler:
+        """The scheduler of received bytes for all connections on this loop."""
 
     def now(self) -> float:
         """Seconds of the loop's clock, which never goes back."""

@@ -61,7 +61,7 @@ class LoopCollector:
         yield family(catalogue.LOOP_TURN, self._turns)
         yield family(catalogue.LOOP_LAG, self._lag)
         try:
-            yield family(catalogue.TURN, self._running().line.seconds)
+            yield family(catalogue.TURN, self._running().scheduler.seconds)
         except ParleyError:
             return
 

@@ -28,7 +28,7 @@ class TransportProtocol(Protocol):
     def ended(self) -> None:
         """Nothing comes any more."""
 
-    def may_write(self) -> None:
+    def resume_writing(self) -> None:
         """Bytes are taken again."""
 
 
@@ -164,7 +164,7 @@ class BufferedTransport:
         """Serve another; what is held for the last one is lost, and was never said."""
         self._forget()
         if served is not None:
-            self._on_room = served.may_write
+            self._on_room = served.resume_writing
         self._outlet.serve(served)
 
     def write_eof(self) -> None:
@@ -247,7 +247,7 @@ class StreamTransport:
         self._served = served
 
     def write(self, data: bytes) -> bool:
-        """Take bytes; False until `may_write`."""
+        """Take bytes; False until `resume_writing`."""
         if self._closed:
             return False
         self._queue.append(data)
@@ -314,7 +314,7 @@ class StreamTransport:
                     if self._full and self._queued < WRITE_BUFFER:
                         self._full = False
                         if self._served is not None:
-                            self._served.may_write()
+                            self._served.resume_writing()
                 elif self._eof:
                     self._eof = False
                     self._busy = True

@@ -85,7 +85,7 @@ class TrioBackend:
         self.scopes: set[anyio.CancelScope] = set()
         self._empty: trio.Event | None = None
         self.now = trio.current_time
-        self.line = FairScheduler(self.now, self.soon)
+        self.scheduler = FairScheduler(self.now, self.soon)
 
     def waiter(self) -> TrioWaiter:
         """A new wait."""

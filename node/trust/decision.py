@@ -115,7 +115,7 @@ class Deciding:
             self._runner = None
             if self._live.core.state is State.DECIDING:
                 self._decided(answer)
-                self._live.driver.settle()
+                self._live.driver.step()
 
     async def _answer(self, trust: Decider) -> NotTrustedError | None:
         if isinstance(trust, Hook):

@@ -104,7 +104,7 @@ class TunnelWriter:
         """Drop the bytes that wait and write nothing more."""
         self.pending.clear()
         self._finishing = False
-        waiters = self._live.driver.rooms.waiters
+        waiters = self._live.driver.write_waiters.waiters
         if self in waiters:
             waiters.remove(self)
 
@@ -155,7 +155,7 @@ class TunnelWriter:
             elif outbox.waiting(stream) or not self._crowded:
                 core.notify_writable(stream)
             else:
-                self._live.driver.rooms.waiters.append(self)
+                self._live.driver.write_waiters.waiters.append(self)
 
 
 class TunnelTransport:
@@ -288,4 +288,4 @@ class TunnelTransport:
         if self._full and len(self._writer.pending) < TUNNEL_WINDOW:
             self._full = False
             if self._driver is not None:
-                self._driver.may_write()
+                self._driver.resume_writing()

@@ -93,7 +93,7 @@ class _Place:
         self.ear = RelayEar(max(limits.longest_frame, ONE_ERROR))
         self.line = Line(self.core, self.ear, piece)
         self.line.now = now
-        self.core.shell = self
+        self.core.driver = self
         self.client = model.enter()
         self.exact = True
 
@@ -101,7 +101,7 @@ class _Place:
         """Write now what the transport takes."""
         self.line.flush()
 
-    def settle(self) -> None:
+    def step(self) -> None:
         """Hand on reports."""
         self.line.hand_on()
 

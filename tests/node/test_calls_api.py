@@ -406,7 +406,7 @@ async def test_what_waits_fails_at_once_when_the_connection_ends(
         elif how == "abort":
             code = CloseCode.PROTOCOL_ERROR
             back.core.abort(back.backend.now(), code, "a test")
-            back.driver.settle()
+            back.driver.step()
         else:
             code = CloseCode.CONNECTION_LOST
             peer.driver.ended()
@@ -478,10 +478,10 @@ async def test_a_call_waits_while_the_transport_is_full(met: Meeting, anyio_back
     assert late.value.received  # in a handler it is that one's failure, not its answer
     with move_on_after(0.01):
         await met.peer.call("echo")
-    assert driver.rooms.waiters == []
+    assert driver.write_waiters.waiters == []
     async with create_task_group() as tasks:
         outcome = await started(tasks, lambda: met.peer.call("echo", 1, timeout=5))
         assert not outcome
-        driver.may_write()
+        driver.resume_writing()
     assert outcome == [1]
     await settled()

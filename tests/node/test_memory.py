@@ -78,7 +78,7 @@ def dicts(count: int) -> Value:
 
 def deaf(met: Meeting) -> None:
     """The peer reads nothing from here on."""
-    outlet = met.peer.driver._outlet
+    outlet = met.peer.driver._transport
     assert outlet is not None
     outlet.pause_reading()
 
@@ -292,7 +292,7 @@ async def attacked(memory: int) -> AsyncIterator[Meeting]:
         release.set()
         for peer in (met.peer, met.back):
             peer.core.receive_eof(peer.backend.now())
-            peer.driver.settle()
+            peer.driver.step()
 
 
 async def held(met: Meeting, attack: Attack) -> tuple[int, int]:

@@ -307,7 +307,7 @@ class RelayDriver(Protocol):
     def flush(self) -> None:
         """Write now what the transport takes."""
 
-    def settle(self) -> None:
+    def step(self) -> None:
         """Hand on reports; then flush, or close."""
 
 
@@ -323,7 +323,7 @@ class RelayConnection(ForeignCore):
     While more than half of `write_buffer` waits for it, clients that send to it are not read:
     until no more than a quarter waits, or its transport took nothing for `patience` seconds. It
     is dropped, and counted, when more than `write_buffer` bytes wait for it and its transport
-    takes none of them. `shell` is its driver, once there is one.
+    takes none of them. `driver` is its driver, once there is one.
     """
 
     __slots__ = (
@@ -338,7 +338,7 @@ class RelayConnection(ForeignCore):
         "_uuid_deadline",
         "_uuid_start",
         "_waited",
-        "shell",
+        "driver",
         "uuid",
     )
 
@@ -350,7 +350,7 @@ class RelayConnection(ForeignCore):
         super().__init__(now, limits.write_buffer, account)
         self.outbox = self._slices = SliceQueue(limits.write_buffer, account)
         self.uuid = b""
-        self.shell: RelayDriver | None = None
+        self.driver: RelayDriver | None = None
         self._router = router
         self._limits = limits
         self._sorter: MessageSorter | None = None
@@ -371,21 +371,21 @@ class RelayConnection(ForeignCore):
         """Take messages for this client, as a `Member`."""
         if self.closing:
             return None
-        slices, shell = self._slices, self.shell
+        slices, driver = self._slices, self.driver
         crowded = self._is_crowded()
         slices.extend(pieces, held)
         if not self._is_crowded():
             return None
-        if shell is not None:
-            shell.flush()  # much in one turn, from many, does not make it a slow reader
+        if driver is not None:
+            driver.flush()  # much in one turn, from many, does not make it a slow reader
         if not self._is_crowded() or self.closing:
             return None
         short = self._crowd.lagging and not self.account.has_room()
         if crowded and (short or slices.size > self._write_buffer):
             self._router.dropped += 1
             self.abort(now, CloseCode.OVERLOADED, "it does not read what is sent to it")
-            if shell is not None:
-                shell.settle()
+            if driver is not None:
+                driver.step()
             return None
         if self._crowd.lagging:
             return None

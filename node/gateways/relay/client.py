@@ -95,8 +95,8 @@ class RelayClient(DialectClient["_Link"]):
         if self._must_wait:
             await self.connected(None)
         link = self._guest()
-        if not link.driver.has_room:
-            await link.driver.room()
+        if not link.driver.can_send:
+            await link.driver.wait_writable()
         try:
             link.client.send(to, payload)
         except ConnectionClosedError:
@@ -145,7 +145,7 @@ class RelayClient(DialectClient["_Link"]):
     def _came(self, current: "_Link") -> None:
         super()._came(current)
         # What was read since it began to connect may be what it has to wait for.
-        current.driver.settle()
+        current.driver.step()
 
     def _why(self, guest: "_Link") -> ParleyError:
         return guest.end_error()

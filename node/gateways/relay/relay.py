@@ -103,7 +103,7 @@ class Relay(DialectServer["RelayGuest"]):
         core = RelayConnection(self._router, self.limits, self.backend.now(), self.account)
         changed, drops = self._changes.notify, self._drops
         guest = RelayGuest(core, self.backend, name, changed, self._gone, drops)
-        core.shell = guest.driver
+        core.driver = guest.driver
         return guest
 
 

@@ -43,7 +43,7 @@ class SimProtoConnection:
     @property
     def has_room(self) -> bool:
         """Whether a request can be sent without waiting."""
-        return self.guest.driver.has_room and self.core.free_dialogs > 0
+        return self.guest.driver.can_send and self.core.free_dialogs > 0
 
     async def room(self, timeout: float | None) -> float | None:
         """Wait while too much waits to be written or to be answered; returns what is left of
@@ -57,8 +57,8 @@ class SimProtoConnection:
     async def _room(self) -> None:
         driver, turns = self.guest.driver, self.sim.room
         while self.guest.is_open and not self.has_room:
-            if not driver.has_room:
-                await driver.room()
+            if not driver.can_send:
+                await driver.wait_writable()
                 continue
             waiter = self.guest.backend.waiter()
             wake = waiter.wake

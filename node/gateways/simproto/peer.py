@@ -135,8 +135,8 @@ class SimProtoService:
         peer = self._peer
         outcome: Outcome = (ResultCode.CANCELLED, None)
         try:
-            if not peer.driver.has_room:
-                await peer.driver.room()  # a guest that reads no answers gets none made
+            if not peer.driver.can_send:
+                await peer.driver.wait_writable()  # a guest that reads no answers gets none made
             request = Call(peer, call)
             roles = self._handlers.roles
             outcome = await run_handler(
@@ -254,9 +254,14 @@ class SimProtoPeer(Guest):
         self.core = core = SimProtoCore(backend.now(), terms.limits, total)
         violations = terms.registrar.handlers.violations
         super().__init__(
-            core, backend, name, carrier=carrier, on_gone=on_gone, violations=violations
+            core,
+            backend,
+            name,
+            carrier=carrier,
+            on_gone=on_gone,
+            violations=violations,
+            high_water=terms.limits.write_buffer,
         )
-        self.driver.high_water = terms.limits.write_buffer
         self.service = SimProtoService(self, core, terms, self._answered)
         self.sim = self.service.sim
         self.link = SimProtoConnection(self, core, self.sim, terms.values)

@@ -39,7 +39,7 @@ class Press:
         assert server.node is not None
         for peer in list(server.node.peers):
             peer.core.abort(peer.backend.now(), CloseCode.OVERLOADED, "for a test")
-            peer.driver.settle()
+            peer.driver.step()
         for note in notes:
             await self.topics[topic].publish(note)
 

@@ -56,7 +56,7 @@ class Server:
         """End it at once: who is connected learns it from the end of the transport alone."""
         for peer in list(self.node.peers if self.node else ()):
             peer.core.abort(peer.backend.now(), CloseCode.CONNECTION_LOST, "killed")
-            peer.driver.settle()
+            peer.driver.step()
         await self.stop()
 
     async def stop(self) -> None:

@@ -183,7 +183,7 @@ async def test_a_transport_that_takes_nothing_bounds_what_is_made() -> None:
             await settled()
             assert endless.yielded == made
             tasks.cancel_scope.cancel()
-        met.back.driver.may_write()
+        met.back.driver.resume_writing()
 
 
 # Leaving early.
@@ -405,7 +405,7 @@ async def test_the_connection_ends_while_it_streams(met: Meeting, how: str, who:
                 tasks.start_soon(ender.close, CloseCode.GOING_AWAY)
             elif how == "abort":
                 ender.core.abort(ender.backend.now(), CloseCode.PROTOCOL_ERROR, "a test")
-                ender.driver.settle()
+                ender.driver.step()
             else:
                 ender.driver.ended()
             with fail_after(3), pytest.raises(PeerClosedError) as caught:
@@ -468,7 +468,7 @@ async def test_the_time_to_send_counts(met: Meeting) -> None:
         async with met.peer.call_stream("count", 1, timeout=0.02):
             pytest.fail("it was sent")
     assert len(met.peer.outgoing) == 0
-    met.peer.driver.may_write()
+    met.peer.driver.resume_writing()
 
 
 async def test_what_was_left_holds_nothing(met: Meeting) -> None:

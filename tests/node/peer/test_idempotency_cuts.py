@@ -67,7 +67,7 @@ class World:
                         end.live.drop(CloseCode.NORMAL)
                     else:
                         end.core.abort(end.backend.now(), CloseCode.CONNECTION_LOST, "cut")
-                        end.driver.settle()
+                        end.driver.step()
         self.over = True
 
     async def call(self) -> None:

@@ -94,7 +94,7 @@ async def test_more_than_64_pings_at_once_are_not_sent(met: Meeting) -> None:
         met.peer.driver.writable = False
         outcomes = [await started(tasks, met.peer.ping) for _ in range(65)]
         assert isinstance(outcomes[64][0], LocalProtocolError)
-        met.peer.driver.may_write()
+        met.peer.driver.resume_writing()
         await eventually(lambda: all(outcomes))
     assert all(isinstance(outcome[0], float) for outcome in outcomes[:64])
 
@@ -104,7 +104,7 @@ async def test_a_cancelled_ping_leaves_nothing(met: Meeting) -> None:
         await started(tasks, lambda: silent_ping(met))
         tasks.cancel_scope.cancel()
     assert not met.peer.live.pings
-    met.peer.driver.may_write()
+    met.peer.driver.resume_writing()
     assert await met.peer.ping() > 0
 
 

@@ -278,7 +278,7 @@ async def test_an_emitter_that_reads_nothing_of_its_transport() -> None:
         async with create_task_group() as tasks:
             link.to_client.stall()
             tasks.start_soon(drop_errors, peer)
-            await eventually(lambda: not back.driver.has_room)
+            await eventually(lambda: not back.driver.can_send)
             before = said
             for number in range(10):
                 assert (await bystander.emit("echo", number).reply()).data == number

@@ -264,7 +264,7 @@ async def test_a_call_that_wants_no_answer_is_dropped(town: Town) -> None:
     await eventually(lambda: bool(town.shop.node.peers))
     (back,) = town.shop.node.peers
     peer.core.send(1, 0, 3, 1, encode({keys.TOPIC: "order", keys.ONCE_KEY: KEY}))
-    peer.driver.settle()
+    peer.driver.step()
     await eventually(lambda: back.dropped == 1)
     assert back.running_calls == 0
     assert not town.shop.ran

@@ -26,7 +26,7 @@ class Shell:
         self.full = False
         self.credit = True
         self.writable = True
-        self.rooms = WriteWaiters()
+        self.write_waiters = WriteWaiters()
         backend = current_backend(tasks)
         core = SimpleNamespace(
             consume=lambda stream, cost: self.consumed.append(cost),
@@ -46,7 +46,7 @@ class Shell:
         return self.full
 
     @property
-    def has_room(self) -> bool:
+    def can_send(self) -> bool:
         return self.writable or not self.full
 
     def watch(self, stream: int, *, credit: bool) -> None:

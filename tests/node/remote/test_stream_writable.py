@@ -135,9 +135,9 @@ async def test_while_too_much_waits_only_what_can_be_written_is_queued() -> None
         shell.credit, shell.writable = True, False
         room.changed()
         await settled()
-        assert (sent, shell.watched, len(shell.rooms.waiters)) == ([], 2, 1)
+        assert (sent, shell.watched, len(shell.write_waiters.waiters)) == ([], 2, 1)
         shell.writable = True
-        shell.rooms.wake()
+        shell.write_waiters.wake()
         await settled()
         assert sent == [None]
 
@@ -154,7 +154,7 @@ async def test_who_waits_for_the_transport_learns_of_the_streams_end() -> None:
         room = SendLimiter(shell.peer, 3, check)
         shell.full, shell.writable = True, False
         sent = await started(tasks, room.wait)
-        assert (sent, len(shell.rooms.waiters)) == ([], 1)
+        assert (sent, len(shell.write_waiters.waiters)) == ([], 1)
         over.append(True)
         room.changed()
         await settled()

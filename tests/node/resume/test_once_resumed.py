@@ -92,7 +92,7 @@ async def test_whether_it_may_be_asked_again_is_looked_at_when_there_is_room() -
         async with create_task_group() as tasks:
             first = await started(tasks, partial(peer.call, "echo", bytes(2_000), timeout=None))
             again = await started(tasks, partial(peer.call, "work", 1, once=key, timeout=None))
-            assert not peer.driver.has_room
+            assert not peer.driver.can_send
             clock.advance(ONCE_AGAIN + 1)
             on.proxy.resume()
             while not (first and again):

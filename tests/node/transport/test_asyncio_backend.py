@@ -52,7 +52,7 @@ class Noted:
     def ended(self) -> None:
         self.ends += 1
 
-    def may_write(self) -> None:
+    def resume_writing(self) -> None:
         self.writable += 1
 
     @property

@@ -20,7 +20,7 @@ from parley._node.transport.driver import (
     LOW_WATER_PART,
     Driver,
 )
-from parley._node.transport.fair_reads import ROUND_TIME, FairScheduler, ReadBuffer
+from parley._node.transport.fair_reads import ROUND_TIME, FairScheduler
 from parley._node.transport.loop import TaskStart
 from parley._node.transport.task_scope import current_backend
 from parley._node.transport.transport import TransportProtocol
@@ -45,7 +45,7 @@ class FakeLoop:
     def __init__(self) -> None:
         self.time = 100.0
         self.due: list[Callable[[], None]] = []
-        self.line = FairScheduler(self.now, self.soon)
+        self.scheduler = FairScheduler(self.now, self.soon)
         self.timers: list[FakeTimer] = []
         self.begun: list[TaskStart] = []
 
@@ -286,19 +286,19 @@ def test_what_reports_set_off_begins_after_all_of_them_also_of_an_outer_connecti
     begun_amid_reports: list[TaskStart] = []
 
     def inner_reports() -> None:
-        inner.driver.to_begin.append(handler)
+        inner.driver.pending_tasks.append(handler)
 
     def outer_reports() -> None:
         inner.core.happened.append(FINISHED)
-        inner.driver.settle()
+        inner.driver.step()
         begun_amid_reports.extend(outer.loop.begun)
 
     inner.on_report, outer.on_report = inner_reports, outer_reports
     outer.core.happened.append(FINISHED)
-    outer.driver.settle()
+    outer.driver.step()
     assert (begun_amid_reports, outer.loop.begun) == ([], [handler])
     inner.core.happened.append(FINISHED)
-    inner.driver.settle()
+    inner.driver.step()
     assert outer.loop.begun == [handler, handler]
 
 
@@ -315,7 +315,7 @@ def test_a_full_outlet_is_left_alone_until_it_may_write() -> None:
     scene.loop.turn()
     assert scene.outlet.done == [full]
     scene.outlet.more = True
-    scene.driver.may_write()
+    scene.driver.resume_writing()
     scene.loop.turn()
     assert scene.outlet.done == [full, full, b"three"]
 
@@ -343,7 +343,7 @@ def test_reading_follows_the_core() -> None:
     scene.connect()
     for wants_data in (False, False, True, True):
         scene.core.wants_data = wants_data
-        scene.driver.settle()
+        scene.driver.step()
         scene.loop.turn()
     assert scene.outlet.done == ["pause", "resume"]
 
@@ -371,7 +371,7 @@ class SlowScene(Scene):
     def __init__(self) -> None:
         super().__init__()
         self.connect()
-        self.driver.turns.size = 3
+        self.driver.reads.size = 3
         self.core.on_data = self.take_time
 
     def take_time(self) -> None:
@@ -406,7 +406,7 @@ def test_what_waits_for_its_turn_waits_for_the_core_too() -> None:
     scene.loop.turn()
     assert received(scene) == []
     scene.core.wants_data = True
-    scene.driver.settle()
+    scene.driver.step()
     scene.loop.turn()
     assert received(scene) == [b"abc", b"def", b"gh"]
     assert scene.outlet.done == ["pause", "resume"]
@@ -431,7 +431,7 @@ def test_what_waits_when_the_core_ends_is_forgotten() -> None:
     scene = SlowScene()
     scene.driver.received(b"abcdefgh")
     scene.core.ended = True
-    scene.driver.settle()
+    scene.driver.step()
     scene.loop.turn()
     assert received(scene) == [b"abc"]
     assert scene.outlet.done == ["pause", "close"]
@@ -446,7 +446,7 @@ def test_the_sending_side_is_shut_once_after_the_last_bytes() -> None:
     scene.core.chunks = [b"close"]
     scene.core.wants_eof = True
     for _ in range(2):
-        scene.driver.settle()
+        scene.driver.step()
         scene.loop.turn()
     assert scene.outlet.done == [b"close", "eof"]
 
@@ -455,10 +455,10 @@ def test_an_ended_core_closes_the_transport_once() -> None:
     scene = Scene()
     scene.connect()
     scene.core.deadline = 200.0
-    scene.driver.settle()
+    scene.driver.step()
     scene.driver.ended()
     scene.driver.ended()
-    scene.driver.settle()
+    scene.driver.step()
     scene.core.wake()
     scene.loop.turn()
     assert scene.outlet.done == ["close"]
@@ -472,7 +472,13 @@ def test_reports_are_handed_on_before_the_transport_is_closed_in_a_crowded_line(
     scene.connect()
     closed: list[list[Report]] = []
     scene.driver.on_closed = lambda: closed.append(list(scene.reports))
-    scene.loop.line.charge(ReadBuffer(), ROUND_TIME)  # another connection took all of this turn
+    other = Scene(cast(Backend, scene.loop))
+
+    def take_time() -> None:
+        scene.loop.time += ROUND_TIME
+
+    other.core.on_data = take_time
+    other.driver.received(b"a long step")
     scene.core.ended = True
     scene.core.happened = [FINISHED]
     scene.driver.received(b"x")
@@ -487,7 +493,7 @@ def test_a_report_that_settles_the_driver_does_not_close_it_before_the_others() 
 
     def handle(reports: list[Report]) -> None:
         for report in reports:
-            scene.driver.settle()
+            scene.driver.step()
             handled.append(report)
 
     driver = scene.driver = Driver(
@@ -502,14 +508,14 @@ def test_a_report_that_settles_the_driver_does_not_close_it_before_the_others() 
     reports: list[Report] = [FINISHED, StreamFinished(5)]
     scene.core.ended = True
     scene.core.happened = list(reports)
-    driver.settle()
+    driver.step()
     assert closed == [reports]
 
 
 def test_a_transport_that_comes_too_late_is_closed() -> None:
     scene = Scene()
     scene.core.ended = True
-    scene.driver.settle()
+    scene.driver.step()
     assert scene.closed == 1
     scene.connect()
     assert scene.outlet.done == ["close"]
@@ -524,7 +530,7 @@ def test_there_is_one_timer_for_the_earliest_of_both_floors() -> None:
     scene.connect()
     assert scene.loop.set_timers == [110.0]
     scene.core.deadline = 105.0
-    scene.driver.settle()
+    scene.driver.step()
     scene.loop.turn()
     assert scene.loop.set_timers == [105.0]
     scene.loop.move(5.0)
@@ -537,7 +543,7 @@ def test_a_later_deadline_keeps_the_timer_which_then_looks_again() -> None:
     scene.core.deadline = 110.0
     scene.connect()
     scene.core.deadline = 150.0
-    scene.driver.settle()
+    scene.driver.step()
     scene.loop.turn()
     assert scene.loop.set_timers == [110.0]
     scene.loop.move(10.0)
@@ -631,7 +637,7 @@ def test_a_bug_while_aborting_closes_at_least(caplog: pytest.LogCaptureFixture) 
     assert scene.outlet.done == ["close"]
     assert scene.closed == 1
     assert scene.loop.set_timers == []
-    assert "while saying so" in caplog.text
+    assert "while aborting" in caplog.text
 
 
 # Back-pressure.
@@ -641,16 +647,16 @@ def test_there_is_room_while_the_transport_takes_bytes() -> None:
     scene = Scene()
     rooms: list[bool] = []
     scene.core.queued_bytes = HIGH_WATER + 1
-    rooms.append(scene.driver.has_room)
+    rooms.append(scene.driver.can_send)
     scene.connect()
-    rooms.append(scene.driver.has_room)
+    rooms.append(scene.driver.can_send)
     scene.outlet.more = False
     scene.core.chunks = [b"x"]
     scene.core.wake()
     scene.loop.turn()
-    rooms.append(scene.driver.has_room)
+    rooms.append(scene.driver.can_send)
     scene.core.queued_bytes = HIGH_WATER
-    rooms.append(scene.driver.has_room)
+    rooms.append(scene.driver.can_send)
     assert rooms == [False, True, False, True]
 
 
@@ -664,11 +670,11 @@ async def test_callers_wait_for_room(how: str) -> None:
         scene.core.chunks = [b"x"]
         scene.driver.connected(scene.outlet)
         await anyio.wait_all_tasks_blocked()
-        outcomes = [await started(tasks, scene.driver.room) for _ in range(3)]
+        outcomes = [await started(tasks, scene.driver.wait_writable) for _ in range(3)]
         assert not any(outcomes)
         if how == "written":
             scene.outlet.more = True
-            scene.driver.may_write()
+            scene.driver.resume_writing()
         elif how == "less":
             scene.core.queued_bytes = HIGH_WATER // LOW_WATER_PART
             scene.core.wake()
@@ -684,6 +690,6 @@ async def test_who_waits_for_room_may_be_cancelled() -> None:
         scene = Scene(current_backend(tasks))
         scene.core.queued_bytes = HIGH_WATER + 1
         with move_on_after(0.005) as scope:
-            await scene.driver.room()
+            await scene.driver.wait_writable()
         assert scope.cancelled_caught
-        assert scene.driver.rooms.waiters == []
+        assert scene.driver.write_waiters.waiters == []

@@ -22,7 +22,7 @@ class Parting(Scene):
         giver = Scene()
         giver.connect()
         self.core.is_suspended = False
-        giver.driver.turns.put(b" kept")
+        giver.driver.reads.put(b" kept")
         giver.driver.hand_over(self.driver, b"rest")
         giver.loop.turn()
         assert giver.closed == 1
@@ -57,15 +57,15 @@ def test_while_parted_time_goes_on_and_callers_wait() -> None:
     scene.loop.turn()
     scene.core.deadline = scene.loop.time + 5
     scene.core.queued_bytes = scene.driver.high_water + 1
-    assert not scene.driver.has_room
-    scene.driver.settle()
+    assert not scene.driver.can_send
+    scene.driver.step()
     scene.loop.turn()
     scene.loop.move(5)
     assert ("handle_deadline", scene.loop.time) in scene.core.told
     scene.core.ended = True
-    scene.driver.settle()
+    scene.driver.step()
     assert scene.closed == 1
-    assert scene.driver.has_room  # nobody waits for what is over
+    assert scene.driver.can_send  # nobody waits for what is over
 
 
 def test_a_core_that_parts_at_a_deadline_or_on_what_came_lets_go() -> None:
@@ -75,7 +75,7 @@ def test_a_core_that_parts_at_a_deadline_or_on_what_came_lets_go() -> None:
         if how == "deadline":
             scene.core.deadline = scene.loop.time + 1
             scene.core.handle_deadline = scene.part  # type: ignore[method-assign]
-            scene.driver.settle()
+            scene.driver.step()
             scene.loop.turn()
             scene.loop.move(1)
         elif how == "data":
@@ -83,7 +83,7 @@ def test_a_core_that_parts_at_a_deadline_or_on_what_came_lets_go() -> None:
             scene.driver.received(b"x")
         else:
             scene.part(0.0)
-            scene.driver.settle()
+            scene.driver.step()
         assert scene.outlet.done == ["close"], how
         assert not scene.closed
 
@@ -93,7 +93,7 @@ def test_a_live_transport_gives_way_and_what_it_brought_is_forgotten() -> None:
     scene.connect()
     scene.core.wants_data = False
     scene.driver.received(b"old")
-    assert scene.driver.turns.waiting
+    assert scene.driver.reads.waiting
     scene.core.wants_data = True
     outlet = scene.resume()
     scene.loop.turn()
@@ -109,7 +109,7 @@ def test_a_transport_that_had_ended_when_it_came_is_lost_again() -> None:
     scene.connect()
     scene.driver.ended()
     giver.connect()
-    giver.driver.turns.due = True  # it stands in the line
+    giver.driver.reads.queued = True  # it stands in the line
     giver.driver.received(b"x")
     giver.driver.ended()
     scene.core.is_suspended = False
@@ -123,7 +123,7 @@ def test_what_comes_for_a_driver_that_is_closed_is_closed() -> None:
     scene, giver = Parting(), Scene()
     scene.connect()
     scene.core.ended = True
-    scene.driver.settle()
+    scene.driver.step()
     giver.connect()
     giver.driver.hand_over(scene.driver, b"")
     assert giver.outlet.done == ["close"]
@@ -145,7 +145,7 @@ def test_a_gate_holds_for_the_new_transport_what_it_held_for_the_last(safe: bool
     position = {"recorded": 1, "safe": 1 if safe else 0}
     gate = WriteBarrier(lambda: position["recorded"], lambda: position["safe"])
     scene, giver = Parting(), Scene()
-    scene.driver.gate = giver.driver.gate = gate
+    scene.driver.barrier = giver.driver.barrier = gate
     scene.core.chunks = [b"first"]
     scene.connect()
     scene.driver.ended()

@@ -47,36 +47,35 @@ class Worker:
 
     def __init__(self, scene: "Loop", name: str, steps: int, cost: float) -> None:
         self.scene, self.name, self.steps, self.cost = scene, name, steps, cost
-        self.turns = ReadBuffer()
+        self.reads = ReadBuffer()
 
-    def take_turn(self, end: float) -> None:
-        start = self.scene.time
+    def read(self, data: bytes, now: float, end: float) -> bool:
         while self.steps:
             self.steps -= 1
             self.scene.time += self.cost
             self.scene.done.append(self.name)
             if self.scene.time >= end:
                 break
-        self.scene.line.charge(self.turns, self.scene.time - start)
-        if self.steps:
-            self.scene.line.join(self)
+        return bool(self.steps)
+
+    def step(self, more: bool) -> None:
+        if more:
+            self.scene.scheduler.queue(self)
 
     def come(self) -> None:
         """Something came: a turn at once, or later."""
-        if self.scene.line.lets_pass(self.turns):
-            self.take_turn(self.scene.time + TURN_TIME)
-        else:
-            self.scene.line.join(self)
+        if not self.scene.scheduler.run(self):
+            self.scene.scheduler.queue(self)
 
 
 class Loop:
-    """A line, a clock, and what was done."""
+    """A scheduler, a clock, and what was done."""
 
     def __init__(self) -> None:
         self.time = 5.0
         self.done: list[str] = []
         self.due: list[Callable[[], None]] = []
-        self.line = FairScheduler(lambda: self.time, self.due.append)
+        self.scheduler = FairScheduler(lambda: self.time, self.due.append)
 
     def turn(self) -> None:
         """One turn of the loop."""
@@ -90,7 +89,7 @@ def test_those_who_wait_share_a_round_however_many_they_are() -> None:
     loop = Loop()
     workers = [Worker(loop, str(number), 40, TURN_TIME / 4) for number in range(20)]
     for worker in workers:
-        worker.come()
+        loop.scheduler.queue(worker)
     for _ in range(10):
         start, before = loop.time, len(loop.done)
         loop.turn()
@@ -106,7 +105,7 @@ def test_those_who_wait_share_a_round_however_many_they_are() -> None:
 def test_who_waits_alone_has_the_whole_round() -> None:
     loop = Loop()
     worker = Worker(loop, "a", 100, TURN_TIME / 4)
-    loop.line.join(worker)
+    loop.scheduler.queue(worker)
     loop.turn()
     assert loop.time == pytest.approx(5.0 + ROUND_TIME)
 
@@ -142,10 +141,10 @@ def test_in_one_turn_of_the_loop_one_long_step_is_let_pass() -> None:
 def test_who_was_silent_has_no_claim_to_the_time_of_others() -> None:
     loop = Loop()
     busy, silent = (Worker(loop, name, 400, TURN_TIME) for name in ("busy", "silent"))
-    loop.line.join(busy)
+    loop.scheduler.queue(busy)
     while busy.steps > 200:
         loop.turn()
-    loop.line.join(silent)
+    loop.scheduler.queue(silent)
     before = len(loop.done)
     while len(loop.done) < before + 100:
         loop.turn()
@@ -156,12 +155,12 @@ def test_a_turn_that_fails_keeps_nobody_waiting() -> None:
     loop = Loop()
     bad, good = Worker(loop, "bad", 1, 0.0), Worker(loop, "good", 1, 0.0)
 
-    def fail(end: float) -> None:
+    def fail(data: bytes, now: float, end: float) -> bool:
         raise ZeroDivisionError
 
-    bad.take_turn = fail  # type: ignore[method-assign]  # to fail
-    loop.line.join(bad)
-    loop.line.join(good)
+    bad.read = fail  # type: ignore[method-assign]  # to fail
+    loop.scheduler.queue(bad)
+    loop.scheduler.queue(good)
     with pytest.raises(ZeroDivisionError):
         loop.turn()
     loop.turn()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from parley._node.transport.driver import GATE_GRACE
+from parley._node.transport.driver import BARRIER_GRACE
 from parley._node.transport.transport import HELD_SIZE, WriteBarrier
 from tests.node.transport.test_driver import FakeOutlet, Scene
 
@@ -10,7 +10,7 @@ from tests.node.transport.test_driver import FakeOutlet, Scene
 def gated() -> tuple[Scene, WriteBarrier]:
     """A connected driver behind a gate."""
     scene, gate = Scene(), WriteBarrier()
-    scene.driver.gate = gate
+    scene.driver.barrier = gate
     scene.connect()
     scene.core.told.clear()
     return scene, gate
@@ -61,7 +61,7 @@ def test_behind_a_shut_gate_nothing_is_read_and_nothing_leaves() -> None:
 
 def test_a_gate_that_shuts_while_a_turn_is_due_is_seen_then() -> None:
     scene, gate = gated()
-    scene.driver.turns.size = 2
+    scene.driver.reads.size = 2
     scene.core.on_data = gate.shut
     scene.driver.received(b"abcd")
     scene.loop.turn()
@@ -75,11 +75,11 @@ def test_a_gate_that_shuts_while_a_turn_is_due_is_seen_then() -> None:
 def test_callers_wait_for_room_only_with_much_in_the_queue() -> None:
     scene, gate = gated()
     gate.shut()
-    rooms = [scene.driver.has_room]
+    rooms = [scene.driver.can_send]
     scene.core.queued_bytes = scene.driver.high_water + 1
-    rooms.append(scene.driver.has_room)
+    rooms.append(scene.driver.can_send)
     gate.reopen()
-    rooms.append(scene.driver.has_room)
+    rooms.append(scene.driver.can_send)
     assert rooms == [True, False, True]
 
 
@@ -96,9 +96,9 @@ def test_the_core_s_time_stands_still_and_its_grace_lets_it_read_first() -> None
     scene.upper_deadline = float("inf")
     gate.reopen()
     scene.loop.turn()
-    scene.loop.move(GATE_GRACE / 2)
+    scene.loop.move(BARRIER_GRACE / 2)
     assert told(scene, "handle_deadline") == []
-    scene.loop.move(GATE_GRACE)
+    scene.loop.move(BARRIER_GRACE)
     assert told(scene, "handle_deadline")
 
 

@@ -189,7 +189,7 @@ async def test_many_stalled_tunnels_are_nothing_to_a_good_one(anyio_backend: str
         for live in (made.links[0][1].live, made.links[1][0].live):  # both of the server
             assert live.core.account.held < 300 * 16_384  # streams and their tasks
             assert live.core.queued_bytes < 4 * LARGEST_TUNNEL_DATA
-            assert live.driver.has_room
+            assert live.driver.can_send
         await peer.close()
 
 
@@ -201,15 +201,15 @@ async def test_a_slow_transport_is_not_filled_by_tunnels(anyio_backend: str) -> 
         link.stall()
         for end in here:
             end.writer.write(bytes(2 * TUNNEL_WINDOW))
-        await eventually(lambda: bool(onward.driver.rooms.waiters))
+        await eventually(lambda: bool(onward.driver.write_waiters.waiters))
         await settled()
         most = (1 << 20) // WRITE_BUFFER_PART + WAITING_PIECES * LARGEST_TUNNEL_DATA
         assert most // 2 < onward.core.queued_bytes < most + 10_000
-        assert onward.driver.has_room  # for calls
+        assert onward.driver.can_send  # for calls
         assert max(splice.buffered for splice in splices(made)) <= TUNNEL_MEMORY
         link.resume()
         await eventually(lambda: all(len(end.data) == 2 * TUNNEL_WINDOW for end in ends))
-        assert not onward.driver.rooms.waiters
+        assert not onward.driver.write_waiters.waiters
         link.heal()
 
 
@@ -221,9 +221,9 @@ async def test_who_ends_while_it_waits_for_a_transport_leaves_nothing(anyio_back
         for end in here:
             end.writer.write(bytes(2 * TUNNEL_WINDOW))
         onward = made.links[1][0]
-        await eventually(lambda: bool(onward.driver.rooms.waiters))
+        await eventually(lambda: bool(onward.driver.write_waiters.waiters))
         for end in here:
             end.stream.reset()
         await eventually(lambda: not splices(made))
-        assert not onward.driver.rooms.waiters
+        assert not onward.driver.write_waiters.waiters
         link.heal()

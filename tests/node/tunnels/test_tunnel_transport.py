@@ -30,7 +30,7 @@ class Log:
     def ended(self) -> None:
         self.has_ended = True
 
-    def may_write(self) -> None:
+    def resume_writing(self) -> None:
         pass
 
 

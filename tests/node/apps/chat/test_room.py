@@ -248,7 +248,7 @@ async def test_who_vanishes_has_left(anyio_backend: str) -> None:
                 assert (await next_of(bob, "join")).person.name == "bob"
                 assert (await next_of(bob, "join")).person.name == "ann"
                 peer.core.receive_eof(peer.backend.now())  # the line is cut
-                peer.driver.settle()
+                peer.driver.step()
                 assert (await next_of(bob, "leave")).person.name == "ann"
             assert here.names == ["Host", "bob"]
 

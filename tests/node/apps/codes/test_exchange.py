@@ -145,7 +145,7 @@ async def test_who_reads_nothing_keeps_no_place(
         link.to_client.stall()
         with anyio.move_on_after(0.05):
             await filler.send(bytes(1 << 20))
-        assert not back.driver.has_room
+        assert not back.driver.can_send
         await peer.open_stream(LABEL).send((7).to_bytes(2) + bytes([88] + 31 * [102]))
         await eventually(lambda: bool(place.giver.giving.expected))
         await eventually(lambda: not place.giver.trying)

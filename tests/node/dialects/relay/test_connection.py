@@ -22,7 +22,7 @@ class Driver:
 
     def __init__(self, hall: Hall, uuid: bytes, takes: bool) -> None:
         self.core = hall.at[uuid]
-        self.core.shell = self
+        self.core.driver = self
         self.core.outbox.waker.wake = self._woken
         self.takes = takes
         self.calls: list[str] = []
@@ -33,8 +33,8 @@ class Driver:
         if self.takes:
             self.taken += written(self.core)
 
-    def settle(self) -> None:
-        self.calls.append("settle")
+    def step(self) -> None:
+        self.calls.append("step")
 
     def _woken(self) -> None:
         self.calls.append("wake")
@@ -147,7 +147,7 @@ def test_who_does_not_read_is_dropped_and_counted() -> None:
         sent += 16
         assert hall.at[B].queued_bytes <= hall.limits.write_buffer
     assert sent == 64  # of 1,036 bytes: the first that were more than 65,536
-    assert slow.calls[-2:] == ["flush", "settle"]
+    assert slow.calls[-2:] == ["flush", "step"]
     assert end_of(hall.at[B]) == (CloseCode.OVERLOADED, False)
     assert hall.at[B].ended
     assert hall.router.dropped == 1
