@@ -1,8 +1,7 @@
 """The data pipeline over the nodes' journals, on Apache Spark (docs/pipeline.md).
 
-`pipeline.spark` makes sessions, `pipeline.source` reads journals, and `pipeline.bronze` takes them
-in, batch by batch; everything else makes tables from tables. Nothing here knows a node's
-connections, only its journal, its protocol and its errors.
+`spark` opens sessions, `source` reads journals, `bronze` ingests them in batches; everything else
+makes tables from tables. Of a node, only its journal, protocol and errors are known here.
 """
 
 if not __name__.startswith("parley."):

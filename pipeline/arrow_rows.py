@@ -1,7 +1,7 @@
-"""An audit's rows as Arrow batches, with exactly the columns of `WALKED_ARROW`.
+"""An audit's rows as Arrow batches with the columns of `WALKED_ARROW`.
 
-Values that many rows share are made once and repeated in C: heads, what payloads are about, and,
-where one event carries many notes, everything but the notes.
+Values that many rows share are made once and repeated in C: heads, contents and, where one event
+carries many notes, everything but the notes.
 """
 
 import json
@@ -50,17 +50,16 @@ def event_batches(
     *,
     payloads: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of events, and of each note one; `sealed` are the times of their seals in ns.
+    """Yield rows of events, one for each note; `sealed` are the times of their seals in ns.
 
-    `part` and `other` are the same in all. A batch has at most `BATCH_ROWS` rows and
-    `BATCH_SIZE` bytes of payload, or is one event.
+    A batch has at most `BATCH_ROWS` rows and `BATCH_SIZE` bytes of payload, or is one event.
     """
     for first, last in _pieces(rows):
         yield _event_batch(rows[first:last], sealed[first:last], part, other, payloads=payloads)
 
 
 def other_batch(rows: Sequence[Mapping[str, Any]], part: str) -> pa.RecordBatch:
-    """Rows other than events: whole, as JSON, in `other`."""
+    """Rows other than events, whole, as JSON in `other`."""
     times = [(row.get("time_ns") or _run_start(row["segment"])) // 1000 for row in rows]
     arrays = {
         name: pa.array([row.get(name) for row in rows], pa.string())
@@ -82,7 +81,6 @@ def summary_batch(summary: Summary, part: str, time_us: int) -> pa.RecordBatch:
 
 
 def _pieces(rows: Sequence[CompactRow]) -> Iterator[tuple[int, int]]:
-    """Where batches begin and end."""
     contents = [row.content for row in rows]
     carries_notes = any(
         one.notes for one in dict(zip(map(id, contents), contents, strict=True)).values()
@@ -161,7 +159,7 @@ def _head_columns(heads: Sequence[tuple[str | None, ...]]) -> dict[str, pa.Array
 
 
 def _distinct(values: Sequence[Any]) -> tuple[list[Any], Any]:
-    """The different objects among them, and for each value the index of its object."""
+    """Return the distinct objects, and for each value the index of its object."""
     ids = np.fromiter(map(id, values), np.uint64, len(values))
     if (ids == ids[0]).all():
         return [values[0]], np.zeros(len(values), dtype=np.int32)
@@ -176,7 +174,6 @@ def _taken(values: list[Any], where: Any, type_: pa.DataType) -> pa.Array:
 
 
 def _delays(times: Any, sealed: Sequence[int | None]) -> pa.Array:
-    """Microseconds from each event to its seal; null without one."""
     seals = pa.array(sealed, pa.int64())
     # Between the times as rows have them: stitching knows no others.
     delays = seals.fill_null(0).to_numpy(zero_copy_only=False) // 1000 - times // 1000
@@ -188,7 +185,7 @@ def _type(name: str) -> pa.DataType:
 
 
 def _run_start(segment: str) -> int:
-    """When the run of a segment began, in ns: for what has no time of its own."""
+    """The start of a segment's run, in ns, for rows without a time of their own."""
     name = parse_name(segment + CLOSED)
     if name is None:
         return 0

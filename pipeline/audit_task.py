@@ -1,7 +1,7 @@
-"""From the rows of bronze to those of silver, in one task: an audit between Arrow batches.
+"""The task that turns rows of bronze into rows of silver: an audit between Arrow batches.
 
-A task verifies what it is given from the nearest block on and knows nothing of other tasks. What
-only several tasks together can tell (a seal in the next range) is left to `pipeline.stitch`.
+A task verifies its rows from the nearest block on, without other tasks. `pipeline.stitch` decides
+what takes several tasks, such as a seal in the next range.
 """
 
 import gc
@@ -43,11 +43,11 @@ def make_audit_task(
     directory: Path | None = None,
     check_key: bytes | None = None,
 ) -> BatchFunction:
-    """A function for `mapInArrow` over rows of bronze in their order.
+    """Return a function for `mapInArrow` over rows of bronze in their order.
 
-    `private_keys` are auditors' (32 bytes each); none means that nothing is decrypted. With a
-    `directory` the rows of final events are written there, and the others alone returned. With
-    a `check_key` (16 bytes, `pipeline.summary.facts`) there are summaries among these.
+    Without `private_keys` (auditors', 32 bytes each) nothing is decrypted. With a `directory`, rows
+    of final events are written there and only the others are returned. With a `check_key` (16
+    bytes) these include summaries.
     """
 
     def walk(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -82,14 +82,15 @@ def _audit_rows(task: "_AuditTask", batches: Iterable[pa.RecordBatch]) -> Iterat
 
 
 def _name_of(batch: pa.RecordBatch) -> str:
-    """What a task's files are called: as the range that its first row is of."""
+    """Name a task's files after the range of its first row."""
     segment, start = batch.column("segment")[0].as_py(), batch.column("range_start")[0].as_py()
     return f"{segment}-{start or 0:012d}"
 
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """Millions of rows and no cycle among them: looking for some takes a fifth of the time."""
+    """Turn off garbage collection: among millions of rows without cycles it takes a fifth of the
+    time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -100,7 +101,7 @@ def _without_collections() -> Iterator[None]:
 
 
 class _AuditTask:
-    """The audit of one task, and its rows on their way out."""
+    """The audit of one task, and its rows that were not given out yet."""
 
     def __init__(self, audit: Audit, *, payloads: bool) -> None:
         self._audit = audit
@@ -113,11 +114,9 @@ class _AuditTask:
 
     @property
     def has_many(self) -> bool:
-        """Whether a batch of events is full."""
         return len(self._rows) >= BATCH_ROWS or self._notes >= MANY_NOTES
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Feed the audit with rows of bronze."""
         rows = BronzeRows(batch)
         take_run = self._audit.events_in_sequence
         for at, stop in rows.runs():
@@ -142,19 +141,18 @@ class _AuditTask:
         self._collect()
 
     def finish(self) -> None:
-        """The task has no more rows."""
         self._audit.finish()
         self._collect()
 
     def some_events(self) -> Iterator[pa.RecordBatch]:
-        """Full batches of events."""
+        """Yield a full batch of events."""
         rows, self._rows = self._rows[:BATCH_ROWS], self._rows[BATCH_ROWS:]
         sealed, self._sealed = self._sealed[:BATCH_ROWS], self._sealed[BATCH_ROWS:]
         self._notes = _notes_of(self._rows)
         return event_batches(rows, sealed, EVENT, None, payloads=self._payloads)
 
     def rest(self, *, everything: bool = False) -> Iterator[pa.RecordBatch]:
-        """All rows but events; with `everything` the last events too."""
+        """Yield all rows but events; with `everything` the last events too."""
         audit = self._audit
         while everything and self._rows:
             yield from self.some_events()
@@ -186,10 +184,8 @@ class _AuditTask:
             yield other_batch(self._segments, SEGMENT)
             self._segments = []
 
-    # Inside.
-
     def _take_record(self, rows: BronzeRows, at: int) -> None:
-        """A row that is not an event of the take_run kind: one in sixty-four."""
+        """Take a row that is not an event in sequence, as about one in 64 is."""
         if rows.status(at) not in _OF_SEGMENTS:
             return  # not a segment, or not readable: bronze says so
         segment, offset, lead = rows.segments[at], rows.offsets[at], rows.leads[at]

@@ -1,8 +1,8 @@
-"""The records of a range of a segment as Arrow batches, with the columns of bronze.
+"""The records of a segment's range as Arrow batches with the columns of bronze.
 
-Records are told apart as `node.journal.segments.read_range` does, and the same bytes are called
-`ok`, `bad-crc`, `bad-length` or `torn`; but no Python object is made for a record, which is several
-times as fast. Whatever a file contains, reading it yields rows and never fails.
+Records are found as by `node.journal.segments.read_range`, and the same bytes are `ok`, `bad-crc`,
+`bad-length` or `torn`; making no Python object per record is several times as fast. Reading never
+fails, whatever a file contains.
 """
 
 from collections.abc import Iterator
@@ -55,12 +55,11 @@ _DAY_NS: Final = 86_400 * 10**9
 
 @dataclass(frozen=True, slots=True)
 class SegmentRange:
-    """What one read takes of a segment; sizes and offsets in bytes.
+    """The part of a segment that one read takes; sizes and offsets in bytes.
 
-    Rows begin at the range's block, those before its start with `lead`; so does before them the
-    segment's first record, which says whom its secrets are for, unless ranges before this one
-    have had whole blocks with it. `is_growing`: the file may go on behind the end, and a record
-    that does not end there is torn.
+    Rows begin at the range's block; those before its start have `lead`. So has the segment's first
+    record, which names the auditors, unless earlier ranges had whole blocks with it. `is_growing`:
+    the file may continue after the end, and a record that doesn't end there is torn.
     """
 
     path: str
@@ -70,7 +69,7 @@ class SegmentRange:
 
 
 def read_batches(part: SegmentRange) -> Iterator[pa.RecordBatch]:
-    """All records of a range, in order; whatever is wrong with the file raises nothing."""
+    """Yield all records of a range in order; a damaged or missing file doesn't raise."""
     rows = _Rows(part)
     start, end, block, blocks = part.range
     reached = start
@@ -101,7 +100,7 @@ def read_batches(part: SegmentRange) -> Iterator[pa.RecordBatch]:
 
 
 def foreign_batch(path: str) -> pa.RecordBatch:
-    """The row of a file that is named like a segment and is not one."""
+    """The row of a file that is named like a segment but isn't one."""
     nothing: dict[str, str | int | None] = dict.fromkeys(BRONZE_ARROW.names)
     row = nothing | dict.fromkeys(
         ("offset", "size", "range_start", "block_start", "date", "lead"), 0
@@ -114,8 +113,8 @@ def foreign_batch(path: str) -> pa.RecordBatch:
 def _read_head(
     file: BinaryIO, block: int, rows: "_Rows", *, is_whole: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The first record, if there is one and a range before this one did not read on from it up
-    to a block that `is_whole` in this one."""
+    """Yield the first record, unless an earlier range read on from it up to a block that `is_whole`
+    in this one."""
     length, _ = _FRAME.unpack(read_at(file, 0, FRAME_SIZE).ljust(FRAME_SIZE, b"\0"))
     end = FRAME_SIZE + length
     if length >= LEAST_LENGTH and (end == block or (end < block and not is_whole)):
@@ -125,7 +124,7 @@ def _read_head(
 def _read_block(
     file: BinaryIO, start: int, end: int, may_be_torn: bool, rows: "_Rows"
 ) -> Iterator[pa.RecordBatch]:
-    """Records of bytes in which a walk must arrive at `end`."""
+    """Yield records of bytes whose walk must arrive at `end`."""
     at, wanted = start, CHUNK
     while at < end:
         wanted = min(wanted, end - at)
@@ -147,10 +146,10 @@ def _read_block(
 
 
 def _walk(data: bytes) -> tuple[list[int], list[int], int, int | None]:
-    """Where records begin, which of them are altered, where the last ends, and what is there.
+    """Find where records begin, which are altered, where the last ends, and why it is the last.
 
-    That is None at the end of the data; the length of a record that is not wholly in it (0
-    if not even that is); or -1: no record can begin there.
+    The reason is None at the end of the data, the length of an incomplete record (0 if even that is
+    incomplete), or -1 if no record can begin there.
     """
     unpack, view, end = _FRAME.unpack_from, memoryview(data), len(data)
     starts: list[int] = []
@@ -175,7 +174,7 @@ def _walk(data: bytes) -> tuple[list[int], list[int], int, int | None]:
 
 
 class _Rows:
-    """Makes batches; knows what is the same in all rows of a range."""
+    """Makes batches from the values that all rows of a range share."""
 
     def __init__(self, part: SegmentRange) -> None:
         self._part = part
@@ -227,7 +226,6 @@ class _Rows:
         )
 
     def damage(self, offset: int, size: int, body: bytes, status: str) -> pa.RecordBatch:
-        """One row of bytes that are not a record."""
         # The range before has reported bytes that are not a record; that a file was cut is new.
         is_lead = offset < self._part.range.start and status == BAD_LENGTH
         row: dict[str, str | bytes | int | None] = {
@@ -242,7 +240,6 @@ class _Rows:
         return self._batch(1, {name: _repeated(name, value, 1) for name, value in row.items()})
 
     def _batch(self, count: int, columns: dict[str, pa.Array]) -> pa.RecordBatch:
-        """With the columns that are the same in all rows."""
         name, range_ = self._part.name, self._part.range
         if self._date is None:
             self._date = _run_date(name)
@@ -263,7 +260,6 @@ class _Rows:
 
 
 def _repeated(name: str, value: str | bytes | int | None, count: int) -> pa.Array:
-    """One value, `count` times."""
     kind = BRONZE_ARROW.field(name).type
     if value is None:
         return pa.nulls(count, kind)
@@ -277,7 +273,7 @@ def _repeated(name: str, value: str | bytes | int | None, count: int) -> pa.Arra
 
 
 def _column(name: str, values: Any, is_known: Any = None) -> pa.Array:
-    """Integers as a column of bronze; null where they are not known."""
+    """Integers as a column of bronze; null where unknown."""
     kind = BRONZE_ARROW.field(name).type
     values = np.ascontiguousarray(values, f"i{kind.bit_width // 8}")
     known = None if is_known is None else _bits(is_known)
@@ -312,5 +308,5 @@ def _run_date(name: SegmentName) -> date:
 
 
 def _integers(octets: Any, kind: str) -> Any:
-    """The unsigned integers that rows of big-endian octets are."""
+    """The unsigned integers in rows of big-endian octets."""
     return np.ascontiguousarray(octets).view(kind)[:, 0].astype(kind.replace(">", ""))

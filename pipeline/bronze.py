@@ -1,8 +1,8 @@
-"""The stream that takes everything in: journals to bronze, then what else a batch makes.
+"""The stream that ingests journals into bronze and then runs further steps on each batch.
 
-Each record is taken in exactly once. The stream's checkpoint says how far it is, and each batch
-writes directories of its own, so a run that is killed anywhere and started again leaves the same
-tables. What follows bronze in a batch is in `steps`, which only read and write tables.
+Each record is ingested exactly once: the stream's checkpoint says how far it is, and each batch
+writes its own directories, so a run that is killed and restarted leaves the same tables. Steps only
+read and write tables.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,10 +34,10 @@ def ingest(
     max_files: int | None = None,
     range_size: int | None = None,
 ) -> None:
-    """Take in all that the journals have now, in batches, and return.
+    """Ingest all that the journals have now, in batches.
 
-    `max_files`, or else `max_bytes`, is where a batch ends; `range_size` is the bytes that one
-    task reads. Raises IngestError.
+    `max_files`, or else `max_bytes`, limits a batch; a task reads `range_size` bytes. Raises
+    IngestError.
     """
     query = start(
         spark,
@@ -67,9 +67,9 @@ def start(
     max_files: int | None = None,
     range_size: int | None = None,
 ) -> StreamingQuery:
-    """Start the stream: until all that is there now is in, or `every` so many seconds for ever.
+    """Start the stream: until everything present is ingested, or a batch `every` so many seconds.
 
-    One stream at a time may write to `root`. Raises IngestError.
+    Only one stream may write to `root` at a time. Raises IngestError.
     """
     tables = Tables(spark, root)
     reader = spark.readStream.format(FORMAT)
@@ -92,7 +92,7 @@ def start(
 
 
 class _Batch:
-    """What is done with each batch; pickled where the stream runs on a server."""
+    """The function run on each batch; pickled where the stream runs on a server."""
 
     def __init__(self, root: str, steps: tuple[Step, ...]) -> None:
         self._root = root

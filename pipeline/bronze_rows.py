@@ -1,7 +1,6 @@
-"""Rows of bronze as a walk takes them: columns of an Arrow batch as lists, and runs of events.
+"""Rows of bronze for an audit: columns of an Arrow batch as lists, and runs of events.
 
-What can be decided for all rows at once is decided in C, so that a row costs no more than its bytes
-object and its numbers. Nothing is judged here.
+Whatever can be decided for all rows at once is decided in C.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,10 +29,9 @@ NEEDED: Final = (
 
 
 class BronzeRows:
-    """A batch of rows with the columns of `NEEDED`; a value of each is at a row's index.
+    """A batch of rows with the columns of `NEEDED`, as lists.
 
-    `whole` says whether a row is an undamaged record of an event. A time that no column
-    holds is 0.
+    `whole` says whether a row is an undamaged record of an event. A missing time is 0.
     """
 
     def __init__(self, batch: pa.RecordBatch) -> None:
@@ -63,16 +61,14 @@ class BronzeRows:
         return len(self.offsets)
 
     def runs(self) -> Iterator[tuple[int, int]]:
-        """Where the batch is cut: behind the first row of each run all are whole events, and
-        each begins where the one before it ends."""
+        """Yield runs of rows: after its first row, all are whole events, each beginning where the
+        one before ends."""
         return pairwise([*self.cuts, len(self)])
 
     def status(self, at: int) -> str | None:
-        """What the source says of a row."""
         return self._statuses[at]
 
     def record(self, at: int) -> Record:
-        """A row as the record that it is."""
         return Record(
             self.offsets[at],
             self.sizes[at],
@@ -84,7 +80,6 @@ class BronzeRows:
 
 
 def _numbers(column: pa.Array) -> Any:
-    """A column as numbers, nulls being 0."""
     return column.fill_null(0).to_numpy(zero_copy_only=False)
 
 
@@ -96,7 +91,7 @@ def _is_one(column: pa.Array) -> bool:
 
 
 def _texts(column: pa.Array) -> Sequence[str]:
-    """A column of texts; nearly always the same in all rows, and then made once."""
+    """A column of texts, made once if all are the same, as nearly always."""
     if _is_one(column):
         return [column[0].as_py()] * len(column)
     texts: list[str] = column.to_pylist()

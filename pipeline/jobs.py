@@ -1,6 +1,6 @@
-"""What the commands do on Spark: journals to tables, once or until stopped.
+"""The jobs of the commands: journals to tables, once or until stopped.
 
-Both ways take the same steps, and a run makes good what a killed one before it left undone.
+Both take the same steps, and a run repairs what a killed run left undone.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,10 +40,10 @@ def run(
     payloads: bool = True,
     stage: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
-    """Take in what the journals have now, and bring gold up to date with it.
+    """Ingest what the journals have now, and refresh gold.
 
-    Silver that is damaged or missing is made again from bronze. `private_keys` are auditors', 32
-    bytes each; `stage` hears what is done next. Raises IngestError, DamagedTablesError.
+    Damaged or missing silver is made again from bronze. `private_keys` are auditors', 32 bytes
+    each; `stage` is called with a description of each step. Raises IngestError, DamagedTablesError.
     """
     step = SilverStep(private_keys, payloads=payloads)
     place = Tables(spark, tables)
@@ -73,11 +73,11 @@ def follow(
     refreshed: Callable[[], None],
     during: Callable[[str], AbstractContextManager[object]] = nullcontext,
 ) -> None:
-    """Take in what comes, a batch `every` so many seconds, until `stopped` says so.
+    """Ingest a batch `every` so many seconds until `stopped` returns True.
 
-    Gold is brought up to date every `refresh_every` seconds, and at the end; `refreshed` is called
-    then. It ends behind a batch, so that gold has whole ones. `during` is entered with what is done
-    while somebody waits for it. Raises IngestError, DamagedTablesError.
+    Gold is refreshed every `refresh_every` seconds and at the end, then `refreshed` is called. It
+    ends after a complete batch. `during` is entered with a description while the caller waits.
+    Raises IngestError, DamagedTablesError.
     """
     step = SilverStep(private_keys, payloads=payloads)
     place = Tables(spark, tables)
@@ -110,8 +110,10 @@ def follow(
 
 
 def repair(tables: Tables, step: Step, stage: Callable[[str], None] = lambda _: None) -> None:
-    """Make silver that is missing again, before the stream goes on. Raises DamagedTablesError: the
-    tables are not those of their checkpoint."""
+    """Make missing silver again before the stream continues.
+
+    Raises DamagedTablesError: the tables don't belong to their checkpoint.
+    """
     root = None if is_remote() else local_directory(tables.root)
     if root is None:
         check_cluster(tables)
@@ -142,15 +144,14 @@ def make_silver(tables: Tables, step: Step, stage: Callable[[str], None]) -> Non
 
 
 def end_batch(query: StreamingQuery) -> None:
-    """Wait until the batch that is being made is done; one that follows at once is not."""
+    """Wait until the current batch is done, but not for one that follows immediately."""
     last = query.lastProgress
     while query.isActive and query.status["isTriggerActive"] and query.lastProgress == last:
         sleep(0.1)
 
 
 def refresh(tables: Tables) -> Outcome:
-    """Bring the gold tables up to date with silver. Raises IngestError; those of before are still
-    there."""
+    """Refresh gold from silver. Raises IngestError, which leaves the earlier tables in place."""
     try:
         return make_gold(store_of(tables), check_key(tables))
     except PySparkException as error:

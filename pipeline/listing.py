@@ -1,7 +1,7 @@
-"""What a read of journals takes: which files there are, and which of their ranges come next.
+"""The input of a read of journals: the files, how far they were read, and the next ranges.
 
-The rows between two offsets of a stream are the same whenever they are asked for, whether or not a
-segment was renamed or a run was killed in between. Nothing here knows Spark.
+The rows between two offsets of a stream are always the same, even if a segment was renamed or a run
+killed in between. Nothing here knows Spark.
 """
 
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ from parley._pipeline.errors import PipelineError
 
 
 class Position(NamedTuple):
-    """Up to where a segment was read, and the offset of the block that is in."""
+    """The offset up to which a segment was read, and that of its block."""
 
     offset: int = 0
     block: int = 0
@@ -32,17 +32,21 @@ class Position(NamedTuple):
 
 @dataclass(slots=True)
 class _Run:
-    """What was read of the segments of one run of a node's journal."""
+    """The read segments of one run of a node's journal."""
 
     done: list[tuple[int, int]] = field(default_factory=list)  # first and last, rising, apart
     at: dict[int, Position] = field(default_factory=dict)
 
 
 class Progress:
-    """What was read; `advance` and `finish` go on from there."""
+    """How far a stream has read the segments of journals: an offset of Spark's, as JSON.
+
+    A segment, known by its stem, is done, read up to some record, or not begun. Segments that are
+    done are kept as ranges of numbers, so an offset grows with runs and not with segments.
+    """
 
     def __init__(self, offset: dict[str, Any] | None = None) -> None:
-        """From what `as_offset` gave; nothing read yet without."""
+        """Continue from what `as_offset` returned."""
         offset = offset or {}
         self._runs = {
             name: _Run(
@@ -54,7 +58,6 @@ class Progress:
         self._foreign: dict[str, None] = dict.fromkeys(offset.get("foreign", []))
 
     def as_offset(self) -> dict[str, Any]:
-        """For Spark: only maps, lists, texts and numbers."""
         return {
             "runs": {
                 name: {
@@ -72,16 +75,13 @@ class Progress:
         return run is not None and any(first <= name.number <= last for first, last in run.done)
 
     def position(self, name: SegmentName) -> Position:
-        """Up to where a segment that is not done was read."""
         run = self._runs.get(_run_name(name))
         return Position() if run is None else run.at.get(name.number, Position())
 
     def advance(self, name: SegmentName, position: Position) -> None:
-        """A segment was read further, and will be read on."""
         self._runs.setdefault(_run_name(name), _Run()).at[name.number] = position
 
     def finish(self, name: SegmentName) -> None:
-        """A segment was read to its end."""
         run = self._runs.setdefault(_run_name(name), _Run())
         run.at.pop(name.number, None)
         joined: list[tuple[int, int]] = []
@@ -108,11 +108,9 @@ class Progress:
 
     @property
     def foreign(self) -> tuple[str, ...]:
-        """Files that are not segments and were reported."""
         return tuple(self._foreign)
 
     def add_foreign(self, name: str) -> None:
-        """A file that is not a segment was reported."""
         self._foreign[name] = None
 
 
@@ -130,9 +128,11 @@ class Listing:
 
     @classmethod
     def of(cls, path: str) -> "Listing":
-        """Of a directory, or of those that a pattern names; of a segment that is in several
-        directories the closed, then the longer one. Raises PipelineError if there is no
-        directory."""
+        """List a directory, or those that a pattern matches.
+
+        Of a segment in several directories the closed, then the longer one counts. Raises
+        PipelineError if there is no directory.
+        """
         directories = sorted(glob(path)) if has_magic(path) else [path]
         found: dict[str, SegmentFile] = {}
         foreign: set[str] = set()
@@ -152,7 +152,7 @@ class Listing:
 
 
 class Budget:
-    """How much a batch of a stream may still take; the first range is always taken."""
+    """How much more a batch of a stream may take; the first range is always taken."""
 
     def __init__(self, max_bytes: int | None = None, max_files: int | None = None) -> None:
         self._bytes = max_bytes
@@ -160,16 +160,13 @@ class Budget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether nothing more is taken."""
         return (self._bytes is not None and self._bytes <= 0) or self._files == 0
 
     def take(self, size: int) -> None:
-        """A range is read."""
         if self._bytes is not None:
             self._bytes -= size
 
     def take_file(self) -> None:
-        """A segment is read, or some of it."""
         if self._files is not None:
             self._files -= 1
 
@@ -190,7 +187,7 @@ def whole_ranges(file: SegmentFile, target: int) -> list[SegmentRange]:
 
 
 def read_on(file: SegmentFile, progress: Progress, budget: Budget, target: int) -> None:
-    """Advance `progress` by what a segment has that is new, as far as the budget goes."""
+    """Advance `progress` by the new part of a segment, within the budget."""
     name = file.name
     if progress.is_done(name):
         return
@@ -222,7 +219,7 @@ def read_on(file: SegmentFile, progress: Progress, budget: Budget, target: int) 
 def ranges_between(
     before: Progress, after: Progress, listing: Listing, target: int
 ) -> list[SegmentRange]:
-    """What was read of all segments from one time to another."""
+    """The ranges that were read between two offsets."""
     files = {file.name.stem: file for file in listing.segments}
     parts: list[SegmentRange] = []
     for name, start, end in after.since(before):

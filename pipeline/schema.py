@@ -1,9 +1,9 @@
-"""The columns of bronze and of silver, each written once for Spark and Arrow, in their order.
+"""The columns of bronze and silver, once for Spark and Arrow, in their order.
 
-Bronze are the raw records of journals. Silver has the columns of events first. All that a walk over
-the records yields is written in one pass, so rows of sessions, tunnels, findings and spans share
-those columns as far as they fit and stand whole, as JSON, in `other`. Readers see tables
-(`pipeline.tables`), each with its own columns.
+Bronze has the raw records of journals. Silver has the columns of events first; since an audit
+writes all its rows in one pass, rows of sessions, tunnels, findings and spans share those columns
+as far as they match and are complete, as JSON, in `other`. Readers see tables (`pipeline.tables`)
+with columns of their own.
 """
 
 from typing import Final
@@ -202,5 +202,5 @@ SPAN_FIELDS: Final[dict[str, DataType]] = {
 
 
 def fields(types: dict[str, DataType]) -> StructType:
-    """A struct of such fields, all of which may be null."""
+    """A struct of nullable fields."""
     return StructType([StructField(name, kind) for name, kind in types.items()])

@@ -1,10 +1,8 @@
 """Silver: every event verified and read, as a step of each batch, and the tables made of it.
 
-    ROOT/silver/batch=N/part=P/date=D      what the batch's own ranges tell
-    ROOT/stitched/batch=N/part=P/date=D    what only ranges and batches together tell
-
-The tables are `events`, `sessions`, `tunnels` and `findings`; only this module knows which rows of
-which directory they are made of.
+ROOT/silver/batch=N/part=P/date=D has the rows of the batch's own ranges,
+ROOT/stitched/batch=N/part=P/date=D those that take several ranges or batches. The tables are
+`events`, `sessions`, `tunnels` and `findings`.
 """
 
 import gc
@@ -50,7 +48,11 @@ LEAST_ROWS: Final = 64
 
 
 def group_bronze_files(directory: Path) -> list[list[str]]:
-    """The files of one batch, each group for a task. Raises OSError."""
+    """Group the files of one batch by task. Raises OSError.
+
+    A file has the rows of whole ranges in order, so a task takes whole files. The tasks read them
+    themselves, since passing rows through Java takes as long again.
+    """
     sizes = {path: path.stat().st_size for path in sorted(directory.glob("date=*/*.parquet"))}
     least, most = TASK_SIZES
     room = min(max(sum(sizes.values()) // TASKS, least), most)
@@ -66,7 +68,7 @@ def group_bronze_files(directory: Path) -> list[list[str]]:
 
 
 def audit_files(walk: BatchFunction, groups: Sequence[Sequence[str]]) -> BatchFunction:
-    """A function for `mapInArrow` over numbers of these groups: what `walk` makes of each file."""
+    """Return a function for `mapInArrow` over numbers of groups that runs `walk` on each file."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -83,7 +85,7 @@ def audit_files(walk: BatchFunction, groups: Sequence[Sequence[str]]) -> BatchFu
 
 
 def read_file(path: str) -> Iterator[pa.RecordBatch]:
-    """The rows of a file of bronze with the columns of `NEEDED`, in pieces. Raises OSError."""
+    """Yield the columns of `NEEDED` of a bronze file, in pieces. Raises OSError."""
     with pq.ParquetFile(path) as file:
         about = file.metadata
         size = sum(about.row_group(at).total_byte_size for at in range(about.num_row_groups))
@@ -95,10 +97,10 @@ _PARTITIONS = ("part", "date")
 
 
 class SilverStep:
-    """Makes a batch's silver of its bronze.
+    """Makes a batch's silver from its bronze.
 
-    `private_keys` are auditors', 32 bytes each; they travel to the workers with the job.
-    Without `payloads` the column `payload` stays null.
+    `private_keys` are auditors', 32 bytes each; they travel to the workers with the job. Without
+    `payloads` the column `payload` is null.
     """
 
     def __init__(self, private_keys: Sequence[bytes] = (), *, payloads: bool = True) -> None:
@@ -119,7 +121,7 @@ class SilverStep:
         tables.write_batch("stitched", batch, rows, _PARTITIONS)
 
     def _audit_rows(self, tables: Tables, batch: int, root: Path | None) -> DataFrame:
-        """A batch's rows, verified: by Python alone where the tables are in a directory."""
+        """The verified rows of a batch, read by Python alone where tables are in a directory."""
         name = f"{BATCH}={batch}"
         walk = make_audit_task(
             self._private_keys,
@@ -139,9 +141,9 @@ class SilverStep:
 
 
 def _record_summary(tables: Tables, batch: int) -> Path | None:
-    """The directory of the tables, if a batch's bronze is seen in it.
+    """Return the directory of the tables if this process sees the batch's bronze in it.
 
-    A path without a scheme may be one of another file system, as Spark is set up.
+    A path without a scheme may be on another file system, depending on Spark's configuration.
     """
     root = local_directory(tables.root)
     if root is None or not (root / "bronze" / f"{BATCH}={batch}" / "_SUCCESS").exists():
@@ -150,9 +152,9 @@ def _record_summary(tables: Tables, batch: int) -> Path | None:
 
 
 def events(tables: Tables) -> DataFrame:
-    """One row for each event and each coalesced note, in the columns of `EVENTS`.
+    """One row per event or coalesced note, in the columns of `EVENTS`.
 
-    What still waits for a seal at the end of what was read is `unsealed`.
+    Events that wait for a seal at the end of the input are `unsealed`.
     """
     names = EVENTS.fieldNames()
     own = tables.read("silver", WALKED).where(f.col("part") == EVENT)
@@ -168,26 +170,24 @@ def events(tables: Tables) -> DataFrame:
 
 
 def sessions(tables: Tables) -> DataFrame:
-    """What journals say of sessions: `SESSION_FIELDS`, with `time` and `started` as times."""
+    """The sessions in journals: `SESSION_FIELDS`, with `time` and `started` as times."""
     return _timed(_others(tables, SESSION, SESSION_FIELDS), "time", "started")
 
 
 def tunnels(tables: Tables) -> DataFrame:
-    """The tunnels that servers say they joined: `TUNNEL_FIELDS`, with `time`, `began` and `ended`
-    as times."""
+    """Tunnels that servers recorded: `TUNNEL_FIELDS`; `time`, `began` and `ended` are times."""
     own = tables.read("silver", WALKED).where(f.col("part") == TUNNEL)
     return _timed(_parsed(own, TUNNEL_FIELDS), "time", "began", "ended")
 
 
 def findings(tables: Tables) -> DataFrame:
-    """What is not as it must be: `FINDING_FIELDS`, with `time` as a time."""
+    """The faults found by audits: `FINDING_FIELDS`, with `time` as a time."""
     found = _others(tables, FINDING, FINDING_FIELDS)
     starts = _others(tables, SESSION, SESSION_FIELDS).where(f.col("what") == "start")
     return _timed(found.unionByName(_repeated_sessions(starts)), "time")
 
 
 def _repeated_sessions(starts: DataFrame) -> DataFrame:
-    """Findings: sessions that begin more than once in one journal."""
     none = f.lit(None)
     return (
         starts.groupBy("journal", "session")
@@ -217,12 +217,11 @@ def _others(tables: Tables, part: str, types: dict[str, DataType]) -> DataFrame:
 
 
 def _parsed(rows: DataFrame, types: dict[str, DataType]) -> DataFrame:
-    """The rows that are in `other`, as columns."""
     return rows.select(f.from_json("other", fields(types)).alias("one")).select("one.*")
 
 
 def _timed(rows: DataFrame, *names: str) -> DataFrame:
-    """With times in place of the columns in nanoseconds."""
+    """Replace the columns in nanoseconds by times."""
     for name in names:
         micros = f.expr(f"{name}_ns div 1000")  # not as a double, which has 53 bits
         rows = rows.withColumn(name, f.timestamp_micros(micros)).drop(f"{name}_ns")

@@ -1,11 +1,12 @@
 """The data source `parley_journal`: journals as rows of bronze, once or as a stream.
 
     spark.read.format("parley_journal").load("/var/lib/parley/journal")
+
     spark.readStream.format("parley_journal").option("max_bytes", 2**30).load("/journals/*")
 
-Reading never fails because of what is in the journals: that becomes rows with a `status`. A live
-segment is read up to its last whole record. A stream takes what is behind that once it is whole or
-the segment is closed; a single read gives it as a torn row.
+The contents of journals never make reading fail: they become rows with a `status`. A live segment
+is read up to its last whole record. A stream reads the rest once it is complete or the segment is
+closed; a single read returns it as a torn row.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,32 +45,28 @@ FORMAT: Final = "parley_journal"
 
 
 class JournalSource(DataSource):
-    """Journals of any number of nodes, in a directory or in all that a pattern names.
+    """Journals of any number of nodes, in a directory or in all that match a pattern.
 
-    Options: `range_size`, the bytes that one task reads (16 MiB); of streams `max_bytes` or
-    `max_files`, at which a batch ends (no limit).
+    Options: `range_size`, the bytes that one task reads (16 MiB); for streams `max_bytes` or
+    `max_files` of a batch (no limit).
     """
 
     @classmethod
     def name(cls) -> str:
-        """As `format` is told."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """The columns of bronze."""
         return BRONZE
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For `spark.read`."""
         return JournalReader(self.options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """For `spark.readStream`."""
         return JournalStreamReader(self.options)
 
 
 class RangeGroup(InputPartition):
-    """What one task reads: ranges one after the other, and the names of foreign files."""
+    """The input of one task: consecutive ranges, and the names of foreign files."""
 
     def __init__(self, parts: Sequence[SegmentRange], foreign: Sequence[str] = ()) -> None:
         self.parts = tuple(parts)
@@ -77,25 +74,23 @@ class RangeGroup(InputPartition):
 
 
 class JournalReader(DataSourceReader):
-    """Reads all that is there now."""
+    """A single read of all journals."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._path = _path(options)
         self._range_size = _number(options, "range_size") or RANGE_SIZE
 
     def partitions(self) -> list[InputPartition]:
-        """Ranges of all segments."""
         listing = Listing.of(self._path)
         parts = [part for file in listing.segments for part in whole_ranges(file, self._range_size)]
         return _grouped(parts, listing.foreign, self._range_size)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition."""
         return _read(partition)
 
 
 class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what is new; how far it is, is in the stream's offsets (pipeline/listing.py)."""
+    """A stream of new records; the stream's offsets (pipeline/listing.py) are its state."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._path = _path(options)
@@ -110,21 +105,19 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Listing | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """Nothing read yet."""
         return Progress().as_offset()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """As the options say."""
         if self._max_bytes:
             return ReadMaxBytes(self._max_bytes)
         return ReadMaxFiles(self._max_files) if self._max_files else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What is written from now on is the next run's."""
+        """List the journals once: later records belong to the next run."""
         self._target = Listing.of(self._path)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """How far the next batch reads: at least one range, if there is one."""
+        """The end of the next batch, with at least one range if there is one."""
         progress = Progress(start)
         budget = Budget(
             max_bytes=limit.max_bytes if isinstance(limit, ReadMaxBytes) else None,
@@ -140,14 +133,13 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return progress.as_offset()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The ranges between two offsets; the same rows whenever it is asked."""
+        """The ranges between two offsets, the same at each call."""
         before, after = Progress(start), Progress(end)
         parts = ranges_between(before, after, Listing.of(self._path), self._range_size)
         foreign = [path for path in after.foreign if path not in before.foreign]
         return _grouped(parts, foreign, self._range_size)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition."""
         return _read(partition)
 
 
@@ -163,7 +155,7 @@ def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
 def _grouped(
     parts: Sequence[SegmentRange], foreign: Sequence[str], size: int
 ) -> list[InputPartition]:
-    """Small ranges together, up to `size` bytes: a task costs more than their rows."""
+    """Group small ranges up to `size` bytes: a task costs more than their rows."""
     groups: list[InputPartition] = []
     group: list[SegmentRange] = []
     filled = 0

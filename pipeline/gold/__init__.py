@@ -1,5 +1,5 @@
-"""The tables that people look at, each made from a summary by a function of its own.
+"""The gold tables, each made from a summary by a function of its own.
 
-A summary (`pipeline.summary`) has what gold needs of all events, so what a new batch costs does not
-grow with the events before it. `refresh` knows where tables are kept; nothing here knows journals.
+A summary (`pipeline.summary`) has what gold needs of all events, so the cost of a new batch doesn't
+grow with earlier events. `refresh` knows where tables are stored.
 """

@@ -1,4 +1,4 @@
-"""What gold's functions do with Arrow tables, in words."""
+"""Operations on Arrow tables for gold."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -24,7 +24,7 @@ def group_rows(
     most: Sequence[str] = (),
     count: str | None = None,
 ) -> pa.Table:
-    """One row for each key: sums, smallest and greatest values, and how many rows there were."""
+    """One row per key: sums, smallest and greatest values, and the number of rows."""
     aggregates: list[Any] = [(name, "sum") for name in total]
     aggregates += [(name, "min") for name in least]
     aggregates += [(name, "max") for name in most]
@@ -38,7 +38,7 @@ def group_rows(
 
 
 def number_keys(table: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.int64]:
-    """For each row the number of its key among the different ones, from 0; nulls are alike."""
+    """Number the distinct keys from 0 and return each row's number; nulls are equal."""
     numbers = np.zeros(table.num_rows, np.int64)
     for name in keys:
         texts = table.column(name).combine_chunks().dictionary_encode("encode")
@@ -49,7 +49,7 @@ def number_keys(table: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.int64]:
 
 
 def table_of_rows(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> pa.Table:
-    """A table of rows whose values are in the schema's order; times are microseconds."""
+    """A table of rows in the schema's order; times are microseconds."""
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     return pa.table(
         [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)],
@@ -58,12 +58,11 @@ def table_of_rows(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> pa.Table:
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns of a schema, in its order and of its types."""
+    """Select a schema's columns, in its order and types."""
     return table.select(schema.names).cast(schema)
 
 
 def repeat_value(value: Any, type_: pa.DataType, count: int) -> pa.Array:
-    """A column of one value."""
     return pa.repeat(pa.scalar(value, type_), count)
 
 

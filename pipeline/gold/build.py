@@ -1,4 +1,4 @@
-"""All gold tables from a summary of everything that was read."""
+"""All gold tables from a summary, findings included."""
 
 import json
 from collections import Counter, defaultdict
@@ -62,7 +62,6 @@ def _weight(kind: str) -> str:
 
 
 def silver_findings(rows: Iterable[Row]) -> Iterator[Found]:
-    """Silver's own findings."""
     for row in rows:
         time = row.get("time_ns")
         yield Found(
@@ -80,7 +79,7 @@ def silver_findings(rows: Iterable[Row]) -> Iterator[Found]:
 
 
 def repeated_sessions(sessions: Iterable[Row]) -> Iterator[Found]:
-    """Sessions that begin more than once in one journal, by silver's rows of sessions."""
+    """Yield findings for sessions that begin more than once in one journal."""
     starts: defaultdict[tuple[str, str], list[tuple[str, int]]] = defaultdict(list)
     for row in sessions:
         if row["what"] == "start":
@@ -100,7 +99,7 @@ def repeated_sessions(sessions: Iterable[Row]) -> Iterator[Found]:
 
 
 def status_findings(statuses: pa.Table) -> Iterator[Found]:
-    """One finding for all events of a direction that are in their places and yet unread."""
+    """Yield a finding for all events of a direction that are in place but unread."""
     rows = rows_with(statuses, "status", *_STATUSES)
     rows = rows.filter(pc.greater(rows.column("count"), 0))
     times = rows.column("time").cast(LONG)
@@ -134,8 +133,8 @@ SCHEMAS: Final = {
 def gold_tables(summary: Summary, read: Reader, check_key: bytes) -> dict[str, pa.Table]:
     """All tables by their names.
 
-    `read` gives the rows of events where two journals are not alike; `check_key` is that of the
-    summary's checksums.
+    `read` returns rows of events where two journals differ; `check_key` is that of the summary's
+    checksums.
     """
     about, joined = rows_of(summary, "sessions"), rows_of(summary, "tunnels")
     ends = session_ends(about)
@@ -162,7 +161,7 @@ def gold_tables(summary: Summary, read: Reader, check_key: bytes) -> dict[str, p
 def _end_findings(
     ends: Sequence[End], joined: Sequence[Row], times: Mapping[str, tuple[int, int]]
 ) -> Iterator[Found]:
-    """What the comparison of sessions and of tunnels as a whole finds."""
+    """The findings of comparing sessions and tunnels as a whole."""
     yield from compare_ends(ends)
     yield from missing_journals(ends, times)
     yield from compare_tunnels(joined, times)
@@ -174,7 +173,6 @@ def rows_of(summary: Summary, name: str) -> list[dict[str, Any]]:
 
 
 def statuses_of(summary: Summary) -> Counter[str]:
-    """How many events and notes have each status."""
     counts: Counter[str] = Counter()
     rows = summary["statuses"].select(["status", "rows"]).to_pydict()
     for status, count in zip(rows["status"], rows["rows"], strict=True):

@@ -1,7 +1,6 @@
-"""Where gold is kept if only Spark sees it: on a cluster's file system, or a Connect server's.
+"""Gold on a file system that only Spark sees: a cluster's or a Connect server's.
 
-What comes here are summaries and gold's own tables, as Arrow; events only where two journals are
-not alike.
+Only summaries and gold's own tables, and events where two journals differ, come here as Arrow.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +28,7 @@ from parley._pipeline.tables import BATCH, Tables, local_directory
 
 
 def store_of(tables: Tables) -> GoldStore:
-    """Where gold is kept: in a directory if this process sees the one that Spark writes."""
+    """Return the store of gold: a directory if this process sees the one that Spark writes."""
     root = local_directory(tables.root)
     if root is None or is_remote() or not (root / "stitched").is_dir():
         return GoldCluster(tables)
@@ -37,7 +36,7 @@ def store_of(tables: Tables) -> GoldStore:
 
 
 def read_gold(spark: SparkSession, root: str, name: str) -> DataFrame | None:
-    """A gold table as it was completed last; None if none was."""
+    """Read the gold table that was completed last; None without one."""
     tables = Tables(spark, root)
     slot, _ = newest(store_of(tables))
     return None if slot is None else spark.read.parquet(_path(tables, name, slot))
@@ -50,18 +49,15 @@ class GoldCluster:
         self._tables = tables
 
     def last_batch(self) -> int:
-        """The last one that is whole; -1 without any."""
         last = self._tables.read("stitched", WALKED).agg(f.max(BATCH)).collect()[0][0]
         return -1 if last is None else int(last)
 
     def other_rows(self, name: str, parts: Sequence[str], first: int, last: int) -> pa.Table:
-        """Rows of silver or stitched that are not events, of these batches: `PACKED`."""
         rows = self._tables.read(name, WALKED).where(f.col("part").isin(*parts))
         rows = rows.where(f.col(BATCH).between(first, last))
         return _arrow(rows.select(*PACKED.names), PACKED)
 
     def events(self, query: EventQuery, last: int) -> pa.Table:
-        """Rows of events, at least those wanted, with the columns of `EVENT_ROWS`."""
         here = f.col("place").between(query.first_place, query.last_place)
         blocks = self._tables.spark.createDataFrame(query.blocks)
         own, stitched = (self._tables.read(name, WALKED) for name in ("silver", "stitched"))
@@ -78,7 +74,6 @@ class GoldCluster:
     def scan(
         self, names: Sequence[str], last: int, sessions: Sequence[str] | None = None
     ) -> Iterator[pa.Table]:
-        """These columns of all events up to a batch, or of those of some sessions, in pieces."""
         own, stitched = (self._tables.read(name, WALKED) for name in ("silver", "stitched"))
         batch, part = f.col(BATCH), f.col("part")
         final = own.unionByName(stitched).where((part == EVENT) & (batch <= last))
@@ -87,14 +82,12 @@ class GoldCluster:
             yield some.select(*names).toArrow()
 
     def read(self, name: str, slot: int) -> pa.Table | None:
-        """A table of a slot; None if it is not there."""
         try:
             return self._tables.spark.read.parquet(_path(self._tables, name, slot)).toArrow()
         except AnalysisException:
             return None
 
     def has(self, name: str, slot: int) -> bool:
-        """Whether a table of a slot is there and, as far as its schema, can be read."""
         try:
             # Over Connect nothing is looked at before this.
             return bool(self._tables.spark.read.parquet(_path(self._tables, name, slot)).columns)
@@ -102,7 +95,6 @@ class GoldCluster:
             return False
 
     def write(self, name: str, slot: int, table: pa.Table) -> None:
-        """A table, in place of what was there."""
         schema = from_arrow_schema(table.schema)
         # Of an empty table Spark takes no schema of Arrow's.
         rows = table if table.num_rows else []
@@ -113,12 +105,12 @@ class GoldCluster:
         writer.parquet(_path(self._tables, name, slot))
 
     def remove(self, slot: int, names: Iterable[str]) -> None:
-        """Take its mark away; the next refresh but one writes over the tables."""
+        """Remove a slot's mark; the next refresh but one overwrites the tables."""
         if MARK in names and self.has(MARK, slot):
             self.write(MARK, slot, MARKS.empty_table())
 
     def forget(self, batches: Iterable[int]) -> None:
-        """Nothing: who keeps the file system sees to that."""
+        """Do nothing: the owner of the file system removes old files."""
 
 
 def _path(tables: Tables, name: str, slot: int) -> str:

@@ -1,7 +1,7 @@
 """What each kind of finding proves and does not prove, and what a reader can do about it.
 
-A kind is a fault only if a journal that is whole and true cannot have it; an unknown kind weighs as
-a fault. The table of kinds stands in docs/pipeline.md too, and a test compares the two.
+A kind is a fault only if a complete and true journal cannot have it; an unknown kind counts as a
+fault. docs/pipeline.md has the same table of kinds, which a test compares.
 """
 
 from typing import Final, NamedTuple
@@ -18,7 +18,7 @@ WEIGHTS: Final = {
 
 
 class Meaning(NamedTuple):
-    """Three sentences for readers: what it proves, what it does not, and what to do about it."""
+    """The weight of a kind, and three sentences for readers."""
 
     weight: str
     proves: str

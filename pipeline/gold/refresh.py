@@ -1,6 +1,6 @@
-"""Gold brought up to date: what new batches sum up to, added to the sum of those before.
+"""Refreshing gold: summaries of new batches are added to those of earlier ones.
 
-Nothing is read of events that were there at the last refresh but where two journals are not alike.
+Events of earlier batches are read again only where two journals differ.
 """
 
 from collections import Counter
@@ -42,7 +42,7 @@ _OTHERS: Final = {SESSION: "sessions", TUNNEL: "tunnels", FINDING: "findings"}
 
 
 def refresh(store: GoldStore, check_key: bytes, now: datetime) -> Mark:
-    """Make gold of all batches that are whole, unless that is what it is made of."""
+    """Make gold of all complete batches, unless it is already made of them."""
     slot, mark = newest(store)
     last = store.last_batch()
     token = token_of(store, last)
@@ -73,7 +73,8 @@ def refresh(store: GoldStore, check_key: bytes, now: datetime) -> Mark:
 
 
 def newest(store: GoldStore) -> tuple[int | None, Mark | None]:
-    """The slot that was completed last, and its mark; None if none was. Raises NoTablesError."""
+    """Return the slot that was completed last, and its mark; None without any. Raises
+    NoTablesError."""
     marks = {slot: mark for slot in (0, 1) if (mark := _mark(store, slot)) is not None}
     if not marks:
         return None, None
@@ -83,18 +84,15 @@ def newest(store: GoldStore) -> tuple[int | None, Mark | None]:
 
 
 def read_all_gold(store: GoldStore) -> dict[str, pa.Table] | None:
-    """All gold tables of one moment, by their names; None without any.
-
-    Raises NoTablesError.
-    """
+    """Read all gold tables of one moment, by name; None without any. Raises NoTablesError."""
     slot, _ = newest(store)
     return None if slot is None else {name: read_table(store, name, slot) for name in SCHEMAS}
 
 
 def read_table(store: GoldStore, name: str, slot: int) -> pa.Table:
-    """A gold table of a slot that was complete.
+    """Read a gold table of a slot that was complete.
 
-    Raises NoTablesError: it is damaged, or two refreshes have gone by.
+    Raises NoTablesError: it is damaged, or two refreshes happened since.
     """
     table = store.read(name, slot)
     if table is None:
@@ -103,14 +101,14 @@ def read_table(store: GoldStore, name: str, slot: int) -> pa.Table:
 
 
 def remove_old(store: GoldStore, now: datetime) -> None:
-    """Take away the slot that another took the place of a good while ago."""
+    """Remove a slot that was replaced some time ago."""
     slot, mark = newest(store)
     if slot is not None and mark is not None and now - mark.time >= KEEP:
         store.remove(1 - slot, [MARK, *SCHEMAS, SUMMARY_TABLE])
 
 
 def _is_of(mark: Mark, store: GoldStore, last: int) -> bool:
-    """Whether the batches that a slot was made of are those that are there."""
+    """Return whether the batches of a slot are those that exist now."""
     return mark.batch <= last and token_of(store, mark.batch) == mark.made
 
 
@@ -124,7 +122,7 @@ def _mark(store: GoldStore, slot: int) -> Mark | None:
 
 
 def _folded(summaries: Iterable[Summary]) -> dict[str, pa.Table]:
-    """One summary; of requests and answers only what a later batch may go on with is left."""
+    """Merge summaries; keep only requests and answers that a later batch may continue."""
     summary = merge_summaries(summaries)
     paired = pair(summary["unpaired"])
     calls = merge_summaries([{"calls": summary["calls"]}, {"calls": paired.calls}])["calls"]
@@ -132,7 +130,7 @@ def _folded(summaries: Iterable[Summary]) -> dict[str, pa.Table]:
 
 
 def _new(store: GoldStore, first: int, last: int) -> Iterator[Summary]:
-    """The summaries of batches, and their rows of other things than events."""
+    """Yield the summaries of batches, and their rows other than events."""
     for name in ("silver", "stitched"):
         rows = store.other_rows(name, [SUMMARY, *_OTHERS], first, last)
         yield from _decode_rows(rows)
@@ -157,7 +155,6 @@ def _decode_rows(rows: pa.Table) -> Iterator[Summary]:
 
 
 def _kept(table: pa.Table | None) -> Iterator[Summary]:
-    """The summary of a slot."""
     if table is not None:
         for kind, payload in zip(
             *table.select(["other", "payload"]).to_pydict().values(), strict=True
@@ -176,14 +173,14 @@ def _encode_rows(summary: Summary) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the tables hold now: `events` by status, `findings` by kind."""
+    """The events by status and the findings by kind that the tables have now."""
 
     events: Counter[str]
     findings: Counter[str]
 
 
 def make_gold(store: GoldStore, check_key: bytes) -> Outcome:
-    """Bring the gold tables up to date with silver."""
+    """Refresh gold from silver and return what it has."""
     now = datetime.now(UTC)
     made = refresh(store, check_key, now)
     remove_old(store, now)

@@ -1,18 +1,13 @@
-"""Where gold is kept, and the rows of silver that it is made of: a directory that we see.
+"""The store of gold and of the silver it is made of, in a directory.
 
-    gold/NAME/slot=0|1[/date=D]/      a table, each time in the other slot
-    gold/summary/slot=0|1/            what the tables of that slot were made of
-    gold/refreshed/slot=0|1/          one row: when that slot was complete, and of which batches
+gold/NAME/slot=0|1[/date=D]/ has a table, gold/summary/slot=0|1/ the summaries of a slot, and
+gold/refreshed/slot=0|1/ one row: when it was complete, and of which batches. A batch can be made
+again, so a random token identifies it instead of its number.
 
-A batch can be made again, by the same stream or by another one, so its number doesn't identify it:
-the token that is drawn each time does.
-
-Readers take the slot that was completed last, and a refresh writes to the other one, so a reader
-sees tables of one moment even while they are made anew. A reader that is still busy two
-refreshes later must start again. Nothing here starts Spark.
-
-A batch may be stitched while gold is made of those before. So what the next batch needs of one, and
-gold of the last one, is taken away here, when gold is made of a later one.
+A refresh writes to the slot that was not completed last, so readers see tables of one moment; a
+reader that is still busy two refreshes later must start again. What only the next batch needs of a
+batch is removed when gold is made of a later one, since batches are stitched meanwhile. Nothing
+here starts Spark.
 """
 
 import shutil
@@ -60,7 +55,7 @@ _FOR_THE_NEXT: Final = (PENDING, TIP, SEGMENT, WAITING)
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a complete slot was made of: all batches up to `batch`, whose events have `statuses`.
+    """A complete slot: all batches up to `batch`, whose events have `statuses`.
 
     `made` is the token of that batch; None if there is no batch.
     """
@@ -72,9 +67,9 @@ class Mark:
 
 
 def read_mark(table: pa.Table) -> Mark | None:
-    """The mark in a table of one row; None in another.
+    """Read the mark of a table with one row; None for another.
 
-    Raises NoTablesError: it is of tables that have no summaries, as earlier versions made them.
+    Raises NoTablesError: the tables have no summaries, as earlier versions made them.
     """
     if table.schema.names != MARKS.names:
         raise NoTablesError(
@@ -88,49 +83,47 @@ def read_mark(table: pa.Table) -> Mark | None:
 
 
 def mark_table(mark: Mark) -> pa.Table:
-    """The mark as a table of one row."""
     statuses = sorted(mark.statuses.items())
     columns = [[mark.time], [mark.batch], [mark.made], pa.array([statuses], MARKS.types[3])]
     return pa.table(columns, schema=MARKS)
 
 
 def token_of(store: "GoldStore", batch: int) -> str | None:
-    """The token of a batch that was stitched; None without one."""
+    """The token of a stitched batch; None without one."""
     tokens = store.other_rows("stitched", [MADE], batch, batch).column("other").to_pylist()
     return tokens[0] if len(tokens) == 1 else None
 
 
 class GoldStore(Protocol):
-    """Where silver and gold are, however they are reached."""
+    """Access to silver and gold, in a directory or through Spark."""
 
     def last_batch(self) -> int:
-        """The last one that is whole; -1 without any."""
+        """The last complete batch; -1 without any."""
 
     def other_rows(self, name: str, parts: Sequence[str], first: int, last: int) -> pa.Table:
-        """Rows of silver or stitched that are not events, of these batches: `PACKED`."""
+        """Rows of silver or stitched other than events, of these batches: `PACKED`."""
 
     def events(self, query: EventQuery, last: int) -> pa.Table:
-        """Rows of events, at least those wanted, with the columns of `EVENT_ROWS`."""
+        """Rows of at least the queried events, with the columns of `EVENT_ROWS`."""
 
     def scan(
         self, names: Sequence[str], last: int, sessions: Sequence[str] | None = None
     ) -> Iterator[pa.Table]:
-        """These columns of all events up to a batch, or of those of some sessions, in pieces."""
+        """Yield these columns of all events up to a batch, or of some sessions, in pieces."""
 
     def read(self, name: str, slot: int) -> pa.Table | None:
-        """A table of a slot; None if it is not there."""
+        """Read a table of a slot; None without it."""
 
     def has(self, name: str, slot: int) -> bool:
-        """Whether a table of a slot is there and can be read; Spark looks at its schema alone."""
+        """Whether a table of a slot exists and is readable; Spark checks its schema only."""
 
     def write(self, name: str, slot: int, table: pa.Table) -> None:
-        """A table, in place of what was there."""
+        """Write a table, replacing the old one."""
 
-    def remove(self, slot: int, names: Iterable[str]) -> None:
-        """Take a slot's tables away."""
+    def remove(self, slot: int, names: Iterable[str]) -> None: ...
 
     def forget(self, batches: Iterable[int]) -> None:
-        """Take away what only the batch after each of these needed, and gold of it as the last."""
+        """Remove what only the batch after each of these needed, and gold of it as the last."""
 
 
 class GoldDirectory:
@@ -140,12 +133,10 @@ class GoldDirectory:
         self._root = root
 
     def last_batch(self) -> int:
-        """The last one that is whole; -1 without any."""
         batches = map(_number, self._root.joinpath("stitched").glob(f"{_BATCH}*"))
         return next((one for one in sorted(batches, reverse=True) if self._is_whole(one)), -1)
 
     def other_rows(self, name: str, parts: Sequence[str], first: int, last: int) -> pa.Table:
-        """Rows of silver or stitched that are not events, of these batches: `PACKED`."""
         tables = [PACKED.empty_table()]
         for batch, path in self._batches(name, first, last):
             for part in parts:
@@ -158,7 +149,6 @@ class GoldDirectory:
         return pa.concat_tables(tables)
 
     def events(self, query: EventQuery, last: int) -> pa.Table:
-        """Rows of events, at least those wanted, with the columns of `EVENT_ROWS`."""
         final = [
             *self._events("silver", EVENT, query.first_batch, query.last_batch),
             # What waited for a seal became final with a later batch.
@@ -174,7 +164,6 @@ class GoldDirectory:
     def scan(
         self, names: Sequence[str], last: int, sessions: Sequence[str] | None = None
     ) -> Iterator[pa.Table]:
-        """These columns of all events up to a batch, or of those of some sessions, in pieces."""
         some = None if sessions is None else pc.field("session").isin(list(sessions))
         final = [*self._events("silver", EVENT, 0, last), *self._events("stitched", EVENT, 0, last)]
         for files in (final, [*self._events("stitched", PENDING, last, last)]):
@@ -184,7 +173,6 @@ class GoldDirectory:
                     yield pa.Table.from_batches([batch])
 
     def read(self, name: str, slot: int) -> pa.Table | None:
-        """A table of a slot; None if it is not there."""
         try:
             tables = [_dated(file.read(), path) for path, file in self._files(name, slot)]
         except (OSError, pa.ArrowInvalid):
@@ -192,11 +180,9 @@ class GoldDirectory:
         return pa.concat_tables(tables) if tables else None
 
     def has(self, name: str, slot: int) -> bool:
-        """Whether a table of a slot is there and can be read, whatever of it is damaged."""
         return self.read(name, slot) is not None
 
     def write(self, name: str, slot: int, table: pa.Table) -> None:
-        """A table, in place of what was there."""
         directory = self._slot(name, slot)
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
@@ -210,18 +196,14 @@ class GoldDirectory:
             hidden.rename(hidden.with_name("part.parquet"))
 
     def remove(self, slot: int, names: Iterable[str]) -> None:
-        """Take a slot's tables away."""
         for name in names:
             shutil.rmtree(self._slot(name, slot), ignore_errors=True)
 
     def forget(self, batches: Iterable[int]) -> None:
-        """Take away what only the batch after each of these needed, and gold of it as the last."""
         for batch in batches:
             for part in _FOR_THE_NEXT:
                 old = self._root / "stitched" / f"{_BATCH}{batch}" / f"part={part}"
                 shutil.rmtree(old, ignore_errors=True)
-
-    # Inside.
 
     def _is_whole(self, batch: int) -> bool:
         # Of one that is made again silver is, before it is stitched anew.
@@ -272,7 +254,6 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def is_dated(name: str, table: pa.Table) -> bool:
-    """Whether a table has a directory for each date."""
     return name in _DATED and 0 < pc.count_distinct(table.column("date")).as_py() <= MAX_DATES
 
 
@@ -288,7 +269,7 @@ def _by_date(table: pa.Table) -> Iterator[tuple[Any, pa.Table]]:
 
 
 def _dated(table: pa.Table, file: Path) -> pa.Table:
-    """With the date that the file's directory is named by, if it is."""
+    """Add the date that the file's directory names, if it does."""
     name, _, value = file.parent.name.partition("=")
     if name != "date":
         return table

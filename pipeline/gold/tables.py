@@ -46,11 +46,11 @@ GRAPH: Final = pa.schema(
 
 
 def traffic(summary: Summary) -> pa.Table:
-    """What went over the wire, as each node's own journal has it.
+    """Traffic on the wire, as each node's own journal has it.
 
-    An event that two journals have is in two rows, one of each node: to sum over all nodes, take
-    the `sent` ones. Columns: date, minute, node, peer, topic, namespace, label, direction, events,
-    notes, ok, wire_bytes, payload_bytes.
+    An event in two journals is in two rows: sum the `sent` ones for all nodes. Columns: date,
+    minute, node, peer, topic, namespace, label, direction, events, notes, ok, wire_bytes,
+    payload_bytes.
     """
     table = summary["traffic"]
     dates = pc.cast(table.column("minute"), pa.date32())
@@ -58,10 +58,9 @@ def traffic(summary: Summary) -> pa.Table:
 
 
 def graph(summary: Summary) -> pa.Table:
-    """One row for each node and each node that it sent something to.
+    """One row per sender and receiver, each event counted once.
 
-    Each event counts once, whichever of the two journals has it. Columns: sender, receiver,
-    sessions, events, wire_bytes, first, last.
+    Columns: sender, receiver, sessions, events, wire_bytes, first, last.
     """
     table = group_rows(
         directions(summary),
@@ -75,10 +74,7 @@ def graph(summary: Summary) -> pa.Table:
 
 
 def directions(summary: Summary) -> pa.Table:
-    """One row for each direction of each session: from whom to whom, how much, when.
-
-    Of the two journals that may have it, the counts are those of the one that has more.
-    """
+    """One row per direction of a session, with the counts of the fuller of two journals."""
     return group_rows(
         summary["directions"],
         ["session", "sender", "receiver"],
@@ -123,7 +119,7 @@ def topics(summary: Summary) -> pa.Table:
 
 
 def _subscriptions(streams: pa.Table) -> pa.Table:
-    """The streams that a Result gave to a subscriber, with the topic that their Open names."""
+    """The streams that a Result granted to a subscriber, with the topic of their Open."""
     stream = ["session", "stream"]
     granted = rows_with(streams, "what", "granted").select([*stream, "publisher"])
     slow = group_rows(rows_with(streams, "what", "slow"), stream, count="slow")
@@ -139,7 +135,7 @@ def _subscriptions(streams: pa.Table) -> pa.Table:
 
 
 def _notes(notes: pa.Table) -> pa.Table:
-    """How many notes of each topic each publisher sent; the fuller of two journals counts."""
+    """The number of notes per topic and publisher; the fuller of two journals counts."""
     sums = ["notes", "payload_bytes"]
     once = group_rows(notes, ["session", *_TOPIC_KEY], most=[*sums, "last"], least=["first"])
     groups = group_rows(once, _TOPIC_KEY, total=sums, least=["first"], most=["last"])
@@ -200,7 +196,7 @@ def _calls_of_scope(rows: pa.Table, scope: str) -> pa.Table:
 
 
 def _quantiles(rows: pa.Table, which: npt.NDArray[np.int64], count: int) -> dict[str, pa.Array]:
-    """For each of so many groups the latencies at these ranks; null where nothing was answered."""
+    """The latencies of each group at the ranks of `QUANTILES`; null without answers."""
     known = rows.column("latency_us").is_valid().to_numpy()
     latency = rows.column("latency_us").fill_null(0).to_numpy()[known]
     weight, which = rows.column("calls").to_numpy()[known], which[known]
@@ -219,7 +215,7 @@ def _quantiles(rows: pa.Table, which: npt.NDArray[np.int64], count: int) -> dict
 
 
 def _error_codes(rows: pa.Table, which: npt.NDArray[np.int64], count: int) -> pa.Array:
-    """For each group how often each code came that is an error; null without any."""
+    """The counts of error codes of each group; null without any."""
     failed = pc.fill_null(pc.not_equal(rows.column("code"), 0), False).to_numpy()
     codes, calls = (rows.column(name).filter(pa.array(failed)) for name in ("code", "calls"))
     found: defaultdict[int, dict[Any, int]] = defaultdict(dict)
@@ -299,7 +295,6 @@ def _session_row(session: str, ends: Sequence[End], totals: Sequence[int]) -> li
 
 
 def _duration(end: End) -> int | None:
-    """Of one journal's two times, never of two clocks."""
     return None if end.ended is None or end.started is None else end.ended - end.started
 
 
@@ -353,7 +348,7 @@ def _tunnel_row(trace: str, rows: Sequence[Row]) -> list[Any]:
 
 
 def _tunnel_path(rows: Sequence[Row]) -> list[str | None]:
-    """Which node is at which index of a path: by its own word, or else by a neighbour's."""
+    """The node at each index of a path: by its own record, or else by a neighbour's."""
     said: dict[int, tuple[bool, str]] = {}
     for row in rows:
         hop = row["hop"]

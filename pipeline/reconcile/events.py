@@ -1,9 +1,8 @@
-"""The events of a session as its two journals have them.
+"""Comparison of a session's events in its two journals.
 
-Events are matched by their digest (the 16 bytes of the chain, which stand for the event and all
-before it), stream and size, not by their place: after a hole in one journal, its places are not the
-other's. Where a whole block of places is alike on both sides by count and checksum, which is nearly
-everywhere, its rows are not looked at again.
+Events are matched by digest (the 16 bytes of the chain, which identify the event and all before
+it), stream and size, not by place: after a gap in one journal, places differ. Rows are not read
+where a block of places has the same count and checksum on both sides, as nearly all do.
 """
 
 from collections import defaultdict
@@ -32,9 +31,10 @@ _Numbers = npt.NDArray[np.int64]
 
 
 class EventQuery(NamedTuple):
-    """Whose events are looked at one by one: in which blocks (session, sender, block), between
-    which places, and in which batches they came; one may be of another batch only if it had to
-    wait for a seal."""
+    """The blocks (session, sender, block), places and batches of events to read one by one.
+
+    An event may come in another batch only if it had to wait for a seal.
+    """
 
     blocks: pa.Table
     sessions: Sequence[str]
@@ -45,7 +45,6 @@ class EventQuery(NamedTuple):
 
     @classmethod
     def of(cls, group: Sequence["SessionDirection"]) -> "EventQuery":
-        """The events of blocks that are not alike."""
         keys = [(one.session, one.sender, block) for one in group for block in one.blocks]
         sessions, senders, blocks = zip(*keys, strict=True)
         batches = [batch for one in group for batch in one.batches]
@@ -59,7 +58,7 @@ class EventQuery(NamedTuple):
         )
 
     def among(self, rows: pa.Table) -> pa.Table:
-        """The rows that are in these blocks, copies left out."""
+        """The rows in these blocks, without copies."""
         names = rows.schema.names
         rows = rows.filter(
             (pc.field("item") == 0)
@@ -79,8 +78,8 @@ Reader = Callable[[EventQuery], pa.Table]
 
 @dataclass(slots=True)
 class SessionDirection:
-    """One direction of a session: the blocks that are not alike, and from which place to which
-    the two journals agree, in the numbering of each."""
+    """One direction of a session: its differing blocks, and from which place to which the two
+    journals agree, in the numbering of each."""
 
     session: str
     sender: str
@@ -90,7 +89,6 @@ class SessionDirection:
     spans: dict[bool, tuple[int, int]] = field(default_factory=dict)  # by is_sent
 
     def agree(self, is_sent: bool, first: int, last: int) -> None:
-        """They agree on these places."""
         low, high = self.spans.get(is_sent, (first, last))
         self.spans[is_sent] = min(low, first), max(high, last)
 
@@ -100,9 +98,9 @@ def compare_events(
 ) -> Iterator[Found]:
     """Findings `not-received`, `not-sent`, `differs`, `in-flight`, `not-recorded`, `not-covered`.
 
-    `blocks` are of a summary whose checksums were made with `key`. Sessions of which only one
-    journal is there are left out. `count` is the number of events; `place` is the first one's,
-    `segment` and `offset` are its record's in the journal that has it.
+    `blocks` are of a summary whose checksums were made with `key`. Sessions with only one journal
+    are left out. `count` is the number of events; `place`, `segment` and `offset` are those of the
+    first one in the journal that has it.
     """
     sessions = by_session(ends)
     both = [name for name, some in sessions.items() if len({end.journal for end in some}) > 1]
@@ -117,7 +115,6 @@ def compare_events(
 
 
 def _directions(blocks: pa.Table, sessions: Sequence[str]) -> list[SessionDirection]:
-    """What the blocks of these sessions tell, by direction."""
     query = pa.array(sessions, pa.string())
     rows = blocks.filter(pc.is_in(blocks.column("session"), query))
     rows = rows.sort_by([(name, "ascending") for name in (*_DIRECTION, "block", "is_sent")])
@@ -164,7 +161,6 @@ class _Events:
         self.has_digest = facts.has_digest()
 
     def of(self, group: Sequence[SessionDirection]) -> Iterator[_Numbers]:
-        """The rows of each of these directions."""
         numbers = {(one.session, one.sender): at for at, one in enumerate(group)}
         keys = zip(*(self._rows.column(name).to_pylist() for name in _DIRECTION), strict=True)
         which = np.fromiter((numbers[key] for key in keys), np.int64, self._rows.num_rows)
@@ -172,7 +168,7 @@ class _Events:
         yield from np.split(np.argsort(which, kind="stable"), ends[:-1])
 
     def record(self, at: int) -> dict[str, Any]:
-        """Where a row's event stands, when it was, and its status."""
+        """The position, time and status of a row's event."""
         names = ["segment", "offset", "time", "status"]
         rows = self._rows.select(names).slice(at, 1)
         times = rows.column("time").cast(pa.int64())
@@ -210,10 +206,10 @@ def _compare(
 def _at_places(
     events: _Events, sent: _Numbers, received: _Numbers
 ) -> tuple[_Numbers, _Numbers, _Numbers]:
-    """Places, and the row that the sender's and the receiver's journal alone has there, or -1.
+    """Places, and the row that only the sender's or the receiver's journal has there, or -1.
 
-    Two different events at one place are told together; unless one of them has no digest: it
-    may be the same, and the audit has told what is wrong.
+    Two different events at one place belong together, unless one has no digest: it may be the same
+    event, and the audit has reported it.
     """
     places = np.unique(np.concatenate([events.place[sent], events.place[received]]))
     columns = []
@@ -229,7 +225,7 @@ def _at_places(
 
 
 class _Evidence(NamedTuple):
-    """What the session's end says in both journals."""
+    """The statements of both journals on the session's end."""
 
     receiver: str | None
     sent_last: int | None
@@ -238,10 +234,10 @@ class _Evidence(NamedTuple):
 def _kinds(
     one: SessionDirection, places: _Numbers, has_sent: Any, has_received: Any, ends: Sequence[End]
 ) -> tuple[_Numbers, _Evidence]:
-    """What each place proves, as an index of `_KINDS`: see docs/pipeline.md.
+    """Return what each place proves, as an index of `_KINDS`: see docs/pipeline.md.
 
-    Beyond the last event that both have, an event may have been on its way when the connection
-    ended, unless the receiver's own journal says at its end that it had come.
+    After the last event that both have, an event may have been in flight when the connection ended,
+    unless the receiver's journal says at its end that it arrived.
     """
     sending = next((end for end in ends if end.journal == one.sender), None)
     receiving = next((end for end in ends if end.peer == one.sender), None)
@@ -274,7 +270,7 @@ def _kinds(
 
 
 def _runs(places: _Numbers, kinds: _Numbers) -> Iterator[tuple[int, int]]:
-    """Where places of one kind that follow each other begin and end."""
+    """Yield the bounds of consecutive places of one kind."""
     if not len(places):
         return
     breaks = (kinds[1:] != kinds[:-1]) | (places[1:] != places[:-1] + 1)

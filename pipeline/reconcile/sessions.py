@@ -1,7 +1,7 @@
-"""Sessions compared as a whole: contradictory ends, and journals that are missing.
+"""The ends of sessions, one per journal and session, and their comparison as a whole.
 
-A Close that may have been lost on its way proves nothing, and a missing journal is reported without
-a reason. Nothing here looks at what the events say.
+A Close that may have been lost in flight proves nothing, and a missing journal is reported without
+a reason. Events are not compared here.
 """
 
 from collections import defaultdict
@@ -36,8 +36,10 @@ _OF_END: Final = ("code", "text", "remote", "received_place", "sent_place")
 
 @dataclass(slots=True)
 class End:
-    """A session as one journal has it. Times are in microseconds since the epoch; what is of its
-    end is None without one. `first_seen` and `last_seen` are of all that the journal says."""
+    """A session as one journal has it, with times in microseconds since the epoch.
+
+    What is of its end is None without one. `first_seen` and `last_seen` are of all its records.
+    """
 
     journal: str
     session: str
@@ -68,7 +70,6 @@ class End:
         return bool(self.remote) and self.code is not None and self.code >= 0
 
     def add(self, row: Row) -> None:
-        """One of silver's rows of this session."""
         time, started = _micros(row["time_ns"]), _micros(row.get("started_ns"))
         self.peer = most(self.peer, row.get("remote_node"))
         for name in _ALIKE:
@@ -88,7 +89,7 @@ class End:
 
 
 def session_ends(rows: Iterable[Row]) -> list[End]:
-    """One for each journal and session of silver's rows of sessions."""
+    """One end per journal and session of silver's rows of sessions."""
     ends: dict[tuple[str, str], End] = {}
     for row in rows:
         key = row["journal"], row["session"]
@@ -99,7 +100,6 @@ def session_ends(rows: Iterable[Row]) -> list[End]:
 
 
 def by_session(ends: Iterable[End]) -> dict[str, list[End]]:
-    """The ends of each session."""
     found: defaultdict[str, list[End]] = defaultdict(list)
     for end in ends:
         found[end.session].append(end)
@@ -107,7 +107,7 @@ def by_session(ends: Iterable[End]) -> dict[str, list[End]]:
 
 
 def covered(statuses: pa.Table, ends: Iterable[End]) -> dict[str, tuple[int, int]]:
-    """From when to when each journal has records of sessions, in microseconds."""
+    """The first and last time at which each journal has records of sessions, in microseconds."""
     times: dict[str, tuple[int, int]] = {}
 
     def add(journal: str, first: int | None, last: int | None) -> None:
@@ -126,14 +126,14 @@ def covered(statuses: pa.Table, ends: Iterable[End]) -> dict[str, tuple[int, int
 
 
 def most(one: T | None, other: T | None) -> T | None:
-    """The greater of two values, of which either may be missing."""
+    """The greater of two values, either of which may be missing."""
     if one is None or other is None:
         return other if one is None else one
     return max(one, other)
 
 
 def least(one: T | None, other: T | None) -> T | None:
-    """The smaller of two values, of which either may be missing."""
+    """The smaller of two values, either of which may be missing."""
     if one is None or other is None:
         return other if one is None else one
     return min(one, other)
@@ -144,11 +144,10 @@ def _micros(time_ns: int | None) -> int | None:
 
 
 def compare_ends(ends: Iterable[End]) -> Iterator[Found]:
-    """A finding `end-differs` for each two session ends that cannot both be true.
+    """Yield a finding `end-differs` for each two session ends that cannot both be true.
 
-    They cannot if an end says that it got the other's Close, and the other says that it did
-    not send one or one with another code; or if an end says that it received more than the
-    other sent.
+    They contradict each other if one received a Close that the other did not send with that code,
+    or received more than the other sent.
     """
     for session, both in by_session(end for end in ends if end.ended is not None).items():
         for one in both:
@@ -169,7 +168,6 @@ def compare_ends(ends: Iterable[End]) -> Iterator[Found]:
 
 
 def _contradictions(initiator: End, responder: End) -> Iterator[str]:
-    """Sentences on what is not true of one of them."""
     sides = (
         (initiator, responder, "initiator", "responder"),
         (responder, initiator, "responder", "initiator"),
@@ -196,12 +194,11 @@ def _contradictions(initiator: End, responder: End) -> Iterator[str]:
 def missing_journals(
     ends: Sequence[End], covered: Mapping[str, tuple[int, int]]
 ) -> Iterator[Found]:
-    """Findings `missing-journal` and `not-covered`; `journal` is the node whose journal is missing.
+    """Yield `missing-journal` and `not-covered`; `journal` is the node whose journal is missing.
 
-    A node without any journal: one, `count` its sessions. A node whose journal has records
-    from before a session and from after it but not that session: one for each session. A
-    session that begins before the first or ends after the last record of its journal:
-    `not-covered`, one for the node.
+    A node without a journal has one finding, `count` its sessions. A node whose journal has records
+    from before and after a session but not the session has one for each session. For sessions that
+    begin before the first or end after the last record of its journal a node has one `not-covered`.
     """
     kept = {(end.session, end.journal) for end in ends}
     lost: defaultdict[tuple[str, str, str | None], list[End]] = defaultdict(list)
@@ -236,7 +233,7 @@ def _is_inside(end: End, times: tuple[int, int]) -> bool:
 
 
 def _absence(within: str, told: Sequence[End]) -> str:
-    """What others' journals have of a node, as a sentence."""
+    """Describe what other journals have of a node."""
     others = {end.journal for end in told}
     if within == "inside":
         return (

@@ -1,8 +1,8 @@
-"""The records of a tunnel's hops, each server's beside its neighbour's.
+"""Comparison of the records of a tunnel's neighbouring hops.
 
-Records belong together by trace, by hop and by both nodes. An origin may use a trace again, so
-what one side has of these is counted and summed up. Times are nobody's but the server's, and a
-crash leaves no record: a record that is absent proves nothing, while bytes that do not fit do.
+Records belong together by trace, hop and both nodes. An origin may reuse a trace, so records are
+counted and summed. Clocks are not compared, and a crash leaves no record: a missing record proves
+nothing, while bytes that don't match do.
 """
 
 from collections import defaultdict
@@ -26,8 +26,7 @@ _Wrong = tuple[str, str, _Record, int, str]
 
 @dataclass(slots=True)
 class _Neighbour:
-    """What one of two neighbours has of a trace; sums stop at the greatest number there is,
-    since whoever keeps a journal chooses these."""
+    """The records of one of two neighbours for a trace; sums are capped, as nodes choose them."""
 
     node: str
     has: int = 0
@@ -38,7 +37,7 @@ class _Neighbour:
     record: _Record | None = None
 
     def add(self, row: Row, *, expects: bool) -> None:
-        """A record of a hop, which expects its neighbour to have one too or not."""
+        """Add a record of a hop, which expects its neighbour to have one too or not."""
         self.has += 1
         self.expects += expects
         self.length = min(self.length + row["length"], LARGEST)
@@ -49,12 +48,10 @@ class _Neighbour:
 
 
 def began(row: Row) -> int:
-    """When a tunnel began, in microseconds."""
     return int(row["began_ns"]) // 1000
 
 
 def ended(row: Row) -> int:
-    """When a tunnel ended, in microseconds."""
     return int(row["ended_ns"]) // 1000
 
 
@@ -63,8 +60,8 @@ def compare_tunnels(
 ) -> Iterator[Found]:
     """Findings `tunnel-differs`, `tunnel-missing` and `not-covered`.
 
-    `tunnels` are silver's, `covered` says from when to when each journal has records. Of a node
-    without a journal nothing is said.
+    `tunnels` are silver's; `covered` has the times for which each journal has records. Nodes
+    without a journal are left out.
     """
     outside: defaultdict[str, list[_Wrong]] = defaultdict(list)
     for trace, one, other in _pairs(tunnels):
@@ -99,7 +96,7 @@ def _found(kind: str, node: str, record: _Record, count: int, evidence: str) -> 
 
 
 def _pairs(tunnels: Iterable[Row]) -> Iterator[tuple[str, _Neighbour, _Neighbour]]:
-    """Each two neighbours and trace: what either has."""
+    """Yield the records of each two neighbours and trace."""
     pairs: dict[tuple[str, int, str, str], tuple[_Neighbour, _Neighbour]] = {}
 
     def sides(trace: str, hop: int, one: str, other: str) -> tuple[_Neighbour, _Neighbour]:
@@ -117,7 +114,7 @@ def _pairs(tunnels: Iterable[Row]) -> Iterator[tuple[str, _Neighbour, _Neighbour
 
 
 def _disagreements(trace: str, one: _Neighbour, other: _Neighbour) -> Iterator[_Wrong]:
-    """What is wrong with a pair, by journal."""
+    """Yield the faults of a pair, by journal."""
     if one.has == other.has and one.record is not None:
         evidence = next(_contradictions(trace, one, other), None)
         if evidence is not None:
@@ -140,7 +137,6 @@ def _disagreements(trace: str, one: _Neighbour, other: _Neighbour) -> Iterator[_
 
 
 def _contradictions(trace: str, one: _Neighbour, other: _Neighbour) -> Iterator[str]:
-    """Sentences on what cannot be true of both."""
     if one.length != other.length:
         yield (f"tunnel {trace}: {one.node} and {other.node} do not say that its path is as long")
     ways = (

@@ -1,7 +1,7 @@
-"""Stitching in the driver, where tables are in a directory that it sees and there is little to do.
+"""Stitching in the driver, for small batches in a directory that it sees.
 
-A job of Spark's takes longer than the few rows of most batches. What takes more memory than a
-driver should is Spark's all the same; both do it by `stitch_rows`.
+A Spark job would take longer for most batches. Larger ones are left to Spark; both use
+`stitch_rows`.
 """
 
 import shutil
@@ -30,9 +30,9 @@ _NAMED: Final = ("part", "date")
 
 
 def stitch_locally(root: Path, batch: int) -> bool:
-    """Write the stitched rows of a batch whose silver is there, or say that it is too much.
+    """Write the stitched rows of a batch whose silver exists; return False if it is too large.
 
-    As Spark does it the directory appears when it is whole, in place of what was there.
+    As with Spark, the directory appears when it is complete, replacing the earlier one.
     """
     found = {
         part: [*_files(root / "silver", batch, here), *_files(root / "stitched", batch - 1, before)]
@@ -61,7 +61,7 @@ def stitch_locally(root: Path, batch: int) -> bool:
 
 
 def sort_rows(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Rows in the order in which `stitch_rows` takes them, as `stitch` has Spark sort them."""
+    """Sort rows as `stitch` has Spark sort them for `stitch_rows`."""
     rows = pa.Table.from_batches(batches, WALKED_ARROW).combine_chunks()
     keys = {name: pc.fill_null(rows.column(name), "") for name in _TEXTS}
     keys |= {"last": pc.equal(rows.column("part"), PENDING), "offset": rows.column("offset")}
@@ -77,15 +77,14 @@ def _files(table: Path, batch: int, part: str | None) -> list[Path]:
 
 
 def _size(path: Path) -> int:
-    """How many bytes a file's rows have, about, however small the file is: who sends the same
-    payload again and again has small files."""
+    """Estimate the bytes of a file's rows in memory: repeated payloads make the file small."""
     about = pq.read_metadata(path)
     groups = [about.row_group(at).total_byte_size for at in range(about.num_row_groups)]
     return int(sum(groups) + about.num_rows * _ROW_BYTES)
 
 
 def _read(path: Path, part: str) -> list[pa.RecordBatch]:
-    """A file's rows with the columns of `WALKED`; no step needs their date."""
+    """Read a file's rows with the columns of `WALKED`; the date is not needed."""
     rows = pq.ParquetFile(path).read()
     rows = rows.append_column("part", pa.repeat(part, rows.num_rows))
     rows = rows.append_column("date", rows.column("time").cast(pa.date32()))
@@ -94,7 +93,7 @@ def _read(path: Path, part: str) -> list[pa.RecordBatch]:
 
 
 def _write(place: Path, number: int, rows: pa.RecordBatch) -> None:
-    """Rows of one part, in a file for each date."""
+    """Write rows of one part, in a file for each date."""
     if not rows.num_rows:
         return
     part, dates = rows.column("part")[0].as_py(), limit_dates(rows.column("date"))

@@ -1,7 +1,7 @@
-"""Stitching as one pass over sorted rows: a journal's segments, then each session's spans and
+"""Stitching in one pass over sorted rows: a journal's segments, then each session's spans and
 pending events.
 
-A task holds the spans of one session and no more, however many rows there are.
+A task holds the spans of one session only.
 """
 
 import json
@@ -40,9 +40,9 @@ _MANY: Final = 4_096  # rows that wait to be given out
 def stitch(walked: DataFrame, before: DataFrame) -> DataFrame:
     """The stitched rows of a batch, in the columns of `WALKED`.
 
-    `walked` are the batch's rows of silver, `before` what this function gave for the batch
-    before, or an empty frame. In `part`: events that are final now, findings, and for the next
-    batch what is still pending, tips, segments; and summaries.
+    `walked` are the batch's rows of silver, `before` the stitched rows of the batch before, or
+    empty. `part` is for final events, findings and summaries, and for the next batch pending
+    events, tips and segments.
     """
     rows = walked.where(f.col("part").isin(SEGMENT, SPAN, PENDING)).unionByName(
         before.where(f.col("part").isin(SEGMENT, TIP, PENDING))
@@ -53,7 +53,6 @@ def stitch(walked: DataFrame, before: DataFrame) -> DataFrame:
 
 
 def stitch_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same of rows in that order, as Arrow batches."""
     return told_of(_stitched(batches))
 
 
@@ -77,7 +76,7 @@ def _stitched(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class _Journal:
-    """One journal's rows: its segments, and the session that is looked at."""
+    """The rows of one journal: its segments, and the current session."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -90,11 +89,9 @@ class _Journal:
 
     @property
     def has_many(self) -> bool:
-        """Whether it is time to take what is there."""
         return len(self._found) + len(self._tips) >= _MANY
 
     def add(self, session: str | None, part: str, others: list[str]) -> None:
-        """Rows of segments, or spans of a session."""
         self._turn_to(session)
         for row in map(json.loads, others):
             if part == SEGMENT:
@@ -103,7 +100,7 @@ class _Journal:
                 self._spans.append((row, part == SPAN))
 
     def tell(self, session: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Pending events of one span, with what the spans after it say of them."""
+        """Pending events of one span, with the verdict of the spans after it."""
         self._turn_to(session)
         self._link()
         direction, where = rows.column("direction")[0].as_py(), rows.column("other")[0].as_py()
@@ -121,7 +118,6 @@ class _Journal:
         return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
 
     def take(self) -> Iterator[pa.RecordBatch]:
-        """Findings and tips, which are then no longer here."""
         if self._found:
             yield other_batch(self._found, FINDING)
         if self._tips:
@@ -129,15 +125,12 @@ class _Journal:
         self._found, self._tips = [], []
 
     def end(self) -> Iterator[pa.RecordBatch]:
-        """No more rows of this journal come."""
         self._link()
         self._found += self._runs.findings()
         yield from self.take()
         segments = list(self._runs.rows())
         if segments:
             yield other_batch(segments, SEGMENT)
-
-    # Inside.
 
     def _turn_to(self, session: str | None) -> None:
         if session == self._session:
@@ -146,7 +139,6 @@ class _Journal:
         self._session, self._linked = session, {}
 
     def _link(self) -> None:
-        """All spans of the session are here."""
         if not self._spans:
             return
         verdict = link(self._spans, self._runs)
@@ -161,8 +153,8 @@ class _Journal:
 
 
 def _groups(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
-    """Where rows begin and end that are told of together: a journal's segments, a session's
-    spans, the pending events of one span."""
+    """Yield the bounds of rows that belong together: a journal's segments, a session's spans, or
+    the pending events of one span."""
     if not batch.num_rows:
         return
     cut = _changes(batch, "journal") | _changes(batch, "session") | _changes(batch, "part")
@@ -172,7 +164,7 @@ def _groups(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
 
 
 def _changes(batch: pa.RecordBatch, name: str) -> Any:
-    """Which rows but the first have another value in a column than the one before."""
+    """Which rows but the first differ from the one before in a column."""
     numbers = batch.column(name).dictionary_encode().indices.fill_null(-1)
     values = numbers.to_numpy(zero_copy_only=False)
     return values[1:] != values[:-1]
@@ -182,6 +174,9 @@ _TOKEN_SIZE: Final = 16
 
 
 def batch_token_row() -> pa.RecordBatch:
-    """One row with the columns of `WALKED`, of part `made`, with a new random token in `other`."""
+    """A row of part `made` with a new random token in `other`.
+
+    It identifies the making of a batch, whose number is reused if it is made again.
+    """
     row = {"part": MADE, "other": random_bytes(_TOKEN_SIZE).hex(), "date": date(1970, 1, 1)}
     return pa.RecordBatch.from_pylist([row], WALKED_ARROW)

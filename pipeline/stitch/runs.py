@@ -1,7 +1,7 @@
-"""The runs of one journal, as far as batches have told of their segments.
+"""The runs of one journal, as far as batches have reported their segments.
 
-A run's numbers begin with the first segment that was read, since older ones may have been pruned;
-a number that is missing behind that is missing. Nothing here knows tables or Spark.
+A run's numbers begin with the first segment that was read, since older ones may have been pruned; a
+gap after that is a missing segment. Nothing here knows tables or Spark.
 """
 
 from collections import defaultdict
@@ -24,10 +24,9 @@ class Runs:
         self._last = ""
 
     def add(self, run: str, number: int, first: int, block: Sequence[int] | None = None) -> None:
-        """A segment of a run whose first segment is `first`, as far as is known.
+        """Add a segment of a run, whose first known segment is `first`.
 
-        `block` are the number of a segment and the offset in it of a block of the run of which
-        all checkpoints are there.
+        `block` is the number of a segment and the offset in it of a complete block of the run.
         """
         if block is not None:
             self._blocks[run] = max((block[0], block[1]), self._blocks.get(run, (0, 0)))
@@ -40,25 +39,23 @@ class Runs:
         return _named(segment).start < self._last
 
     def goes_past(self, segment: str, offset: int) -> bool:
-        """Whether the run goes on behind an offset of a segment: with a whole block, in which
-        all sessions are that were open there."""
+        """Whether the run has a complete block after an offset of a segment."""
         name = _named(segment)
         return self._blocks.get(name.start, (-1, 0)) >= (name.number, offset)
 
     def is_whole_behind(self, segment: str) -> bool:
-        """Whether no segment is missing between a segment and the run's last whole block."""
+        """Whether no segment is missing between a segment and the run's last complete block."""
         name = _named(segment)
         last, _ = self._blocks.get(name.start, (name.number, 0))
         return all(one in self._numbers[name.start] for one in range(name.number + 1, last + 1))
 
     def begins_with(self, segment: str) -> bool:
-        """Whether what was before a segment was pruned: it is the first of its run that there
-        is, and not the run's first."""
+        """Whether the segments before this one were pruned: it is the first that exists, but not
+        number 0."""
         name = _named(segment)
         return 0 < name.number == self._firsts.get(name.start)
 
     def findings(self) -> Iterator[dict[str, Any]]:
-        """What is missing between segments."""
         for run, numbers in sorted(self._numbers.items()):
             for before, number in pairwise(sorted(numbers)):
                 if number - before > 1:
@@ -76,7 +73,7 @@ class Runs:
                     }
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """For the next batch: each run's last number, as `segment_row` has them."""
+        """Yield each run's last number for the next batch, as `segment_row` does."""
         for run, numbers in sorted(self._numbers.items()):
             last = max(numbers)
             yield {
@@ -90,8 +87,7 @@ class Runs:
 
 
 def segment_row(segment: str, block: int | None = None) -> dict[str, Any]:
-    """The row of a segment (its stem) that a task found the beginning of, or a whole block in,
-    whose offset is `block`."""
+    """The row of a segment (its stem) whose beginning, or a complete block at `block`, was read."""
     name = _named(segment)
     return {
         "journal": name.node,

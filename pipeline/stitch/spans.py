@@ -1,8 +1,7 @@
-"""The spans of one session's directions, each beside the one that follows it.
+"""The spans of one session's directions, each linked to the next.
 
-Two spans fit if the later begins with the chain value, place and state that the earlier ended with.
-Spans that fit each other are one piece, in which a seal vouches for everything before it. Nothing
-here knows tables or Spark.
+Spans are linked if the later begins with the chain value, place and state with which the earlier
+ended. Within linked spans a seal covers everything before it. Nothing here knows tables or Spark.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,8 +20,11 @@ _PLACE: Final = itemgetter("segment", "offset")
 
 @dataclass(slots=True)
 class LinkedSpan:
-    """A span and what follows from those after it; `seal_ns` is the time of the first valid
-    seal that comes later in its piece, `waits` whether one may still come."""
+    """A span and its relation to later ones.
+
+    `seal_ns` is the time of the first valid seal in a linked later span; `waits`: one may still
+    come.
+    """
 
     span: Row
     is_new: bool
@@ -34,7 +36,7 @@ class LinkedSpan:
 
     @property
     def fits(self) -> bool:
-        """Whether the next span goes on where this one ended."""
+        """Whether the next span continues where this one ended."""
         if self.next is None:
             return False
         one, following = self.span, self.next.span
@@ -44,24 +46,23 @@ class LinkedSpan:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the direction goes on behind what was read."""
+        """Whether the direction continues after the input."""
         return self.next is None and not self.span["ended"]
 
     @property
     def where(self) -> str:
-        """As rows of pending events name it."""
         return f"{self.span['segment']}:{self.span['offset']}"
 
 
 class Verdict(NamedTuple):
-    """What there is to say of a session: its spans, and findings."""
+    """The spans and findings of a session."""
 
     spans: list[LinkedSpan]
     findings: list[dict[str, Any]]
 
 
 def link(spans: Sequence[tuple[Row, bool]], runs: Runs) -> Verdict:
-    """Link the spans of one session in one journal; each with whether it is of this batch."""
+    """Link the spans of one session in one journal; each comes with whether it is of this batch."""
     linked: list[LinkedSpan] = []
     by_direction = sorted(spans, key=lambda one: (one[0]["direction"], *_PLACE(one[0])))
     for _, group in groupby(by_direction, key=lambda one: one[0]["direction"]):
@@ -107,17 +108,17 @@ def _end(one: LinkedSpan) -> tuple[str, int]:
 
 
 def _is_over(last: LinkedSpan, runs: Runs) -> bool:
-    """Whether nothing of a direction can come behind its last span."""
+    """Whether nothing of a direction can follow its last span."""
     return runs.is_over(last.span["segment"]) or _goes_past(last, runs)
 
 
 def _goes_past(last: LinkedSpan, runs: Runs) -> bool:
-    """Whether the run goes on without a direction that has not ended."""
+    """Whether the run continues without a direction that has not ended."""
     return runs.goes_past(*_end(last))
 
 
 def _explains_nothing(last: LinkedSpan, runs: Runs) -> bool:
-    """Whether no damage and no missing segment behind a direction may have had its end."""
+    """Whether no damage or missing segment after a direction may have contained its end."""
     return not last.span.get("lost") and runs.is_whole_behind(last.span["end_segment"])
 
 
