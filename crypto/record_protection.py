@@ -85,30 +85,29 @@ class StreamKey:
 
 
 _SEAL = b"parley1 seal"
-# Longer blobs are hashed where they are: copying them costs more than a second call.
-LARGE_BLOB = 2_048
+# Longer blobs are hashed in place: copying them costs more than a second call.
+_LARGE_BLOB = 2_048
 
 
 class HashChain:
-    """d[n] = H(d[n-1] || stream u32 || blob); `value` is the latest d, `hash` the hash's
-    constructor."""
+    """d[n] = H(d[n-1] || stream u32 || blob); `value` is the latest d."""
 
-    __slots__ = ("hash", "value")
+    __slots__ = ("_hash", "value")
 
     def __init__(self, hash: HashAlgorithm, value: bytes) -> None:
         """Start from d[-1], which `crypto.key_schedule` makes.
 
         `value` may be set anew: binding and rekey replace it (`chain_bind`, `chain_rekey`).
         """
-        self.hash = hash.new
+        self._hash = hash.new
         self.value = value
 
     def advance(self, stream4: bytes | memoryview, blob: bytes | memoryview) -> bytes:
         """Take one event in the order of the wire and return its d[n]."""
-        if len(blob) < LARGE_BLOB:
-            hash = self.hash(b"".join((self.value, stream4, blob)))
+        if len(blob) < _LARGE_BLOB:
+            hash = self._hash(b"".join((self.value, stream4, blob)))
         else:
-            hash = self.hash(self.value + stream4)
+            hash = self._hash(self.value + stream4)
             hash.update(blob)
         self.value = value = hash.digest()
         return value

@@ -1,9 +1,8 @@
-"""The channel of a connection: how its events become frames, and frames events.
+"""How the events of a connection become frames, and frames events.
 
-`SecureChannel` keeps the two directions of an encrypted connection: seals when due, key
-updates, rekeys (docs/protocol.md section 6, but for the streams). An event of category 1 is
-encrypted the moment it is decided, so that chain values and epochs are known at once.
-`PlainChannel` is its counterpart on an unencrypted connection.
+`SecureChannel` has the two directions of an encrypted connection: it seals, updates keys and rekeys
+when due (docs/protocol.md section 6). An event of category 1 is encrypted immediately, so that
+chain values and epochs are known. `PlainChannel` is the counterpart of an unencrypted connection.
 """
 
 from collections.abc import Iterable, Mapping
@@ -57,11 +56,10 @@ _NEVER_FOLLOWED: Final = frozenset({KEY_UPDATE, REKEY_OFFER, REKEY_ANSWER, CLOSE
 class SecureChannel:
     """Both directions of an encrypted connection after its handshake.
 
-    `used` is set to True with each event on a stream other than 0: a connection on which
-    nothing else comes and goes needs no new keys. `seal_due`, `keys_due` and `patience_ends` are
-    when `handle_deadline` has something to do. With `seals_flushes` (`seal_delay_ms` is 0)
-    every flush ends with `flush_seal`. While `trial` is set nothing was opened yet that came over
-    a new transport: it is what to go back to.
+    `used` is set with each event on a stream other than 0: an unused connection needs no new keys.
+    `handle_deadline` has something to do at `seal_due`, `keys_due` and `patience_ends`. With
+    `seals_flushes` (`seal_delay_ms` is 0), every flush ends with `flush_seal`. `trial` is set until
+    the first event over a new transport has opened: it is the state to restore if none does.
     """
 
     def __init__(
@@ -108,7 +106,7 @@ class SecureChannel:
     # Events out.
 
     def protect(self, events: Iterable[OutgoingEvent], now: float) -> list[bytes]:
-        """A frame for each event, sealed if it is time; and KeyUpdates that became due."""
+        """Return a frame for each event, sealed if a seal is due, and KeyUpdates that are due."""
         sender, config, frames = self.sender, self._config, list[bytes]()
         for stream, async_id, category, subcategory, payload, seal, _, _ in events:
             unsealed = sender.unsealed
@@ -134,11 +132,10 @@ class SecureChannel:
         return frames
 
     def flush_seal(self, now: float) -> bytes:
-        """A seal, if any event since the last one has none."""
         return self._sealed(SEAL, NO_PAYLOAD, now) if self.sender.unsealed else b""
 
     def update_keys(self, now: float) -> bytes:
-        """A plain KeyUpdate: the last event of our direction's epoch.
+        """Send a plain KeyUpdate: the last event of our direction's epoch.
 
         Raises:
             LimitReachedError: the other side would take it for a flood.
@@ -156,7 +153,7 @@ class SecureChannel:
         return framed
 
     def rekey(self, now: float) -> bytes:
-        """Offer a rekey; while one is under way that is the one.
+        """Offer a rekey, unless one is in progress.
 
         Raises:
             LimitReachedError: the other side would take it for a flood.
@@ -172,7 +169,8 @@ class SecureChannel:
     # Events in.
 
     def opened(self, event: Event, data: bytes | memoryview, sealed: bool) -> None:
-        """To be told of each event that `open` returned, if it was `sealed`, or while `tapped`."""
+        """Take note of an event that `open` returned, if it was `sealed` or the channel is
+        `tapped`."""
         if self.rekeying.update_due and event[2:4] != (CONNECTION, KEY_UPDATE):
             between = f"event {event.category}/{event.subcategory} on stream {event.stream}"
             raise violation(f"{between} between a RekeyAnswer and its KeyUpdate")
@@ -186,7 +184,7 @@ class SecureChannel:
                 self._observer.stream_opened(event.stream, event.payload)
 
     def control(self, subcategory: int, cells: Mapping[int, Any], now: float) -> bytes:
-        """Act on 1/8 to 1/11; returns the frames that answer it."""
+        """Act on 1/8 to 1/11; return the frames that answer it."""
         try:
             if subcategory == SEAL:
                 if not self.receiver.sealed and not self._idle_seals.take(now):
@@ -206,21 +204,20 @@ class SecureChannel:
         raise violation(f"event 1/{subcategory} after the handshake")
 
     def forget(self, stream: int, *, sent: bool) -> None:
-        """A direction of a stream ended: its key is freed."""
+        """Free the key of a direction of a stream that ended."""
         (self.sender if sent else self.receiver).forget(stream)
         if self._observer is not None:
             self._observer.direction_ended(stream)
 
     def rest(self) -> None:
-        """Free the keys of all streams until their next event."""
         self.sender.rest()
         self.receiver.rest()
 
     # Time.
 
     def was_read(self, now: float, more: bool) -> None:
-        """What came at `now` was read, or there is `more`: the clock that waits for a seal stood
-        meanwhile, and runs on while nothing is left and events are unsealed."""
+        """Restart the wait for a seal, which is suspended while received bytes are unread
+        (`more`)."""
         if self.patience_ends != NEVER:
             self._patience_left = self.patience_ends - now
             if self._patience_left < -_OVERSLEPT:
@@ -231,7 +228,7 @@ class SecureChannel:
         self.patience_ends = now + self._patience_left if waits else NEVER
 
     def handle_deadline(self, now: float) -> bytes:
-        """Frames that became due.
+        """Return the frames that are due.
 
         Raises:
             RemoteProtocolError: `seal-violation`, no seal came for too long; `timeout`,
@@ -259,7 +256,7 @@ class SecureChannel:
         return framed
 
     def checkpoint(self) -> tuple[DirectionState, DirectionState]:
-        """Our direction and the other one, as they stand between two events."""
+        """Return the state of our direction and of the peer's, between two events."""
         sent, received = (
             DirectionState(d.chain.value, d.epoch, d.counters(), d.unsealed)
             for d in (self.sender, self.receiver)
@@ -269,7 +266,7 @@ class SecureChannel:
     # Another transport.
 
     def resume(self, now: float) -> None:
-        """Go on over a new transport: all waits begin anew, and the first event is on trial."""
+        """Continue over a new transport: all waits begin again, and the first event is on trial."""
         self.seal_due = now + self._seal_delay if self.sender.unsealed else NEVER
         self._patience_left = self._patience
         self.patience_ends = now + self._patience if self.receiver.unsealed else NEVER
@@ -289,7 +286,7 @@ class SecureChannel:
     def _open_first(
         self, event: bytes | memoryview, *, verify: bool = True
     ) -> tuple[Event, bytes | memoryview | None]:
-        """The first event over a new transport: if it opens, the transport is the peer's."""
+        """Open the first event over a new transport, which proves that the peer uses it."""
         opened = self.receiver.open(event, verify=verify)
         self.trial, self.open = None, self.receiver.open
         return opened
@@ -301,7 +298,7 @@ class SecureChannel:
         return b"".join(self.protect((event,), now))
 
     def _plan(self) -> None:
-        """Note when keys are due again; asked for each flush, it changes with them alone."""
+        """Set `keys_due`, which only changes with the keys but is read for each flush."""
         self.keys_due = min(
             self._epoch_began + self._config.update_after_seconds,
             self._last_rekey + self._rekey_interval,
@@ -317,8 +314,8 @@ class SecureChannel:
             self._observer.epoch_began(True, self.sender.epoch, secret, rekey)
 
     def _renew(self, now: float) -> bytes:
-        """A KeyUpdate that is due, unless our own rate puts it off until a later event; a rekey
-        where too many were plain."""
+        """Send a KeyUpdate that is due, unless our own rate limit delays it; rekey if too many were
+        plain."""
         rekeying = self.rekeying
         if rekeying.own_updates.take(now):
             return self._update(now)
@@ -365,7 +362,7 @@ class SecureChannel:
     def _rekey_update(
         self, shared_secret: bytes, after_offer: bytes, after_answer: bytes, now: float
     ) -> bytes:
-        """Our KeyUpdate of a rekey, and our direction under the new keys."""
+        """Send the KeyUpdate of a rekey, and switch our direction to the new keys."""
         sender, number = self.sender, self.rekeying.number
         self._last_rekey = now
         if self._observer is not None:
@@ -379,8 +376,7 @@ class SecureChannel:
 
 
 class PlainChannel:
-    """The channel of an unencrypted connection, for local sockets and debugging: no keys, no
-    chain, no seals."""
+    """The channel of an unencrypted connection: no keys, no chain, no seals."""
 
     def __init__(self) -> None:
         self.used = self.seals_flushes = self.tapped = False
@@ -388,11 +384,10 @@ class PlainChannel:
         self.seal_due = self.keys_due = self.patience_ends = NEVER
 
     def protect(self, events: Iterable[OutgoingEvent], now: float) -> list[bytes]:
-        """A frame for each event."""
         return [frame(serialise_raw(Event(*event[:4], bytes(event.payload)))) for event in events]
 
     def open(self, data: bytes | memoryview) -> tuple[Event, bytes]:
-        """One event from the wire, under an empty seal: it waits for none."""
+        """Return the event, with an empty seal: it waits for none."""
         return parse_raw(data), b""
 
     def opened(self, event: Event, data: bytes | memoryview, sealed: bool) -> None:

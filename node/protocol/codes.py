@@ -1,8 +1,4 @@
-"""The numbers of the protocol: event types, close codes, result codes, roles.
-
-A number of the wire stands here once and has its name from
-docs/protocol.md sections 11 and 12. Nothing here knows what is done with it.
-"""
+"""The numbers of the protocol (docs/protocol.md sections 11 and 12)."""
 
 from enum import IntEnum
 from typing import Final
@@ -71,7 +67,7 @@ SENTENCES: Final[dict[int, str]] = {
 
 
 def code_name(code: int) -> str:
-    """The name of a close code as docs/protocol.md spells it, or its number."""
+    """Return the name of a close code, such as `going-away`, or its number."""
     try:
         return CloseCode(code).name.lower().replace("_", "-")
     except ValueError:
@@ -135,7 +131,7 @@ END: Final = 4
 
 
 class BusType(IntEnum):
-    """6 Bus: one answer, and what it answers (section 16)."""
+    """The types of category 6: the answer, and the requests (section 16)."""
 
     ANSWER = 1
     PUBLISH = 2
@@ -182,8 +178,7 @@ RESERVED_LABELS: Final = frozenset({BUS_LABEL, TUNNEL_LABEL, FEDERATION_LABEL})
 
 
 class ResultCode(IntEnum):
-    """Codes of Result (section 9) and of the bus (section 16). 2 and 3 depend on what was
-    asked."""
+    """Codes of Result (section 9) and of the bus (section 16). 2 and 3 depend on the request."""
 
     ACCEPTED = 0
     TOPIC_NOT_FOUND = 1
@@ -219,12 +214,13 @@ GIVEN_UP: Final = -3
 
 
 def result_name(code: int) -> str:
-    """The name of a result code, such as `not-authorised`; `other` for an application's own."""
+    """Return the name of a result code, such as `not-authorised`; `other` for an application's
+    own."""
     return _RESULT_NAMES.get(code, "other")
 
 
 def result_label(code: int) -> str:
-    """The same for people: an application's own code is `code 64`."""
+    """Return the name of a result code for people: an application's own is `code 64`."""
     return _RESULT_NAMES.get(code, f"code {code}")
 
 
@@ -259,7 +255,7 @@ ROLES: Final = ("client", "server", "peer")
 
 
 class Supercategory(IntEnum):
-    """Which kinds of nodes an event travels between. Never sent (section 2)."""
+    """The kinds of nodes that an event travels between (section 2). Never sent."""
 
     CLIENT_TO_SERVER = 1
     SERVER_TO_CLIENT = 2
@@ -267,7 +263,7 @@ class Supercategory(IntEnum):
 
 
 def supercategory(sender_role: str, receiver_role: str) -> Supercategory:
-    """The supercategory of events that `sender_role` sends to `receiver_role`."""
+    """Return the supercategory of events from `sender_role` to `receiver_role`."""
     if (sender_role, receiver_role) == ("client", "server"):
         return Supercategory.CLIENT_TO_SERVER
     if (sender_role, receiver_role) == ("server", "client"):

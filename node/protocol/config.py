@@ -1,7 +1,6 @@
-"""What a connection is told before it begins: identity, preferences, limits, policies.
+"""The settings of a connection: identity, preferences, limits, policies.
 
-Frozen, and checked when made, so that the core never meets a bad setting.
-Sizes are bytes, times seconds unless the name says otherwise.
+They are frozen and validated. Sizes are bytes, times seconds unless the name says otherwise.
 """
 
 from collections.abc import Mapping
@@ -110,11 +109,11 @@ class CoreConfig:
 
     @property
     def resume_ms(self) -> int:
-        """`resume` as Hello and Reply state it; 0 where no connection is encrypted."""
+        """`resume` as sent in Hello and Reply; 0 if every connection is unencrypted."""
         return 0 if self.plaintext == "only" else round(self.resume * 1000)
 
     def names(self, parameter: str) -> tuple[str, ...]:
-        """The names this node offers or takes for `parameter`, best first."""
+        """Return the names that this node offers or accepts for `parameter`, the best first."""
         return self._names[parameter]
 
     def _allowed(self, parameter: str) -> tuple[str, ...]:

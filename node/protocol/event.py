@@ -1,7 +1,8 @@
-"""Events as bytes: the raw form, and the type and payload inside an encrypted one.
+"""Events as bytes: raw, inside an encrypted event, and in a Batch.
 
-A payload that is not there is the single byte 0x00 on the wire and empty
-bytes everywhere else (docs/protocol.md section 2).
+An absent payload is the single byte 0x00 on the wire (docs/protocol.md section 2). A Batch (2/6,
+section 8) contains small events of one stream, each as `async u16 || category u8 || subcategory u8
+|| length u32 || payload`.
 """
 
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from typing import Final, NamedTuple
 
 from parley._node.protocol.codes import MAIN_STREAM, STREAM
 from parley._node.protocol.errors import violation
+from parley._node.protocol.event_types import event_name
 from parley._node.protocol.limits import BATCH_COUNT, BATCH_SIZE, RAW_EVENT_MINIMUM
 
 NO_PAYLOAD: Final = b"\x00"
@@ -26,9 +28,16 @@ class Event(NamedTuple):
     subcategory: int
     payload: bytes
 
+    def __str__(self) -> str:
+        """Return, for example, `[4] sim/call id=7 128 B`."""
+        name = event_name(self.category, self.subcategory)
+        async_id = f" id={self.async_id}" if self.async_id else ""
+        size = 0 if self.payload == NO_PAYLOAD else len(self.payload)
+        return f"[{self.stream}] {name}{async_id} {size} B"
+
 
 def parse_raw(data: bytes | memoryview) -> Event:
-    """Read an unencrypted event, 9 bytes or more.
+    """Read an unencrypted event.
 
     Raises:
         RemoteProtocolError: `protocol-error`, too short or category/subcategory 0.
@@ -42,13 +51,13 @@ def parse_raw(data: bytes | memoryview) -> Event:
 
 
 def serialise_raw(event: Event) -> bytes:
-    """The bytes of an unencrypted event, without the frame length."""
+    """Return the bytes of an unencrypted event, without the frame length."""
     head = RAW_HEAD.pack(event.stream, event.async_id, event.category, event.subcategory)
     return head + (event.payload or NO_PAYLOAD)
 
 
 def handshake_event(subcategory: int, payload: bytes) -> bytes:
-    """A raw event of category 1 on stream 0 without async id: all of the handshake's are."""
+    """Return a raw event of the handshake: category 1, stream 0, no async id."""
     return serialise_raw(Event(0, 0, 1, subcategory, payload))
 
 
@@ -57,15 +66,13 @@ BATCH_HEAD: Final = Struct(">HBBI")
 HEAD_SIZE: Final = BATCH_HEAD.size
 _pack_head: Final = BATCH_HEAD.pack
 _unpack_head: Final = BATCH_HEAD.unpack_from
-# A named tuple in half the time of calling its class.
-_tuple: Final = tuple.__new__
 
 
 def serialise_batch(
     events: Iterable[tuple[int, int, int, bytes | memoryview | bytearray]],
 ) -> bytes:
-    """The payload of a Batch: of each event async id, category, subcategory, and payload of at
-    least one byte. Whoever asks keeps to the limits."""
+    """Return the payload of a Batch. Each event is async id, category, subcategory and payload,
+    which has at least one byte. The caller keeps to the limits."""
     parts: list[bytes | memoryview | bytearray] = []
     for async_id, category, subcategory, payload in events:
         parts += (_pack_head(async_id, category, subcategory, len(payload)), payload)
@@ -73,7 +80,7 @@ def serialise_batch(
 
 
 def parse_batch(batch: Event) -> list[Event]:
-    """The events that a Batch means, 2 to 256.
+    """Return the 2 to 256 events of a Batch.
 
     Raises:
         RemoteProtocolError: `protocol-error`, it may not be there, has an async id, or has
@@ -98,7 +105,7 @@ def parse_batch(batch: Event) -> list[Event]:
             raise violation(f"a payload of {length} bytes in a Batch with {size - start} left")
         if category <= STREAM or not subcategory:
             raise violation(f"event {category}/{subcategory} in a Batch")
-        events.append(_tuple(Event, (stream, async_id, category, subcategory, payload[start:at])))
+        events.append(Event(stream, async_id, category, subcategory, payload[start:at]))
     if not 2 <= len(events) <= BATCH_COUNT:
         raise violation(f"a Batch of {len(events)} events")
     return events

@@ -1,8 +1,6 @@
-"""The types of events that there are after the handshake: their names, and what they carry.
+"""The types of events after the handshake, and the schemas of their payloads.
 
-What a type has stands here once (docs/protocol.md sections 6 to 11; of the bus in `bus_types`, of
-federation in `federation_types`); whoever reads an event, a node or an auditor, reads it by this
-table.
+Nodes and auditors read events by this table (docs/protocol.md sections 6 to 11, 16, 19 and 20).
 """
 
 import re
@@ -78,7 +76,7 @@ _REMEMBERED: Final = 1_024
 
 
 def is_name(value: object) -> bool:
-    """Whether it may name an event: `API.EVENT`."""
+    """Return whether a value can name an event of the bus: `API.EVENT`."""
     return isinstance(value, str) and len(value) <= LONGEST_NAME and _is_name(value)
 
 
@@ -90,17 +88,17 @@ def _is_name(value: str) -> bool:
 
 
 def is_stream_name(value: str) -> bool:
-    """Whether it is the name of an event, or `API.*`."""
+    """Return whether a text is the name of an event of the bus, or `API.*`."""
     return is_name(f"{value[:-1]}_" if value.endswith(ALL_OF_API) else value)
 
 
 def is_word(value: object, longest: int = LONGEST_NAME) -> bool:
-    """Whether it may name a group or a consumer, or be an idempotency key."""
+    """Return whether a value can be the name of a group or consumer, or an idempotency key."""
     return isinstance(value, str) and len(value) <= longest and bool(_WORD.fullmatch(value))
 
 
 def is_id(value: object) -> bool:
-    """Whether it is an id as ids are written: both numbers, no leading zeros."""
+    """Return whether a value is an id of an event, without leading zeros."""
     if not isinstance(value, str) or len(value) > LONGEST_ID:
         return False
     if _USUAL_ID.fullmatch(value):
@@ -224,12 +222,10 @@ LONGEST_EXPORT: Final = 256
 
 
 def is_node_id(value: object) -> bool:
-    """Whether a value is a node id, as it travels."""
     return type(value) is bytes and len(value) == NODE_ID_SIZE
 
 
 def node_ids(least: int, most: int) -> FieldType:
-    """An array of so many node ids."""
     return FieldType(
         f"an array of {least}..{most} node ids",
         list,
@@ -261,7 +257,6 @@ def _are_bytes(value: list[Any]) -> bool:
 
 
 def _check_dial(cells: Mapping[int, Any]) -> None:
-    """Where to, or by which way: one of both."""
     if (keys.TO in cells) is (keys.PATH in cells):
         has = "both" if keys.TO in cells else "neither"
         raise LbmDecodeError(f"a Dial has a node to reach or a path; this one has {has}")
@@ -311,9 +306,11 @@ _OPENED: Final = range(MAIN_STREAM + 1, LAST_STREAM + 1)
 
 
 class EventType(NamedTuple):
-    """`cells` is None for what is not LBM: 'no payload', the bytes of Data, and the events of
-    Batch. On other streams than `streams` an event of categories 1 and 2, or any on stream 0, is
-    a violation."""
+    """The name, schema and streams of a type.
+
+    `schema` is None if the payload isn't LBM: none, the bytes of Data, and the events of Batch. An
+    event of category 1 or 2 on another stream, or any other on stream 0, is a violation.
+    """
 
     name: str
     cells: Cells | None = None
@@ -321,7 +318,7 @@ class EventType(NamedTuple):
 
 
 def _check_data(cells: Mapping[int, Any]) -> None:
-    """The data of a named event is bytes but for format 16, and there where a format is."""
+    """Require bytes unless the format is 16, and data if there is a format."""
     formatted = keys.FORMAT in cells
     if formatted and cells[keys.FORMAT] == FORMAT_LBM:
         return
@@ -334,14 +331,12 @@ def _check_data(cells: Mapping[int, Any]) -> None:
 
 
 def _check_place(cells: Mapping[int, Any]) -> None:
-    """An epoch and a number travel together."""
     if (keys.TOPIC_EPOCH in cells) is not (keys.NUMBER in cells):
         alone = "an epoch" if keys.TOPIC_EPOCH in cells else f"number {cells[keys.NUMBER]}"
         raise LbmDecodeError(f"{alone} alone: an epoch and a number go together")
 
 
 def _check_replaced(cells: Mapping[int, Any]) -> None:
-    """Replaced notes have numbers below that of the note that follows them."""
     if keys.REPLACED in cells and cells[keys.REPLACED] >= cells.get(keys.NUMBER, 0):
         replaced, number = cells[keys.REPLACED], cells.get(keys.NUMBER, 0)
         raise LbmDecodeError(f"replaced {replaced} is not below the number {number}")
@@ -444,3 +439,20 @@ EVENT_TYPES: Final[Mapping[int, EventType]] = {
     FEDERATION << 8 | codes.HAVE: EventType("have", FEDERATION_CELLS[codes.HAVE]),
     FEDERATION << 8 | codes.CARDS: EventType("cards", FEDERATION_CELLS[codes.CARDS]),
 }
+
+_CATEGORIES: Final = {
+    CONNECTION: "connection",
+    STREAM: "stream",
+    SIM: "sim",
+    NAMED: "named",
+    ACCOUNT: "account",
+    BUS: "bus",
+    TUNNEL: "tunnel",
+    FEDERATION: "federation",
+}
+
+
+def event_name(category: int, subcategory: int) -> str:
+    """Return the name of a type, such as `sim/call`; numbers if it has none."""
+    known = EVENT_TYPES.get(category << 8 | subcategory)
+    return f"{_CATEGORIES.get(category, category)}/{known.name if known else subcategory}"

@@ -1,7 +1,6 @@
-"""The arithmetic of flow control, for streams and for the Chunks of a call (section 8).
+"""Credit and windows of streams, and of the Chunks of a call (docs/protocol.md section 8).
 
-Credit is what may still be sent; one event may take it below zero, and none
-is sent or taken at zero or below.
+Credit is how many bytes may still be sent. One event may exceed it; none is sent at zero or below.
 """
 
 from typing import Final
@@ -14,7 +13,7 @@ TUNNEL_WINDOW: Final = 65_536
 
 
 class SendCredit:
-    """What we may still send, in bytes of cost."""
+    """How many bytes we may still send."""
 
     __slots__ = ("left",)
 
@@ -22,7 +21,7 @@ class SendCredit:
         self.left = initial
 
     def grant(self, credit: int) -> None:
-        """The reader allows `credit` more.
+        """Add credit that the peer granted.
 
         Raises:
             RemoteProtocolError: `protocol-error`, above 2^31 - 1.
@@ -33,11 +32,10 @@ class SendCredit:
 
 
 class ReceiveWindow:
-    """What the other side may still send, and what the application has used up.
+    """How many bytes the peer may still send, and how many the application has consumed.
 
-    Credit is granted in one Window once half the size has been consumed, and either 512 bytes, or
-    whole events, or everything that came. So `left` plus `consumed` plus what the application holds
-    is `size`.
+    Credit is granted when half of the size is consumed, and at least 512 bytes, whole events, or
+    everything that was received. `left` plus `consumed` plus what the application holds is `size`.
     """
 
     __slots__ = ("consumed", "left", "size")
@@ -48,7 +46,7 @@ class ReceiveWindow:
         self.consumed = 0
 
     def take(self, cost: int) -> None:
-        """An event of `cost` came.
+        """Take an event of `cost`.
 
         Raises:
             RemoteProtocolError: `protocol-error`, it came at no credit.
@@ -58,15 +56,15 @@ class ReceiveWindow:
         self.left -= cost
 
     def resize(self, size: int) -> None:
-        """It was `size` from the start: what came meanwhile is taken from that."""
+        """Set the size, as if it had been `size` from the start."""
         self.left += size - self.size
         self.size = size
 
     def consume(self, cost: int, *, shrink: bool = False, whole: bool = False) -> int:
-        """The application used up `cost`: how much to grant now, 0 for nothing yet.
+        """Count `cost` as consumed; return the credit to grant now, 0 for none.
 
-        With `shrink` (memory is short) half of it is kept back for good, down to 1 KiB. `whole`
-        events are each a reason for a Window.
+        With `shrink` (memory is short) half of it is withheld for good, down to 1 KiB. With `whole`
+        each event is a reason for a Window.
         """
         self.consumed += cost
         few = self.consumed < READ_ON and self.left + self.consumed < self.size

@@ -1,7 +1,6 @@
-"""Frames: `u32 length || event`, cut from whatever pieces the transport brings.
+"""Frames, `u32 length || event`, cut from a byte stream (docs/protocol.md section 2).
 
-A frame that is too long is refused from its length, before its body is
-buffered (docs/protocol.md section 2).
+A frame that is too long is refused from its length, before its body is buffered.
 """
 
 from struct import Struct
@@ -18,15 +17,14 @@ _LARGE_EVENT: Final = 4_096
 
 
 def frame(event: bytes) -> bytes:
-    """`event` with its length in front."""
     return _LENGTH.pack(len(event)) + event
 
 
 class FrameReader:
     """Cuts events from a byte stream. Holds at most one frame and one received piece.
 
-    `size` counts the bytes received that belong to no event handed out yet; `unread` says that
-    `take` has something to hand out, or to refuse.
+    `size` is the number of received bytes that `take` hasn't returned yet; `unread` says that it
+    can return an event, or raise.
     """
 
     __slots__ = ("_at", "_long", "_more", "_need", "data", "limit", "size", "unread")
@@ -42,7 +40,7 @@ class FrameReader:
         self.unread = False
 
     def feed(self, data: bytes) -> None:
-        """Add what the transport brought; it stays until `take` has handed it out."""
+        """Add received bytes."""
         if not data:
             return
         if not self.size:
@@ -60,8 +58,8 @@ class FrameReader:
             self._look()
 
     def take(self) -> bytes | memoryview | None:
-        """The next event, if it is complete; a long one as a view, which keeps what came with
-        it alive.
+        """Return the next event, if it is complete. A long one is a view, which keeps the bytes
+        around it alive.
 
         Raises:
             RemoteProtocolError: `frame-too-large`.
@@ -79,14 +77,17 @@ class FrameReader:
         else:
             self._at = at + need
         self.size -= need
-        self._look()
+        if self.size:
+            self._look()
+        else:
+            self.data, self._at, self._need, self.unread = b"", 0, FRAME_HEADER_SIZE, False
         if joined:
             return memoryview(joined)[FRAME_HEADER_SIZE:]
         start, stop = at + FRAME_HEADER_SIZE, at + need
         return data[start:stop] if stop - start < _LARGE_EVENT else memoryview(data)[start:stop]
 
     def _look(self) -> None:
-        """Find out how long the next frame is, and whether all of it is there."""
+        """Find out how long the next frame is, and whether it is complete."""
         need, there = FRAME_HEADER_SIZE, len(self.data) - self._at
         if self.size >= need:
             if there < need:
@@ -103,8 +104,8 @@ class FrameReader:
             self.data, self._at = self.data[self._at :], 0
 
     def _join(self, need: int) -> int:
-        """Join the pieces in which `need` bytes are; how many are in one now. A long frame
-        arrives in many, and is joined once and alone: what follows it stays where it is."""
+        """Join the pieces that contain `need` bytes; return how many are in one now. A long frame
+        arrives in many pieces and is joined once, without the bytes after it."""
         last, left = self._more[-1], self.size - need
         if need < _LARGE_EVENT or left > len(last):
             self.data, self._at, self._more = self.rest(), 0, []
@@ -119,11 +120,10 @@ class FrameReader:
         return need
 
     def rest(self) -> bytes:
-        """What is buffered, which stays."""
+        """Return the buffered bytes, which stay."""
         return b"".join((self._long, memoryview(self.data)[self._at :], *self._more))
 
     def clear(self) -> None:
-        """Forget what is buffered."""
         self._long = self.data = b""
         self._more = []
         self._at = self.size = 0
@@ -146,6 +146,6 @@ _BEGINNINGS: Final = (
 
 
 def sniff_protocol(data: bytes) -> str:
-    """What begins with `data`, of which 4 bytes are enough, for a sentence; empty if it is nothing
-    that is known."""
+    """Return the name of another protocol that begins with `data` (4 bytes suffice), or "". For the
+    log only."""
     return next((name for beginning, name in _BEGINNINGS if data.startswith(beginning)), "")

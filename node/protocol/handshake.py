@@ -1,8 +1,8 @@
-"""What both sides of a handshake share: transcript, secrets, Proofs (section 5).
+"""The handshake (docs/protocol.md section 5): negotiation, key schedule, Proofs, and the steps of
+both sides.
 
-Hashes and signatures cover the bytes as they came, never a re-encoding.
-The two sides' own steps are in initiator.py and responder.py; whom to trust, and what
-is sent when a handshake fails, is not known here.
+Hashes and signatures cover the received bytes, never a re-encoding. The caller decides whether to
+trust the peer, between `open_proof` and `finish`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -79,14 +79,14 @@ class NoCommonAlgorithmError(RemoteProtocolError):
 
 
 class Choice(NamedTuple):
-    """The responder's choice; `retry` means that no share for the kex came yet."""
+    """The responder's choice; `retry` means that no share for the kex was received yet."""
 
     suite: Suite
     retry: bool
 
 
 def choose(config: CoreConfig, offer: Offer, shared: Mapping[str, bytes]) -> Choice:
-    """The responder's choice among `offer`; `shared` holds the kex shares that came.
+    """Choose from `offer`, in the responder's order; `shared` are the received kex shares.
 
     Raises:
         NoCommonAlgorithmError: names the first parameter without a common name.
@@ -113,19 +113,19 @@ _lock: Final = Lock()  # nodes may run in several threads
 
 
 class Proof(NamedTuple):
-    """What the payload of a Proof shows; `kept` says that it was met before."""
+    """The payload of a Proof; `kept` means that a Proof with these bytes was verified before."""
 
     identity: PublicIdentity
     encoded_info: bytes
     kept: bool = False
 
     def info(self) -> dict[str, Value]:
-        """The node information, decoded anew: an application may change what it gets."""
+        """Decode the node information; each call returns a new object."""
         return cast(dict[str, Value], decode_value(self.encoded_info))
 
 
 def read_proof(payload: bytes) -> Proof:
-    """What a Proof shows, its keys checked. Follow with `keep` or `refuse`.
+    """Read a Proof and check its keys. Call `keep` or `refuse` afterwards.
 
     Raises:
         LbmDecodeError, IdentityError: malformed, weak, bound wrongly, or too much.
@@ -134,7 +134,7 @@ def read_proof(payload: bytes) -> Proof:
 
 
 def keep(payload: bytes, proof: Proof) -> None:
-    """The Proof's seal is right: its keys need no check when they come again."""
+    """Remember a verified Proof, so that its keys aren't checked again."""
     met = proof if proof.kept else proof._replace(kept=True)
     with _lock:
         kept_proofs.pop(payload, None)
@@ -144,7 +144,7 @@ def keep(payload: bytes, proof: Proof) -> None:
 
 
 def refuse(payload: bytes, proof: Proof) -> None:
-    """Its seal is wrong: take the time that checking it would have taken."""
+    """Take the time of checking the keys: whether the Proof is remembered stays secret."""
     if proof.kept:
         _check(payload)
 
@@ -163,11 +163,11 @@ T = TypeVar("T")
 
 @dataclass(slots=True)  # not frozen: its many fields would take six times as long to set
 class Agreed:
-    """What a finished handshake leaves. All but roles and limits is None in plaintext.
+    """The result of a handshake. Without encryption, only roles and limits are set.
 
-    `session_id` has 32 bytes, `exporter` the hash's size. `t1`, the Proof events and
-    `hs` are what a journal needs to prove the session; nobody else is told them. `resume` is
-    for how many seconds the session may be without a transport (section 17; 0: not at all).
+    `session_id` has 32 bytes, `exporter` the size of the hash. A journal needs `t1`, the Proof
+    events and `hs` to prove the session. `resume` is how many seconds the session may be without a
+    transport (section 17; 0: not at all).
     """
 
     local_role: str
@@ -187,7 +187,7 @@ class Agreed:
     resume: float = 0.0
 
     def without_secrets(self) -> "Agreed":
-        """The same for those who need not know: only `exporter` is kept of the keys."""
+        """Return a copy without secrets except `exporter`."""
         return Agreed(
             local_role=self.local_role,
             remote_role=self.remote_role,
@@ -233,33 +233,30 @@ class Handshake:
     # The key schedule, in the order of the flights.
 
     def derive(self, suite: Suite, shared_secret: bytes) -> None:
-        """After Hello and Reply: the secrets of the Proofs."""
+        """Derive the secrets of the Proofs, after Hello and Reply."""
         self.suite = suite
         hash = suite.hash_algorithm
         self._th1 = hash.digest(self.transcript)
         self.secrets = handshake_secrets(hash, self._th1, shared_secret, self.config.network_key)
 
     def responder_chain(self) -> bytes:
-        """The responder's first chain value."""
         suite, secrets = self._derived()
         return chain_start_responder(suite.hash_algorithm, self._th1, secrets.commit)
 
     def initiator_chain(self) -> bytes:
-        """The initiator's first chain value, which covers the responder's Proof."""
+        """Return the initiator's first chain value, which covers the responder's Proof."""
         suite, secrets = self._derived()
         hash = suite.hash_algorithm
         covered = hash.digest(self.transcript + self.responder_proof)
         return chain_start_initiator(hash, covered, secrets.commit)
 
     def make_sender(self, secret: bytes, chain: bytes) -> RecordWriter:
-        """Our direction, under the key of our Proof."""
         suite, secrets = self._derived()
         key = self.config.identity.key(suite.signing)
         self.sender = RecordWriter(suite, secret, chain, secrets.commit, key)
         return self.sender
 
     def make_receiver(self, secret: bytes, chain: bytes) -> RecordReader:
-        """The other side's direction, under the key of its Proof."""
         suite, secrets = self._derived()
         limits = self.agreed_limits()
         self.receiver = RecordReader(
@@ -268,7 +265,7 @@ class Handshake:
         return self.receiver
 
     def bind(self) -> ApplicationSecrets:
-        """After both Proofs: bind both chains to the transcript, go to epoch 0."""
+        """Bind both chains to the transcript after both Proofs, and begin epoch 0."""
         suite, secrets = self._derived()
         hash = suite.hash_algorithm
         th2 = hash.digest(self.transcript + self.responder_proof + self.initiator_proof)
@@ -281,12 +278,11 @@ class Handshake:
     # Proofs.
 
     def proof_frame(self) -> bytes:
-        """Our Proof, sealed and framed."""
         payload = self.config.proof_payload
         return expect(self.sender).protect(0, 0, CONNECTION, PROOF, payload, True)
 
     def open_proof(self, event: bytes) -> None:
-        """Open and verify the other side's Proof.
+        """Open and verify the peer's Proof.
 
         Raises:
             RemoteProtocolError: `bad-record` if it does not open, otherwise
@@ -332,26 +328,25 @@ class Handshake:
     # What the connection asks for.
 
     def agreed_limits(self) -> Limits:
-        """The limits that hold; known after Hello and Reply."""
         return expect(self.limits)
 
     def frame_limit(self) -> int:
-        """The longest event from now on, in bytes."""
+        """Return the longest event after the handshake, in bytes."""
         sealing, size = self._seals()
         return frame_limit(self.agreed_limits().max_payload, sealing=sealing, signature_size=size)
 
     def control_buffer(self) -> int:
-        """Bytes of Pongs, Windows and Resets that may wait for the peer to read."""
+        """Return how many bytes of Pongs, Windows and Resets may wait for the peer to read."""
         sealing, size = self._seals()
         return control_buffer(self.agreed_limits(), sealing=sealing, signature_size=size)
 
     def _seals(self) -> tuple[str | None, int]:
-        """The sealing and the size of a signature; None and 0 without encryption."""
+        """Return the sealing and the size of a signature; None and 0 without encryption."""
         suite = self.suite
         return (suite.sealing, suite.signing_algorithm.signature_size) if suite else (None, 0)
 
     def agreed(self, application: ApplicationSecrets | None) -> Agreed:
-        """The result, encrypted or (`application` is None) not."""
+        """Return the result; `application` is None without encryption."""
         if application is None:
             return Agreed(self.config.role, self.remote_role, self.agreed_limits())
         suite, secrets = self._derived()
@@ -383,14 +378,14 @@ def _admit_none(stream: int) -> None:
 
 
 def expect(value: T | None) -> T:
-    """A part of the handshake that the order of its steps has made by now."""
+    """Return a value that an earlier step has set."""
     if value is None:
         raise TypeError("a step of the handshake was taken out of turn")
     return value
 
 
 def raw_handshake_event(data: bytes) -> Event:
-    """Read a raw event that must be of the handshake: category 1, stream 0, async id 0.
+    """Read a raw event of the handshake: category 1, stream 0, async id 0.
 
     Raises:
         RemoteProtocolError: `protocol-error`.
@@ -403,7 +398,6 @@ def raw_handshake_event(data: bytes) -> Event:
 
 
 def without_frame(framed: bytes) -> bytes:
-    """The event of a frame of our own making."""
     return framed[FRAME_HEADER_SIZE:]
 
 
@@ -421,7 +415,8 @@ class RejectedError(RemoteProtocolError):
 
 
 class Initiator(Handshake):
-    """The side that dials."""
+    """The dialling side: Hello, again after Retry, then Proof. It accepts nothing that it didn't
+    offer, and sends nothing when it refuses."""
 
     def __init__(self, config: CoreConfig, random: bytes) -> None:
         super().__init__(config, random)
@@ -429,13 +424,13 @@ class Initiator(Handshake):
         self._keys: dict[str, EphemeralKey] = {}
 
     def hello(self) -> bytes:
-        """The frame of the first Hello: one share, for the first kex."""
+        """Return the frame of the first Hello: one share, for the first kex."""
         if self.config.plaintext == "only":
             return self._hello()
         return self._hello(self.config.names("kex")[0])
 
     def receive(self, data: bytes) -> bytes | None:
-        """Take a raw event. Returns a second Hello's frame, or None after a Reply.
+        """Take a raw event. Return the frame of a second Hello, or None after a Reply.
 
         Raises:
             RejectedError: the responder refused. RemoteProtocolError: anything wrong.
@@ -464,7 +459,7 @@ class Initiator(Handshake):
         self.responder_proof = event
 
     def finish(self) -> tuple[bytes, Agreed]:
-        """The responder is trusted: our Proof's frame, and what was agreed."""
+        """Trust the responder: return the frame of our Proof, and the result."""
         secrets = expect(self.secrets)
         self.make_sender(secrets.hs_initiator, self.initiator_chain())
         proof = self.proof_frame()
@@ -522,7 +517,8 @@ class Initiator(Handshake):
 
 
 class Responder(Handshake):
-    """The side that is dialled."""
+    """The listening side: Retry or Reply, its Proof, then the peer's. It does no public-key
+    operation for a Hello with a wrong network mac."""
 
     def __init__(self, config: CoreConfig, random: bytes) -> None:
         super().__init__(config, random)
@@ -533,7 +529,7 @@ class Responder(Handshake):
         self.lacks_network_key = False
 
     def receive(self, data: bytes) -> tuple[bytes, bool]:
-        """Take a Hello. Returns the frames that answer it, and whether Reply is among them.
+        """Take a Hello. Return the frames that answer it, and whether Reply is among them.
 
         Raises:
             RemoteProtocolError: with the code that Reject carries, if `may_speak`.
@@ -585,14 +581,15 @@ class Responder(Handshake):
         self.initiator_proof = event
 
     def finish(self) -> Agreed:
-        """The initiator is trusted: go to epoch 0."""
+        """Trust the initiator: begin epoch 0, and return the result."""
         application = self.bind()
         expect(self.sender).switch(application.ap_responder)
         expect(self.receiver).switch(application.ap_initiator)
         return self.agreed(application)
 
     def refusal(self) -> bytes:
-        """Close `authentication-failed` under epoch 0: the one answer to a refused Proof."""
+        """Return Close `authentication-failed` under epoch 0: the only answer to a refused
+        Proof."""
         application = self.bind()
         sender = expect(self.sender)
         sender.switch(application.ap_responder)
@@ -654,5 +651,5 @@ class Responder(Handshake):
 
 
 def _lasting(cells: Mapping[int, Value]) -> bytes:
-    """The cells of a Hello that a second one repeats."""
+    """Return the encoded cells of a Hello that a second Hello must repeat."""
     return encode({k: v for k, v in cells.items() if k not in MAY_CHANGE})

@@ -1,8 +1,7 @@
-"""The handshake as a connection drives it: either side, step by step, the session that it
-leads to, and how it fails.
+"""The handshake as a connection drives it: either side, its session, and its failures.
 
-What a failure tells the other side depends on the state alone, so that all
-failures of authentication look alike (docs/protocol.md section 5).
+What a failure sends depends on the state alone, so that all failures of authentication look alike
+(docs/protocol.md section 5).
 """
 
 from typing import Final
@@ -31,8 +30,7 @@ _RESUME_TYPE: Final = bytes((CONNECTION, RESUME))  # where the type of a raw eve
 
 
 class HandshakeDriver:
-    """One handshake from Hello to the session. What it has to say and to report goes where
-    that of the session will; it is over when it has `agreed`."""
+    """One handshake, from Hello to the session. It is over once `agreed` is set."""
 
     def __init__(self, parts: ConnectionParts, random: bytes) -> None:
         self._parts = parts
@@ -44,17 +42,14 @@ class HandshakeDriver:
         self.agreed: Agreed | None = None
 
     def send_hello(self) -> None:
-        """What is sent before anything came: the initiator's Hello.
-
-        Made when it is asked for: a dial that reaches nobody makes no keys, and over a network
-        the other side gets ready meanwhile.
-        """
+        """Write the initiator's Hello. It is made as late as possible: a dial that fails makes no
+        keys, and over a network the responder prepares meanwhile."""
         if self._hello_due and self._initiator is not None:
             self._hello_due = False
             self._parts.wire.write(self._initiator.hello())
 
     def receive(self, state: State, data: bytes) -> Signal:
-        """Take an event, and answer it or report the question it leads to; returns what follows.
+        """Take an event, and answer or report it; return the transition.
 
         Raises:
             RemoteProtocolError: the handshake has failed.
@@ -74,7 +69,7 @@ class HandshakeDriver:
         return self._replied() if replied else Signal.RETRY
 
     def accept(self) -> Signal:
-        """The peer is trusted: our Proof, if it is due, and the end of the handshake."""
+        """Trust the peer: write our Proof, if it is due, and finish."""
         if self._initiator is not None:
             proof, self.agreed = self._initiator.finish()
             self._parts.wire.write(proof)
@@ -83,7 +78,7 @@ class HandshakeDriver:
         return Signal.ACCEPT
 
     def session(self, longest: int, now: float) -> Session:
-        """What follows, as it was agreed; its `longest` event is `frame_limit`."""
+        """Return the agreed session; `longest` is `frame_limit`."""
         agreed, handshake = expect(self.agreed), self.handshake
         directions = None
         if handshake.suite is not None:
@@ -96,7 +91,7 @@ class HandshakeDriver:
         return session
 
     def _resumption(self, exempt: int, now: float) -> Resumption | None:
-        """How the session is resumed, if that was agreed. `exempt` bytes can exceed the buffer."""
+        """Return the state of resumption, if agreed. `exempt` bytes can exceed the buffer."""
         agreed, parts = expect(self.agreed), self._parts
         if not agreed.resume:
             return None
@@ -107,17 +102,16 @@ class HandshakeDriver:
         return Resumption(key, agreed.resume, initiator=parts.initiator, kept=kept, now=now)
 
     def lost_because(self, reason: str) -> str:
-        """Why the transport ended during the handshake, as far as is known."""
+        """Return why the transport ended during the handshake, as far as known."""
         responder = self._responder
         lacks = responder is not None and responder.lacks_network_key
         return NO_NETWORK_KEY_HERE if lacks else reason
 
     def frame_limit(self) -> int:
-        """The longest event after the handshake, bytes."""
         return self.handshake.frame_limit()
 
     def failure_frames(self, state: State, error: RemoteProtocolError) -> bytes:
-        """What the other side is told of `error`: a frame, or nothing."""
+        """Return the frame that tells the peer of `error`, or b""."""
         responder = self._responder
         if responder is None:
             return b""

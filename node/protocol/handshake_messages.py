@@ -1,7 +1,6 @@
-"""The events of the handshake: Hello, Reply, Retry, Reject, Proof (section 5).
+"""The events of the handshake (docs/protocol.md section 5): building and reading them.
 
-Building and reading only; what follows from a Hello is decided elsewhere.
-Reading raises LbmDecodeError, which whoever called turns into `protocol-error`.
+Reading raises LbmDecodeError, which becomes `protocol-error`.
 """
 
 from collections.abc import Mapping
@@ -35,7 +34,7 @@ MAY_CHANGE: Final = (keys.NOISE, keys.SHARES, keys.NETWORK_MAC)
 
 
 class Hello(NamedTuple):
-    """A Hello as read. `offer` and `shares` are empty in a plaintext Hello."""
+    """A received Hello. `offer` and `shares` are empty in a plaintext Hello."""
 
     role: str
     limits: Limits
@@ -46,7 +45,7 @@ class Hello(NamedTuple):
 
 
 class ReplyRead(NamedTuple):
-    """A Reply as read. `suite` and `share` are None on an unencrypted connection."""
+    """A received Reply. `suite` and `share` are None on an unencrypted connection."""
 
     role: str
     limits: Limits
@@ -56,8 +55,8 @@ class ReplyRead(NamedTuple):
 
 
 def hello_payload(config: CoreConfig, random: bytes, shares: Mapping[str, bytes]) -> bytes:
-    """A Hello, with its network mac if there is a network key; no shares make it a plaintext
-    one."""
+    """Return a Hello, with its network mac if there is a network key. Without shares it is a
+    plaintext one."""
     if not shares:
         return _plaintext_payload(config, random)
     offer = _offer_cell(tuple(map(config.names, PARAMETERS)))
@@ -74,7 +73,6 @@ def hello_payload(config: CoreConfig, random: bytes, shares: Mapping[str, bytes]
 def reply_payload(
     config: CoreConfig, random: bytes, suite: Suite | None, share: bytes | None
 ) -> bytes:
-    """A Reply, in the kind of the Hello it answers."""
     if suite is None or share is None:
         return _plaintext_payload(config, random)
     return _payload(config, random, _suite_cell(suite), {suite.kex: share})
@@ -100,8 +98,8 @@ _BEGINNING: Final = b"".join(
 def _payload(
     config: CoreConfig, random: bytes, offer_or_suite: bytes, shares: Mapping[str, bytes]
 ) -> bytes:
-    """Hello or Reply, joined in the order of the keys from cells encoded already: all but
-    random and shares are the same in each handshake."""
+    """Join a Hello or Reply from encoded cells: all but random and shares are the same in each
+    handshake."""
     stated = _stated_cells(config.role, config.limits)
     shares_cell = _pairs({keys.SHARES: shares})
     resume = _resume_cell(config.resume_ms)
@@ -131,17 +129,15 @@ def _resume_cell(resume_ms: int) -> bytes:
 
 
 def _pairs(cells: Mapping[int, Encodable]) -> bytes:
-    """Cells encoded without the map's head, which is one byte with so few."""
+    """Encode cells without the map's head, which is one byte."""
     return encode(cells)[1:]
 
 
 def retry_payload(kex: str) -> bytes:
-    """A Retry that asks for a share for `kex`."""
     return encode({keys.SUITE: {1: kex}})
 
 
 def reject_payload(code: int, parameter: str = "") -> bytes:
-    """A Reject with the code's fixed sentence."""
     text = SENTENCES[code]
     if code == CloseCode.NO_COMMON_ALGORITHM:
         text = f"{text}: {parameter}"
@@ -151,12 +147,11 @@ def reject_payload(code: int, parameter: str = "") -> bytes:
 
 
 def decode_handshake(payload: bytes) -> dict[int, Value]:
-    """The cells of a handshake payload, noise included."""
+    """Return the cells of a handshake payload, noise included."""
     return decode(payload, HANDSHAKE_LIMITS, keep_noise=True)
 
 
 def check_version(cells: Mapping[int, Value]) -> None:
-    """Refuse another version than ours before anything else is read."""
     version = read_uint(cells, keys.VERSION)
     if version != VERSION:
         reason = f"protocol version {version}; this node has {VERSION}"
@@ -164,7 +159,7 @@ def check_version(cells: Mapping[int, Value]) -> None:
 
 
 def parse_hello(cells: Mapping[int, Value]) -> Hello:
-    """Read a Hello's cells (its version is checked already)."""
+    """Read a Hello's cells, whose version is checked already."""
     role, limits, plaintext = _read_shared(cells)
     if plaintext:
         return Hello(role, limits, True, {}, {})
@@ -176,7 +171,7 @@ def parse_hello(cells: Mapping[int, Value]) -> Hello:
 
 
 def parse_reply(cells: Mapping[int, Value]) -> ReplyRead:
-    """Read a Reply's cells (its version is checked already).
+    """Read a Reply's cells, whose version is checked already.
 
     Raises:
         LbmDecodeError: malformed. UnknownAlgorithmError: names nobody offered.
@@ -193,7 +188,7 @@ def parse_reply(cells: Mapping[int, Value]) -> ReplyRead:
 
 
 def parse_retry(cells: Mapping[int, Value]) -> str:
-    """The kex that a Retry asks for."""
+    """Return the kex that a Retry requests."""
     asked = read_map(cells, keys.SUITE)
     kex = asked.get(1)
     if type(kex) is not str or len(asked) != 1:
@@ -202,7 +197,7 @@ def parse_retry(cells: Mapping[int, Value]) -> str:
 
 
 def parse_code_and_text(cells: Mapping[int, Value]) -> tuple[int, str]:
-    """The code and text of Reject, Reset or Close; an absent text is empty."""
+    """Return the code and text of Reject, Reset or Close; an absent text is empty."""
     code = read_uint(cells, keys.CODE, maximum=LAST_CODE)
     return code, read_text(cells, keys.TEXT, default="")
 
@@ -222,7 +217,6 @@ def _read_shared(cells: Mapping[int, Value]) -> tuple[str, Limits, bool]:
 
 
 def _read_resume_ms(cells: Mapping[int, Value]) -> int:
-    """How long the other side keeps a parted session; above the greatest counts as that."""
     return min(read_uint(cells, keys.RESUME_MS, default=0), RESUME_MS)
 
 

@@ -1,6 +1,6 @@
-"""Keep-alive: when to rest, when to ping, when to give up, and which Pong answers what (section 9).
+"""Keep-alive: when to free keys, ping, or give up, and which Pong answers which Ping (section 9).
 
-Any byte received counts as an answer. Sends nothing itself.
+Any received byte counts as an answer.
 """
 
 from typing import Final
@@ -16,10 +16,9 @@ PROBING: Final = 2
 
 
 class KeepAlive:
-    """The clock of a connection that is idle, or may be dead. All times are seconds of `now`.
+    """The clock of an idle connection. All times are seconds of `now`.
 
-    `due` is when `rest_due`, `probe_due` or `expired` becomes true; `stage` says which. Whoever
-    reads bytes puts `due` off by `awake` seconds, and the stage is `AWAKE` again.
+    `due` is when `rest_due`, `probe_due` or `expired` becomes true; `stage` says which.
     """
 
     __slots__ = (
@@ -29,7 +28,6 @@ class KeepAlive:
         "awake",
         "due",
         "idle",
-        "pongs_waiting",
         "stage",
         "waiting",
     )
@@ -37,46 +35,42 @@ class KeepAlive:
     def __init__(self, now: float, idle: float, timeout: float) -> None:
         self.idle = idle
         self.awake = min(REST, idle)
-        self.begin_anew(now)
+        self.received(now)
         self._timeout = timeout
         self.waiting: dict[int, float] = {}
         self._next_id = 1
         self._pings = TokenBucket(OWN_PINGS)
-        self.pongs_waiting = 0
 
     def silent_for(self, now: float) -> float:
-        """How long nothing came, in seconds."""
         waited = (self.awake, self.idle, self.idle + self._timeout)[self.stage]
         return now - (self.due - waited)
 
-    def begin_anew(self, now: float) -> None:
-        """A new transport is there."""
+    def received(self, now: float) -> None:
+        """Restart: bytes were received, or there is a new transport."""
         self.due, self.stage = now + self.awake, AWAKE
 
     def rest_due(self, now: float) -> bool:
-        """Whether to let go what is soon made anew, because nothing came for a second."""
+        """Return whether to free keys, because nothing was received for a second."""
         return self.stage == AWAKE and now >= self.due
 
     def rests(self) -> None:
-        """That was done because of `rest_due`."""
+        """Note that keys were freed."""
         self.due += self.idle - self.awake
         self.stage = RESTING
 
     def probe_due(self, now: float) -> bool:
-        """Whether to ping because nothing came for so long."""
         return self.stage == RESTING and now >= self.due
 
     def expired(self, now: float) -> bool:
-        """Whether the ping was in vain."""
         return self.stage == PROBING and now >= self.due
 
     def probe_sent(self, now: float) -> None:
-        """A ping of ours went out because of `probe_due`."""
+        """Note that a Ping was sent because of `probe_due`."""
         self.due = now + self._timeout
         self.stage = PROBING
 
     def new_ping(self, now: float) -> int | None:
-        """The async id for a Ping; None while 64 are unanswered, or beyond our own rate."""
+        """Return the async id of a new Ping; None if 64 are unanswered, or above our rate limit."""
         if len(self.waiting) >= WAITING_PONGS or not self._pings.take(now):
             return None
         while self._next_id in self.waiting:
@@ -87,6 +81,6 @@ class KeepAlive:
         return async_id
 
     def pong(self, async_id: int, now: float) -> float | None:
-        """The round trip that a Pong ends, in seconds; None if nobody waits for it."""
+        """Return the round-trip time of a Pong in seconds; None if it answers no Ping."""
         sent = self.waiting.pop(async_id, None)
         return None if sent is None else now - sent

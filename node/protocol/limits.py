@@ -1,6 +1,5 @@
-"""The limits that a connection lives by: negotiated ones, and fixed ones.
+"""The fixed limits of docs/protocol.md, and the negotiated ones (`Limits`).
 
-Every number of docs/protocol.md that bounds something stands here.
 Sizes are bytes, times are seconds unless the name says otherwise.
 """
 
@@ -179,14 +178,13 @@ class Limits:
                 raise ValueError(f"{name} is {value}; it must be {limit.minimum}..{limit.maximum}")
 
     def cells(self) -> dict[int, Value]:
-        """The cells of Hello and Reply."""
+        """Return the cells of Hello and Reply."""
         return {limit.key: getattr(self, name) for name, limit in NEGOTIATED.items()}
 
     @classmethod
     def from_cells(cls, cells: Mapping[int, Value]) -> "Limits":
-        """Read the other side's limits.
-
-        Absent means the default, greater than the greatest counts as the greatest.
+        """Read the peer's limits. Absent means the default; above the greatest counts as the
+        greatest.
 
         Raises:
             LbmDecodeError: a limit is below its least value, or no unsigned integer.
@@ -199,7 +197,7 @@ class Limits:
         return cls(*values)
 
     def agreed_with(self, other: "Limits") -> "Limits":
-        """The limits that hold between two sides: the minimum of each."""
+        """Return the minimum of each limit."""
         if other == self:
             return self
         return Limits(
@@ -208,20 +206,16 @@ class Limits:
 
 
 def control_buffer(limits: Limits, *, sealing: str | None, signature_size: int) -> int:
-    """How many bytes of Pongs, Windows and Resets may wait for a peer that does not read.
-
-    An honest peer that reads late causes no more than these, with the agreed limits.
-    """
+    """Return how many bytes of Pongs, Windows and Resets may wait for a peer that doesn't read. An
+    honest peer that reads late causes no more, with the agreed limits."""
     seal = signature_size if sealing == "each" else signature_size // limits.seal_events
     each = TEXT_SIZE + CONTROL_EVENTS * (CONTROL_EVENT + seal)
     return CONTROL_BUFFER + 2 * limits.max_streams * each
 
 
 def frame_limit(max_payload: int, *, sealing: str | None, signature_size: int) -> int:
-    """The longest event after the handshake, in bytes (section 2).
-
-    `sealing` is None on an unencrypted connection.
-    """
+    """Return the longest event after the handshake, in bytes (section 2). `sealing` is None on an
+    unencrypted connection."""
     if sealing is None:
         size = max_payload + RAW_OVERHEAD
     else:

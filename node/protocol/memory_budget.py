@@ -1,8 +1,6 @@
-"""What one connection makes us hold: one account, weighed as memory, with one limit.
+"""The memory that one connection holds, with one limit (docs/protocol.md sections 8 and 14).
 
-Whoever keeps something of a connection charges its account and releases as much
-when it is gone, so that `held` is 0 again at the end; what happens where there is no room
-is for them to say (docs/protocol.md sections 8 and 14).
+Every holder charges the budget and releases as much afterwards, so that `held` is 0 at the end.
 """
 
 from collections.abc import Callable
@@ -30,10 +28,10 @@ SHARE: Final = 64 * 1024
 
 
 class MemoryBudget:
-    """Bytes that are `held` for one connection, at most about `limit`.
+    """The bytes that are `held` for one connection, at most about `limit`.
 
-    With `total`, an account of which this is a part, they count there as well; up to `share`
-    there is room however full that is. `on_charge` is called after each charge, if it is set.
+    They also count in `total`, the budget of all connections. Up to `share` there is room however
+    full that is. `on_charge` is called after each charge.
     """
 
     __slots__ = ("_share", "_total", "held", "limit", "on_charge")
@@ -49,7 +47,6 @@ class MemoryBudget:
         return f"<MemoryBudget: {self.held:,} of {self.limit:,} bytes>"
 
     def charge(self, size: int) -> None:
-        """So many bytes more are held."""
         self.held += size
         total = self._total
         while total is not None:
@@ -59,14 +56,13 @@ class MemoryBudget:
             self.on_charge()
 
     def charge_shared(self, size: int) -> None:
-        """So many bytes more (fewer, if it is negative) are held, for others as well: what
-        this is a part of knows nothing of them."""
+        """Charge bytes (release, if negative) that others hold as well: they don't count in
+        `total`."""
         self.held += size
         if self.on_charge is not None:
             self.on_charge()
 
     def release(self, size: int) -> None:
-        """So many bytes of what was charged are held no more."""
         self.held -= size
         total = self._total
         while total is not None:
@@ -74,7 +70,6 @@ class MemoryBudget:
             total = total._total
 
     def has_room(self, size: int = 1) -> bool:
-        """Whether so many bytes more may be held."""
         account: MemoryBudget | None = self
         while account is not None:
             held = account.held + size
@@ -87,8 +82,6 @@ class MemoryBudget:
 
 
 def unsealed_weight(limits: Limits) -> int:
-    """How many bytes of memory the events take that may wait for one seal.
-
-    `seal_events` are the most that may come without a seal. Each can be a Batch.
-    """
+    """Return the memory that events may take that wait for one seal: `seal_events` of them, each of
+    which can be a Batch."""
     return limits.seal_events * (limits.max_payload + BATCH_COUNT * EVENT_WEIGHT)

@@ -55,20 +55,20 @@ Control = Callable[[OutgoingEvent], None]
 LEAST_WINDOW = 1024
 # What an event holds besides its cost, in the account.
 EXTRA_WEIGHT: Final = EVENT_WEIGHT - EVENT_COST
-# A named tuple in half the time of calling its class.
-_tuple: Final = tuple.__new__
 
 
 class Multiplexer:
-    """The streams of one open connection, and what waits to be written on them.
+    """The streams of one open connection, and their queued events.
 
-    `watched` are the streams of which StreamWritable will be reported once nothing waits on
-    them; `unconsumed` is the cost of what was reported and not yet given back by `consume`;
-    `limits` are those that were agreed; `windows` are those that a request (Subscribe)
-    named for streams that will be opened in answer, by label; `expected` is how many Windows
-    and Resets of the other side have a reason in what was sent and opened. What is reported
-    and not given back, and streams of the other side, are charged to `account`. Tunnels stand
-    apart: their windows are fixed, and an account without room ends no Data that passes there.
+    Reports that weren't given back, and streams of the peer, are charged to `account`. Tunnels are
+    separate: their windows are fixed, and Data in them isn't refused when memory is short.
+
+    Attributes:
+        watched: streams of which StreamWritable is reported once nothing is queued.
+        windows: by label, the windows that a request (Subscribe) named for streams that the peer
+            opens in answer.
+        unconsumed: cost of the reports that weren't given back.
+        expected: how many Windows and Resets of the peer have a reason in what we sent.
     """
 
     def __init__(
@@ -104,8 +104,8 @@ class Multiplexer:
     # What the other side sends.
 
     def receive(self, event: Event) -> bool:
-        """Take an event that is not on stream 0; False if it is dropped, and no credit bounds
-        how many of them may come.
+        """Take an event that isn't on stream 0. Return False if it is dropped, and no credit bounds
+        how many such events the peer may send.
 
         Raises:
             RemoteProtocolError, LbmDecodeError: it may not be, or not there.
@@ -117,8 +117,9 @@ class Multiplexer:
             if category > STREAM or (category, subcategory) == (STREAM, DATA):
                 if payload == NO_PAYLOAD and category != STREAM:
                     payload = b""
-                report = (stream, async_id, category, subcategory, payload, 0)
-                self._received.append(_tuple(EventReceived, report))
+                self._received.append(
+                    EventReceived(stream, async_id, category, subcategory, payload, 0)
+                )
                 return True
             raise violation(f"event {category}/{subcategory} on stream 1")
         if category < STREAM:
@@ -159,12 +160,11 @@ class Multiplexer:
             self._account.charge(cost + EXTRA_WEIGHT)
         if payload == NO_PAYLOAD and category != STREAM:
             payload = b""
-        report = (stream, async_id, category, subcategory, payload, cost)
-        self._received.append(_tuple(EventReceived, report))
+        self._received.append(EventReceived(stream, async_id, category, subcategory, payload, cost))
         return True
 
     def window_received(self, cells: Mapping[int, Any]) -> None:
-        """2/2 Window on stream 0."""
+        """Handle 2/2 Window on stream 0."""
         stream, credit = cells[keys.STREAM], cells[keys.CREDIT]
         request = cells.get(keys.REQUEST)
         if request is not None:
@@ -182,7 +182,7 @@ class Multiplexer:
                 self._reports.append(StreamWritable(stream))
 
     def reset_received(self, cells: Mapping[int, Any]) -> None:
-        """2/4 Reset on stream 0: both directions end, ours with a Reset if it is open."""
+        """Handle 2/4 Reset on stream 0: both directions end, ours with a Reset if it is open."""
         stream, code = cells[keys.STREAM], cells[keys.CODE]
         text = cells.get(keys.TEXT, "")
         known = self.stream_table.get_live(stream)
@@ -200,9 +200,9 @@ class Multiplexer:
     # What we send.
 
     def open_stream(self, label: str, window: int | None, credit: int | None = None) -> int:
-        """Open a stream; Open goes out at once, so that nothing can overtake it.
+        """Open a stream. Open is encrypted immediately, so that no event can overtake it.
 
-        `credit` is what the other side named already for what we send, in bytes.
+        `credit` is how many bytes the peer is known to accept.
         """
         if not isinstance(label, str):  # the other side would end the connection
             raise TypeError(f"a label is text, not {type(label).__name__}")
@@ -237,12 +237,12 @@ class Multiplexer:
         seal: bool,
         releases: int = 0,
     ) -> int:
-        """Queue an event on stream 1 or an open stream; returns the size of its payload as it is
-        sent, with padding.
+        """Queue an event on stream 1 or an open stream; return the size of its payload, with
+        padding.
 
-        `payload` is bytes of LBM, or without `lbm` the caller's own format (never padded);
-        empty for none. With `seal` it is signed at once; `releases` is a stream of which
-        nothing is written before it (`hold`).
+        `payload` is LBM or, without `lbm`, the caller's own format, which is never padded; empty
+        for none. With `seal` it is signed immediately. It `releases` a stream that is held
+        (`hold`).
 
         Raises:
             PayloadTooLargeError: above `max_payload`. LocalProtocolError: the stream is not open
@@ -264,36 +264,37 @@ class Multiplexer:
             credit = self.stream_table.get_local(stream).credit
             if category != SIM or subcategory != CHUNK:
                 cost = size + EVENT_COST
-        event = (stream, async_id, category, subcategory, payload, seal, cost, releases)
-        self.outbox.put(_tuple(OutgoingEvent, event), credit)
+        event = OutgoingEvent(
+            stream, async_id, category, subcategory, payload, seal, cost, releases
+        )
+        self.outbox.put(event, credit)
         self.expected += 1 + (size + EVENT_COST) // READ_ON
         return size
 
     def hold(self, stream: int) -> None:
-        """Write nothing of a stream until an event that `releases` it was written."""
+        """Write nothing of a stream until an event that `releases` it is written."""
         self.outbox.hold(stream)
 
     def release(self, stream: int) -> None:
-        """Go on with a stream: the event that should have released it is not to come."""
+        """Stop holding a stream: the event that would release it isn't sent."""
         self.outbox.release(stream)
 
     def drop_waiting(self, stream: int) -> None:
-        """Forget what waits on a stream and was not written."""
         self.outbox.drop(stream)
 
     def grant(self, stream: int, request: int, credit: int) -> None:
-        """Allow the other side more Chunks of its answer to our request."""
+        """Grant the peer credit for Chunks of its answer to our request."""
         cells: dict[int, Value] = {keys.STREAM: stream, keys.CREDIT: credit, keys.REQUEST: request}
         self.control(OutgoingEvent(0, 0, STREAM, WINDOW, encode(cells)))
 
     def finish(self, stream: int) -> None:
-        """Queue Finish behind what waits on the stream."""
+        """Queue Finish behind the events of the stream."""
         known = self.stream_table.get_local(stream)
         known.finishing = True
         self.outbox.put(OutgoingEvent(stream, 0, STREAM, FINISH, NO_PAYLOAD), known.credit)
 
     def reset(self, stream: int, code: int, text: str) -> None:
-        """End both directions at once; a stream that is gone is left alone."""
+        """End both directions now; does nothing if the stream is gone."""
         check_close(code, text, CloseCode.REFUSED)
         known = self.stream_table.open.get(stream)
         if known is None or known.resetting:
@@ -304,18 +305,18 @@ class Multiplexer:
         self._end_local(known)
 
     def consume(self, stream: int, cost: int, count: int) -> None:
-        """The application used up `count` reports of this cost: grant credit when it is time."""
+        """Stop charging `count` reports of this cost, and grant credit when it is due."""
         self.free(cost, count)
         self.give_back(stream, cost)
 
     def free(self, cost: int, count: int) -> None:
-        """The caller bounds what was reported itself; its credit goes back with `give_back`."""
+        """Stop charging reports that the caller bounds; `give_back` grants their credit."""
         self.unconsumed -= cost
         self._unconsumed_events -= count
         self._account.release(cost + EXTRA_WEIGHT * count)
 
     def give_back(self, stream: int, cost: int) -> None:
-        """Grant credit for what was freed, when it is time."""
+        """Grant credit for freed reports, when it is due."""
         known = self.stream_table.open.get(stream)
         if known is None or not known.remote_open or known.resetting:
             return
@@ -325,13 +326,14 @@ class Multiplexer:
             self.control(OutgoingEvent(0, 0, STREAM, WINDOW, payload))
 
     def resize(self, stream: int, window: int) -> None:
-        """A stream of the other side is read under a window that was named in a request."""
+        """Change the window of a stream of the peer to the one that a request named."""
         known = self.stream_table.open.get(stream)
         if known is not None:
             self.stream_table.resize(known, window)
 
     def credit(self, stream: int) -> int:
-        """What may be sent on a stream from 2 up, what waits included; 0 if our side has ended."""
+        """Return how many bytes may be sent on a stream from 2 up, queued events included; 0 if our
+        direction has ended."""
         known = self.stream_table.open.get(stream)
         return known.credit.left if known is not None and known.local_open else 0
 
@@ -347,12 +349,12 @@ class Multiplexer:
             self.outbox.waker.changed()
 
     def watch_credit(self, stream: int) -> None:
-        """As `watch`, when more credit has come; LocalProtocolError if our direction has ended."""
+        """Like `watch`, but wait for more credit; LocalProtocolError if our direction has ended."""
         self.stream_table.get_local(stream)
         self._starved.add(stream)
 
     def taken(self, event: OutgoingEvent) -> None:
-        """`event` left the outbox and was encrypted."""
+        """Handle an event that was taken from the send queue and encrypted."""
         stream = event.stream
         if event.category == STREAM and event.subcategory == FINISH:
             self._end_local(self.stream_table.open[stream])
@@ -361,13 +363,11 @@ class Multiplexer:
             self._reports.append(StreamWritable(stream))
 
     def end(self) -> None:
-        """The connection is over: nothing waits any more, and what is still read is not ours."""
         self.outbox.clear()
         self.stream_table.end()
         self._account.release(self.unconsumed + EXTRA_WEIGHT * self._unconsumed_events)
 
     def flow(self) -> Flow:
-        """Credit and windows of all open streams."""
         streams = self.stream_table
         return Flow(stream_flows(streams), self.unconsumed, streams.committed, self.outbox.count)
 

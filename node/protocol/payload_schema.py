@@ -1,7 +1,7 @@
-"""How a payload is read: by the cells of its event's own type, and no others (section 3).
+"""How payloads are read: by the fields of the event's own type (docs/protocol.md section 3).
 
-Of what a type has nothing may be missing that must be there, or be of a wrong type
-or out of range; everything else is as good as absent. Which type has what is in `event_types`.
+A required field must be there, and each field must have its type and range. Unknown fields are
+ignored. `event_types` has the schemas.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from parley._lbm.keys import key_name
 
 
 class FieldType(NamedTuple):
-    """What a cell's value may be: `of` a type (None: any), and what `holds` says of it then."""
+    """The allowed values of a field: their type `of` (None: any), and a condition."""
 
     wanted: str
     of: type | None = None
@@ -32,32 +32,28 @@ TEXT_MAP: Final = FieldType(
 
 
 def uint(least: int = 0, most: int = MAX_UINT) -> FieldType:
-    """An integer of `least` to `most`."""
     return FieldType(f"an integer of {least}..{most}", int, range(least, most + 1).__contains__)
 
 
 def exactly(size: int) -> FieldType:
-    """A byte string of so many bytes."""
     return FieldType(f"a byte string of {size} bytes", bytes, lambda value: len(value) == size)
 
 
 def text(longest: int) -> FieldType:
-    """Text of at most so many characters."""
     return FieldType(
         f"text of up to {longest} characters", str, lambda value: len(value) <= longest
     )
 
 
 def array(most: int) -> FieldType:
-    """An array of at most so many elements, whatever they are."""
     return FieldType(f"an array of up to {most} elements", list, lambda value: len(value) <= most)
 
 
 class Cells:
-    """What one type of event has: the cells that must be there, and those that may.
+    """The required and optional fields of one type of event.
 
-    `check` raises LbmDecodeError for cells that do not go together. With `may_be_empty` no
-    payload means no cells.
+    `check` raises LbmDecodeError for fields that contradict each other. With `may_be_empty` no
+    payload means no fields.
     """
 
     __slots__ = ("_check", "_may_be_empty", "kinds", "required")
@@ -76,7 +72,7 @@ class Cells:
         self.kinds: Mapping[int, FieldType] = {**required, **(optional or {})}
 
     def read(self, payload: bytes) -> dict[int, Any]:
-        """The cells of this type that a payload has; empty bytes mean no payload.
+        """Return the fields of a payload; empty bytes mean no payload.
 
         Raises:
             LbmDecodeError: it is malformed.
@@ -84,7 +80,7 @@ class Cells:
         return self.read_weighed(payload)[0]
 
     def read_weighed(self, payload: bytes) -> tuple[dict[int, Any], int]:
-        """As `read`, with what the cells take in memory, at most about, in bytes."""
+        """Like `read`, with about how many bytes of memory the fields take."""
         cells: dict[int, Any] = {}
         weight = 0
         if payload or not self._may_be_empty:

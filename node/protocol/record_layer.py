@@ -1,8 +1,8 @@
-"""One direction of an encrypted connection: stream keys, hash chain, seals (section 6).
+"""One direction of an encrypted connection: stream keys, hash chain, seals (docs/protocol.md
+section 6).
 
-What goes into the chain is the bytes on the wire, never a re-encoding.
-`RecordWriter` turns an event into a frame, `RecordReader` a frame's event back. Which stream
-may be used and what an event means is not known here.
+`RecordWriter` turns events into frames, `RecordReader` the events of frames back. The hash chain
+covers the bytes on the wire, never a re-encoding.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from struct import error as StructError
 from typing import Final, NamedTuple
 
 from parley._crypto.errors import DecryptError, SignatureError
-from parley._crypto.record_protection import LARGE_BLOB, HashChain, StreamKey, check_seal, make_seal
+from parley._crypto.record_protection import HashChain, StreamKey, check_seal, make_seal
 from parley._crypto.registry import Suite
 from parley._crypto.signing import SigningKey, Verifier
 from parley._node.protocol.codes import ALWAYS_SEALED, CONNECTION, CloseCode
@@ -24,16 +24,14 @@ SEALED: Final = b"\x01"
 _CHAIN_PREFIX: Final = 16  # bytes of the chain value that travel with each event
 _CHAIN_HEAD: Final = 5 + _CHAIN_PREFIX  # stream, form, and those
 _LEAST_BLOB: Final = 21  # async id, type, one byte of payload, tag
-# A named tuple in half the time of calling its class.
-_tuple: Final = tuple.__new__
 _pack_length: Final = Struct(">I").pack
 _unpack_stream: Final = Struct(">I").unpack_from
 _pack_head: Final = INNER_HEAD.pack
 _unpack_head: Final = INNER_HEAD.unpack_from
 
 
-class _Lane:
-    """A stream's key, and the byte strings that every event of it needs."""
+class _StreamCipher:
+    """The key of a stream, and byte strings that each of its events needs."""
 
     __slots__ = ("key", "sealed_aad", "stream", "unsealed_aad")
 
@@ -45,20 +43,20 @@ class _Lane:
 
 
 class Direction:
-    """What both directions have: the epoch's secret, a lane for each stream, the chain.
+    """The secret of the epoch, the key of each stream, and the chain.
 
-    `unsealed` counts events in form 0 since the last seal. Of a stream that rests only the
-    counter is there: its lane, of some 3 KB, is made anew for its next event.
+    `unsealed` counts events in form 0 since the last seal. Of an idle stream only the counter is
+    kept: its key, of some 3 KB, is derived again for its next event.
     """
 
     __slots__ = (
-        "_resting",
+        "_idle_counters",
         "_secret",
         "chain",
+        "ciphers",
         "commit",
         "each",
         "epoch",
-        "lanes",
         "suite",
         "unsealed",
     )
@@ -73,36 +71,35 @@ class Direction:
         self.switch(secret)
 
     def switch(self, secret: bytes) -> None:
-        """Go on under `secret`: all streams restart their counters, a new epoch begins."""
+        """Begin a new epoch under `secret`: all counters restart."""
         self._secret = secret
-        self.lanes: dict[int, _Lane] = {}
-        self._resting: dict[int, int] = {}
+        self.ciphers: dict[int, _StreamCipher] = {}
+        self._idle_counters: dict[int, int] = {}
         self.epoch += 1
 
     @property
     def secret(self) -> bytes:
-        """The epoch's secret, from which the next one is derived."""
+        """The secret of the epoch, from which the next one is derived."""
         return self._secret
 
     def counters(self) -> dict[int, int]:
-        """The next counter of each stream that was used in this epoch."""
-        awake = {stream: lane.key.counter for stream, lane in self.lanes.items()}
-        return self._resting | awake
+        """Return the next counter of each stream of this epoch."""
+        awake = {stream: cipher.key.counter for stream, cipher in self.ciphers.items()}
+        return self._idle_counters | awake
 
     def rest(self) -> None:
         """Free the keys of all streams until their next event."""
-        self._resting, self.lanes = self.counters(), {}
+        self._idle_counters, self.ciphers = self.counters(), {}
 
     def forget(self, stream: int) -> None:
-        """Free the key of a direction that ended."""
-        self.lanes.pop(stream, None)
-        self._resting.pop(stream, None)
+        """Free the key of a stream whose direction ended."""
+        self.ciphers.pop(stream, None)
+        self._idle_counters.pop(stream, None)
 
-    def _lane(self, stream: int) -> _Lane:
-        """The lane of a stream that is new or rested."""
-        lane = self.lanes[stream] = _Lane(self.suite, self._secret, stream)
-        lane.key.counter = self._resting.pop(stream, 0)
-        return lane
+    def _cipher(self, stream: int) -> _StreamCipher:
+        cipher = self.ciphers[stream] = _StreamCipher(self.suite, self._secret, stream)
+        cipher.key.counter = self._idle_counters.pop(stream, 0)
+        return cipher
 
 
 class RecordWriter(Direction):
@@ -117,7 +114,6 @@ class RecordWriter(Direction):
         super().__init__(suite, secret, chain, commit)
 
     def switch(self, secret: bytes) -> None:
-        """Go on under `secret`; the epoch's counts begin anew."""
         super().switch(secret)
         self.events_sent = 0
         self.bytes_sent = 0
@@ -132,17 +128,14 @@ class RecordWriter(Direction):
         sealed: bool,
     ) -> bytes:
         """Encrypt, chain and frame one event; `payload` is at least one byte."""
-        lane = self.lanes.get(stream)
-        if lane is None:
-            lane = self._lane(stream)
+        cipher = self.ciphers.get(stream)
+        if cipher is None:
+            cipher = self._cipher(stream)
         sealed = sealed or self.each
-        aad = lane.sealed_aad if sealed else lane.unsealed_aad
-        blob = lane.key.encrypt(_pack_head(async_id, category, subcategory) + payload, aad)
-        size, chain = len(blob), self.chain
-        if size < LARGE_BLOB:  # in one step, as it is done for every event
-            value = chain.value = chain.hash(chain.value + lane.stream + blob).digest()
-        else:
-            value = chain.advance(lane.stream, blob)
+        aad = cipher.sealed_aad if sealed else cipher.unsealed_aad
+        blob = cipher.key.encrypt(_pack_head(async_id, category, subcategory) + payload, aad)
+        size = len(blob)
+        value = self.chain.advance(cipher.stream, blob)
         self.events_sent += 1
         self.bytes_sent += size
         if not sealed:
@@ -150,13 +143,13 @@ class RecordWriter(Direction):
             return b"".join((_pack_length(_CHAIN_HEAD + size), aad, value[:_CHAIN_PREFIX], blob))
         self.unsealed = 0
         seal = make_seal(self._signing_key, self.suite.hash_algorithm, self.commit, value)
-        prefix = lane.stream if self.each else aad + value[:_CHAIN_PREFIX]
+        prefix = cipher.stream if self.each else aad + value[:_CHAIN_PREFIX]
         length = _pack_length(len(prefix) + len(seal) + size)
         return b"".join((length, prefix, seal, blob))
 
 
 class ReaderCheckpoint(NamedTuple):
-    """Where a receiver stands: its chain's value and counts, and the streams' counters."""
+    """The state of a reader between two events."""
 
     chain: bytes
     unsealed: int
@@ -165,11 +158,10 @@ class ReaderCheckpoint(NamedTuple):
 
 
 class RecordReader(Direction):
-    """The other side's direction.
+    """The peer's direction.
 
-    `admit` is asked before a key is made for a stream, and raises if the stream may not
-    be used; `seal_events` is the agreed limit; `sealed` counts the events in form 0 that the
-    last seal vouched for.
+    `admit` raises if a stream without a key may not be used; `seal_events` is the agreed limit;
+    `sealed` is how many events in form 0 the last seal covered.
     """
 
     __slots__ = ("_signature_size", "admit", "seal_events", "sealed", "verifier")
@@ -193,8 +185,8 @@ class RecordReader(Direction):
     def open(
         self, event: bytes | memoryview, *, verify: bool = True
     ) -> tuple[Event, bytes | memoryview | None]:
-        """Decrypt and chain one event, and check its seal, or that it may be without one.
-        Returns it with its seal, None in form 0; without `verify` that is not checked yet.
+        """Decrypt and chain one event, and check its seal, or that it needs none. Return it with
+        its seal, None in form 0. Without `verify` the seal isn't checked.
 
         Raises:
             RemoteProtocolError: `bad-record`, `seal-violation`, or `protocol-error` for
@@ -204,25 +196,22 @@ class RecordReader(Direction):
             (stream,) = _unpack_stream(event)
         except StructError:
             raise _bad_record(f"{len(event)} bytes, shorter than a stream id") from None
-        lane = self.lanes.get(stream)
-        if lane is None:
-            if stream not in self._resting:
+        cipher = self.ciphers.get(stream)
+        if cipher is None:
+            if stream not in self._idle_counters:
                 self.admit(stream)
-            lane = self._lane(stream)
-        aad, start, seal = lane.unsealed_aad, _CHAIN_HEAD, None
+            cipher = self._cipher(stream)
+        aad, start, seal = cipher.unsealed_aad, _CHAIN_HEAD, None
         if self.each or event[:5] != aad:
-            aad, start, seal = self._sealed_form(event, lane.sealed_aad)
+            aad, start, seal = self._sealed_form(event, cipher.sealed_aad)
         if len(event) < start + _LEAST_BLOB:
             raise _bad_record(f"{len(event)} bytes on stream {stream}, too short for its form")
-        blob, chain = event[start:], self.chain
-        if len(event) < LARGE_BLOB:
-            value = chain.value = chain.hash(chain.value + lane.stream + blob).digest()
-        else:
-            value = chain.advance(lane.stream, blob)
+        blob = event[start:]
+        value = self.chain.advance(cipher.stream, blob)
         if not self.each and not compare_digest(value[:_CHAIN_PREFIX], event[5:_CHAIN_HEAD]):
             raise _bad_record(f"the chain value of an event on stream {stream} differs")
         try:
-            inner = lane.key.decrypt(blob, aad)
+            inner = cipher.key.decrypt(blob, aad)
         except DecryptError as error:
             raise _bad_record(f"an event on stream {stream} does not decrypt") from error
         async_id, category, subcategory = _unpack_head(inner)
@@ -238,22 +227,22 @@ class RecordReader(Direction):
                 raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, reason)
         elif seal is not None and verify:
             self.verify(seal)
-        return _tuple(Event, (stream, async_id, category, subcategory, inner[4:])), seal
+        return Event(stream, async_id, category, subcategory, inner[4:]), seal
 
     def checkpoint(self) -> "ReaderCheckpoint":
-        """All that `open` changes, as it stands between two events."""
+        """Return all that `open` changes."""
         return ReaderCheckpoint(self.chain.value, self.unsealed, self.sealed, self.counters())
 
     def restore(self, checkpoint: "ReaderCheckpoint") -> None:
-        """Forget what was opened since, or tried to be, in this epoch."""
+        """Undo all that `open` changed in this epoch."""
         self.chain.value = checkpoint.chain
         self.unsealed, self.sealed = checkpoint.unsealed, checkpoint.sealed
-        self._resting, self.lanes = dict(checkpoint.counters), {}
+        self._idle_counters, self.ciphers = dict(checkpoint.counters), {}
 
     def _sealed_form(
         self, event: bytes | memoryview, aad: bytes
     ) -> tuple[bytes, int, bytes | memoryview]:
-        """Associated data, start of the blob, and seal of an event in a form with one."""
+        """Return associated data, start of the blob, and seal of a sealed event."""
         if self.each:
             start = 4 + self._signature_size
             return aad, start, event[4:start]
@@ -263,7 +252,7 @@ class RecordReader(Direction):
         return aad, start, event[_CHAIN_HEAD:start]
 
     def verify(self, seal: bytes | memoryview) -> None:
-        """Check `seal` against the chain as it stands after the last event."""
+        """Check `seal` against the chain after the last event."""
         if self.verifier is None:
             raise RemoteProtocolError(CloseCode.INTERNAL_ERROR, "no verifier yet")
         try:

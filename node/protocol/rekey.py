@@ -1,9 +1,8 @@
-"""A rekey's progress: offer, answer, and the KeyUpdate of each direction (section 6).
+"""The progress of rekeys: offer, answer, and the KeyUpdate of each direction (docs/protocol.md
+section 6).
 
-A new offer may follow only when both KeyUpdates of the last rekey were sent
-and received, and what the other side owes meanwhile has a deadline. Holds the secrets
-between answer and KeyUpdates and drops each as soon as it is used. Writes nothing: the
-channel sends what `Rekeying` decides.
+A new offer may follow once both KeyUpdates of the last rekey were sent and received. Each secret is
+dropped as soon as it is used.
 """
 
 from dataclasses import replace
@@ -32,7 +31,7 @@ NEVER: Final = float("inf")
 
 
 class Phase(Enum):
-    """Where our part of a rekey stands."""
+    """The phase of our part of a rekey."""
 
     IDLE = auto()
     OFFERED = auto()  # our offer is unanswered
@@ -41,7 +40,7 @@ class Phase(Enum):
 
 class PlainUpdates:
     """The plain KeyUpdates of one direction: their rate, and how many are `left` until its next
-    rekey. From `suspended_at` on no more is allowed than at that time."""
+    rekey. None is added after `suspended_at`."""
 
     __slots__ = ("_allowance", "_most", "left", "suspended_at")
 
@@ -52,20 +51,21 @@ class PlainUpdates:
         self.suspended_at = NEVER
 
     def take(self, now: float) -> bool:
-        """Whether one more may come now."""
+        """Return whether one more is allowed now."""
         if not self.left or not self._allowance.take(min(now, self.suspended_at)):
             return False
         self.left -= 1
         return True
 
     def renew(self) -> None:
-        """A rekey made new keys."""
         self.left = self._most
 
 
 class Rekeying:
-    """Both sides' rekeys of one connection, `allowance` offers of each in 10 s. `number` is
-    that of the last one begun; until `deadline` the other side may take to go on with it."""
+    """Both sides' rekeys of one connection, `allowance` offers of each in 10 s.
+
+    `number` is the number of the last one; the peer must continue it until `deadline`.
+    """
 
     __slots__ = (
         "_crossed",
@@ -108,11 +108,10 @@ class Rekeying:
         self.phase = Phase.IDLE
 
     def may_offer(self, now: float) -> bool:
-        """Whether an offer of ours is allowed now."""
         return self.phase is Phase.IDLE and now >= self._made.next_at()
 
     def offer(self, now: float) -> bytes:
-        """Begin: the share for RekeyOffer. Follow with `offer_sent`.
+        """Begin: return the share for RekeyOffer. Call `offer_sent` afterwards.
 
         Raises:
             LimitReachedError: more than the allowance in 10 s.
@@ -128,11 +127,11 @@ class Rekeying:
         return self._ephemeral.share
 
     def offer_sent(self, chain: bytes) -> None:
-        """`chain` is our direction's value right after the offer."""
+        """Remember `chain`, the value of our direction after the offer."""
         self._value_after_offer = chain
 
     def offer_received(self, now: float) -> bool:
-        """Whether the other side's offer is to be answered; a crossing one may not.
+        """Return whether the peer's offer is to be answered; one that crosses ours may not be.
 
         Raises:
             RemoteProtocolError: `protocol-error`, too early; `overloaded`, too many.
@@ -154,11 +153,11 @@ class Rekeying:
         return True
 
     def answer(self, share: bytes) -> tuple[bytes, bytes]:
-        """The share for RekeyAnswer and the shared secret. Follow with `derive`."""
+        """Return the share for RekeyAnswer and the shared secret. Call `derive` afterwards."""
         return self._suite.kex_algorithm.respond(share)
 
     def answer_received(self, share: bytes, now: float) -> tuple[bytes, bytes]:
-        """The chain value after our offer and the shared secret. Follow with `derive`.
+        """Return the chain value after our offer and the shared secret. Call `derive` afterwards.
 
         Raises:
             RemoteProtocolError: `protocol-error`, nobody asked.
@@ -176,7 +175,7 @@ class Rekeying:
     def derive(
         self, shared_secret: bytes, after_offer: bytes, after_answer: bytes, now: float
     ) -> None:
-        """Make the next keys of both directions from the chain values `a` and `b`."""
+        """Derive the next keys of both directions from the chain values after offer and answer."""
         hash = self._suite.hash_algorithm
         root = rekey_root(hash, self._secret, shared_secret)
         secrets = rekey_secrets(hash, root, after_offer, after_answer)
@@ -188,11 +187,11 @@ class Rekeying:
         self.deadline = now + REKEY_TIMEOUT
 
     def take_sending(self) -> tuple[bytes, bytes]:
-        """Our direction's next secret, and the commitment for its chain."""
+        """Return our direction's next secret, and the commitment for its chain."""
         return self._take(self._initiator, sent=True)
 
     def take_receiving(self, number: int) -> tuple[bytes, bytes]:
-        """The other direction's next secret, and the commitment for its chain.
+        """Return the peer's next secret, and the commitment for its chain.
 
         Raises:
             RemoteProtocolError: `protocol-error`, a wrong number.
@@ -203,13 +202,14 @@ class Rekeying:
         return self._take(not self._initiator, sent=False)
 
     def resume(self, now: float) -> None:
-        """The other side could not go on for a while: what it owes has its whole time again."""
+        """Restart the time that the peer has, since it could not continue for a while."""
         if self.deadline != NEVER:
             self.deadline = now + REKEY_TIMEOUT
         self.own_updates.suspended_at = NEVER
 
     def suspend(self, now: float) -> None:
-        """The other side gets nothing for a while, and then all of it at once."""
+        """Stop our own rate: the peer receives nothing for a while, and then everything
+        together."""
         self.own_updates.suspended_at = now
 
     def _take(self, initiator: bool, *, sent: bool) -> tuple[bytes, bytes]:

@@ -1,8 +1,7 @@
-"""What a session has sent and the other side has not told that it took: kept, as it was written.
+"""The bytes that a session sent and the peer hasn't acknowledged (docs/protocol.md section 17).
 
-Positions count the bytes of our direction's frames; 0 is the first byte after our own Proof.
-A resumed session sends them again unchanged, so nothing is encrypted twice (docs/protocol.md
-section 17).
+Positions count the bytes of our frames; 0 is the first byte after our own Proof. A resumed session
+sends the bytes again unchanged, so no event is encrypted twice.
 """
 
 from bisect import bisect_right
@@ -18,11 +17,10 @@ _CHARGE_STEP: Final = 64 * 1024
 
 
 class ReplayBuffer:
-    """The bytes from `told` on, the position that the other side told last, to `sent`.
+    """The bytes from `told`, the last acknowledged position, to `sent`.
 
-    While `buffer` bytes are held nothing but events of stream 0 and Open is encrypted. `chunks` are
-    as they were written; what is in `again` goes before what is new. What is held is charged to
-    `account`: beyond `paid` bytes `added` is to be told.
+    While `buffer` bytes are held, only events of stream 0 and Open are encrypted. Bytes in `again`
+    are sent before new ones. Held bytes are charged to `account`.
     """
 
     __slots__ = (
@@ -56,12 +54,12 @@ class ReplayBuffer:
 
     @property
     def held(self) -> int:
-        """Bytes that are kept."""
+        """Number of held bytes."""
         return self.sent - self.told
 
     @property
     def uncharged(self) -> int:
-        """Bytes that are kept and not charged: few enough to be free."""
+        """Held bytes that aren't charged, because they are few."""
         held = self.held
         return held if held <= _CHARGE_STEP else 0
 
@@ -76,19 +74,20 @@ class ReplayBuffer:
         if sent - self.told > self._paid:
             self._charge()
 
-    def check_room(self, room: int) -> int:
-        """Less may be encrypted than the transport takes: `room` bytes; or fewer than none.
+    def writable(self, waiting: int) -> int:
+        """Return how many bytes may be encrypted while `waiting` ones wait, or less than 0.
 
         Raises:
             RemoteProtocolError: `overloaded`, the other side never tells what it took.
         """
+        room = self.buffer + self.told - self.sent - waiting
         if room < -(RESUME_EXEMPT + FRAME_HEADER_SIZE + self._exempt):
             raise overloaded(f"it does not tell what it took: {self.held} bytes are kept")
         return room
 
     def told_more(self, position: int) -> bool:
-        """A Received came; False if it told little, and none was to be expected. Raises as
-        `release`."""
+        """Take the position of a Received; return False if it acknowledged little, and wasn't
+        expected. Raises as `release`."""
         little = position - self._last < TELL_BYTES
         if position < self._last:
             raise violation(f"a position that falls from {self._last} to {position}")
@@ -102,7 +101,7 @@ class ReplayBuffer:
         return not little
 
     def release(self, position: int) -> None:
-        """The other side has taken all before `position`.
+        """Forget the bytes before `position`, which the peer acknowledged.
 
         Raises:
             RemoteProtocolError: `protocol-error`, it never sent so, or told more before.
@@ -118,22 +117,22 @@ class ReplayBuffer:
             self._charge()
 
     def rewind(self, position: int, first: bytes) -> None:
-        """Begin again on a new transport: `first`, which does not count, then
-        what comes after `position`; raises as `release`."""
+        """Send again over a new transport: `first`, which doesn't count, then the bytes after
+        `position`; raises as `release`."""
         self.release(position)
         self._expected += 1
         missing = self.missing()
         self.again = (first, *missing) if first else tuple(missing)
 
     def missing(self) -> list[bytes]:
-        """All that is kept, in order."""
+        """Return all held bytes, in order."""
         chunks = self.chunks[:]
         if self._done:
             chunks[0] = chunks[0][self._done :]
         return chunks
 
     def take_again(self, limit: float) -> bytes:
-        """The next bytes to send again, `limit` at least unless there are fewer."""
+        """Return the next bytes to send again, at least `limit` if there are as many."""
         again, count = self.again, 0
         while count < len(again) and limit > 0:
             limit -= len(again[count])
@@ -146,12 +145,12 @@ class ReplayBuffer:
         self.again = ()
 
     def end(self) -> None:
-        """The session is over: what its remains keep is not charged to it."""
+        """Release the charge: a closed session's bytes aren't charged."""
         self._account.release(max(0, self._paid - _CHARGE_STEP))
         self._paid = _CHARGE_STEP
 
     def _charge(self) -> None:
-        """Charge for what is held, in steps, the first of which is free."""
+        """Charge for held bytes in steps, the first of which is free."""
         held = self.sent - self.told
         paid = held + _CHARGE_STEP if held > _CHARGE_STEP else _CHARGE_STEP
         if paid > self._paid:

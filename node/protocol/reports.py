@@ -1,7 +1,6 @@
-"""What the core tells its caller: one small class for each thing that happened.
+"""The reports of the core to its caller, one class for each kind.
 
-A report is complete in itself; nobody has to ask the connection back to
-understand it. (An *event* is the wire's unit; these are not events.)
+A report is complete: the caller needs nothing else of the connection to understand it.
 """
 
 from collections.abc import Mapping
@@ -17,10 +16,8 @@ from parley._node.protocol.resumption import ResumeRequest
 
 @dataclass(frozen=True, slots=True)
 class PeerIdentified:
-    """The other side proved who it is. Answer with `accept_peer` or `refuse_peer`.
-
-    Until then nothing is read; the handshake's deadline goes on.
-    """
+    """The peer proved its identity. Answer with `accept_peer` or `refuse_peer`; until then nothing
+    is read, and the handshake's deadline continues."""
 
     identity: PublicIdentity
     role: str
@@ -29,15 +26,16 @@ class PeerIdentified:
 
 @dataclass(frozen=True, slots=True)
 class HandshakeCompleted:
-    """The connection is open; from here on events may be sent and come."""
+    """The connection is open."""
 
     agreed: Agreed
 
 
 class EventReceived(NamedTuple):
-    """An event for the application, categories 2/5 and 3 up; no payload is empty bytes.
+    """An event for the application, of category 2/5 or 3 and above. An absent payload is empty
+    bytes.
 
-    `cost` is what to give back with `consume` once it is used (0: nothing).
+    `cost` is what to give back with `consume` once the event is used (0: nothing).
     """
 
     stream: int
@@ -50,7 +48,7 @@ class EventReceived(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamOpened:
-    """The other side opened a stream."""
+    """The peer opened a stream."""
 
     stream: int
     label: str
@@ -58,14 +56,14 @@ class StreamOpened:
 
 @dataclass(frozen=True, slots=True)
 class StreamFinished:
-    """The other side will send no more on this stream; all it sent came before."""
+    """The peer sends no more on this stream."""
 
     stream: int
 
 
 @dataclass(frozen=True, slots=True)
 class StreamReset:
-    """The other side ended both directions of a stream at once."""
+    """The peer ended both directions of a stream."""
 
     stream: int
     code: int
@@ -74,7 +72,7 @@ class StreamReset:
 
 @dataclass(frozen=True, slots=True)
 class StreamWritable:
-    """Nothing waits to be written on this stream any more; `notify_writable` asked."""
+    """Nothing is queued on this stream any more (`notify_writable`)."""
 
     stream: int
 
@@ -98,7 +96,7 @@ class PongReceived:
 
 @dataclass(frozen=True, slots=True)
 class KeysUpdated:
-    """A direction (`sent` or received) goes on in `epoch`; `rekey` is its number, or 0."""
+    """A direction (`sent` or received) continues in `epoch`; `rekey` is its number, or 0."""
 
     sent: bool
     epoch: int
@@ -107,30 +105,33 @@ class KeysUpdated:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """The session lost its transport, and waits for another; `reason` is for the local log."""
+    """The session lost its transport and waits for another; `reason` is for the log."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """The session goes on over a new transport; `number` is that of its resumptions."""
+    """The session continues over a new transport, its `number`-th resumption."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeRequested:
-    """On a new transport the other side asks for a session that it has with us. Find it by the
-    tag, and ask it to `accept_resume`; then `hand_over` this connection, or `refuse_resume`."""
+    """Over a new transport, the peer wants to resume a session.
+
+    Find it by the tag and call its `accept_resume`; then call `hand_over` of this connection, or
+    `refuse_resume`.
+    """
 
     resume: ResumeRequest
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptEnded:
-    """An attempt to resume is over: "resumed", "rejected" with the other side's `code`, or
-    "failed"; the report of an `ResumeAttempt`, and its last."""
+    """The last report of a `ResumeAttempt`: "resumed", "rejected" with the peer's `code`, or
+    "failed"."""
 
     outcome: str
     code: int | None = None
@@ -140,8 +141,7 @@ class AttemptEnded:
 class ConnectionEnded:
     """The connection is over; the last report.
 
-    `remote` says whether the other side's Close or Reject ended it. `reason` is for the
-    local log only.
+    `remote` means that the peer's Close or Reject ended it. `reason` is for the log.
     """
 
     code: int

@@ -1,7 +1,7 @@
-"""Async ids: who asked what, on which stream, and which answer is still to come.
+"""Async ids: the unanswered requests of each stream, ours and the peer's (docs/protocol.md section
+2).
 
-An id is busy from its request to its final answer, also when the request was cancelled
-(docs/protocol.md section 2).
+An id is in use from its request to its final answer, also after a Cancel.
 """
 
 from typing import Final, Generic, TypeVar
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class OutgoingRequests(Generic[T]):
-    """Our requests that wait for their final answer; in `by_id` under one integer each."""
+    """Our requests that wait for their final answer."""
 
     __slots__ = ("by_id", "next_ids")
 
@@ -29,7 +29,7 @@ class OutgoingRequests(Generic[T]):
         return len(self.by_id)
 
     def add(self, stream: int, request: T) -> int:
-        """The async id for `request`, 1..65535.
+        """Return the async id for `request`, 1..65535.
 
         Raises:
             LimitReachedError: all ids of the stream are busy.
@@ -44,21 +44,20 @@ class OutgoingRequests(Generic[T]):
         return async_id
 
     def get(self, stream: int, async_id: int) -> T | None:
-        """The request that waits under this id."""
         return self.by_id.get(stream << 16 | async_id)
 
     def pop(self, stream: int, async_id: int) -> T | None:
-        """The request that waits under this id, which is free from now on."""
+        """Return the request under this id, which becomes free."""
         return self.by_id.pop(stream << 16 | async_id, None)
 
     def end_stream(self, stream: int) -> list[T]:
-        """All that wait on a stream that is gone."""
+        """Remove and return the requests of a stream that is gone."""
         self.next_ids.pop(stream, None)
         keys = [key for key in self.by_id if key >> 16 == stream]
         return [self.by_id.pop(key) for key in keys]
 
     def end_all(self) -> list[T]:
-        """All that wait: the connection is over."""
+        """Remove and return all requests."""
         requests = list(self.by_id.values())
         self.by_id.clear()
         return requests
@@ -73,7 +72,7 @@ class OutgoingRequests(Generic[T]):
 
 
 class IncomingRequests(Generic[T]):
-    """The other side's requests that we have not answered; in `by_id` under one integer each."""
+    """The peer's requests that we haven't answered."""
 
     __slots__ = ("by_id", "count_limit")
 
@@ -85,11 +84,10 @@ class IncomingRequests(Generic[T]):
         return len(self.by_id)
 
     def has_room(self) -> bool:
-        """Whether one more request may wait for its answer."""
         return len(self.by_id) < self.count_limit
 
     def add(self, stream: int, async_id: int, request: T) -> None:
-        """Remember a request, to be answered.
+        """Add a request.
 
         Raises:
             RemoteProtocolError: `protocol-error`, the id is busy.
@@ -100,24 +98,22 @@ class IncomingRequests(Generic[T]):
         self.by_id[key] = request
 
     def get(self, stream: int, async_id: int) -> T | None:
-        """The unanswered request under this id."""
         return self.by_id.get(stream << 16 | async_id)
 
     def values(self) -> list[T]:
-        """All unanswered requests."""
         return list(self.by_id.values())
 
     def pop(self, stream: int, async_id: int) -> T | None:
-        """The request under this id, which counts as answered from now on."""
+        """Return the request under this id, which becomes free."""
         return self.by_id.pop(stream << 16 | async_id, None)
 
     def end_stream(self, stream: int) -> list[T]:
-        """All unanswered requests of a stream that is gone."""
+        """Remove and return the requests of a stream that is gone."""
         keys = [key for key in self.by_id if key >> 16 == stream]
         return [self.by_id.pop(key) for key in keys]
 
     def end_all(self) -> list[T]:
-        """All unanswered requests: the connection is over."""
+        """Remove and return all requests."""
         requests = self.values()
         self.by_id.clear()
         return requests

@@ -1,8 +1,8 @@
 """One attempt of an initiator to resume its session over a new transport.
 
-It says Resume and takes Resumed or Reject and nothing else; what a Reject says is not
-authenticated and ends the attempt alone (docs/protocol.md section 17). `Connection.attempt`
-makes one, and a driver serves it like any core.
+It sends Resume and takes Resumed or Reject. A Reject isn't authenticated and only ends the attempt
+(docs/protocol.md section 17). `Connection.start_attempt` makes one, and a driver serves it like any
+core.
 """
 
 from collections.abc import Callable
@@ -26,11 +26,11 @@ Accept = Callable[[int, int, bytes, float], bool]
 
 
 class ResumeAttempt:
-    """The core of one attempt; 5 s are all it has.
+    """The core of one attempt, which takes 5 s at most.
 
-    `outcome` is None, "resumed" (the session has gone on already: its driver gets the transport,
-    and `rest`, what came after Resumed), "rejected" with the other side's `code`, or "failed". It
-    is reported before the transport of an attempt that has `ended` is closed.
+    `outcome` is None, "resumed" (the session continues: its driver gets the transport, and `rest`,
+    the bytes after Resumed), "rejected" with the peer's `code`, or "failed". It is reported before
+    the transport of an attempt that has `ended` is closed.
     """
 
     def __init__(self, resume: bytes, accept: Accept, now: float) -> None:
@@ -49,17 +49,14 @@ class ResumeAttempt:
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes of the Resume, if it waits."""
         return len(self._resume)
 
     def reports(self) -> list[AttemptEnded]:
-        """What happened since the last call."""
         reports = self.happened[:]
         self.happened.clear()
         return reports
 
     def receive_some(self, data: bytes, now: float) -> None:
-        """Take the answer; nothing is read after it."""
         if self.outcome is not None or self.accept is None:
             return
         try:
@@ -71,33 +68,27 @@ class ResumeAttempt:
             self._end("failed")
 
     def receive_data(self, data: bytes, now: float) -> None:
-        """The same."""
         self.receive_some(data, now)
 
     def receive_eof(self, now: float) -> None:
-        """The transport ended."""
         self._end("failed")
 
     def data_to_send(self, now: float) -> bytes:
-        """The Resume, once."""
         resume, self._resume = self._resume, b""
         return resume
 
     def next_deadline(self) -> float:
-        """When it is given up, if it is not over."""
         return NEVER if self.outcome else self._deadline
 
     def handle_deadline(self, now: float) -> None:
-        """Give it up, if it is time."""
         if now >= self._deadline:
             self._end("failed")
 
     def abort(self, now: float, code: CloseCode, reason: str) -> None:
-        """It is given up."""
         self._end("failed")
 
     def give_up(self) -> None:
-        """The session is over, or makes another attempt."""
+        """End because the session is over, or makes another attempt."""
         self._end("failed")
 
     def _answered(self, data: bytes, now: float) -> None:

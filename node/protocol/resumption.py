@@ -33,8 +33,8 @@ _RESUME, _RESUMED = b"\x00", b"\x01"
 
 
 class ResumeRequest(NamedTuple):
-    """A Resume as read: which session, the how-manieth attempt, how many bytes the initiator
-    has taken, and the mac over them."""
+    """A received Resume: the session's tag, the number of the attempt, how many bytes the initiator
+    has received, and the mac."""
 
     tag: bytes
     attempt: int
@@ -43,7 +43,7 @@ class ResumeRequest(NamedTuple):
 
 
 class ResumeKey:
-    """K, kept for the whole session; `count` below is the number of its resumptions so far."""
+    """The key K of a session; `count` below is the number of its resumptions so far."""
 
     __slots__ = ("_hash", "key")
 
@@ -52,13 +52,13 @@ class ResumeKey:
         self.key = label(hash, exporter, "resume", session_id, hash.size)
 
     def tag(self, count: int) -> bytes:
-        """The 16 bytes by which the responder finds the session."""
+        """Return the 16 bytes by which the responder finds the session."""
         return label(self._hash, self.key, "resume tag", count.to_bytes(4, "big"), TAG_SIZE)
 
     def resume_frame(
         self, count: int, attempt: int, received: int, network_key: bytes | None
     ) -> bytes:
-        """The frame of Resume, with its network mac if there is a network key."""
+        """Return the frame of Resume, with its network mac if there is a network key."""
         cells: dict[int, Value] = {
             keys.TAG: self.tag(count),
             keys.ATTEMPT: attempt,
@@ -71,7 +71,7 @@ class ResumeKey:
         return frame(handshake_event(RESUME, encode(cells)))
 
     def resumed_frame(self, count: int, attempt: int, received: int) -> bytes:
-        """The frame of Resumed, with `count` and `attempt` of the Resume that it answers."""
+        """Return the frame of Resumed, with `count` and `attempt` of its Resume."""
         cells: dict[int, Value] = {
             keys.ATTEMPT: attempt,
             keys.RECEIVED: received,
@@ -80,8 +80,8 @@ class ResumeKey:
         return frame(handshake_event(RESUMED, encode(cells)))
 
     def find_count(self, resume: ResumeRequest, count: int) -> int | None:
-        """Of `count` and the one before, the count that a Resume is of; None if its tag or its
-        mac is wrong. Takes the same time for each."""
+        """Return which of `count` and the one before a Resume is for; None if its tag or mac is
+        wrong. Takes the same time for each."""
         found = None
         for number in (count, max(0, count - 1)):
             mac = self._mac(_RESUME, number, resume.attempt, resume.received)
@@ -91,7 +91,7 @@ class ResumeKey:
         return found
 
     def check_resumed(self, count: int, attempt: int, received: int, mac: bytes) -> bool:
-        """Whether the mac of a Resumed is right."""
+        """Return whether the mac of a Resumed is right."""
         return hmac.compare_digest(self._mac(_RESUMED, count, attempt, received), mac)
 
     def _mac(self, side: bytes, count: int, attempt: int, received: int) -> bytes:
@@ -104,12 +104,12 @@ _NOBODYS: Final = ResumeKey(SHA256, bytes(32), bytes(32))
 
 
 def spend_mac(resume: ResumeRequest) -> None:
-    """No session has this tag: take the time that checking it would have taken."""
+    """Take the time of checking a mac, since no session has this tag."""
     _NOBODYS.find_count(resume, 1)
 
 
 def read_resume(cells: Mapping[int, Value]) -> ResumeRequest:
-    """Read a Resume's cells (its network mac is checked already); raises LbmDecodeError."""
+    """Read a Resume's cells, whose network mac is checked already; raises LbmDecodeError."""
     return ResumeRequest(
         read_bytes(cells, keys.TAG, size=TAG_SIZE),
         read_uint(cells, keys.ATTEMPT, minimum=1, maximum=LAST_ATTEMPT),
@@ -119,7 +119,7 @@ def read_resume(cells: Mapping[int, Value]) -> ResumeRequest:
 
 
 def read_resumed(payload: bytes) -> tuple[int, int, bytes]:
-    """Attempt, position and mac of a Resumed; raises LbmDecodeError."""
+    """Return attempt, position and mac of a Resumed; raises LbmDecodeError."""
     cells = decode_handshake(payload)
     attempt = read_uint(cells, keys.ATTEMPT, minimum=1, maximum=LAST_ATTEMPT)
     return attempt, read_uint(cells, keys.RECEIVED), _read_mac(cells)
@@ -136,11 +136,10 @@ NEVER: Final = float("inf")
 
 
 class Resumption:
-    """One session's part in resuming. `count` is the number of its resumptions so far.
+    """The state of resuming one session. `count` is the number of its resumptions so far.
 
-    `received` is the position up to which the session took the other direction, `told` the one
-    that the other side was told last. Received is due at `tell_due`, and with what else is written
-    after `ride_at`.
+    `received` is the position up to which the peer's bytes were received, `told` the position that
+    was acknowledged last. Received is due at `tell_due`, and with other frames after `ride_at`.
     """
 
     __slots__ = (
@@ -179,37 +178,37 @@ class Resumption:
 
     @property
     def held(self) -> int:
-        """Bytes that are kept to be sent again."""
+        """Number of bytes kept to be sent again."""
         return self.kept.held
 
     @property
     def tags(self) -> tuple[bytes, ...]:
-        """The tags under which the session may be resumed now, 16 bytes each: the one that is
-        next, and the one before, should Resumed have been lost."""
+        """The tags under which the session may be resumed now: the next one, and the one before, in
+        case Resumed was lost."""
         if not self.count:
             return (self._key.tag(0),)
         return self._key.tag(self.count), self._key.tag(self.count - 1)
 
     @property
     def can_suspend(self) -> bool:
-        """Whether the other side has the session as well: an initiator that heard nothing
-        does not know whether its Proof came."""
+        """Whether the peer has the session as well. An initiator knows it once it has received
+        bytes."""
         return not self._initiator or self.received > 0
 
     @property
     def patience(self) -> float:
-        """How long a parted session is kept, in seconds."""
+        """How long a suspended session is kept, in seconds."""
         return self._seconds if self._initiator else self._seconds + RESPONDER_PATIENCE
 
     @property
     def closed_patience(self) -> float:
-        """The same once it was closed."""
+        """How long a closed session is kept, in seconds."""
         return min(self._seconds, CLOSED_PATIENCE)
 
     # What was taken, and is to be told.
 
     def tell(self, now: float, position: int) -> None:
-        """The other side is told that all before `position` was taken."""
+        """Note that `position` is acknowledged."""
         self.told = position
         self.ride_at = now + TELL_INTERVAL
         self.tell_due = NEVER
@@ -217,30 +216,30 @@ class Resumption:
     # Coming back, as the initiator.
 
     def next_attempt(self, network_key: bytes | None) -> bytes:
-        """The frame of a new attempt's Resume."""
+        """Return the frame of a new attempt's Resume."""
         if self.attempt >= LAST_ATTEMPT:
             raise LimitReachedError(f"too many attempts to resume: {self.attempt}")
         self.attempt += 1
         return self._key.resume_frame(self.count, self.attempt, self.received, network_key)
 
     def is_resumed(self, attempt: int, received: int, mac: bytes) -> bool:
-        """Whether a Resumed answers our last attempt and is right."""
+        """Return whether a Resumed answers our last attempt and is right."""
         right = self._key.check_resumed(self.count, attempt, received, mac)
         return right and attempt == self.attempt and self.could_have(received)
 
     # And as the responder.
 
     def find_count(self, resume: ResumeRequest) -> int | None:
-        """The count that a Resume is of, if its tag, mac and attempt are right."""
+        """Return the count of a Resume, if its tag, mac and attempt are right."""
         count = self._key.find_count(resume, self.count)
         return count if resume.attempt > self.attempt else None
 
     def could_have(self, position: int) -> bool:
-        """Whether the other side may have taken all before `position`, and told no more."""
+        """Return whether the peer may have received all bytes before `position`."""
         return self.kept.told <= position <= self.kept.sent
 
     def accept(self, resume: ResumeRequest, count: int) -> bytes:
-        """Take a Resume of that count, which is right; the frame of Resumed."""
+        """Accept a right Resume of that count; return the frame of Resumed."""
         self.attempt = resume.attempt
         if count == self.count:
             self.count += 1
@@ -248,8 +247,11 @@ class Resumption:
 
 
 class ClosedSession:
-    """The bytes of a closed session that the other side may lack, until the time `until`;
-    `found_by` are the tags under which its node finds it."""
+    """The rest of a session that sent Close: it answers a Resume until the time `until`.
+
+    The Close and bytes before it may have been lost; they are sent again, and received bytes are
+    discarded. `found_by` are the tags under which its node finds it.
+    """
 
     __slots__ = ("_frames", "_resumption", "found_by", "until")
 
@@ -266,12 +268,12 @@ class ClosedSession:
 
     @property
     def held(self) -> int:
-        """Bytes that are kept."""
+        """Number of kept bytes."""
         return self._resumption.held + sum(map(len, self._frames))
 
     def answer(self, resume: ResumeRequest, now: float) -> bytes | None:
-        """All that is sent on the new transport, which is over then: Resumed and what is
-        missing, Close included. None: answer Reject `unknown-session`."""
+        """Return the only bytes to send over the new transport: Resumed and the missing bytes,
+        Close included. None: answer Reject `unknown-session`."""
         if now >= self.until:
             spend_mac(resume)
             return None

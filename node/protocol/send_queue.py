@@ -1,9 +1,9 @@
-"""Events that wait to be written: a queue for each stream, served in turn (section 8).
+"""Events that wait to be written: a queue for each stream, served in turn (docs/protocol.md section
+8).
 
-Each stream with something to say and credit to say it gets one event a turn, or a Batch of the
-small ones that wait there, so that a bulk stream does not delay a call. The outbox holds plain
-events, which are encrypted when their turn comes; what must not wait (stream 0, an Open) is
-encrypted at once into `WriteBuffer`.
+In its turn, a stream with credit sends one event, or a Batch of small ones, so that a bulk stream
+doesn't delay a call. The send queue holds plain events; those of stream 0 and Opens are encrypted
+immediately into `WriteBuffer`. `Waker` tells the driver of both.
 """
 
 from collections import deque
@@ -22,10 +22,10 @@ def _nobody() -> None:
 
 
 class Waker:
-    """`wake` is called when at least `count` events, or `size` bytes, wait to be written.
+    """Calls `wake` when at least `count` events or `size` bytes are queued.
 
-    The driver sets both: to 0 while it sleeps, to what it writes at once while its next flush is
-    due, and to infinity while it works, since it then looks at everything afterwards.
+    The driver sets both: 0 while it is idle, the thresholds of an immediate flush while its next
+    flush is due, and infinity while it works.
     """
 
     __slots__ = ("count", "size", "wake")
@@ -36,8 +36,8 @@ class Waker:
         self.wake: Callable[[], None] = _nobody
 
     def changed(self) -> None:
-        """Wake a driver that sleeps for something other than an event: frames that are ready,
-        a report, or room to read on."""
+        """Wake an idle driver for something other than an event: frames, a report, or room to
+        read."""
         if not self.count:
             self.wake()
 
@@ -47,14 +47,14 @@ TAKEN: Final = 64
 # The longest payload that goes into a Batch, in bytes: what an event costs besides its bytes is
 # little for a longer one.
 SMALL_PAYLOAD: Final = 4_096
-# A named tuple in half the time of calling its class.
-_tuple: Final = tuple.__new__
 
 
 class OutgoingEvent(NamedTuple):
-    """An event to be written, with a payload of at least one byte; with `seal` it is signed at
-    once. `cost` is 0 for those that need no credit; `releases` is a stream that is held until
-    this event is taken, 0 for none."""
+    """An event to be written, with a payload of at least one byte.
+
+    With `seal` it is signed immediately. `cost` is 0 if it needs no credit. `releases` is the
+    stream that is held until this event is taken, 0 for none.
+    """
 
     stream: int
     async_id: int
@@ -76,11 +76,12 @@ class _Queue:
 
 
 class SendQueue:
-    """The queues, and whose turn it is; what waits is charged to `account`. `size` counts the
-    payload bytes that wait, `count` the events; `turns` are the queues of which something may
-    be written now (or whose credit has yet to be looked at); `batch_size` is how long the payload
-    of a Batch may be; `credit_waits` counts how often a stream had no credit. Its `waker` is told
-    of what is queued, which is also that of the connection's other frames."""
+    """The queues of all streams, charged to `account`.
+
+    `size` is the number of queued payload bytes, `count` of events. `turns` are the queues that may
+    be written now, or whose credit must be checked. `batch_size` is the longest payload of a Batch;
+    `credit_waits` counts how often a stream had no credit.
+    """
 
     __slots__ = (
         "_main",
@@ -131,9 +132,8 @@ class SendQueue:
             waker.wake()
 
     def extend(self, stream: int, data: bytes | memoryview, most: int) -> int:
-        """Add `data` to the Data that waits last on a stream, if that stays at most `most` bytes
-        long: what an event costs besides its bytes is paid once. Returns how long that was, 0 if
-        none takes it."""
+        """Append `data` to the Data that is last on a stream, if that has at most `most` bytes
+        then. Return how long that was before, 0 if nothing was extended."""
         queue = self.queues.get(stream)
         if queue is None:
             return 0
@@ -152,8 +152,8 @@ class SendQueue:
         return before
 
     def take(self, limit: int) -> list[OutgoingEvent]:
-        """The next events whose streams have credit, which is spent: at most 64, Batches among
-        them, and no more once they cost `limit` bytes. An empty list means that nothing may be
+        """Return the next events whose streams have credit, which is spent: at most 64 with
+        Batches, and none more once they cost `limit` bytes. An empty list means that nothing may be
         written now."""
         turns, taken = self.turns, list[OutgoingEvent]()
         count, size = self.count, self.size
@@ -186,8 +186,8 @@ class SendQueue:
         return taken
 
     def _joined(self, first: OutgoingEvent, queue: _Queue, room: int) -> OutgoingEvent:
-        """A Batch of `first` and the small events behind it that have credit, up to `room` bytes
-        more, and up to one that releases a stream; `first` itself if nothing else may go."""
+        """Return a Batch of `first` and the small events behind it that have credit, up to `room`
+        bytes more and up to one that releases a stream; `first` if there are none."""
         events, credit = queue.events, queue.credit
         room = min(room, self.batch_size - len(first[4]) - HEAD_SIZE)
         run, seal, releases = [first[1:5]], first[5], 0
@@ -208,11 +208,10 @@ class SendQueue:
             seal, releases = seal or sealed, released
         if len(run) == 1:
             return first
-        batch = (first[0], 0, STREAM, BATCH, serialise_batch(run), seal, 0, releases)
-        return _tuple(OutgoingEvent, batch)
+        return OutgoingEvent(first[0], 0, STREAM, BATCH, serialise_batch(run), seal, 0, releases)
 
     def hold(self, stream: int) -> None:
-        """Write nothing of `stream` until an event that releases it was taken."""
+        """Write nothing of `stream` until an event that releases it is taken."""
         self.held.add(stream)
         queue = self.queues.get(stream)
         if queue is not None and not queue.blocked:
@@ -220,7 +219,7 @@ class SendQueue:
             self.turns.remove(queue)
 
     def unblock(self, stream: int) -> bool:
-        """The stream got credit. Returns whether events waited for it."""
+        """Serve a stream that got credit; return whether events waited for it."""
         queue = self.queues.get(stream)
         if queue is None or not queue.blocked or stream in self.held:
             return False
@@ -229,17 +228,17 @@ class SendQueue:
         return True
 
     def waiting(self, stream: int) -> int:
-        """How many events of `stream` wait."""
+        """Return the number of queued events of `stream`."""
         queue = self.queues.get(stream)
         return len(queue.events) if queue else 0
 
     def waiting_cost(self, stream: int) -> int:
-        """What the events of `stream` that wait will take of its credit."""
+        """Return the cost of the queued events of `stream`."""
         queue = self.queues.get(stream)
         return sum([event.cost for event in queue.events]) if queue else 0
 
     def own(self, stream: int) -> None:
-        """Copy what waits on a stream as views, which keep all that they are a part of."""
+        """Copy the queued views of a stream, which keep larger buffers alive."""
         queue = self.queues.get(stream)
         if queue is None:
             return
@@ -248,7 +247,7 @@ class SendQueue:
                 queue.events[place] = event._replace(payload=bytes(event.payload))
 
     def drop(self, stream: int) -> list[OutgoingEvent]:
-        """Forget the events of a stream, which is held no more; returns them."""
+        """Remove and return the events of a stream, which is no longer held."""
         self.held.discard(stream)
         queue = self.queues.pop(stream, None)
         if queue is None:
@@ -264,7 +263,6 @@ class SendQueue:
         return events
 
     def clear(self) -> None:
-        """Forget all."""
         self._main.events.clear()
         self.queues.clear()
         self.turns.clear()
@@ -272,7 +270,7 @@ class SendQueue:
         self._took(self.count, self.size)
 
     def release(self, stream: int) -> None:
-        """Hold a stream no more."""
+        """Stop holding a stream."""
         self.held.discard(stream)
         self.unblock(stream)
         self.waker.changed()
@@ -284,7 +282,7 @@ class SendQueue:
 
 
 class WriteBuffer:
-    """Frames that are ready and wait for the transport, charged to `account`."""
+    """Frames that wait for the transport, charged to `account`."""
 
     __slots__ = ("_waker", "account", "frames", "size")
 
@@ -295,7 +293,6 @@ class WriteBuffer:
         self.size = 0
 
     def write(self, frames: bytes) -> None:
-        """Add frames; empty bytes are nothing."""
         if frames:
             self.frames.append(frames)
             self.size += len(frames)
@@ -303,14 +300,13 @@ class WriteBuffer:
             self._waker.changed()
 
     def put_first(self, frames: bytes) -> None:
-        """Add frames that go before all others."""
         if frames:
             self.frames.insert(0, frames)
             self.size += len(frames)
             self.account.charge(len(frames) + FRAMES_WEIGHT)
 
     def take(self) -> list[bytes]:
-        """All frames, which are gone from here."""
+        """Remove and return all frames."""
         if not self.frames:
             return []
         frames, size = self.frames, self.size

@@ -35,7 +35,7 @@ from parley._node.protocol.event import NO_PAYLOAD, Event, parse_batch
 from parley._node.protocol.event_types import EVENT_TYPES
 from parley._node.protocol.frames import FrameReader
 from parley._node.protocol.handshake import Agreed, expect
-from parley._node.protocol.keepalive import AWAKE, KeepAlive
+from parley._node.protocol.keepalive import KeepAlive
 from parley._node.protocol.limits import (
     BATCH_SIZE,
     CONNECTION_STREAM_PAYLOAD,
@@ -123,6 +123,7 @@ class Session:
         self.control_buffer = control_buffer
         self.unwritten = 0  # bytes of Pongs, Windows and Resets that the transport hasn't taken
         self.resumption = resumption
+        self._pongs_waiting = 0
         self.keepalive = KeepAlive(now, config.idle_before_ping, config.ping_timeout)
         self.streams = Streams(parts.initiator, agreed.limits.max_streams, account)
         self.secure: SecureChannel | None = None
@@ -154,22 +155,25 @@ class Session:
     # Events in.
 
     def receive_some(self, frames: FrameReader, data: bytes, now: float) -> CloseReason | None:
-        """Take events from the wire, a few or one of the costly kind, under a seal or long; the
-        others stay in `frames`. Returns code and text of a Close.
+        """Take a few events, or one that is costly (sealed or long); the others stay in `frames`.
+        Return code and text of a Close.
 
         Raises:
             RemoteProtocolError, LbmDecodeError: the connection is over.
         """
-        self._now, keepalive = now, self.keepalive
-        keepalive.due, keepalive.stage = now + keepalive.awake, AWAKE
+        self._now = now
+        self.keepalive.received(now)
         channel, mux = self.channel, self.mux
-        came, left, closed, owed = frames.size + len(data), STEP_COST, None, False
+        before, left, closed, owed = frames.size + len(data), STEP_COST, None, False
         frames.feed(data)
-        while (encrypted := frames.take()) is not None:
+        while frames.unread:
+            encrypted = frames.take()
+            if encrypted is None:
+                break
             event, seal = channel.open(encrypted)
-            vouched = seal is not None
-            if vouched or channel.tapped:
-                channel.opened(event, encrypted, vouched)
+            sealed = seal is not None
+            if sealed or channel.tapped:
+                channel.opened(event, encrypted, sealed)
             if self._flooded:
                 raise _flood()
             count = 1
@@ -180,24 +184,26 @@ class Session:
                 elif not mux.receive(event):
                     self.count_dropped()
             else:
-                closed = self._receive_control(event, vouched)
+                closed = self._receive_control(event, sealed)
                 owed = owed or event[3] not in _UNACKNOWLEDGED or event[2] != CONNECTION
             if self._held is not self._reports:
-                self._hold(count, len(event[4]), vouched)
+                self._hold(count, len(event[4]), sealed)
             if self.unwritten > self.control_buffer:
                 raise overloaded(
                     f"it makes us answer and does not read: {self.unwritten} bytes wait"
                 )
-            if vouched and self.secure is not None:
+            if sealed and self.secure is not None:
                 left = 0  # a signature was verified
             is_data = event[3] == DATA and event[2] == STREAM
             left -= count + (len(encrypted) >> (LONG_DATA_BITS if is_data else LONG_MESSAGE_BITS))
             if closed is not None or left <= 0:
                 break
-        channel.was_read(now, frames.unread)
+        patience_ends = channel.patience_ends
+        if frames.unread or patience_ends == NEVER or now > patience_ends:
+            channel.was_read(now, frames.unread)
         resumption = self.resumption
         if resumption is not None:
-            resumption.received = received = resumption.received + came - frames.size
+            resumption.received = received = resumption.received + before - frames.size
             if owed and resumption.tell_due == NEVER:
                 resumption.tell_due = now + TELL_ALONE
             if received - resumption.told >= TELL_BYTES and closed is None:
@@ -205,8 +211,7 @@ class Session:
         return closed
 
     def _batch_received(self, batch: Event) -> int:
-        """Take the events of a Batch, each as if it had come alone; returns how many. None of
-        them is looked at if the Batch is none."""
+        """Take the events of a Batch as if each was received alone; return how many."""
         receive, size = self.mux.receive, len(batch.payload)
         if size > self.mux.limits.max_payload:
             raise too_large(f"a payload of {size} bytes")
@@ -218,13 +223,11 @@ class Session:
                 self.count_dropped()
         return len(events)
 
-    def _hold(self, count: int, size: int, vouched: bool) -> None:
-        """Charge for events that wait for a seal, or report all of them.
-
-        Their number is bounded by `seal_events`, so an honest peer does not exceed the account.
-        """
+    def _hold(self, count: int, size: int, sealed: bool) -> None:
+        """Charge for events that wait for a seal, or report all of them. `seal_events` bounds their
+        number, so an honest peer doesn't exceed the budget."""
         unsealed = self._unsealed
-        if vouched:
+        if sealed:
             self._reports.extend(self._held)
             self._held.clear()
             unsealed.release(unsealed.held)
@@ -234,13 +237,13 @@ class Session:
     # Events out.
 
     def flush(self, limit: int, now: float) -> list[bytes]:
-        """Frames for the transport, about `limit` bytes at most."""
+        """Return frames for the transport, about `limit` bytes at most."""
         self._now = now
-        self.keepalive.pongs_waiting = self.unwritten = 0
+        self._pongs_waiting = self.unwritten = 0
         mux, channel, outbox, wire = self.mux, self.channel, self._outbox, self._wire
         resumption = self.resumption
         if resumption is not None and (outbox.turns or wire.frames):
-            # Told where a seal follows anyway: for a Received alone there would be another.
+            # With other events, since a Received alone would need a seal of its own.
             if (
                 now >= resumption.ride_at
                 and resumption.received > resumption.told
@@ -248,9 +251,8 @@ class Session:
             ):
                 self._acknowledge(resumption, resumption.received, now)
             kept = resumption.kept
-            room = kept.buffer + kept.told - kept.sent - wire.size
-            if room < limit:
-                limit = kept.check_room(room)
+            if kept.sent - kept.told + wire.size + limit > kept.buffer:
+                limit = kept.writable(wire.size)
         out = wire.take() if wire.frames else []
         while outbox.turns and limit > 0:
             events = outbox.take(limit)
@@ -265,7 +267,7 @@ class Session:
         return out
 
     def close_frames(self, closed: CloseReason, now: float) -> bytes:
-        """Close, sealed; nothing may be encrypted after it."""
+        """Return the sealed Close; nothing may be encrypted after it."""
         code, text = closed
         cells: dict[int, Value] = {keys.CODE: code}
         if text:
@@ -274,26 +276,20 @@ class Session:
         return b"".join(self.channel.protect((close,), now))
 
     def update_keys(self, now: float) -> None:
-        """A plain KeyUpdate of our direction; raises LocalProtocolError beyond 32 at once and
-        one in 2 s."""
+        """Send a plain KeyUpdate; raises LimitReachedError beyond 32 in a burst and one in 2 s."""
         self._wire.write(self._encrypted().update_keys(now))
 
     def rekey(self, now: float) -> None:
-        """Offer a rekey."""
         self._wire.write(self._encrypted().rekey(now))
 
     def checkpoint(self) -> tuple[DirectionState, DirectionState]:
-        """Both directions, ours first; raises LocalProtocolError where there is no chain."""
         if self.secure is None:
             raise LocalProtocolError("there is no chain")
         return self.secure.checkpoint()
 
     def end(self, code: int, text: str, remote: bool) -> None:
-        """The connection is over: free every key now.
-
-        Session and multiplexer know each other, and would keep the keys until the garbage
-        collector finds them. Nothing can be encrypted any more, nor sent in plain.
-        """
+        """Free every key now. The session and its multiplexer refer to each other, and would keep
+        them until the garbage collector runs."""
         if self._observer is not None and self.secure is not None:
             self._observer.session_ended(code, text, remote)
         if self.resumption is not None:
@@ -306,7 +302,7 @@ class Session:
     # Time.
 
     def handle_deadline(self, now: float) -> None:
-        """Pings, seals, key updates and rekeys that became due.
+        """Do what is due: Pings, seals, key updates and rekeys.
 
         Raises:
             RemoteProtocolError: the other side took too long.
@@ -324,7 +320,7 @@ class Session:
                 self.secure.rest()
         if keepalive.probe_due(now):
             keepalive.probe_sent(now)
-            # With 64 Pings of the application unanswered those do as well.
+            # If 64 Pings of the application are unanswered, they do as well.
             async_id = keepalive.new_ping(now)
             if async_id is not None:
                 # Nothing else would seal it, and a Seal of its own costs as much again.
@@ -342,18 +338,17 @@ class Session:
     # Without a transport, and with another.
 
     def suspend(self, reason: str, now: float) -> None:
-        """The transport is lost."""
         expect(self.resumption).kept.transport_lost()
         expect(self.secure).transport_lost(now)
         if self._observer is not None:
             self._observer.session_suspended(reason)
 
     def resume(self, position: int, first: bytes, now: float) -> None:
-        """Go on over a new transport: `first`, then all from `position` on. What is new begins
-        with Received, so that the other side soon has an event that proves it."""
+        """Continue over a new transport: send `first`, then all bytes from `position` on. New
+        frames begin with Received, which soon gives the peer an event that proves the transport."""
         resumption = expect(self.resumption)
         resumption.kept.rewind(position, first)
-        self.keepalive.begin_anew(now)
+        self.keepalive.received(now)
         expect(self.secure).resume(now)
         self._now = now
         self._acknowledge(resumption, resumption.received, now)
@@ -363,14 +358,14 @@ class Session:
     # Events of stream 0.
 
     def control(self, event: OutgoingEvent) -> None:
-        """Encrypt and queue an event of stream 0, or an Open, at once."""
+        """Encrypt an event of stream 0, or an Open, immediately."""
         frames = b"".join(self.channel.protect((event,), self._now))
         self._wire.write(frames)
         if not event.stream and (event.category == STREAM or event.subcategory == PONG):
             self.unwritten += len(frames)
 
     def ping(self, now: float) -> int:
-        """Send a Ping; returns its async id.
+        """Send a Ping; return its async id.
 
         Raises:
             LimitReachedError: 64 Pings are unanswered, or there were more than 8,192 at once
@@ -388,12 +383,12 @@ class Session:
     def _acknowledge(
         self, resumption: Resumption, position: int, now: float, *, seal: bool = False
     ) -> None:
-        """Say how much was taken; with `seal` nothing follows that would seal it."""
+        """Send Received for `position`; `seal` it if no other event follows."""
         resumption.tell(now, position)
         payload = encode({keys.RECEIVED: position})
         self.control(OutgoingEvent(0, 0, CONNECTION, RECEIVED, payload, seal))
 
-    def _receive_control(self, event: Event, vouched: bool) -> CloseReason | None:
+    def _receive_control(self, event: Event, sealed: bool) -> CloseReason | None:
         _, async_id, category, subcategory, payload = event
         if len(payload) > CONNECTION_STREAM_PAYLOAD:
             raise too_large(f"{len(payload)} bytes of payload on stream 0")
@@ -402,7 +397,7 @@ class Session:
                 raise violation(
                     f"{len(payload)} bytes of payload in event 1/{subcategory}, which has none"
                 )
-            self._without_payload(subcategory, async_id, vouched)
+            self._without_payload(subcategory, async_id, sealed)
             return None
         kind = EVENT_TYPES.get(category << 8 | subcategory)
         if category > STREAM or kind is None or kind.cells is None:
@@ -419,10 +414,9 @@ class Session:
             self._wire.write(self.channel.control(subcategory, cells, self._now))
         return None
 
-    def _without_payload(self, subcategory: int, async_id: int, vouched: bool) -> None:
-        keepalive = self.keepalive
+    def _without_payload(self, subcategory: int, async_id: int, sealed: bool) -> None:
         if subcategory == PONG:
-            round_trip = keepalive.pong(async_id, self._now)
+            round_trip = self.keepalive.pong(async_id, self._now)
             if round_trip is not None:
                 self._reports.append(PongReceived(async_id, round_trip))
             else:
@@ -432,11 +426,11 @@ class Session:
         elif not self._pings.take(self._now):
             raise overloaded(f"too many Pings: more than {PINGS.burst:g} at once")
         elif async_id:
-            # A seal for a seal, so that neither side waits to send one alone.
-            self.control(OutgoingEvent(0, async_id, CONNECTION, PONG, NO_PAYLOAD, vouched))
-            keepalive.pongs_waiting += 1
-            if keepalive.pongs_waiting > WAITING_PONGS:
-                raise overloaded(f"{keepalive.pongs_waiting} Pongs wait; at most {WAITING_PONGS}")
+            # Answer a seal with a seal, so that neither side waits to send one alone.
+            self.control(OutgoingEvent(0, async_id, CONNECTION, PONG, NO_PAYLOAD, sealed))
+            self._pongs_waiting += 1
+            if self._pongs_waiting > WAITING_PONGS:
+                raise overloaded(f"{self._pongs_waiting} Pongs wait; at most {WAITING_PONGS}")
 
     def _stream_control(self, subcategory: int, cells: Mapping[int, Any]) -> None:
         mux = self.mux
@@ -456,8 +450,8 @@ class Session:
             raise overloaded(what)
 
     def count_dropped(self) -> None:
-        """Nobody takes an event of the other side; with too many of them its next one is
-        `overloaded`, so that this can be said anywhere."""
+        """Count an event that nobody took. Above the rate limit, the peer's next event is
+        `overloaded`."""
         self._flooded = not self.drops.take(self._now)
 
     def _forget(self, stream: int, sent: bool) -> None:

@@ -1,7 +1,7 @@
 """The table of streams: which are open, in which directions, with how much credit.
 
-A direction ends with its Finish or its sender's Reset, and when both have
-ended the stream is gone (docs/protocol.md section 8). Writes no events.
+A direction ends with its Finish or its sender's Reset; a stream is gone when both have ended
+(docs/protocol.md section 8).
 """
 
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ from parley._node.protocol.memory_budget import STREAM_WEIGHT, MemoryBudget
 
 
 class StreamState:
-    """One stream from 2 up. `resetting` means that we sent Reset: drop what comes; `apart` that its
-    window counts for itself."""
+    """One stream from 2 up. While `resetting` (we sent Reset) received events are dropped; the
+    window of a stream that is `apart` counts for itself."""
 
     __slots__ = (
         "apart",
@@ -54,10 +54,10 @@ class StreamState:
 
 
 class Streams:
-    """All streams of one connection that are not gone.
+    """The streams of one connection that aren't gone.
 
-    `committed` is the sum of the windows we read under, in bytes, but for those `apart`. Those that
-    the other side opened are charged to `account`.
+    `committed` is the sum of our windows in bytes, without those `apart`. Streams that the peer
+    opened are charged to `account`.
     """
 
     __slots__ = (
@@ -84,7 +84,7 @@ class Streams:
         self.committed = 0
 
     def admit(self, stream: int) -> None:
-        """Whether an event may come on a stream for which there is no key yet.
+        """Check that an event may be received on a stream without a key.
 
         Raises:
             RemoteProtocolError: `protocol-error`.
@@ -122,7 +122,7 @@ class Streams:
     def open_remote(
         self, stream: int, credit: int, window: int, *, apart: bool = False
     ) -> StreamState:
-        """The other side opens a stream (`admit` let it pass).
+        """Open a stream of the peer (`admit` accepted it).
 
         Raises:
             RemoteProtocolError: `protocol-error`, it is open; `too-many-streams`.
@@ -141,7 +141,7 @@ class Streams:
         )
 
     def get_live(self, stream: int) -> StreamState | None:
-        """The stream that a Window or Reset names; None if it is gone.
+        """Return the stream that a Window or Reset names; None if it is gone.
 
         Raises:
             RemoteProtocolError: `protocol-error`, stream 0 or 1, or never opened.
@@ -154,7 +154,7 @@ class Streams:
         return known
 
     def get_local(self, stream: int) -> StreamState:
-        """The stream that we want to write on.
+        """Return a stream that we can write on.
 
         Raises:
             LocalProtocolError: it is not open, or our direction has ended.
@@ -165,26 +165,24 @@ class Streams:
         return known
 
     def end_local(self, stream: StreamState) -> None:
-        """Our direction has ended."""
         stream.local_open = False
         stream.finishing = False
         self._sweep(stream)
 
     def end_remote(self, stream: StreamState) -> None:
-        """The other side's direction has ended."""
         if stream.remote_open and not stream.apart:
             self.committed -= stream.window.size
         stream.remote_open = False
         self._sweep(stream)
 
     def resize(self, stream: StreamState, window: int) -> None:
-        """The other side was named another window for what it sends."""
+        """Change the window of a stream of the peer."""
         if stream.remote_open:
             self.committed += window - stream.window.size
         stream.window.resize(window)
 
     def consume(self, stream: StreamState, cost: int, budget: int) -> int:
-        """The application used up `cost`: the credit to grant now, 0 for none."""
+        """Count `cost` as consumed; return the credit to grant now, 0 for none."""
         if stream.apart:
             return stream.window.consume(cost)
         before = stream.window.size
@@ -193,7 +191,6 @@ class Streams:
         return grant
 
     def end(self) -> None:
-        """The connection is over: what is left is not used any more."""
         self._account.release(STREAM_WEIGHT * self._theirs)
         self._theirs = 0
 
@@ -219,12 +216,10 @@ class Streams:
 
 @dataclass(frozen=True, slots=True)
 class StreamFlow:
-    """One stream from 2 up.
+    """Credit and window of one stream from 2 up, in bytes of cost.
 
-    `credit` is what we may still send, None once our direction has ended. Of the window
-    that we read under, `left` is what the other side may still send, `consumed` what was
-    used up and is not yet granted again, both 0 once its direction has ended; so what
-    the application holds or was never given back is `held`.
+    `credit` is how much we may still send, None once our direction has ended. Of our `window`,
+    `left` is how much the peer may still send, and `consumed` is used and not granted again yet.
     """
 
     credit: int | None
@@ -234,16 +229,16 @@ class StreamFlow:
 
     @property
     def held(self) -> int:
-        """What came and was not given back by `consume`; 0 for a stream at rest."""
+        """How much was received and not given back by `consume`."""
         return self.window - self.left - self.consumed
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """All streams that are not gone, by id.
+    """Flow control of all streams, by id: a copy.
 
-    `unconsumed` is what was reported on all streams and not yet given back, `committed`
-    the sum of the windows, `queued_events` what waits to be encrypted.
+    `unconsumed` was reported on all streams and not given back, `committed` is the sum of the
+    windows, `queued_events` wait to be encrypted.
     """
 
     streams: dict[int, StreamFlow]
@@ -253,7 +248,6 @@ class Flow:
 
 
 def stream_flows(streams: Streams) -> dict[int, StreamFlow]:
-    """Each of them as it stands."""
     return {known.id: _flow(known) for known in streams.open.values()}
 
 

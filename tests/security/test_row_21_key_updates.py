@@ -30,7 +30,7 @@ def test_the_search_finds_what_was_kept() -> None:
     }
     kept.clear()
     assert kept_keys(witnesses) == []
-    kept.append(pair.a.channel.sender.lanes)
+    kept.append(pair.a.channel.sender.ciphers)
     pair.a.core.send(1, 0, 64, 1, b"x")
     pair.pump()
     pair.a.core.update_keys(pair.now)

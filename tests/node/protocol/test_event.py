@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from parley._node.protocol.codes import BATCH, STREAM, CloseCode
 from parley._node.protocol.errors import RemoteProtocolError
 from parley._node.protocol.event import (
+    NO_PAYLOAD,
     Event,
     handshake_event,
     parse_batch,
@@ -137,3 +138,15 @@ def test_any_bytes_are_a_batch_or_a_violation(payload: bytes) -> None:
     with suppress(RemoteProtocolError):
         events = parse_batch(batch(payload))
         assert serialise_batch([event[1:] for event in events]) == payload
+
+
+@pytest.mark.parametrize(
+    ("event", "shown"),
+    [
+        (Event(4, 7, 3, 1, bytes(128)), "[4] sim/call id=7 128 B"),
+        (Event(0, 0, 1, 8, NO_PAYLOAD), "[0] connection/seal 0 B"),
+        (Event(1, 2, 64, 9, b"abc"), "[1] 64/9 id=2 3 B"),
+    ],
+)
+def test_an_event_shows_its_type_and_size(event: Event, shown: str) -> None:
+    assert str(event) == shown

@@ -5,7 +5,7 @@ import pytest
 from parley._lbm import keys
 from parley._node.protocol.codes import PING, PONG, CloseCode
 from parley._node.protocol.errors import LocalProtocolError
-from parley._node.protocol.keepalive import AWAKE, REST, KeepAlive
+from parley._node.protocol.keepalive import REST, KeepAlive
 from parley._node.protocol.reports import PongReceived
 from parley._node.protocol.states import State
 from tests.node.protocol.pair import ALIVE, Pair, assert_violation, events_of, open_pair
@@ -29,7 +29,7 @@ def test_the_clock() -> None:
     assert not keepalive.expired(24.9)
     assert keepalive.expired(25.0)
     assert keepalive.silent_for(25.0) == 25.0
-    keepalive.due, keepalive.stage = 24.9 + keepalive.awake, AWAKE
+    keepalive.received(24.9)
     assert not keepalive.expired(25.0)
     assert keepalive.due == 24.9 + REST
 
@@ -44,7 +44,7 @@ def test_who_pings_sooner_than_it_would_rest_does_both_at_once() -> None:
 def lanes(pair: Pair) -> int:
     """How many stream keys both sides hold."""
     return sum(
-        len(direction.lanes)
+        len(direction.ciphers)
         for side in pair.sides
         for direction in (side.channel.sender, side.channel.receiver)
     )
