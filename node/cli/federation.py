@@ -84,7 +84,7 @@ async def _asked(
 
 def _link(link: Mapping[str, Any]) -> str:
     state = "up" if link["up"] else f"down: {link['error']}" if link["error"] else "down"
-    return f"{link['node_id']}  {state}, dialled by {'this side' if link['connect'] else 'them'}"
+    return f"{link['node_id']}  {state}, dialled by {'this side' if link['dialled'] else 'them'}"
 
 
 def _server(server: Mapping[str, Any]) -> str:

@@ -85,7 +85,7 @@ def test_a_run_with_nothing_new_starts_no_spark(
     parley: Parley, monkeypatch: pytest.MonkeyPatch, asked: list[object]
 ) -> None:
     outcomes = [Outcome(Counter(ok=7), Counter()), None]
-    monkeypatch.setattr(again, "unchanged", lambda *_: outcomes.pop(0))
+    monkeypatch.setattr(again, "up_to_date_outcome", lambda *_: outcomes.pop(0))
     monkeypatch.setattr(jobs, "run", lambda *_, **options: Outcome(Counter(ok=8), Counter()))
     assert parley("pipeline", "run", *WHERE, "--json").last["events"] == 7
     assert asked == []

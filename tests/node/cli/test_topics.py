@@ -44,16 +44,16 @@ def test_what_a_server_offers(parley: Parley, server: str) -> None:
     assert done.out.splitlines() == [
         "Calls",
         "  parley.echo",
-        "      Answers what it is called with.",
+        "      Returns the data of the call.",
         "  parley.info",
-        "      Tells of this node, and of the caller as it is seen here.",
+        "      Describes this node, and the caller as this node sees it.",
         "  parley.topics",
         "      What this node offers to you, with its types: calls, events, streams and topics.",
         "Topics",
         "  parley.clock",
         "Named events",
         "  parley.echo",
-        "      Replies with what it carries.",
+        "      Replies with the payload of the event.",
     ]
     done = parley("topics", server, "nothing begins with this")
     assert (done.code, done.out) == (0, "nothing is offered to you there\n")
