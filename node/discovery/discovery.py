@@ -5,18 +5,19 @@ It needs the extra `discovery`. Nothing is announced, and nobody looked for, unl
 
 import logging
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from ipaddress import AddressValueError, IPv4Address
 from types import ModuleType
-from typing import Final, Protocol
+from typing import Final, ParamSpec, Protocol, TypeVar
 
 import anyio
+from anyio import CancelScope, to_thread
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from parley._crypto.errors import IdentityError
 from parley._crypto.identity import NodeId
 from parley._node.discovery.announcement import FoundNode, require_name
-from parley._node.discovery.mdns import thread_loop
 from parley._node.errors import AddressError, ConfigError, UnreachableError
 from parley._node.logs import needs_extra
 from parley._node.transport.address import Address
@@ -167,3 +168,43 @@ def _require_interfaces(interfaces: Sequence[str]) -> None:
             raise ConfigError(
                 f"an interface is named by its IPv4 address, not {ascii(interface)[:80]}"
             ) from error
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class ThreadLoop:
+    """Runs coroutines in the other thread's loop."""
+
+    __slots__ = ("_portal",)
+
+    def __init__(self, portal: BlockingPortal) -> None:
+        self._portal = portal
+
+    async def run(
+        self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Call `function` there and wait for what it returns; being cancelled cancels it."""
+
+        async def call() -> T:
+            return await function(*args, **kwargs)
+
+        future = self._portal.start_task_soon(call)
+        try:
+            return await to_thread.run_sync(future.result, abandon_on_cancel=True)
+        except BaseException:
+            future.cancel()
+            raise
+
+
+@asynccontextmanager
+async def thread_loop() -> AsyncIterator[ThreadLoop]:
+    """A loop that lives until the block is left, by which time its thread has ended."""
+    thread = start_blocking_portal("asyncio")
+    portal = await to_thread.run_sync(thread.__enter__)
+    try:
+        yield ThreadLoop(portal)
+    finally:
+        with CancelScope(shield=True):
+            await to_thread.run_sync(thread.__exit__, None, None, None)

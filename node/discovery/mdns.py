@@ -7,14 +7,13 @@ in announcements may be of either kind.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from ipaddress import ip_address
-from typing import Final, ParamSpec, TypeVar
+from typing import Final
 
 import ifaddr
-from anyio import CancelScope, to_thread
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+from anyio import CancelScope
 from zeroconf import (
     DNSQuestionType,
     Error,
@@ -242,43 +241,3 @@ def own_addresses() -> list[str]:
     """The IP addresses of this machine."""
     found = (ip.ip for adapter in ifaddr.get_adapters() for ip in adapter.ips)
     return [ip if isinstance(ip, str) else ip[0] for ip in found]
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-class ThreadLoop:
-    """Runs coroutines in the other thread's loop."""
-
-    __slots__ = ("_portal",)
-
-    def __init__(self, portal: BlockingPortal) -> None:
-        self._portal = portal
-
-    async def run(
-        self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """Call `function` there and wait for what it returns; being cancelled cancels it."""
-
-        async def call() -> T:
-            return await function(*args, **kwargs)
-
-        future = self._portal.start_task_soon(call)
-        try:
-            return await to_thread.run_sync(future.result, abandon_on_cancel=True)
-        except BaseException:
-            future.cancel()
-            raise
-
-
-@asynccontextmanager
-async def thread_loop() -> AsyncIterator[ThreadLoop]:
-    """A loop that lives until the block is left, by which time its thread has ended."""
-    thread = start_blocking_portal("asyncio")
-    portal = await to_thread.run_sync(thread.__enter__)
-    try:
-        yield ThreadLoop(portal)
-    finally:
-        with CancelScope(shield=True):
-            await to_thread.run_sync(thread.__exit__, None, None, None)
