@@ -217,7 +217,7 @@ SHOWN: Final[dict[str, Shown]] = {
     "BlockingPeer": Shown(made=False),
     "BlockingSubscription": Shown(made=False),
     "Backend": Shown(
-        made=False, hidden=frozenset({"begin", "connect", "line", "listen", "spawn", "waiter"})
+        made=False, hidden=frozenset({"begin", "connect", "listen", "scheduler", "spawn", "waiter"})
     ),
     "Batches": Shown(made=False),
     "DataType": Shown(made=False),
@@ -249,7 +249,10 @@ SHOWN: Final[dict[str, Shown]] = {
     "PublicIdentity": Shown(made=False, hidden=frozenset({"cells", "parse", "verifier"})),
     "Identity": Shown(hidden=frozenset({"cells"})),
     "Node": Shown(hidden=frozenset({"handlers", "metrics", "trust"})),
-    "HandlerOptions": Shown(made=False),
+    **{
+        f"{name}Options": Shown(made=False)
+        for name in ("Call", "Handler", "Request", "StreamCall", "Subscribe")
+    },
     "TopicOptions": Shown(made=False),
     "NodeConfig": Shown(hidden=frozenset({"core"})),
     "FileOffer": Shown(made=False, hidden=frozenset({"decode", "encode"})),

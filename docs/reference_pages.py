@@ -36,7 +36,16 @@ PAGES: Final[dict[str, Page]] = {
     "peer": Page(
         "Peer",
         "The other node of one connection, from either side.",
-        ("parley.Peer", "parley.Remote", "parley.ConnectionEnded", "parley.Suite"),
+        (
+            "parley.Peer",
+            "parley.CallOptions",
+            "parley.StreamCallOptions",
+            "parley.SubscribeOptions",
+            "parley.RequestOptions",
+            "parley.Remote",
+            "parley.ConnectionEnded",
+            "parley.Suite",
+        ),
         "embed-a-node",
     ),
     "blocking": Page(

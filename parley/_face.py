@@ -48,13 +48,13 @@ from parley._node.peer.answer_stream import AnswerStream
 from parley._node.peer.idempotency import IdempotencyKey
 from parley._node.peer.link import Link
 from parley._node.peer.link_subscription import LinkSubscription
-from parley._node.peer.peer import Peer
+from parley._node.peer.peer import CallOptions, Peer, StreamCallOptions, SubscribeOptions
 from parley._node.peer.subscription import Batches, OnMalformed, Subscription
 from parley._node.protocol.codes import CloseCode, ResultCode, Supercategory
 from parley._node.protocol.limits import Limits
 from parley._node.protocol.reports import ConnectionEnded
 from parley._node.remote.emission import Emission, Replies
-from parley._node.remote.remote import Remote
+from parley._node.remote.remote import Remote, RequestOptions
 from parley._node.remote.requests import Call, NamedEvent
 from parley._node.remote.stream import Stream, StreamEvent, StreamEvents
 from parley._node.transport.backend import Backend, Clock
@@ -68,6 +68,7 @@ __all__ = [
     "Backend",
     "Batches",
     "Call",
+    "CallOptions",
     "CallRefused",
     "CallTimeout",
     "Clock",
@@ -108,6 +109,7 @@ __all__ = [
     "Remote",
     "Replies",
     "Reply",
+    "RequestOptions",
     "ResultCode",
     "Roles",
     "RolesFunction",
@@ -115,10 +117,12 @@ __all__ = [
     "Slow",
     "StateFunction",
     "Stream",
+    "StreamCallOptions",
     "StreamEvent",
     "StreamEvents",
     "StreamResetError",
     "StreamedAnswerError",
+    "SubscribeOptions",
     "SubscribeRefused",
     "SubscribeRequest",
     "Subscriber",

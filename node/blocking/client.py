@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import ExitStack
 from functools import partial
 from types import TracebackType, UnionType
-from typing import Any, Generic, Protocol, Self, TypeVar, overload
+from typing import Any, Generic, Protocol, Self, TypeVar, Unpack, overload
 
 import anyio
 
@@ -22,10 +22,13 @@ from parley._node.messaging.payloads import Payload, Tandem
 from parley._node.messaging.topic_history import TopicPosition
 from parley._node.node import Node
 from parley._node.peer.answer_stream import AnswerStream
-from parley._node.peer.idempotency import IdempotencyKey
 from parley._node.peer.link import Link
-from parley._node.peer.peer import DEFAULT_TIMEOUT, Peer
-from parley._node.peer.subscription import OnMalformed
+from parley._node.peer.peer import (
+    CallOptions,
+    Peer,
+    StreamCallOptions,
+    SubscribeOptions,
+)
 from parley._node.trust.policies import AcceptHook, TrustPolicy
 
 
@@ -219,10 +222,8 @@ class BlockingClient(Generic[A]):
         topic: str,
         data: Encodable | Model = None,
         *,
-        timeout: float | None = ...,
-        headers: Mapping[str, Encodable] | None = ...,
-        once: bool | bytes | IdempotencyKey = ...,
         returns: None = None,
+        **options: Unpack[CallOptions],
     ) -> Value: ...
 
     @overload
@@ -231,10 +232,8 @@ class BlockingClient(Generic[A]):
         topic: str,
         data: Encodable | Model = None,
         *,
-        timeout: float | None = ...,
-        headers: Mapping[str, Encodable] | None = ...,
-        once: bool | bytes | IdempotencyKey = ...,
         returns: type[R],
+        **options: Unpack[CallOptions],
     ) -> R: ...
 
     @overload
@@ -243,39 +242,19 @@ class BlockingClient(Generic[A]):
         topic: str,
         data: Encodable | Model = None,
         *,
-        timeout: float | None = ...,
-        headers: Mapping[str, Encodable] | None = ...,
-        once: bool | bytes | IdempotencyKey = ...,
         returns: UnionType,
+        **options: Unpack[CallOptions],
     ) -> Any: ...
 
-    def call(
-        self,
-        topic: str,
-        data: Encodable | Model = None,
-        *,
-        timeout: float | None = DEFAULT_TIMEOUT,
-        headers: Mapping[str, Encodable] | None = None,
-        once: bool | bytes | IdempotencyKey = False,
-        returns: Any = None,
-    ) -> Any:
-        """Call a topic and return the data of its answer; as `Peer.call`, or `Link.call`,
-        which say what is raised."""
-        options = {"timeout": timeout, "headers": headers, "once": once, "returns": returns}
+    def call(self, topic: str, data: Encodable | Model = None, **options: Any) -> Any:
+        """Call a topic and return the data of its answer; as `Peer.call` or `Link.call`."""
         return self._background.run(partial(self._asked.call, topic, data, **options))
 
     def publish(
-        self,
-        topic: str,
-        data: Encodable | Model = None,
-        *,
-        timeout: float | None = DEFAULT_TIMEOUT,
-        headers: Mapping[str, Encodable] | None = None,
-        once: bool | bytes | IdempotencyKey = False,
+        self, topic: str, data: Encodable | Model = None, **options: Unpack[CallOptions]
     ) -> int | None:
-        """Publish a note of a topic of the other node, and return its number; as `Peer.publish`,
-        or `Link.publish`."""
-        options: dict[str, Any] = {"timeout": timeout, "headers": headers, "once": once}
+        """Publish a note of a topic of the other node and return its number; as `Peer.publish` or
+        `Link.publish`."""
         return self._background.run(partial(self._asked.publish, topic, data, **options))
 
     @overload
@@ -284,10 +263,8 @@ class BlockingClient(Generic[A]):
         topic: str,
         data: Encodable | Model = None,
         *,
-        timeout: float | None = ...,
-        after: TopicPosition | None = ...,
         returns: type[D] | None = None,
-        on_malformed: OnMalformed = ...,
+        **options: Unpack[SubscribeOptions],
     ) -> BlockingSubscription[D]: ...
 
     @overload
@@ -296,26 +273,16 @@ class BlockingClient(Generic[A]):
         topic: str,
         data: Encodable | Model = None,
         *,
-        timeout: float | None = ...,
-        after: TopicPosition | None = ...,
         returns: UnionType | type[Any],
-        on_malformed: OnMalformed = ...,
+        **options: Unpack[SubscribeOptions],
     ) -> BlockingSubscription[Any]: ...
 
     def subscribe(
-        self,
-        topic: str,
-        data: Encodable | Model = None,
-        *,
-        timeout: float | None = DEFAULT_TIMEOUT,
-        after: TopicPosition | None = None,
-        returns: Any = None,
-        on_malformed: OnMalformed = "raise",
+        self, topic: str, data: Encodable | Model = None, **options: Any
     ) -> BlockingSubscription[Any]:
-        """Subscribe to a topic, at once: `for note in peer.subscribe(..)`; as `Peer.subscribe`."""
-        source = self._asked.subscribe(
-            topic, data, timeout=timeout, after=after, returns=returns, on_malformed=on_malformed
-        )
+        """Subscribe to a topic immediately: `for note in peer.subscribe(..)`; as
+        `Peer.subscribe`."""
+        source = self._asked.subscribe(topic, data, **options)
         return BlockingSubscription(self._background, source)
 
     def emit(
@@ -389,9 +356,8 @@ class BlockingPeer(BlockingClient[Peer]):
         topic: str,
         data: Encodable | Model = None,
         *,
-        timeout: float | None = ...,
-        headers: Mapping[str, Encodable] | None = ...,
         returns: type[D] | None = None,
+        **options: Unpack[StreamCallOptions],
     ) -> BlockingAnswer[D]: ...
 
     @overload
@@ -400,26 +366,16 @@ class BlockingPeer(BlockingClient[Peer]):
         topic: str,
         data: Encodable | Model = None,
         *,
-        timeout: float | None = ...,
-        headers: Mapping[str, Encodable] | None = ...,
         returns: UnionType | type[Any],
+        **options: Unpack[StreamCallOptions],
     ) -> BlockingAnswer[Any]: ...
 
     def call_stream(
-        self,
-        topic: str,
-        data: Encodable | Model = None,
-        *,
-        timeout: float | None = None,
-        headers: Mapping[str, Encodable] | None = None,
-        returns: Any = None,
+        self, topic: str, data: Encodable | Model = None, **options: Any
     ) -> BlockingAnswer[Any]:
         """Call a topic whose handler answers in items: `for item in peer.call_stream(..)`; as
         `Peer.call_stream`."""
-        answer = self.peer.call_stream(
-            topic, data, timeout=timeout, headers=headers, returns=returns
-        )
-        return BlockingAnswer(self._background, answer)
+        return BlockingAnswer(self._background, self.peer.call_stream(topic, data, **options))
 
     def ping(self) -> float:
         """The round-trip time in seconds; raises as `Peer.ping`."""

@@ -7,7 +7,7 @@ ends: it dials again, what asks waits for the connection, and its subscriptions 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType, UnionType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, overload
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, Unpack, overload
 
 import anyio
 
@@ -25,15 +25,13 @@ from parley._node.errors import (
 )
 from parley._node.messaging.formats import FormatName
 from parley._node.messaging.payloads import Payload, Tandem, make_payload
-from parley._node.messaging.topic_history import TopicPosition
 from parley._node.messaging.topics import PUBLISH
 from parley._node.metrics.metrics import Metrics
 from parley._node.peer.addresses import AddressList
 from parley._node.peer.idempotency import IdempotencyKey
 from parley._node.peer.link_subscription import LinkSessions, LinkSubscription
-from parley._node.peer.peer import DEFAULT_TIMEOUT, Peer, published
+from parley._node.peer.peer import DEFAULT_TIMEOUT, CallOptions, Peer, SubscribeOptions, published
 from parley._node.peer.reconnecting import ReconnectingClient, ReconnectingEmitter, random_fraction
-from parley._node.peer.subscription import OnMalformed
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import LimitReachedError, LocalProtocolError
 from parley._node.protocol.limits import ONCE_AGAIN
@@ -60,10 +58,8 @@ class LinkRequests(LinkSessions):
         topic: str,
         data: Encodable | Model = None,
         *,
-        timeout: float | None = ...,
-        headers: Mapping[str, Encodable] | None = ...,
-        once: bool | bytes | IdempotencyKey = ...,
         returns: None = None,
+        **options: Unpack[CallOptions],
     ) -> Value: ...
 
     @overload
@@ -72,10 +68,8 @@ class LinkRequests(LinkSessions):
         topic: str,
         data: Encodable | Model = None,
         *,
-        timeout: float | None = ...,
-        headers: Mapping[str, Encodable] | None = ...,
-        once: bool | bytes | IdempotencyKey = ...,
         returns: type[R],
+        **options: Unpack[CallOptions],
     ) -> R: ...
 
     @overload
@@ -84,10 +78,8 @@ class LinkRequests(LinkSessions):
         topic: str,
         data: Encodable | Model = None,
         *,
-        timeout: float | None = ...,
-        headers: Mapping[str, Encodable] | None = ...,
-        once: bool | bytes | IdempotencyKey = ...,
         returns: UnionType,
+        **options: Unpack[CallOptions],
     ) -> Any: ...
 
     async def call(
@@ -119,17 +111,10 @@ class LinkRequests(LinkSessions):
         )
 
     async def publish(
-        self,
-        topic: str,
-        data: Encodable | Model = None,
-        *,
-        timeout: float | None = DEFAULT_TIMEOUT,
-        headers: Mapping[str, Encodable] | None = None,
-        once: bool | bytes | IdempotencyKey = False,
+        self, topic: str, data: Encodable | Model = None, **options: Unpack[CallOptions]
     ) -> int | None:
         """As `Peer.publish`; what waits, is asked again and is raised as by `call`."""
-        call = self.call(PUBLISH + topic, data, timeout=timeout, headers=headers, once=once)
-        return await published(call, topic)
+        return await published(self.call(PUBLISH + topic, data, **options), topic)
 
     async def _call_once(
         self,
@@ -173,11 +158,8 @@ class LinkRequests(LinkSessions):
         topic: str,
         data: Encodable | Model = None,
         *,
-        timeout: float | None = ...,
-        window: int | None = ...,
-        after: TopicPosition | None = ...,
         returns: None = None,
-        on_malformed: OnMalformed = ...,
+        **options: Unpack[SubscribeOptions],
     ) -> LinkSubscription: ...
 
     @overload
@@ -186,11 +168,8 @@ class LinkRequests(LinkSessions):
         topic: str,
         data: Encodable | Model = None,
         *,
-        timeout: float | None = ...,
-        window: int | None = ...,
-        after: TopicPosition | None = ...,
         returns: type[R],
-        on_malformed: OnMalformed = ...,
+        **options: Unpack[SubscribeOptions],
     ) -> LinkSubscription[R]: ...
 
     def subscribe(
@@ -198,19 +177,14 @@ class LinkRequests(LinkSessions):
         topic: str,
         data: Encodable | Model = None,
         *,
-        timeout: float | None = DEFAULT_TIMEOUT,
-        window: int | None = None,
-        after: TopicPosition | None = None,
         returns: Any = None,
-        on_malformed: OnMalformed = "raise",
+        **options: Unpack[SubscribeOptions],
     ) -> LinkSubscription[Any]:
         """As `Peer.subscribe`, but it goes on over sessions. `timeout` is for the connection and
         the first answer. What is raised, and when: `LinkSubscription`."""
         if returns is not None:
             data_type(returns)  # raises now what is wrong with it
-        name = self._name_there(topic)
-        arguments = name, data, timeout, window, after, returns, on_malformed
-        return LinkSubscription(self, *arguments)
+        return LinkSubscription(self, self._name_there(topic), data, returns, **options)
 
     def _name_there(self, topic: str) -> str:
         """What the other side calls a topic."""

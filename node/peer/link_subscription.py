@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any, Final, Generic, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, Protocol, Self, TypeVar, Unpack
 
 import anyio
 
@@ -21,9 +21,9 @@ from parley._node.errors import CallRefused, ParleyError, PeerClosedError, Strea
 from parley._node.logs import one_line
 from parley._node.messaging.notes import NO_HEADERS
 from parley._node.messaging.topic_history import TopicPosition
-from parley._node.peer.peer import Peer
+from parley._node.peer.peer import DEFAULT_TIMEOUT, Peer, SubscribeOptions
 from parley._node.peer.reconnecting import random_fraction
-from parley._node.peer.subscription import Batches, OnMalformed, Subscription, checked_on_malformed
+from parley._node.peer.subscription import Batches, Subscription, checked_on_malformed
 from parley._node.protocol.codes import ResultCode
 from parley._node.transport.backend import Backend
 from parley._node.transport.callables import require_callable
@@ -105,11 +105,8 @@ class LinkSubscription(Generic[D]):
         link: LinkSessions,
         topic: str,
         data: Encodable | Model,
-        timeout: float | None,
-        window: int | None,
-        after: TopicPosition | None = None,
         returns: Any = None,
-        on_malformed: OnMalformed = "raise",
+        **options: Unpack[SubscribeOptions],
     ) -> None:
         self.topic = topic
         self.data: Value = None
@@ -117,11 +114,11 @@ class LinkSubscription(Generic[D]):
         self.sessions = 0
         self._link = link
         self._asked = data
-        self._timeout = timeout
-        self._window = window
-        self._after = after  # the position of parts that were read to their end
+        self._timeout = options.get("timeout", DEFAULT_TIMEOUT)
+        self._window = options.get("window")
+        self._after = options.get("after")  # the position of parts that were read to their end
         self._returns = returns
-        self._on_malformed = checked_on_malformed(on_malformed)
+        self._on_malformed = checked_on_malformed(options.get("on_malformed", "raise"))
         self._begun = False
         self._parts: deque[Subscription[D]] = deque()  # of one session each, the oldest first
         self._part: Subscription[D] | None = None  # the one that is read

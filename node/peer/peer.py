@@ -6,7 +6,7 @@ here ends with the connection, at once, with its code.
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, overload
 
 from parley._crypto.identity import NodeId
 from parley._crypto.registry import Suite
@@ -31,6 +31,7 @@ from parley._node.protocol.limits import Limits
 from parley._node.protocol.reports import ConnectionEnded
 from parley._node.remote.emission import Emission
 from parley._node.remote.live_connection import LiveConnection
+from parley._node.remote.remote import RequestOptions
 from parley._node.remote.stream import Stream
 from parley._node.transport.backend import Backend
 from parley._node.transport.driver import Driver
@@ -43,6 +44,48 @@ if TYPE_CHECKING:
 
 
 DEFAULT_TIMEOUT = 30.0
+
+
+class CallOptions(RequestOptions, total=False):
+    """Options of a call. By default `timeout` is 30 s.
+
+    Attributes:
+        once: run the handler at most once, also if the call is repeated on another connection with
+            the same key: True for a new key, or a key of 16 bytes.
+    """
+
+    once: bool | bytes | IdempotencyKey
+
+
+class StreamCallOptions(RequestOptions, total=False):
+    """Options of a call whose answer is a stream of items. By default there is no `timeout`.
+
+    Attributes:
+        window: bytes of cost that may wait unread (an item's payload and 64), 1 to 2^31-1; by
+            default the agreed window.
+    """
+
+    window: int | None
+
+
+class SubscribeOptions(TypedDict, total=False):
+    """Options of a subscription.
+
+    Attributes:
+        timeout: seconds until the publisher's response, default 30; None: as long as the
+            connection is open.
+        window: bytes of cost that may wait unread, as in `StreamCallOptions`.
+        after: the position of an earlier subscription, after which this one continues if the topic
+            keeps a history.
+        on_malformed: what happens with notes of another type than `returns`: "raise"
+            MalformedDataError (the default), "skip" the note, or call a function with the note's
+            data and the error and then skip it.
+    """
+
+    timeout: float | None
+    window: int | None
+    after: TopicPosition | None
+    on_malformed: OnMalformed
 
 
 class PeerRequests:
@@ -77,10 +120,8 @@ class PeerRequests:
         topic: str,
         data: Encodable | Model = None,
         *,
-        timeout: float | None = ...,
-        headers: Mapping[str, Encodable] | None = ...,
-        once: bool | bytes | IdempotencyKey = ...,
         returns: None = None,
+        **options: Unpack[CallOptions],
     ) -> Value: ...
 
     @overload
@@ -89,10 +130,8 @@ class PeerRequests:
         topic: str,
         data: Encodable | Model = None,
         *,
-        timeout: float | None = ...,
-        headers: Mapping[str, Encodable] | None = ...,
-        once: bool | bytes | IdempotencyKey = ...,
         returns: type[R],
+        **options: Unpack[CallOptions],
     ) -> R: ...
 
     @overload
@@ -101,10 +140,8 @@ class PeerRequests:
         topic: str,
         data: Encodable | Model = None,
         *,
-        timeout: float | None = ...,
-        headers: Mapping[str, Encodable] | None = ...,
-        once: bool | bytes | IdempotencyKey = ...,
         returns: UnionType,
+        **options: Unpack[CallOptions],
     ) -> Any: ...
 
     async def call(
@@ -216,13 +253,7 @@ class PeerRequests:
         return answer_of_once(key, call, again=again)
 
     async def publish(
-        self,
-        topic: str,
-        data: Encodable | Model = None,
-        *,
-        timeout: float | None = DEFAULT_TIMEOUT,
-        headers: Mapping[str, Encodable] | None = None,
-        once: bool | bytes | IdempotencyKey = False,
+        self, topic: str, data: Encodable | Model = None, **options: Unpack[CallOptions]
     ) -> int | None:
         """Publish a note of a topic of the peer, which names us among the topic's `writers`.
         Returns its number, None if the topic does not remember; the options are those of `call`.
@@ -231,8 +262,7 @@ class PeerRequests:
             CallRefused: 1 no such topic, or it has no writers; 20 we are none of them; 21 too
                 long; 23 not of the topic's type. And what `call` raises.
         """
-        call = self.call(PUBLISH + topic, data, timeout=timeout, headers=headers, once=once)
-        return await published(call, topic)
+        return await published(self.call(PUBLISH + topic, data, **options), topic)
 
     @overload
     def call_stream(
@@ -240,10 +270,8 @@ class PeerRequests:
         topic: str,
         data: Encodable | Model = None,
         *,
-        timeout: float | None = ...,
-        headers: Mapping[str, Encodable] | None = ...,
-        window: int | None = ...,
         returns: type[D] | None = None,
+        **options: Unpack[StreamCallOptions],
     ) -> AnswerStream[D]: ...
 
     @overload
@@ -252,10 +280,8 @@ class PeerRequests:
         topic: str,
         data: Encodable | Model = None,
         *,
-        timeout: float | None = ...,
-        headers: Mapping[str, Encodable] | None = ...,
-        window: int | None = ...,
         returns: UnionType | type[Any],
+        **options: Unpack[StreamCallOptions],
     ) -> AnswerStream[Any]: ...
 
     def call_stream(
@@ -282,11 +308,8 @@ class PeerRequests:
         topic: str,
         data: Encodable | Model = None,
         *,
-        timeout: float | None = ...,
-        window: int | None = ...,
-        after: TopicPosition | None = ...,
         returns: type[D] | None = None,
-        on_malformed: OnMalformed = ...,
+        **options: Unpack[SubscribeOptions],
     ) -> Subscription[D]: ...
 
     @overload
@@ -295,11 +318,8 @@ class PeerRequests:
         topic: str,
         data: Encodable | Model = None,
         *,
-        timeout: float | None = ...,
-        window: int | None = ...,
-        after: TopicPosition | None = ...,
         returns: UnionType | type[Any],
-        on_malformed: OnMalformed = ...,
+        **options: Unpack[SubscribeOptions],
     ) -> Subscription[Any]: ...
 
     def subscribe(

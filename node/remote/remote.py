@@ -5,7 +5,7 @@ speaks a part of this.
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol, overload
+from typing import Any, Protocol, TypedDict, Unpack, overload
 
 from parley._crypto.identity import NodeId
 from parley._crypto.registry import Suite
@@ -18,6 +18,19 @@ from parley._node.protocol.reports import ConnectionEnded
 from parley._node.remote.emission import Emission
 from parley._node.transport.backend import Backend
 from parley._node.transport.driver import Driver
+
+
+class RequestOptions(TypedDict, total=False):
+    """Options of a request.
+
+    Attributes:
+        timeout: seconds for all of the request; it travels as the deadline. None: as long as the
+            connection is open.
+        headers: application headers, by name.
+    """
+
+    timeout: float | None
+    headers: Mapping[str, Encodable] | None
 
 
 class Remote(Protocol):
@@ -66,10 +79,9 @@ class Remote(Protocol):
         topic: str,
         data: Encodable | Model = None,
         *,
-        timeout: float | None = ...,
-        headers: Mapping[str, Encodable] | None = None,
         once: bool | bytes = False,
         returns: None = None,
+        **options: Unpack[RequestOptions],
     ) -> Value: ...
 
     @overload
@@ -78,10 +90,9 @@ class Remote(Protocol):
         topic: str,
         data: Encodable | Model = None,
         *,
-        timeout: float | None = ...,
-        headers: Mapping[str, Encodable] | None = None,
         once: bool | bytes = False,
         returns: type[R],
+        **options: Unpack[RequestOptions],
     ) -> R: ...
 
     async def call(
@@ -89,10 +100,9 @@ class Remote(Protocol):
         topic: str,
         data: Encodable | Model = None,
         *,
-        timeout: float | None = ...,
-        headers: Mapping[str, Encodable] | None = None,
         once: bool | bytes = False,
         returns: Any = None,
+        **options: Unpack[RequestOptions],
     ) -> Any:
         """Call a topic and return the data of its answer; raises as `Peer.call`."""
 

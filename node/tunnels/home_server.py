@@ -2,9 +2,9 @@
 others through it, and they dial the node.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final, Protocol, Self
+from typing import Final, Protocol, Self, Unpack
 
 from parley._crypto.identity import NodeId
 from parley._crypto.randomness import random_bytes
@@ -14,10 +14,9 @@ from parley._node.data_types import Model
 from parley._node.errors import CallTimeout, ParleyError, PeerClosedError, TunnelRefusedError
 from parley._node.federation.exports import Exports, read_topic_name
 from parley._node.handlers.registry import Handlers
-from parley._node.peer.idempotency import IdempotencyKey
 from parley._node.peer.link import Dialler, Link
 from parley._node.peer.login import log_in, log_out
-from parley._node.peer.peer import DEFAULT_TIMEOUT, Peer
+from parley._node.peer.peer import DEFAULT_TIMEOUT, CallOptions, Peer
 from parley._node.peer.reconnecting import random_fraction
 from parley._node.protocol.codes import TUNNEL_LABEL, CloseCode, ResultCode
 from parley._node.protocol.errors import LocalProtocolError
@@ -157,13 +156,7 @@ class Home(Link):
         return await self._sessions.reach(target, name, max(0.0, left))
 
     async def publish(
-        self,
-        topic: str,
-        data: Encodable | Model = None,
-        *,
-        timeout: float | None = DEFAULT_TIMEOUT,
-        headers: Mapping[str, Encodable] | None = None,
-        once: bool | bytes | IdempotencyKey = False,
+        self, topic: str, data: Encodable | Model = None, **options: Unpack[CallOptions]
     ) -> int | None:
         """Publish to a topic that lists this node as a writer: `TOPIC@SERVER`, or
         `TOPIC@HOME/NODE` of a node that is logged in there, end to end through a tunnel; or a topic
@@ -177,15 +170,14 @@ class Home(Link):
         name = self._name_there(topic)
         remote = read_topic_name(name)
         if remote is None:
-            return await super().publish(name, data, timeout=timeout, headers=headers, once=once)
+            return await super().publish(name, data, **options)
+        timeout = options.get("timeout", DEFAULT_TIMEOUT)
         to, limit = remote.to, REACH_TIMEOUT if timeout is None else min(timeout, REACH_TIMEOUT)
         began = self.backend.now()
         async with self._publishers.use(to, lambda: self.reach(*to, timeout=limit)) as peer:
             if timeout is not None:
-                timeout = max(0.0, timeout - (self.backend.now() - began))
-            return await peer.publish(
-                remote.topic, data, timeout=timeout, headers=headers, once=once
-            )
+                options["timeout"] = max(0.0, timeout - (self.backend.now() - began))
+            return await peer.publish(remote.topic, data, **options)
 
     def _name_there(self, topic: str) -> str:
         """Return the name of a topic as this home knows it: without `@`, if it is the home's."""

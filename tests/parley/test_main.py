@@ -1,7 +1,6 @@
 """`parley` while it starts: a process of its own for each, since it ends in the middle."""
 
 import os
-import runpy
 import signal
 import subprocess
 import sys
@@ -82,13 +81,3 @@ def test_a_hangup_does_not_end_what_serves_while_it_starts(command: str) -> None
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_the_module_of_the_commands_runs_them_too(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["parley", "errors", "--help"])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_module("parley._node.cli", run_name="__main__")
-    assert ended.value.code in (0, None)
-    assert "Usage: parley errors" in capfd.readouterr().out
