@@ -1,9 +1,8 @@
-"""The address of a bus: `sqlite:///FILE`, `redis://HOST:PORT/DATABASE`, and for a Redis on a Unix
-socket `redis+unix:///PATH` (`unix:///PATH` is where a node listens).
+"""Addresses of buses: `sqlite:///FILE`, `redis://HOST:PORT/DATABASE`, and for a Redis on a Unix
+socket `redis+unix:///PATH` (`unix:///PATH` is an address of a node).
 
-People write addresses into settings, so each setting of `BusConfig` that is a number, a word or a
-yes or no can stand in the query (`?max_length=1000&service=shop`). A store is imported only if an
-address needs it.
+The query can set each number, word or boolean of `BusConfig` (`?max_length=1000&service=shop`). A
+store is imported only if an address needs it.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -25,8 +24,8 @@ _EXPECTED: Final = "sqlite:///FILE, redis://HOST:PORT/DATABASE, rediss://..., re
 
 
 def open_store(address: str, config: BusConfig | None = None) -> tuple[Store, BusConfig]:
-    """The store at an address, not opened yet, and its settings: `config` with what the address
-    says itself.
+    """Return the store at an address, not yet opened, and its settings: `config` with the address's
+    own.
 
     Raises:
         AddressError: it is not the address of a bus. ConfigError: a setting in it is wrong, or a
@@ -52,8 +51,8 @@ def open_store(address: str, config: BusConfig | None = None) -> tuple[Store, Bu
 async def open_bus(
     url: str, config: BusConfig | None = None, *, drain_timeout: float = DRAIN_TIMEOUT
 ) -> AsyncIterator[Bus]:
-    """A bus for a program that has no node: `async with open_bus("sqlite:///bus.db") as bus`.
-    At its end handlers have `drain_timeout` seconds to finish.
+    """Open a bus for a program without a node: `async with open_bus("sqlite:///bus.db") as bus`. At
+    the end, handlers have `drain_timeout` seconds to finish.
 
     Raises:
         AddressError: it is not the address of a bus. ConfigError: a setting is wrong. BusError: it
@@ -178,7 +177,7 @@ _READERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
 
 
 def without_password(address: str) -> str:
-    """An address as it may be shown: without settings, user and password."""
+    """Return an address for display: without settings, user and password."""
     scheme, mark, rest = address.partition("://")
     if not mark:
         return "?"  # not an address: any part of it may be the password

@@ -1,8 +1,7 @@
-"""Batches of requests: what is asked in one turn of the loop, or while enough is under way, goes
-together.
+"""Combines the requests of concurrent callers into one.
 
-Callers need not know: each gets an answer or an error of its own, and a caller that gives up takes
-no other along. A caller that is alone asks at once.
+Each caller gets its own answer or error, and a cancelled caller does not affect the others. A lone
+request is sent immediately.
 """
 
 from collections import deque
@@ -31,7 +30,8 @@ Answer = TypeVar("Answer")
 
 
 class Cost(NamedTuple):
-    """How many an item counts for, and its bytes. Items of another `kind` go in another request."""
+    """The number and bytes that an item counts for. Items of another `kind` go into another
+    request."""
 
     number: int
     size: int
@@ -39,8 +39,8 @@ class Cost(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Of one request: the largest `number` and `size`, unless one item alone is more; and how many
-    requests are under way at a time."""
+    """Limits of one request (`number`, `size`; a single item may exceed them), and the number of
+    requests in progress at a time."""
 
     number: int
     size: int
@@ -48,7 +48,7 @@ class Bounds(NamedTuple):
 
 
 class _Share(Generic[Item, Answer]):
-    """What one caller asks, and its outcome."""
+    """One caller's item and its outcome."""
 
     __slots__ = ("answer", "cost", "error", "is_answered", "item", "waiter")
 
@@ -63,10 +63,11 @@ class _Share(Generic[Item, Answer]):
 
 
 class Batcher(Generic[Item, Answer]):
-    """Asks by `send`, many items at a time, in the order in which they came.
+    """Sends items in order, many at a time.
 
-    `send` returns for each item its answer, or the error of that item alone. What it raises is
-    everybody's; if one item may have caused it, and nothing was done, each is asked alone.
+    `send` returns an answer, or an error, for each item. If it raises an error that a single item
+    may have caused and nothing was done, each item is sent alone; any other error is raised to all
+    callers.
     """
 
     def __init__(
@@ -85,7 +86,8 @@ class Batcher(Generic[Item, Answer]):
         self._is_due = False  # what waits is taken in this turn or the next
 
     async def submit(self, item: Item) -> Answer:
-        """The answer; raises what `send` does. After a cancellation it may have been asked.
+        """Return the answer to an item; raises what `send` raises. After a cancellation, the item
+        may have been sent.
 
         Raises:
             BusClosedError: the loop ends.
@@ -116,14 +118,13 @@ class Batcher(Generic[Item, Answer]):
         return share.answer
 
     def _start(self) -> None:
-        """Have waiting items asked, at the end of this turn if possible."""
+        """Send waiting items at the end of this turn, if another request may start."""
         if self._shares and not self._is_due and self._under_way < self._bounds.under_way:
             self._under_way += 1
             self._is_due = True
             self._loop.spawn(self._run)
 
     async def _run(self) -> None:
-        """Ask until nothing waits."""
         try:
             while self._shares:
                 taken = self._next()
@@ -141,7 +142,7 @@ class Batcher(Generic[Item, Answer]):
             self._is_due = False
 
     def _next(self) -> list[_Share[Item, Answer]]:
-        """The first that wait, as many as one request takes; always one."""
+        """Take as many waiting items as fit into one request, at least one."""
         taken = [self._shares.popleft()]
         number, size, kind = taken[0].cost
         while self._shares:

@@ -1,12 +1,12 @@
-"""`Bus`: events published durably, and consumed by groups, whatever store keeps them.
+"""`Bus`: durable events, consumed by groups, on any store.
 
-Publishing returns when the event is stored; what a group was handed it is handed again until it
-is acknowledged or set aside.
+Publishing returns when the event is stored. A group receives an event again until it is
+acknowledged or becomes a dead letter.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Self, TypeVar, overload
+from typing import Any, Final, Self, TypeVar, Unpack, overload
 
 import anyio
 
@@ -14,9 +14,7 @@ from parley._node.backoff import Pauses
 from parley._node.bus.config import BusConfig
 from parley._node.bus.consumers.group_consumer import Consumption
 from parley._node.bus.consumers.options import (
-    BATCH,
-    MAX_ATTEMPTS,
-    RECLAIM_AFTER,
+    ConsumeOptions,
     check_options,
     require_count,
 )
@@ -70,12 +68,12 @@ PAGE: Final = 100
 
 
 class Bus:
-    """Events by name, `API.EVENT`, kept until they are processed.
+    """Events by name, `API.EVENT`, stored until they are processed.
 
-    Made by `Node.bus`, `Peer.bus` and `Link.bus`, and by `open_bus` where there is no node; opened
-    at first use. `loop` gives the loop that it lives in. `counters` count what was done here. Names
-    of groups are as their consumers call them, without the service's. The stream of all events of
-    an API, which Redis may have, is `API.*`.
+    Created by `Node.bus`, `Peer.bus` and `Link.bus`, or by `open_bus` without a node; opened at
+    first use. `loop` returns the event loop it runs in. `counters` count the events of this
+    process. Groups have the names that their consumers use, without the service's. The stream of
+    all events of an API, which Redis may have, is `API.*`.
     """
 
     def __init__(self, store: Store, config: BusConfig, *, loop: Callable[[], Backend]) -> None:
@@ -91,15 +89,15 @@ class Bus:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed, for good."""
+        """Whether the bus was closed, for good."""
         return self._lazy.is_closed
 
     async def opened(self) -> Store:
-        """The store, opened if it was not.
+        """Return the store, opened if necessary.
 
         Raises:
-            BusClosedError: the bus is closed. BusError: it cannot be opened. ConfigError: a
-                setting is wrong.
+            BusClosedError: the bus is closed. BusError: it cannot be opened. ConfigError: a setting
+                is wrong.
         """
         return await self._lazy.opened()
 
@@ -115,22 +113,20 @@ class Bus:
         durable: bool = True,
         timeout: float = PUBLISH_TIMEOUT,
     ) -> str:
-        """Store an event; returns its id, once it is on disk as far as the store can say so
-        (docs/bus.md), or with `durable` False once it is safe from the end of the process that
-        stores it. The data is a mapping, a dataclass or another model; models in it are stored as
-        JSON objects.
+        """Store an event and return its id. On return it is on disk if the store can guarantee that
+        (docs/bus.md); with `durable` False it survives the end of the process that stores it. The
+        data is a mapping, a dataclass or another model; nested models are stored as JSON objects.
 
-        An event with an `idempotency_key` that was published on the same name within the window
-        is not stored again; the id is that of the first. With a key, publishing is therefore
-        tried again for `timeout` seconds while the store gives no answer. After a cancellation
-        the event may have been stored.
+        An event whose `idempotency_key` was published on the same name within the window is not
+        stored again; the id is the first event's. With a key, publishing is therefore retried for
+        `timeout` seconds while the store is unavailable. After a cancellation the event may have
+        been stored.
 
         Raises:
-            InvalidEventError: a name, data, key or version that no event may have; as
-                SchemaViolationError, data that its schema does not allow. BusUnavailableError:
-                no answer; it may have been stored. BusClosedError: the bus is closed; if it was
-                closed meanwhile, it may have been stored. BusFullError, BusBusyError and other
-                BusErrors: it was not stored.
+            InvalidEventError: an invalid name, data, key or version; as SchemaViolationError, data
+                that violates its schema. BusUnavailableError: no answer; it may have been stored.
+                BusClosedError: the bus is closed; if it closed during the call, it may have been
+                stored. BusFullError, BusBusyError and other BusErrors: it was not stored.
         """
         event = self._new_event(name, data, idempotency_key, version)
         if idempotency_key is None:
@@ -148,8 +144,7 @@ class Bus:
     async def publish_many(
         self, name: str, items: Iterable[Data | Model], *, version: int = 1, durable: bool = True
     ) -> list[str]:
-        """Store events, all or none of them, in this order; returns their ids. Raises as
-        `publish`."""
+        """Store events, all or none, in this order; return their ids. Raises as `publish`."""
         events = [self._new_event(name, data, None, version) for data in items]
         if not events:
             return []
@@ -161,14 +156,14 @@ class Bus:
     def schema(
         self, name: str, schema: Mapping[str, Any] | bool, *, validate: When = "both"
     ) -> None:
-        """Give the events of a name, or of an API (`auth.*`), a JSON schema: data that it does not
-        allow is not published (SchemaViolationError), and when it is consumed it is set aside
-        instead of being handed out. `validate` may be only one of the two.
+        """Set a JSON schema for the events of a name, or of an API (`auth.*`). Data that violates
+        it is not published (SchemaViolationError), and becomes a dead letter when it is consumed.
+        `validate` limits the check to one of the two.
 
         Raises:
-            ParleyError: the name has a schema already. InvalidEventError: it is not such a name.
-                ConfigError: it is not a JSON schema, refers to something outside it, or
-                `jsonschema` is not installed.
+            ParleyError: the name already has a schema. InvalidEventError: the name is invalid.
+                ConfigError: the schema is invalid or refers to an external one, or `jsonschema` is
+                not installed.
         """
         self.schemas.add(name, schema, validate)
 
@@ -176,60 +171,38 @@ class Bus:
 
     @overload
     def consume(
-        self,
-        name: str,
-        group: str,
-        *,
-        returns: None = None,
-        batch: int = ...,
-        reclaim_after: float = ...,
-        max_attempts: int | None = ...,
-        start: Position = ...,
+        self, name: str, group: str, *, returns: None = None, **options: Unpack[ConsumeOptions]
     ) -> Consumption: ...
 
     @overload
     def consume(
-        self,
-        name: str,
-        group: str,
-        *,
-        returns: type[R],
-        batch: int = ...,
-        reclaim_after: float = ...,
-        max_attempts: int | None = ...,
-        start: Position = ...,
+        self, name: str, group: str, *, returns: type[R], **options: Unpack[ConsumeOptions]
     ) -> Consumption[R]: ...
 
     def consume(
-        self,
-        name: str,
-        group: str,
-        *,
-        returns: Any = None,
-        batch: int = BATCH,
-        reclaim_after: float = RECLAIM_AFTER,
-        max_attempts: int | None = MAX_ATTEMPTS,
-        start: Position = FIRST,
+        self, name: str, group: str, *, returns: Any = None, **options: Unpack[ConsumeOptions]
     ) -> Consumption[Any]:
-        """The events of a name for a group: `async with bus.consume(...) as events`, then `async
-        for event in events`.
+        """Consume the events of a name for a group: `async with bus.consume(...) as events`, then
+        `async for event in events`.
 
-        Asking for the next event acknowledges the one before, and so does leaving normally; an
-        exception does not: the event comes again, or after `max_attempts` (None: without end)
-        goes to the dead letters. At most `batch` events (1 to 10,000) are fetched at once. Events
-        that another consumer holds for `reclaim_after` seconds without a sign of life are taken
-        over. A new group begins at `start`: `first`, `new`, an id, or a time. With `returns` the
-        data of each event is of that type, such as a dataclass; an event whose data does not fit
-        goes to the dead letters.
+        The next iteration, or leaving the block normally, acknowledges the previous event. After an
+        exception it is redelivered. With `returns` the data of each event has that type, such as a
+        dataclass; an event whose data does not fit becomes a dead letter. The options are:
+
+        - `batch`: how many events are fetched at once, 1 to 10,000 (by default 100);
+        - `reclaim_after`: events are taken over from a consumer that sent no heartbeat for so many
+          seconds (60);
+        - `max_attempts`: deliveries until an event becomes a dead letter (5); None: no limit;
+        - `start`: where a new group begins: `first`, `new`, an id, or a time (`first`).
 
         Raises:
             InvalidEventError: the name, group or start is wrong. ConfigError: a number is, or
                 `returns` is not a type of data.
         """
-        options = check_options(self.config, name, group, batch, reclaim_after, max_attempts, start)
+        checked = check_options(self.config, name, group, **options)
         if returns is not None:
-            options = replace(options, returns=data_type(returns))
-        return self._consumers.consumption(options, group)
+            checked = replace(checked, returns=data_type(returns))
+        return self._consumers.consumption(checked, group)
 
     def handler(
         self,
@@ -237,28 +210,25 @@ class Bus:
         group: str,
         *,
         concurrency: int = 1,
-        max_attempts: int | None = MAX_ATTEMPTS,
-        batch: int = BATCH,
-        reclaim_after: float = RECLAIM_AFTER,
         retry_delay: float = RETRY_DELAY,
         max_retry_delay: float = MAX_RETRY_DELAY,
-        start: Position = FIRST,
+        **options: Unpack[ConsumeOptions],
     ) -> Callable[[H], H]:
-        """Register the handler of a group's events: `async def handler(event)`. It runs for as
-        long as the node, up to `concurrency` of it at a time; with 1, events are processed in
-        their order. With the hint `event: BusEvent[Order]` their data is an Order, as with
-        `returns=` of `consume`.
+        """Register the handler of a group's events: `async def handler(event)`. It runs while the
+        node runs, up to `concurrency` calls at a time; with 1, events are processed in order. With
+        the hint `event: BusEvent[Order]` the data is an Order, as with `returns=` of `consume`.
 
-        An event is acknowledged when it returns. If it raises, that is logged, and the event
-        comes again after about `retry_delay` seconds, twice that after the next time, at most
-        `max_retry_delay`; after `max_attempts` it goes to the dead letters. The rest as `consume`.
+        An event is acknowledged when the handler returns. If it raises, the error is logged and the
+        event is retried after about `retry_delay` seconds, doubled for each further attempt up to
+        `max_retry_delay`; after `max_attempts` it becomes a dead letter. The other options are
+        those of `consume`.
 
         Raises:
-            ParleyError: the group has a handler for it. InvalidEventError: the name, group or
-                start is wrong. ConfigError: an option is wrong, or the handler is not a coroutine
-                function.
+            ParleyError: the group already has a handler for it. InvalidEventError: the name, group
+                or start is wrong. ConfigError: an option is wrong, or the handler is not a
+                coroutine function.
         """
-        options = check_options(self.config, name, group, batch, reclaim_after, max_attempts, start)
+        checked = check_options(self.config, name, group, **options)
         require_count("concurrency", concurrency)
         retries = Pauses(first=retry_delay, longest=max_retry_delay)
 
@@ -269,7 +239,7 @@ class Bus:
             what = f"the handler of {name}"
             hint = data_hint(handler_hints(handler, what, BusEvent), BusEvent)
             typed = hint not in (None, Any, dict[str, Any]) and not isinstance(hint, TypeVar)
-            held = replace(options, returns=data_type(hint)) if typed else options
+            held = replace(checked, returns=data_type(hint)) if typed else checked
             self._consumers.add(HandlerSpec(handler, held, group, concurrency, retries))
             return handler
 
@@ -278,11 +248,11 @@ class Bus:
     # Looking.
 
     async def streams(self) -> list[StreamInfo]:
-        """All streams, by name."""
+        """Return all streams, by name."""
         return await (await self._lazy.opened()).streams()
 
     async def groups(self, name: str | None = None) -> list[GroupInfo]:
-        """The groups of a stream, or of all, under the names that the store has for them."""
+        """Return the groups of a stream, or of all, with the store's names."""
         store = await self._lazy.opened()
         if name is not None:
             api_of(name)
@@ -291,10 +261,10 @@ class Bus:
         return [group for groups in found for group in groups]
 
     async def lag(self, name: str, group: str) -> int | None:
-        """How many events the group was never handed; None if the store cannot say.
+        """Return how many events the group was never handed; None if unknown.
 
         Raises:
-            BusError: there is no such group.
+            BusError: the group does not exist.
         """
         whole = self._group(name, group)
         for found in await self.groups(name):
@@ -303,13 +273,13 @@ class Bus:
         raise BusError(f"{name} has no group {whole}")
 
     async def consumers(self, name: str, group: str) -> list[ConsumerInfo]:
-        """The consumers of a group, by name."""
+        """Return the consumers of a group, by name."""
         return await (await self._lazy.opened()).consumers(name, self._group(name, group))
 
     async def pending(
         self, name: str, group: str, *, count: int = PAGE, after: str = BEFORE_ALL
     ) -> list[PendingInfo]:
-        """Up to `count` events that were handed out and not acknowledged, after an id."""
+        """Return up to `count` unacknowledged events after an id."""
         whole = self._group(name, group)
         return await (await self._lazy.opened()).pending(name, whole, count, str(parse_id(after)))
 
@@ -362,8 +332,8 @@ class Bus:
     # Keeping order.
 
     async def replay(self, name: str, group: str, start: Position) -> None:
-        """The group reads on from `start`, be that back or forth; a group that is not there is
-        made. What is pending stays so.
+        """Move a group's position to `start`, backward or forward; a group that does not exist is
+        created. Pending events stay pending.
 
         Raises:
             InvalidEventError: the name or a position is wrong.
@@ -380,8 +350,9 @@ class Bus:
         before: Position | None = None,
         max_bytes: int | None = None,
     ) -> int:
-        """Take away the oldest events, read or not: all but `max_length`, those older than
-        `max_age` seconds, those before an id or time, all but `max_bytes`. How many.
+        """Delete the oldest events, read or not, keeping at most `max_length` events and
+        `max_bytes` bytes, none older than `max_age` seconds or before an id or time. Returns how
+        many.
 
         Raises:
             InvalidEventError: the name or a position is wrong. ConfigError: a number is wrong.
@@ -396,7 +367,7 @@ class Bus:
         return await (await self._lazy.opened()).trim(name, bounds)
 
     async def remove_group(self, name: str, group: str) -> bool:
-        """Forget a group with all that is pending in it; whether there was one."""
+        """Remove a group and its pending events; return whether it existed."""
         return await (await self._lazy.opened()).remove_group(name, self._group(name, group))
 
     # Dead letters.
@@ -404,28 +375,26 @@ class Bus:
     async def dead_letters(
         self, name: str, *, count: int = PAGE, after: str = BEFORE_ALL
     ) -> list[DeadLetter]:
-        """The first `count` events of a stream that were set aside, after the letter of an id;
-        fewer if there are no more."""
+        """Return the first `count` dead letters of a stream after a letter's id."""
         return await DeadLetters(self._lazy, name).page(count, after)
 
     async def replay_dead(
         self, name: str, ids: Sequence[str] | None = None, *, group: str | None = None
     ) -> list[str]:
-        """Have events that were set aside processed again, attempts counted anew: all, or the
-        letters of some ids, or those of a group. Each goes to the group it failed in; if the
-        stream does not have it any more it is published again, for all groups. The
-        letters are then forgotten; their ids are returned."""
+        """Process dead letters again, with attempts reset: all, those with these ids, or those of a
+        group. Each returns to the group it failed in; if the stream no longer has the event, it is
+        published again for all groups. Removes the replayed letters and returns their ids."""
         whole = None if group is None else self._group(name, group)
         return await DeadLetters(self._lazy, name).replay(ids, whole)
 
     async def drop_dead(self, name: str, ids: Sequence[str] | None = None) -> int:
-        """Forget events that were set aside: all, or the letters of some ids. How many."""
+        """Delete dead letters: all, or those with these ids; return how many."""
         return await DeadLetters(self._lazy, name).drop(ids)
 
     # Its life.
 
     async def __aenter__(self) -> Self:
-        """Open the store, and begin the handlers' work.
+        """Open the store, and start the handlers.
 
         Raises:
             BusError: it cannot be opened. ConfigError: a setting is wrong.
@@ -440,18 +409,18 @@ class Bus:
         await self.aclose(DRAIN_TIMEOUT if exc_type is None else 0.0)
 
     def begin(self) -> None:
-        """The loop runs: handlers begin. For the owner of the bus; a second time is fine."""
+        """Start the handlers: the loop runs. For the owner of the bus; can be called again."""
         if not self.is_closed:
             self._consumers.begin()
 
     async def drain(self, timeout: float) -> None:
-        """Have the handlers finish what they do, in `timeout` seconds at most; events that they
-        had not begun are for others. No handler runs after it."""
+        """Stop the handlers: running ones have `timeout` seconds to finish, and events not begun
+        are given back."""
         await self._consumers.drain(timeout)
 
     async def aclose(self, timeout: float = 0.0, *, because: str = "") -> None:
-        """Drain, record what is done, give back what was not begun, and close the store. Whoever
-        waits for events meets BusClosedError, which says `because`. A second time is fine."""
+        """Drain, record acknowledgements, give back events not begun, and close the store. Waiting
+        consumers raise BusClosedError with the text `because`. Can be called again."""
         if because and not self.is_closed:
             self._lazy.closed_because = because
             self._consumers.warn(because)

@@ -1,6 +1,4 @@
-"""The buses of one node, made by address, begun and closed with it. One of them may be offered to
-its peers.
-"""
+"""The buses of one node, by address, and their metrics. One of them may be offered to peers."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +28,7 @@ FRESH = 5.0
 
 
 class BusCollector:
-    """The buses that `buses` gives; `now` is seconds of a clock that never goes back."""
+    """Collects metrics of the buses that `buses` returns; `now` is a monotonic clock in seconds."""
 
     def __init__(self, buses: Callable[[], Iterable[Bus]], now: Callable[[], float]) -> None:
         self._buses = buses
@@ -40,7 +38,7 @@ class BusCollector:
         self._unreachable = 0
 
     async def refresh(self) -> None:
-        """Ask the stores about their groups, unless that was a moment ago."""
+        """Ask the stores for their groups, at most every `FRESH` seconds."""
         try:
             now = self._now()
         except ParleyError:
@@ -63,7 +61,6 @@ class BusCollector:
         self._unreachable = len(buses) - len(answers)
 
     def families(self) -> Iterator[MetricFamily]:
-        """What is told of them."""
         total = Counter[str]()
         for bus in self._buses():
             names = (field.name for field in fields(Counters))
@@ -80,7 +77,7 @@ class BusCollector:
 
 
 class BusRegistry:
-    """The buses of one node, in the loop that `loop` gives; `handlers` are the node's."""
+    """The buses of one node, in the loop that `loop` returns; `handlers` are the node's."""
 
     def __init__(self, loop: Callable[[], Backend], handlers: Handlers) -> None:
         self._loop = loop
@@ -92,15 +89,15 @@ class BusRegistry:
 
     @property
     def by_url(self) -> dict[str, Bus]:
-        """All of them, by their addresses."""
         return {url: bus for url, (bus, _) in self._buses.items()}
 
     def get(self, url: str, config: BusConfig | None, allow: AllowBus | None) -> Bus:
-        """The bus at an address, made if need be, and not opened.
+        """Return the bus at an address, created if necessary, not yet opened.
 
         Raises:
-            AddressError: it is not the address of a bus. ConfigError: a setting is wrong, or is not
-                what it was for this address. ParleyError: a bus is offered already.
+            AddressError: it is not the address of a bus. ConfigError: a setting is wrong, or
+                differs from those first given for this address. ParleyError: a bus is already
+                offered.
         """
         known = self._buses.get(url)
         if known is None:
@@ -121,19 +118,19 @@ class BusRegistry:
         return bus
 
     def begin(self) -> None:
-        """The node runs: handlers begin."""
+        """Start the handlers: the node runs."""
         for bus, _ in self._buses.values():
             bus.begin()
 
     async def drain(self, timeout: float) -> None:
-        """Have all handlers finish what they do, in `timeout` seconds at most."""
+        """Stop all handlers; running ones have `timeout` seconds to finish."""
         with ungrouped():
             async with anyio.create_task_group() as tasks:
                 for bus, _ in self._buses.values():
                     tasks.start_soon(bus.drain, timeout)
 
     async def aclose(self) -> None:
-        """Close them all, for good; none is offered any more."""
+        """Close all buses, for good; none is offered any longer."""
         self._handlers.reserved.pop(BUS_LABEL, None)
         with ungrouped():
             async with anyio.create_task_group() as tasks:

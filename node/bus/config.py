@@ -1,4 +1,4 @@
-"""The settings of a bus: limits, times, and what is kept for how long."""
+"""The settings of a bus."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -74,9 +74,9 @@ class BusConfig:
                     raise ConfigError(str(error)) from error
 
     def format_of(self, api: str) -> RedisFormat:
-        """How the events of an API look in Redis."""
+        """Return the Redis format of an API's events."""
         return self.formats.get(api) or self.formats.get("*") or _USUAL
 
     def group_name(self, group: str) -> str:
-        """The name under which a store knows a group."""
+        """Return the store's name of a group."""
         return f"{self.service}-{group}" if self.service else group

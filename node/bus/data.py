@@ -1,5 +1,7 @@
-"""The data of an event as text: one JSON object (RFC 8259) that every parser can read. NaN and
-infinities are refused, as are names of fields that no peer could send on.
+"""The data of events: one JSON object (RFC 8259), checked against JSON schemas.
+
+NaN and infinities are refused. Schemas are checked when they are added, and nothing is ever
+downloaded for one. `jsonschema` is imported with the first schema.
 """
 
 import json
@@ -26,10 +28,10 @@ _TEXT: Final = frozenset((str,))
 
 
 def encode_value(value: object) -> str:
-    """One value as JSON.
+    """Encode one value as JSON.
 
     Raises:
-        InvalidEventError: JSON has no such value.
+        InvalidEventError: the value cannot be encoded.
     """
     try:
         return _ENCODER.encode(value)
@@ -38,10 +40,10 @@ def encode_value(value: object) -> str:
 
 
 def encode_body(data: object, largest: int) -> str:
-    """An event's data as JSON, of at most `largest` bytes of UTF-8.
+    """Encode an event's data as JSON of at most `largest` bytes of UTF-8.
 
     Raises:
-        InvalidEventError: it is not a mapping of text to JSON values, or too long.
+        InvalidEventError: it is not a mapping of text to JSON values, or it is too long.
     """
     # `dict` first: to ask whether something is a Mapping is slow.
     if not isinstance(data, (dict, Mapping)) or not _TEXT.issuperset(map(type, data)):
@@ -64,10 +66,10 @@ def encode_body(data: object, largest: int) -> str:
 
 
 def decode_body(body: str | bytes) -> dict[str, Any]:
-    """The data of an event.
+    """Decode the data of an event.
 
     Raises:
-        InvalidEventError: it is not a JSON object; for data that a store could not read, why.
+        InvalidEventError: it is not a JSON object, or the store could not read it.
     """
     try:
         if type(body) is str and body.startswith("{"):
@@ -102,7 +104,7 @@ class _Schema(NamedTuple):
 
 class Schemas:
     """The schemas of one bus, by `API.EVENT` or, for all events of an API, `API.*`. An event with
-    both has to satisfy both."""
+    both must satisfy both."""
 
     __slots__ = ("_found", "_schemas", "is_empty")
 
@@ -112,13 +114,12 @@ class Schemas:
         self.is_empty = True
 
     def add(self, name: str, schema: Mapping[str, Any] | bool, validate: When = "both") -> None:
-        """Give the events of a name, or of an API, a schema (of any draft; 2020-12 unless it
-        says).
+        """Add a schema for the events of a name or an API (any draft; by default 2020-12).
 
         Raises:
-            ParleyError: the name has a schema already. InvalidEventError: it is not such a name.
-                ConfigError: it is not a JSON schema, refers to something outside it, or
-                `jsonschema` is not installed.
+            ParleyError: the name already has a schema. InvalidEventError: the name is invalid.
+            ConfigError: the schema is invalid or refers to an external one, or `jsonschema` is not
+                installed.
         """
         split_name(name[:-1] + "_" if name.endswith(ALL_OF_API) else name)
         if name in self._schemas:
@@ -185,7 +186,7 @@ def _validator(name: str, schema: Mapping[str, Any] | bool) -> "Validator":
 
 
 def _check_references(resource: Any, resolver: Any) -> None:
-    """Look each reference up, here and below."""
+    """Resolve every reference in a resource and its subresources."""
     if isinstance(resource.contents, Mapping):
         for keyword in ("$ref", "$dynamicRef"):
             reference = resource.contents.get(keyword)

@@ -1,9 +1,8 @@
-"""Dead letters: the history of an event's attempts, the letter that it becomes, and how letters
-are shown and replayed.
+"""Dead letters: events that failed too often, with the history of their attempts.
 
-Every store keeps the same of a history: the first entry and the last ones, each a line of bounded
-length. A letter is forgotten after its event is pending or published again, never before: a replay
-that is cut short in between replays one event twice and loses none.
+A history keeps the first entry and the last ones, each a line of bounded length. Replay removes a
+letter only after its event is pending or published again: an interrupted replay can repeat one
+event, and loses none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,12 +25,12 @@ NOT_ACKNOWLEDGED: Final = "not acknowledged"
 
 
 def error_line(error: str) -> str:
-    """An error as a history has it."""
+    """Return an error as one bounded line."""
     return " ".join(error.encode("utf-8", "replace").decode().split())[:LONGEST_ERROR]
 
 
 def shorten(history: list[Any]) -> None:
-    """Leave the first entry and the last ones."""
+    """Keep the first entry and the last ones."""
     if len(history) > LONGEST_HISTORY:
         del history[1 : len(history) - LONGEST_HISTORY + 1]
 
@@ -39,9 +38,9 @@ def shorten(history: list[Any]) -> None:
 def dead_data(
     event: StoredEvent, group: str, history: list[Failure], data: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """The data of a dead letter: the event as it was, its group, and the outcome of each attempt.
+    """Return the data of a dead letter: the event, its group, and the outcome of each attempt.
 
-    `data` is the event's, None if it cannot be read; then its body stands there as it is.
+    If `data` is None because it cannot be read, the letter has the event's body instead.
     """
     return {
         "id": event.id,
@@ -58,15 +57,15 @@ def dead_data(
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """An event that was set aside. What another program's letter does not say is empty.
+    """A dead letter. Fields that another program's letter lacks are empty.
 
     Attributes:
         id: the letter's own.
-        event_id, name, idempotency_key, version: the event's.
-        data: the event's; None if it cannot be read, and `body` is what stands there.
-        group: the group that gave it up, as the store calls it.
-        attempts: how often it was tried.
-        history: the outcome of each attempt, at most 32 of them.
+        event_id, name, idempotency_key, version: of the event.
+        data: of the event; None if it cannot be read, and `body` is its text.
+        group: the group that failed, as the store calls it.
+        attempts: the number of deliveries.
+        history: the outcome of each attempt, at most 32.
     """
 
     id: str
@@ -82,7 +81,7 @@ class DeadLetter:
 
 
 def read_letter(stored: StoredEvent) -> DeadLetter:
-    """The letter that an event of a dead-letter stream is."""
+    """Parse an event of a dead-letter stream."""
     try:
         letter: Mapping[str, Any] = decode_body(stored.body)
     except InvalidEventError:
@@ -136,7 +135,7 @@ class DeadLetters:
         return letters
 
     async def drop(self, ids: Sequence[str] | None) -> int:
-        """Forget the letters of some ids, or all; how many there were."""
+        """Delete the letters with these ids, or all; return how many existed."""
         wanted = _checked(ids)
         await self._lazy.opened()
         if wanted is None:
@@ -144,7 +143,7 @@ class DeadLetters:
         return await self._store.drop(self._dead, wanted)
 
     async def replay(self, ids: Sequence[str] | None, group: str | None) -> list[str]:
-        """Replay those of `ids`, and of a group; None is all. The ids of the replayed letters."""
+        """Replay the letters with these ids, or all, of a group, or all; return their ids."""
         wanted = _checked(ids)
         await self._lazy.opened()
         replayed: list[str] = []

@@ -1,8 +1,4 @@
-"""`BusEvent`: an event as an application is handed it, and its word on it.
-
-Of two words only the first counts, and an event that was refused is never taken for acknowledged,
-whatever became of the refusal.
-"""
+"""`BusEvent`, an event as an application receives it, and `History`, the events of a stream."""
 
 from datetime import datetime
 from enum import Enum
@@ -19,7 +15,7 @@ from parley._node.errors import ParleyError
 
 
 class AckState(Enum):
-    """The application's word on an event that was handed out."""
+    """Whether the application has acknowledged or refused an event; only its first call counts."""
 
     NONE = "none"
     ACK = "ack"
@@ -27,11 +23,11 @@ class AckState(Enum):
 
 
 class AckTarget(Protocol):
-    """The consumer that handed an event out, and takes the application's word on it."""
+    """The consumer that handed out an event and records its acknowledgement."""
 
     @property
     def group(self) -> str:
-        """The group it was handed to, as its consumers call it."""
+        """The event's group, as its consumers call it."""
 
     async def acknowledge(self, event: "BusEvent[Any]") -> None:
         """Record that it is done."""
@@ -43,8 +39,9 @@ class AckTarget(Protocol):
 class BusEvent(Generic[E_co]):
     """An event of a bus. The data of a `BusEvent[Order]` is an Order.
 
-    `attempt` is how often the group was handed it, this time included: 1 at first; 0 for an event
-    of `Bus.history`, which needs no acknowledgement."""
+    `attempt` counts the deliveries to the group: 1 for the first, 0 for an event of `Bus.history`,
+    which needs no acknowledgement.
+    """
 
     __slots__ = ("_data", "_returns", "_target", "ack_state", "attempt", "stored")
 
@@ -68,7 +65,7 @@ class BusEvent(Generic[E_co]):
 
     @property
     def id(self) -> str:
-        """MILLISECONDS-NUMBER; later events of its stream have greater ones."""
+        """MILLISECONDS-NUMBER; later events of the stream have greater ids."""
         return self.stored.id
 
     @property
@@ -78,12 +75,12 @@ class BusEvent(Generic[E_co]):
 
     @property
     def body(self) -> str:
-        """The data as it is stored: JSON."""
+        """The data as stored: JSON."""
         return self.stored.body
 
     @property
     def data(self) -> E_co:
-        """What was published.
+        """The published data.
 
         Raises:
             InvalidEventError: it is not a JSON object; only for an event of `Bus.history`.
@@ -97,12 +94,12 @@ class BusEvent(Generic[E_co]):
 
     @property
     def version(self) -> int:
-        """The version of the data, as its publisher gave it; 1 by default."""
+        """The version of the data, as given by its publisher; 1 by default."""
         return self.stored.version
 
     @property
     def idempotency_key(self) -> str | None:
-        """The key that it was published with; on Redis each event has one."""
+        """The key it was published with; on Redis, every event has one."""
         return self.stored.key
 
     @property
@@ -112,17 +109,17 @@ class BusEvent(Generic[E_co]):
 
     @property
     def group(self) -> str | None:
-        """The group that it was handed to; None for an event of `Bus.history`."""
+        """The group that received it; None for an event of `Bus.history`."""
         return self._target.group if self._target is not None else None
 
     async def ack(self) -> None:
-        """It is done: recorded when this returns, however long the store takes to answer. A second
-        time is fine.
+        """Acknowledge the event. It is recorded on return, however long the store takes. Can be
+        called again.
 
         Raises:
-            NotPendingError: it was refused before, or it went to another consumer, which is done
-                with it. BusClosedError: the bus, or its consumer, was closed; it may have been
-                recorded. BusError: it could not be recorded, and waiting does not help.
+            NotPendingError: it was refused before, or another consumer has processed it.
+                BusClosedError: the bus or its consumer was closed; it may have been recorded.
+                BusError: it could not be recorded, and waiting does not help.
         """
         if self.ack_state is AckState.ACK:
             return
@@ -131,12 +128,12 @@ class BusEvent(Generic[E_co]):
         await self._require_target().acknowledge(self)
 
     async def nack(self, delay: float = 0.0, reason: str = "") -> None:
-        """It failed: the group is handed it again in `delay` seconds, or, after the last of its
-        attempts, it goes to the dead letters, with `reason` in its history. Waits as `ack` does.
+        """Refuse the event: the group receives it again in `delay` seconds or, after the last
+        attempt, it becomes a dead letter with `reason` in its history. Waits as `ack` does.
 
         Raises:
-            NotPendingError: it was acknowledged before, or went to another consumer.
-            BusError: it could not be recorded; it comes again once it was idle for long.
+            NotPendingError: it was acknowledged before, or went to another consumer. BusError: it
+                could not be recorded; the event is redelivered after it was idle.
         """
         if self.ack_state is AckState.ACK:
             raise NotPendingError(f"{self.stored.id} was acknowledged before")
@@ -157,7 +154,8 @@ WAIT: Final = 1.0
 
 
 class History(Generic[E_co]):
-    """Events of one stream, in their order: `async for event in bus.history(...)`."""
+    """The stored events of one stream, in order: `async for event in bus.history(...)`. Reading
+    them changes nothing."""
 
     __slots__ = ("_follow", "_place", "_ready", "_retry", "_returns", "_store", "_stream", "_until")
 
@@ -184,8 +182,11 @@ class History(Generic[E_co]):
         return self
 
     async def __anext__(self) -> BusEvent[E_co]:
-        """The next event. Whoever follows waits for a store that once answered and does not now;
-        otherwise raises BusError if the store fails."""
+        """Return the next event. With `follow`, wait while the store is unavailable.
+
+        Raises:
+            BusError: the store failed.
+        """
         while not self._ready:
             if self._retry is None:
                 found = await self._page()
@@ -209,8 +210,8 @@ class History(Generic[E_co]):
         return await store.history(self._stream, self._place, self._until, PAGE, wait)
 
     async def _end(self, store: Store) -> str:
-        """The id of the last event now, so that none between two waits is missed. If the list of
-        streams is refused, each wait begins at the end anew."""
+        """Return the id of the last event now, so that no event between two waits is missed. If
+        listing streams is refused, each wait begins at the current end."""
         try:
             streams = await store.streams()
         except BusRefusedError:

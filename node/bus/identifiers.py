@@ -1,7 +1,8 @@
-"""Ids of stored events: `MILLISECONDS-NUMBER`, as Redis Streams has them, in order of time.
+"""Ids and names: of stored events, APIs, groups, consumers and idempotency keys.
 
-An id is text for people and programs, and a pair of integers where ids are compared. Ids stay in
-order even when the clock goes back.
+An id is `MILLISECONDS-NUMBER`, as in Redis Streams: text for people and programs, a pair of
+integers for comparisons. Ids ascend even if the clock is set back. Names can be a Redis key, a
+label on a terminal and a field on the wire without being escaped.
 """
 
 import re
@@ -40,8 +41,8 @@ class EventId(NamedTuple):
 
     @property
     def published_at(self) -> datetime:
-        """When it was given, by the store's clock; the last moment of `datetime` for a later time,
-        which only another program's id can have."""
+        """The time of the id by the store's clock; the last moment of `datetime` for a later one,
+        which only another program can have written."""
         try:
             return datetime.fromtimestamp(self.milliseconds / 1000, UTC)
         except (ValueError, OverflowError, OSError):
@@ -49,7 +50,7 @@ class EventId(NamedTuple):
 
     @property
     def before(self) -> "EventId":
-        """The last id that could come before this one; 0-0 has itself."""
+        """The previous possible id; 0-0 returns itself."""
         if self.number:
             return EventId(self.milliseconds, self.number - 1)
         if self.milliseconds:
@@ -58,7 +59,7 @@ class EventId(NamedTuple):
 
 
 def parse_id(text: object) -> EventId:
-    """An id from its text; one without a number is the first of its millisecond.
+    """Parse an id; one without a number is the first of its millisecond.
 
     Raises:
         InvalidEventError: it is not an id.
@@ -72,10 +73,10 @@ def parse_id(text: object) -> EventId:
 
 
 def first_id_at(when: datetime) -> EventId:
-    """The first id that an event of this time can have.
+    """Return the first id that an event of this time can have.
 
     Raises:
-        InvalidEventError: the time is without a zone, or before 1970.
+        InvalidEventError: the time has no zone, or is before 1970.
     """
     if when.tzinfo is None:
         raise InvalidEventError(f"a time needs a zone, unlike {when}: datetime.now(UTC)")
@@ -86,19 +87,20 @@ def first_id_at(when: datetime) -> EventId:
 
 
 def id_of(position: Position) -> EventId:
-    """The first id that an event at `position`, an id or a time, can have; raises as `after`."""
+    """Return the first id that an event at `position`, an id or a time, can have; raises as
+    `after`."""
     return first_id_at(position) if isinstance(position, datetime) else parse_id(position)
 
 
 def last_before(position: Position) -> str:
-    """The last id up to `position`: an id itself, but a time exclusive. Raises as `after`."""
+    """Return the last id up to an id, or before a time. Raises as `after`."""
     found = id_of(position)
     return str(found.before if isinstance(position, datetime) else found)
 
 
 def oldest_kept(before: Position | None, since: float | None) -> str | None:
-    """The first id that is neither before a position nor of a time, seconds since 1970, before
-    `since`; None if there is no such bound. Raises as `after`."""
+    """Return the first id that is neither before a position nor older than `since` (seconds since
+    1970); None without such a bound. Raises as `after`."""
     first = [] if before is None else [id_of(before)]
     if since is not None:
         first.append(first_id_at(datetime.fromtimestamp(max(since, 0), UTC)))
@@ -106,7 +108,7 @@ def oldest_kept(before: Position | None, since: float | None) -> str | None:
 
 
 def after(position: Position) -> str:
-    """The id after which a store begins for `position`, itself excluded, or `$`.
+    """Return the id after which a store begins for `position`, or `$`.
 
     Raises:
         InvalidEventError: it is neither an id, a time, `first` nor `new`.
@@ -126,11 +128,11 @@ REMEMBERED: Final = 1_024
 
 
 def split_name(name: object) -> tuple[str, str]:
-    """The API and the event of `API.EVENT`; an API may have dots itself.
+    """Split `API.EVENT` into API and event; an API may contain dots.
 
     Raises:
-        InvalidEventError: it is not such a name, or longer than 251 characters (256 if its event
-            is `dead`).
+        InvalidEventError: the name is malformed or longer than 251 characters (256 for an event
+            `dead`).
     """
     if isinstance(name, str) and len(name) <= LONGEST_NAME and (parts := _parts(name)) is not None:
         return parts
@@ -142,7 +144,6 @@ def split_name(name: object) -> tuple[str, str]:
 
 @lru_cache(REMEMBERED)
 def _parts(name: str) -> tuple[str, str] | None:
-    """The API and the event, if it is a name."""
     if not is_name(name):
         return None
     api, _, event = name.rpartition(".")
@@ -150,21 +151,21 @@ def _parts(name: str) -> tuple[str, str] | None:
 
 
 def api_of(name: str) -> str:
-    """The API of `API.EVENT`, or of `API.*`: all events of an API, where they are one stream.
+    """Return the API of `API.EVENT`, or of `API.*`, the stream of all events of an API.
 
     Raises:
-        InvalidEventError: it is not such a name.
+        InvalidEventError: the name is malformed.
     """
     return split_name(f"{name.removesuffix(ALL)}.all" if name.endswith(ALL) else name)[0]
 
 
 def dead_name(name: str) -> str:
-    """The name of the dead-letter stream of `name`."""
+    """Return the name of the dead-letter stream of `name`."""
     return f"{name}.{DEAD}"
 
 
 def check_word(kind: str, word: object) -> None:
-    """Raise InvalidEventError unless `word` may name a `kind`: a group or a consumer."""
+    """Raise InvalidEventError unless `word` is a valid name of a `kind`: a group or a consumer."""
     if not is_word(word):
         raise InvalidEventError(
             f"{_shown(word)} is not the name of a {kind}: 1 to {LONGEST_NAME} printable ASCII "
@@ -173,7 +174,7 @@ def check_word(kind: str, word: object) -> None:
 
 
 def check_key(key: object) -> None:
-    """Raise InvalidEventError unless `key` may be an idempotency key."""
+    """Raise InvalidEventError unless `key` is a valid idempotency key."""
     if not is_word(key, LONGEST_KEY):
         raise InvalidEventError(
             f"{_shown(key)} is not an idempotency key: 1 to {LONGEST_KEY} printable ASCII "

@@ -1,6 +1,6 @@
-"""What goes into a store, and what comes out of it: plain records, the same for every store.
+"""Plain records that enter and leave a store, the same for every store.
 
-Ids are text (`ids.py`), times seconds since 1970 (UTC), durations seconds.
+Ids are text (`identifiers.py`), times seconds since 1970 (UTC), durations seconds.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from parley._node.bus.data import Data
 
 
 class NewEvent(NamedTuple):
-    """An event to be published. `body` is `data` as JSON (`body.py`); `key` the idempotency key."""
+    """An event to be published. `body` is `data` as JSON; `key` the idempotency key."""
 
     name: str
     data: Data
@@ -20,7 +20,7 @@ class NewEvent(NamedTuple):
 
 
 class Published(NamedTuple):
-    """The outcome: `duplicate` if an event with its key was there already; `id` is then that
+    """The id of a published event. `duplicate`: an event with its key existed, and the id is that
     event's."""
 
     id: str
@@ -28,7 +28,7 @@ class Published(NamedTuple):
 
 
 class StoredEvent(NamedTuple):
-    """An event as it is kept. `key` is None if it was published without one."""
+    """A stored event. `key` is None if it was published without one."""
 
     id: str
     name: str
@@ -38,17 +38,15 @@ class StoredEvent(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """An event that is a consumer's to process: it is pending until it is acknowledged.
-
-    `attempt` is 1 at first and one more with each time that it is handed out.
-    """
+    """An event handed out to a consumer: it is pending until it is acknowledged. `attempt` counts
+    the deliveries, from 1."""
 
     event: StoredEvent
     attempt: int
 
 
 class Failure(NamedTuple):
-    """One attempt that failed: by which consumer, when, and why (one line, bounded)."""
+    """One failed attempt: its consumer, time, and error (one bounded line)."""
 
     attempt: int
     consumer: str
@@ -57,7 +55,7 @@ class Failure(NamedTuple):
 
 
 class StreamInfo(NamedTuple):
-    """A stream: `size` is bytes, roughly; the ids of an empty one are None."""
+    """A stream: `size` is an estimate in bytes; the ids of an empty stream are None."""
 
     name: str
     length: int
@@ -67,9 +65,9 @@ class StreamInfo(NamedTuple):
 
 
 class GroupInfo(NamedTuple):
-    """A group of one stream. `lag` is how many events it was never handed (None: the store cannot
-    say); `pending` how many it was and has not acknowledged; `last_id` the last one handed out.
-    `redelivered` and `dead_lettered` count since the group was made."""
+    """A group of one stream. `lag` is the number of events it was never handed (None: unknown),
+    `pending` the number of unacknowledged events, `last_id` the last event handed out.
+    `redelivered` and `dead_lettered` count since the group was created."""
 
     stream: str
     name: str
@@ -82,8 +80,8 @@ class GroupInfo(NamedTuple):
 
 
 class ConsumerInfo(NamedTuple):
-    """A consumer of a group; `pending` is how many events it holds, `idle` seconds since it last
-    asked for anything."""
+    """A consumer of a group; `pending` is the number of events it holds, `idle` the seconds since
+    its last request."""
 
     name: str
     pending: int
@@ -91,9 +89,9 @@ class ConsumerInfo(NamedTuple):
 
 
 class PendingInfo(NamedTuple):
-    """An event that was handed out and not acknowledged. `idle` is seconds since; `due_in` seconds
-    until it is handed out again, None while a consumer holds it. An event that is due belongs to
-    no consumer: then `consumer` is empty."""
+    """An unacknowledged event. `idle` is the seconds since it was handed out, `due_in` the seconds
+    until it is handed out again, None while a consumer holds it. A due event has no consumer:
+    `consumer` is empty."""
 
     id: str
     consumer: str
@@ -103,8 +101,8 @@ class PendingInfo(NamedTuple):
 
 
 class Trim(NamedTuple):
-    """What to keep of a stream: at most so many events, none before an id, at most so many bytes.
-    None means no bound; `approximate` lets a store keep a few more where that is cheaper."""
+    """The bounds of a stream: number of events, first id and bytes. None means no bound;
+    `approximate` lets a store keep slightly more where that is cheaper."""
 
     max_length: int | None = None
     before: str | None = None
@@ -114,16 +112,16 @@ class Trim(NamedTuple):
 
 @dataclass(slots=True)
 class Counters:
-    """Events of one `Bus`, by what became of them in this process, and on a bus that it offers to
-    peers by what these did. The numbers only go up.
+    """Events of one `Bus` by outcome in this process, including those of peers if it is offered to
+    them. The numbers only increase.
 
     Attributes:
-        published: were stored; one that was there already is not counted.
-        delivered: were fetched to be processed, again or for the first time.
-        acknowledged: were recorded as done.
-        failed: attempts that failed: refused, or left by an exception.
-        retried: were delivered a second or later time.
-        dead_lettered: were set aside.
+        published: stored; duplicates are not counted.
+        delivered: handed out, for the first time or again.
+        acknowledged: recorded as processed.
+        failed: attempts that were refused or ended in an exception.
+        retried: delivered a second or later time.
+        dead_lettered: moved to the dead letters.
     """
 
     published: int = 0

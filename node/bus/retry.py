@@ -1,6 +1,5 @@
-"""What is done when a store gives no answer, or has no room: wait, each time for longer, and try
-again. Only transient errors are waited for, and the log hears of them now and then.
-"""
+"""Retries of operations on a store: only transient errors are retried, with growing pauses and
+rate-limited log lines."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -30,12 +29,12 @@ LINES_PER_SECOND: Final = 1 / 60
 
 
 def jitter() -> float:
-    """A random fraction, 0 to 1."""
+    """Return a random fraction, 0 to 1."""
     return random_bytes(1)[0] / 255
 
 
 class StoreRetry:
-    """The retries of one consumer; `what` names it in the log."""
+    """The retries of one consumer, which `what` names in the log."""
 
     __slots__ = ("_lines", "_loop", "_pauses", "_what", "failures")
 
@@ -62,13 +61,13 @@ class StoreRetry:
                 return answer
 
     async def wait(self, error: BusError) -> None:
-        """It failed once more: say so, and wait."""
+        """Log a failure and wait before the next attempt."""
         self.failures += 1
         self.tell(error)
         await pause(self._loop, self._pauses.after(self.failures, jitter()))
 
     def tell(self, error: BusError) -> None:
-        """Log an error, if there is room for it."""
+        """Log an error, rate-limited."""
         if self._lines.has_room(self._loop.now()):
             left_out = self._lines.told()
             more = f" ({left_out} such lines were not logged)" if left_out else ""
@@ -89,10 +88,12 @@ async def publish_again(
     durable: bool,
     timeout: float,
 ) -> Published:
-    """Publish an event with an idempotency key, again for `timeout` seconds while no answer comes.
+    """Publish an event with an idempotency key, and retry for `timeout` seconds while the store is
+    unavailable.
 
     Raises:
-        BusUnavailableError: nothing is known of one of the tries. BusError: it was not stored.
+        BusUnavailableError: the outcome of an attempt is unknown. BusError: the event was not
+            stored.
         ConfigError: the timeout is out of range.
     """
     require_number("timeout", timeout, finite=True, error=ConfigError)

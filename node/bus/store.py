@@ -1,12 +1,14 @@
-"""`Store`: what the bus asks of whatever keeps its events; SQLite (`sqlite/`), Redis (`redis/`) and
-another node (`node.bus.remote`) are stores. Retries, handlers and schemas are above it.
+"""`Store`, the interface of stores, and `LazyStore`, a store that is opened at its first use.
 
-What a method says it did is done when it returns, and nothing of it if it raises, unless it raises
-BusUnavailableError: then that is unknown.
+SQLite (`sqlite/`), Redis (`redis/`) and the bus of another node (`remote/`) are stores. Retries,
+handlers and schemas are above them.
+
+When a method returns, its work is done; if it raises, nothing was done, except that after
+BusUnavailableError the outcome is unknown.
 
 A stream is named by its event (`auth.user_registered`). A group reads a stream once: each event is
-handed to one of its consumers and is pending until `ack`, `bury`, or until it goes to another:
-by `claim` when it is due (after `nack`, `release`, `redeliver`) or was idle for too long.
+handed to one of its consumers and is pending until `ack` or `bury`, or until `claim` hands it to
+another consumer, when it is due (after `nack`, `release`, `redeliver`) or was idle for too long.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,88 +33,88 @@ from parley._node.transport.task_scope import SingleTask
 
 
 class Store(Protocol):
-    """A store of streams and groups. Every method may raise BusClosedError, BusUnavailableError,
-    BusBusyError, BusDamagedError and BusRefusedError; those that write BusFullError.
+    """A store of streams and groups. Every method can raise BusClosedError, BusUnavailableError,
+    BusBusyError, BusDamagedError and BusRefusedError; methods that write can raise BusFullError.
 
-    Methods that hand out or show up to `count` events may give fewer, if they are large: only an
-    empty list says that there are no more.
+    Methods that return up to `count` events may return fewer if the events are large; only an empty
+    list means that there are no more.
 
-    All methods may be called by many tasks at once, and be cancelled: what was asked is then done
-    or not, as after BusUnavailableError, but an event handed out to a cancelled caller is released.
-    If it cannot be, the consumer's next `read` raises BusUnavailableError. After that error `own`
-    hands out events of which the answer was lost.
+    Methods may be called concurrently, and cancelled: the operation is then done or not, as after
+    BusUnavailableError, but an event handed out to a cancelled caller is released. If that fails,
+    the consumer's next `read` raises BusUnavailableError; then `own` hands out the events of the
+    lost answer.
     """
 
     async def open(self, loop: Backend) -> None:
-        """Make ready; called once, in the loop that all else is called in.
+        """Prepare the store. Called once, in the loop of all later calls.
 
         Raises:
             BusError: it cannot be opened. ConfigError: its address or a setting is wrong.
         """
 
     async def aclose(self) -> None:
-        """Finish what is under way and let go; a second time is fine."""
+        """Finish the operations in progress and close. Can be called again."""
 
     # Publishing.
 
     async def publish(self, events: Sequence[NewEvent], *, durable: bool) -> list[Published]:
-        """Store events, all or none of them, in their order; their ids in the same order.
+        """Store events, all or none, in order; return their ids in the same order.
 
-        When it returns they are on disk (where the store can say so: docs/bus.md), or with
-        `durable` False at least safe from the end of this process. An event whose `key` was
-        published on the same stream within the idempotency window is not stored again.
+        On return, they are on disk (if the store can guarantee it: docs/bus.md); with `durable`
+        False they survive at least the end of this process. An event whose `key` was published on
+        the same stream within the idempotency window is not stored again.
 
         Raises:
-            InvalidEventError: the store's format has no room for the contents of one of them.
+            InvalidEventError: the store's format cannot represent one of the events.
         """
 
     # Consuming.
 
     async def join(self, stream: str, group: str, consumer: str, after: str) -> None:
-        """Make the group if it is not there, to begin after the id `after` (`0-0`: all, `$`: what
-        comes from now on), and make the consumer known."""
+        """Create the group if it does not exist, beginning after the id `after` (`0-0`: all events,
+        `$`: new events only), and register the consumer."""
 
     async def read(
         self, stream: str, group: str, consumer: str, count: int, wait: float
     ) -> list[Delivery]:
-        """Up to `count` events that the group was never handed, in order. Waits up to `wait`
-        seconds for the first, or until events become due that `claim` hands out. A group that has
-        vanished is made anew, to go on where this consumer was."""
+        """Return up to `count` events that the group was never handed, in order. Waits up to `wait`
+        seconds for the first, or until events become due for `claim`. A group that has vanished is
+        created again at this consumer's position."""
 
     async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
-        """Up to `count` events that are pending with this very consumer and that this process
-        doesn't have, in order: an earlier process of its name was handed them (the attempt is
-        counted), or the answer with them was lost."""
+        """Return up to `count` events that are pending with this consumer but not held by this
+        process, in order: an earlier process of the same name received them (the attempt is
+        counted), or the answer was lost."""
 
     async def claim(
         self, stream: str, group: str, consumer: str, count: int, idle: float
     ) -> list[Delivery]:
         """Take over up to `count` pending events that are due (after `nack`, `release`,
-        `redeliver`), or that anybody, this consumer too, has held without a sign for `idle` seconds
-        or more; oldest first, the attempt counted."""
+        `redeliver`), or that any consumer has held for `idle` seconds without `touch`; oldest
+        first, the attempt counted."""
 
     async def touch(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
-        """They are being worked on: their idle time begins anew. Those that are not pending with
-        this consumer are left alone."""
+        """Reset the idle time of events that are being processed; ignores those that are not
+        pending with this consumer."""
 
     async def ack(self, stream: str, group: str, ids: Sequence[str]) -> int:
-        """They are done: recorded (and on disk, as with `publish`) when it returns. How many of
-        them were pending."""
+        """Record that events are processed (on disk, as with `publish`); return how many were
+        pending."""
 
     async def nack(
         self, stream: str, group: str, consumer: str, id: str, delay: float, error: str
     ) -> bool:
-        """It failed: due again in `delay` seconds, with `error` in its history. Whether it was
-        pending with this consumer; if not, nothing is changed."""
+        """Record that an event failed: it is due again in `delay` seconds, with `error` in its
+        history. Returns whether it was pending with this consumer; otherwise nothing changes."""
 
     async def release(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
-        """They were never begun: due now, and this delivery is not counted as an attempt. Those
-        that are not pending with this consumer are left alone."""
+        """Return events that were not begun: they are due now, and the delivery does not count as
+        an attempt. Ignores those that are not pending with this consumer."""
 
     async def bury(self, stream: str, group: str, consumer: str, id: str, error: str) -> str | None:
-        """Set it aside, in one step: on the dead-letter stream (`STREAM.dead`, `dead_data`) with
-        its whole history, `error` being the last, and acknowledged. The dead letter's id; None if
-        it was not pending with this consumer."""
+        """Move an event to the dead-letter stream (`STREAM.dead`, `dead_data`) with its history,
+        ending in `error`, and acknowledge it, atomically. Returns the dead letter's id; None if the
+        event was not pending with this consumer."""
 
     # Looking.
 
@@ -120,48 +122,48 @@ class Store(Protocol):
         """All streams, by name."""
 
     async def groups(self, stream: str) -> list[GroupInfo]:
-        """The groups of a stream, by name; empty if it is not there."""
+        """Return the groups of a stream by name; empty if it does not exist."""
 
     async def consumers(self, stream: str, group: str) -> list[ConsumerInfo]:
-        """The consumers of a group, by name; empty if it is not there."""
+        """Return the consumers of a group by name; empty if it does not exist."""
 
     async def pending(self, stream: str, group: str, count: int, after: str) -> list[PendingInfo]:
-        """Up to `count` events that are pending in the group, by id, after the id `after`."""
+        """Return up to `count` pending events of the group, by id, after the id `after`."""
 
     async def history(
         self, stream: str, after: str, until: str | None, count: int, wait: float
     ) -> list[StoredEvent]:
-        """Up to `count` events after the id `after` and up to `until` (inclusive), in order,
-        whatever any group does; waits up to `wait` seconds for the first."""
+        """Return up to `count` events after the id `after` and up to `until` (inclusive), in order,
+        regardless of groups; waits up to `wait` seconds for the first."""
 
     # Keeping order.
 
     async def rewind(self, stream: str, group: str, after: str) -> None:
-        """The group reads on after `after`, be that back or forth; what is pending stays so. A
-        group that is not there is made."""
+        """Move the group's position to `after`, backward or forward; pending events stay pending. A
+        group that does not exist is created."""
 
     async def redeliver(self, stream: str, group: str, ids: Sequence[str]) -> list[str]:
-        """Make events that the stream still has pending and due in the group, attempts counted
-        anew; those of `ids` that it has."""
+        """Make events of the stream pending and due in the group, with attempts reset; return those
+        of `ids` that exist."""
 
     async def trim(self, stream: str, bounds: Trim) -> int:
-        """Take away the oldest events beyond `bounds`, whether read or not; how many."""
+        """Delete the oldest events beyond `bounds`, read or not; return how many."""
 
     async def drop(self, stream: str, ids: Sequence[str]) -> int:
-        """Take events out of a stream; how many there were."""
+        """Delete events from a stream; return how many existed."""
 
     async def remove_consumers(self, stream: str, group: str, idle: float) -> list[str]:
-        """Forget consumers that were idle for `idle` seconds or more; what is pending with them
-        is due now. Their names."""
+        """Remove consumers that were idle for `idle` seconds or more; their pending events are due
+        now. Returns their names."""
 
     async def remove_group(self, stream: str, group: str) -> bool:
-        """Forget a group and its pending events; whether there was one. If it raises BusFullError
-        some of these may be forgotten already: call it again."""
+        """Remove a group and its pending events; return whether it existed. After BusFullError,
+        some events may be removed already: call it again."""
 
 
 class LazyStore:
-    """A store, in the loop that `loop` gives from the first use on. `is_open` and `is_closed` may
-    both be False: before."""
+    """A store that is opened at its first use, in the loop that `loop` returns, and closed once.
+    Before that, `is_open` and `is_closed` are both False."""
 
     def __init__(self, store: Store, loop: Callable[[], Backend]) -> None:
         self.store = store
@@ -175,11 +177,11 @@ class LazyStore:
 
     @property
     def loop(self) -> Backend:
-        """Where it lives; ParleyError if its owner does not run."""
+        """The loop of the store; raises ParleyError if its owner is not running."""
         return self._loop()
 
     async def opened(self) -> Store:
-        """The store, opened if it was not; raises as `Bus.opened`."""
+        """Return the store, opened if necessary; raises as `Bus.opened`."""
         if not self.is_open:
             self.require_not_closed()
             opening = self._opening
@@ -192,11 +194,9 @@ class LazyStore:
         return self.store
 
     def closed_error(self) -> BusClosedError:
-        """What to raise once it is closed."""
         return BusClosedError(self.closed_because)
 
     def require_not_closed(self) -> None:
-        """Raise BusClosedError once it is closed."""
         if self.is_closed:
             raise self.closed_error()
 

@@ -1,1 +1,1 @@
-"""HTTP for browsers and Prometheus: the console, metrics and health of a node."""
+"""HTTP: the operator's console, metrics, and the server of both."""

@@ -1,4 +1,4 @@
-"""What an operator's programs ask a node over HTTP: `/metrics`, `/healthz` and `/readyz`."""
+"""HTTP endpoints for monitoring: `/metrics`, `/healthz` and `/readyz`."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from parley._node.node import Node
 
 
 def metrics_app(metrics: Metrics, unready: Callable[[], list[str]]) -> Starlette:
-    """The application. `unready` gives the reasons why others should send nothing here now."""
+    """Return the application. `unready` returns the reasons why the node accepts no traffic now."""
 
     async def tell(request: Request) -> Response:
         await metrics.refresh()
@@ -33,7 +33,7 @@ def metrics_app(metrics: Metrics, unready: Callable[[], list[str]]) -> Starlette
 
 
 def reasons_unready(node: Node) -> list[str]:
-    """Why a node takes no connections now, a line each; none if it does."""
+    """Return why a node accepts no connections now, a line each; empty if it does."""
     reasons = []
     if not node.addresses:
         reasons.append("the node listens nowhere: it begins, or it ends")

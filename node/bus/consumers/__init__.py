@@ -1,1 +1,1 @@
-"""The consumers of a bus: loops, the workers of handlers, and what becomes of their events."""
+"""Consumers of a bus: fetching, handlers, acknowledgements."""

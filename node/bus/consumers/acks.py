@@ -1,7 +1,8 @@
-"""What became of the events of one consumer, as the store is told: done, failed, set aside.
+"""Records in the store what became of the events of one consumer: acknowledged, failed, or dead.
 
-A refused event is never acknowledged; an event of which the store could not be told comes again
-once it was idle for long.
+Acknowledgements are gathered and recorded together soon: when a batch is used up, after `GATHER`
+seconds, and at the end. A refused event is never acknowledged. If the store cannot record an
+outcome, the event is redelivered after it was idle.
 """
 
 import logging
@@ -28,8 +29,8 @@ MOST_AT_ONCE: Final = 1_000
 
 
 class AckBuffer:
-    """Events that are done, but have yet to be recorded. `recorded` is told how many were; after
-    `error`, which waiting does not help against, nothing more is recorded."""
+    """Processed events whose acknowledgement is not recorded yet. `recorded` is called with the
+    number recorded; after `error`, which waiting cannot fix, recording stops."""
 
     def __init__(
         self, context: ConsumerContext, retry: StoreRetry, recorded: Callable[[int], None]
@@ -46,11 +47,9 @@ class AckBuffer:
         self.error: BusError | None = None
 
     def __len__(self) -> int:
-        """How many have yet to be recorded."""
         return len(self._ids)
 
     def add(self, id: str) -> None:
-        """It is done."""
         self._ids.append(id)
         if not self._armed:
             # Never cancelled: with many events a second that would cost more than it saves.
@@ -58,15 +57,15 @@ class AckBuffer:
             self._loop.at(self._loop.now() + GATHER, self._ring)
 
     def flush(self) -> None:
-        """Record now what there is."""
+        """Start recording the gathered acknowledgements."""
         if self._ids and self.error is None:
             self._job.start(self._record)
 
     async def room(self, most: int) -> None:
-        """Wait until at most so many have yet to be recorded.
+        """Wait until at most `most` acknowledgements are unrecorded.
 
         Raises:
-            BusError: they cannot be.
+            BusError: they cannot be recorded.
         """
         if len(self._ids) > most or self.error is not None:
             self.flush()
@@ -75,7 +74,7 @@ class AckBuffer:
                 raise self.error
 
     async def end(self) -> None:
-        """Record no more; what is being recorded may be or not."""
+        """Stop recording; a write in progress may or may not take effect."""
         self.error = self.error or BusClosedError("its consumer has left")
         await self._job.end()
 
@@ -111,8 +110,8 @@ LINES_PER_SECOND: Final = 1.0
 
 
 class AckRecorder:
-    """The word on the events of one consumer. `due` hears when one that was refused comes
-    again, by the loop's clock; `closed` is the error once no more words are taken."""
+    """Records the outcome of each event of one consumer. `due` is called with the time, by the
+    loop's clock, at which a refused event is due; after `close`, `closed` is raised."""
 
     def __init__(self, context: ConsumerContext, group: str, due: Callable[[float], None]) -> None:
         self.group = group
@@ -131,17 +130,16 @@ class AckRecorder:
     # From the loop or the worker.
 
     def done(self, event: BusEvent) -> None:
-        """It is done, unless something was said of it already; recorded soon."""
+        """Acknowledge an event soon, unless it was acknowledged or refused."""
         if event.ack_state is AckState.NONE:
             event.ack_state = AckState.ACK
             self.buffer.add(event.stored.id)
 
     async def fail(self, event: BusEvent, delay: float, reason: str) -> None:
-        """It failed, unless something was said of it already; returns once that is recorded, as
-        often as it has to be tried.
+        """Refuse an event, unless it was acknowledged or refused, and wait until that is recorded.
 
         Raises:
-            BusError: waiting does not help against it; it comes again once it was idle for long.
+            BusError: waiting does not help; the event is redelivered after it was idle.
         """
         if event.ack_state is AckState.NONE:
             event.ack_state = AckState.NACK
@@ -151,7 +149,6 @@ class AckRecorder:
     # From the application.
 
     async def acknowledge(self, event: BusEvent) -> None:
-        """`BusEvent.ack`."""
         options, ids = self._terms, [event.stored.id]
         count, again = await self._insist(
             partial(self._store.ack, options.stream, options.group, ids)
@@ -163,7 +160,6 @@ class AckRecorder:
             raise NotPendingError(f"{event.stored.id} is not pending any more")
 
     async def refuse(self, event: BusEvent, delay: float, reason: str) -> None:
-        """`BusEvent.nack`."""
         delay = require_delay(delay)
         if self.closed is not None:
             raise self.closed
@@ -177,7 +173,7 @@ class AckRecorder:
     # From the fetching.
 
     async def set_aside(self, id: str, fault: str) -> None:
-        """Keep it from being handed out; raises as the store does."""
+        """Make an event that cannot be handed out a dead letter; raises as the store does."""
         options = self._terms
         if options.stream.endswith("." + DEAD):
             # A dead letter that cannot be read has nowhere to go; the stream keeps it.
@@ -189,27 +185,26 @@ class AckRecorder:
     # The end.
 
     def close(self, error: BusClosedError) -> None:
-        """Take no more words; callers that wait for theirs to be recorded meet `error`."""
+        """Refuse further outcomes, and raise `error` in callers that wait for theirs."""
         self.closed = error
         for scope in self._insisting:
             scope.cancel()
 
     async def recorded(self) -> None:
-        """Wait until the store knows all that was said.
+        """Wait until the store has recorded all acknowledgements.
 
         Raises:
-            BusError: it cannot be told.
+            BusError: it cannot.
         """
         await self.buffer.room(0)
 
     async def rest(self) -> None:
-        """Tell the store nothing more."""
         await self.buffer.end()
 
     # Inside.
 
     async def _record(self, event: BusEvent, delay: float, reason: str) -> bool:
-        """Whether it was pending with this consumer; if not, nothing is changed."""
+        """Return whether the event was pending with this consumer; if not, nothing changes."""
         options, id = self._terms, event.stored.id
         if options.max_attempts is not None and event.attempt >= options.max_attempts:
             was_pending = await self._bury(id, reason)
@@ -231,7 +226,6 @@ class AckRecorder:
         return letter is not None
 
     def _tell(self, id: str, fault: str) -> None:
-        """Log that an event is set aside, if there is room for it."""
         if self._told.has_room(self._loop.now()):
             silent = self._told.told()
             more = f" ({silent} more were not logged)" if silent else ""
@@ -249,8 +243,8 @@ class AckRecorder:
         self._counters.acknowledged += count
 
     async def _insist(self, ask: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
-        """What `ask` answers, and whether it had to be asked again: then an earlier try may have
-        succeeded. Raises `closed` once no more words are taken."""
+        """Return the result of `ask`, and whether it was retried, so that an earlier attempt may
+        have succeeded. Raises `closed` after `close`."""
         tries = 0
 
         async def count() -> T:

@@ -1,8 +1,7 @@
-"""Where the events of one consumer come from: those pending with it already, those that are due
-again, and new ones.
+"""Fetches the events of one consumer: those already pending with it, due ones, and new ones.
 
-Events that were handed out before come first and few at a time, so that an event which kills its
-process does not use up the attempts of others that were only fetched with it.
+Redelivered events come first and few at a time, so that an event that crashes its process does not
+use up the attempts of events fetched with it.
 """
 
 from contextlib import suppress
@@ -28,7 +27,7 @@ MOST_AWAITED: Final = 1_000
 
 
 class Fetcher:
-    """The events of one consumer. One task fetches at a time."""
+    """Fetches for one consumer, from one task at a time."""
 
     def __init__(self, context: ConsumerContext, config: BusConfig) -> None:
         self._store = context.store
@@ -48,13 +47,13 @@ class Fetcher:
         self._timer: Timer | None = None
 
     async def join(self) -> None:
-        """Make the group and this consumer known; raises as `Store.join`."""
+        """Create the group and register this consumer; raises as `Store.join`."""
         await self._store.join(
             self._terms.stream, self._terms.group, self._consumer, self._terms.after
         )
 
     def claim_at(self, when: float) -> None:
-        """Something will be due then: look for it, even while waiting for new events."""
+        """Look for due events at this time, even while waiting for new events."""
         when += CLOCK_SLACK
         if len(self.awaited) < MOST_AWAITED:
             heappush(self.awaited, when)
@@ -63,8 +62,8 @@ class Fetcher:
             self._interrupt_at(self._claim_due)
 
     async def fetch(self, fresh: int, again: int, *, wait: bool) -> list[Delivery]:
-        """Up to `again` events that were handed out before, else up to `fresh` new ones; with
-        `wait` at least one, however long that takes. Raises as the store does."""
+        """Return up to `again` redelivered events, else up to `fresh` new ones; with `wait`, wait
+        for at least one. Raises as the store does."""
         try:
             return await self._fetch(fresh, again, wait)
         except BusUnavailableError:

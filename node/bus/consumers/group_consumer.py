@@ -1,8 +1,8 @@
-"""`GroupConsumer`: one consumer of a group, with the events that were fetched for it and are not
-done.
+"""`GroupConsumer`, one consumer of a group with its fetched events, and `Consumption`, the loop of
+an application over them.
 
-The store hears that each of them is alive, and at the end what became of it: done, failed
-(`acks`), or given back. A loop or workers take the events that are `ready`.
+The consumer sends heartbeats for events that are processed or wait here. At the end, unfinished
+events are given back.
 """
 
 import logging
@@ -46,10 +46,10 @@ BEATS: Final = 3
 
 
 class GroupConsumer:
-    """One consumer's events. `at_work` says which of them are being processed, `free` how many
-    more could be: so many that were handed out before are fetched at once.
+    """One consumer's events. `at_work` returns the events that are being processed, `free` the
+    number of idle workers: up to so many redelivered events are fetched at once.
 
-    `ready` has the events that may be taken, the next one at the end; it stays the same list.
+    `ready` has the events that may be taken, the next one last; it stays the same list.
     """
 
     def __init__(
@@ -81,16 +81,16 @@ class GroupConsumer:
 
     @property
     def failure(self) -> BusError | None:
-        """Why nothing more comes, if so."""
+        """Why no more events come, if so."""
         return self.error or self.acks.buffer.error
 
     # Taking.
 
     async def more(self) -> None:
-        """Wait until something is `ready`; others run at least once meanwhile.
+        """Wait until an event is `ready`; other tasks run at least once.
 
         Raises:
-            BusError: nothing more comes.
+            BusError: no more events come.
         """
         buffer, most = self.acks.buffer, self.options.batch
         buffer.flush()
@@ -138,7 +138,7 @@ class GroupConsumer:
     # Fetching.
 
     async def _fetch(self, wait: bool) -> None:
-        """Fetch once, with as many tries as that takes."""
+        """Fetch once, with retries."""
         try:
             while True:
                 try:
@@ -164,7 +164,7 @@ class GroupConsumer:
         self._unseen = fetched
 
     async def _look_at_unseen(self) -> None:
-        """Set aside what may not be handed out; the rest may be taken."""
+        """Check fetched events, and make dead letters of those that cannot be handed out."""
         unseen, good = self._unseen, []
         counters, acks = self.context.counters, self.acks
         try:
@@ -188,7 +188,8 @@ class GroupConsumer:
                 self._changes.notify()
 
     def _read(self, delivery: Delivery) -> tuple[Any, str]:
-        """The data of an event, and why it may not be handed out, if so."""
+        """Return the data of an event and an empty string, or None and why it cannot be
+        handed out."""
         stored, attempt = delivery
         most, returns = self.options.max_attempts, self.options.returns
         if most is not None and attempt > most:
@@ -255,11 +256,11 @@ class GroupConsumer:
     # The end.
 
     async def stop(self, error: BusError) -> None:
-        """Fetch nothing more, and give back what was not begun; `more` raises `error`. Called
-        again, it goes on where it was cancelled.
+        """Stop fetching, and give back events that were not begun; `more` then raises `error`.
+        After a cancellation, call it again to continue.
 
         Raises:
-            BusError: it could not be given back, and waiting does not help.
+            BusError: they could not be given back, and waiting does not help.
         """
         self.error = error
         if self._beat_timer is not None:
@@ -278,13 +279,13 @@ class GroupConsumer:
     async def leave(
         self, error: BusClosedError, failed: Sequence[tuple[BusEvent, str]] = ()
     ) -> None:
-        """End this consumer in `LEAVE_TIMEOUT` seconds at most, whoever is cancelled: give back
-        what was not begun, refuse what `failed` (with its reason, to come again at once), record
-        what is done. Whoever waits for more is told `error`.
+        """End this consumer within `LEAVE_TIMEOUT` seconds, despite cancellation: give back events
+        that were not begun, refuse those that `failed` (due immediately), record acknowledgements.
+        Callers of `more` get `error`.
 
         Raises:
-            BusError: the store did not hear all of it; that comes again once it was idle for
-                long.
+            BusError: the store did not record all of it; those events are redelivered after they
+                were idle.
         """
         acks = self.acks
         steps: list[Callable[[], Awaitable[None]]] = [partial(self.stop, error)]
@@ -312,7 +313,7 @@ class GroupConsumer:
 
 
 def describe(error: BaseException) -> str:
-    """An exception as a history has it."""
+    """Return an exception as it appears in a history."""
     if isinstance(error, anyio.get_cancelled_exc_class()):
         return "cancelled"
     text, name = str(error), type(error).__name__
@@ -323,9 +324,12 @@ logger = logging.getLogger("parley.bus")
 
 
 class Consumption(Generic[E_co]):
-    """The events of one name for one group, in their order: `async with bus.consume(...) as
-    events`, then `async for event in events`. One task reads at a time; `anext` may be cancelled,
-    and loses nothing."""
+    """The events of one name for one group, in order: `async with bus.consume(...) as events`, then
+    `async for event in events`.
+
+    The next iteration, or leaving the block normally, acknowledges the previous event; leaving by
+    an exception refuses it. One task reads at a time; a cancelled `anext` loses nothing.
+    """
 
     def __init__(
         self,
@@ -347,7 +351,7 @@ class Consumption(Generic[E_co]):
 
         Raises:
             BusError: the bus cannot be opened, or the group cannot be joined. ConfigError: the
-                group reads another event of an API that has one stream for all its events.
+                group already reads another event of an API with a single stream.
         """
         if self._begun:
             raise ParleyError("a consumption is begun once")
@@ -363,8 +367,8 @@ class Consumption(Generic[E_co]):
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        """Acknowledge the last event, or refuse it after an exception; give back what was not
-        begun, record all acknowledgements.
+        """Acknowledge the last event, or refuse it after an exception; give back events that were
+        not begun, and record all acknowledgements.
 
         Raises:
             BusError: they could not be recorded in five seconds; not raised after an exception.
@@ -392,12 +396,13 @@ class Consumption(Generic[E_co]):
         return self
 
     async def __anext__(self) -> BusEvent[E_co]:
-        """Acknowledge the event before, unless something was said of it, and wait for the next.
+        """Acknowledge the previous event, unless it was acknowledged or refused, and return the
+        next.
 
         Raises:
-            BusClosedError: the bus was closed. BusError: the store failed for good (while it only
-                gives no answer, this waits). ClosedResourceError: the loop was left.
-                BusyResourceError: two tasks read.
+            BusClosedError: the bus was closed. BusError: the store failed permanently (while it is
+                unavailable, this waits). ClosedResourceError: the block was left.
+                BusyResourceError: another task is reading.
         """
         if self._current is not None:
             self._acknowledge(self._current)
@@ -407,8 +412,7 @@ class Consumption(Generic[E_co]):
         return event
 
     async def close(self, error: BusClosedError) -> None:
-        """The bus closes: whoever asks for the next event meets `error`, and the one that is being
-        processed goes to another."""
+        """Close with the bus: waiting readers get `error`, and the current event is refused."""
         consumer = self.consumer
         if consumer is not None and not self._left:
             self._left = self._closing = True

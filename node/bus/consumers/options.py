@@ -1,12 +1,11 @@
-"""The terms on which a group is consumed: which events, how many at once, how often. Wrong ones
-are an error when they are given, not when the first event comes."""
+"""The options of `Bus.consume` and `Bus.handler`, checked when they are given."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from parley._node.bus.config import BusConfig
 from parley._node.bus.errors import InvalidEventError
-from parley._node.bus.identifiers import DEAD, Position, after, check_word, split_name
+from parley._node.bus.identifiers import DEAD, FIRST, Position, after, check_word, split_name
 from parley._node.bus.model import Counters
 from parley._node.bus.store import Store
 from parley._node.data_types import DataType
@@ -22,9 +21,8 @@ MAX_ATTEMPTS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOptions:
-    """What `Bus.consume` and `Bus.handler` were given, checked. `group` is the store's name for
-    it; `after` the id after which a new group begins; `max_attempts` None is without end; `returns`
-    the type of the data."""
+    """`group` is the store's name of the group, `after` the id after which a new group begins,
+    `max_attempts` None means no limit, `returns` the type of the data."""
 
     stream: str
     group: str
@@ -37,7 +35,7 @@ class ConsumerOptions:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerContext:
-    """One consumer of a group, under its `name`, and what it works with."""
+    """One consumer of a group, and what its parts share."""
 
     store: Store
     loop: Loop
@@ -47,23 +45,33 @@ class ConsumerContext:
 
     @property
     def what(self) -> str:
-        """What the log calls it."""
+        """The consumer's description in log lines."""
         return f"{self.options.stream} for {self.options.group}"
+
+
+class ConsumeOptions(TypedDict, total=False):
+    """The options that `Bus.consume` and `Bus.handler` share."""
+
+    batch: int
+    reclaim_after: float
+    max_attempts: int | None
+    start: Position
 
 
 def check_options(
     config: BusConfig,
     name: str,
     group: str,
-    batch: int,
-    reclaim_after: float,
-    max_attempts: int | None,
-    start: Position,
+    *,
+    batch: int = BATCH,
+    reclaim_after: float = RECLAIM_AFTER,
+    max_attempts: int | None = MAX_ATTEMPTS,
+    start: Position = FIRST,
 ) -> ConsumerOptions:
-    """The terms, checked.
+    """Return checked options.
 
     Raises:
-        InvalidEventError: the name, group or start is wrong. ConfigError: a number is.
+        InvalidEventError: the name, group or start is wrong. ConfigError: a number is wrong.
     """
     _, event = split_name(name)
     check_word("group", group)
@@ -88,7 +96,7 @@ def require_count(name: str, value: object) -> None:
 
 
 def require_delay(delay: float) -> float:
-    """The seconds of a delay; raises InvalidEventError if they are negative or not finite."""
+    """Return a delay in seconds; raise InvalidEventError if it is negative or not finite."""
     if not 0 <= delay < float("inf"):
         raise InvalidEventError(f"a delay of {delay} seconds; it must be 0 or more")
     return float(delay)

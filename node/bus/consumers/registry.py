@@ -1,7 +1,7 @@
-"""All consumers of one bus: loops of the application, and the workers of its handlers.
+"""All consumers of one bus: the loops of the application, and the worker pools of handlers.
 
-Each consumer of a group has a name of its own, or one would take what is another's; and the names
-are the lowest that are free, so that after a restart they are the same again.
+Each consumer of a group has its own name, the lowest that is free, so that names are the same after
+a restart.
 """
 
 import logging
@@ -35,7 +35,7 @@ _HOST_LENGTH: Final = 64
 
 
 class ConsumerNames:
-    """The names of one bus's consumers; the first of each group is called `name`.
+    """Allocates the names of one bus's consumers; the first of each group is called `name`.
 
     Raises:
         ConfigError: the name is too long.
@@ -52,14 +52,12 @@ class ConsumerNames:
         self._taken: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
 
     def take(self, options: ConsumerOptions) -> str:
-        """A name for one more."""
         taken = self._taken[options.stream, options.group]
         number = next(number for number in range(1, len(taken) + 2) if number not in taken)
         taken.add(number)
         return self._name if number == 1 else f"{self._name}-{number}"
 
     def release(self, options: ConsumerOptions, consumer: str) -> None:
-        """The name is free again."""
         key = (options.stream, options.group)
         rest = consumer[len(self._name) + 1 :]
         self._taken[key].discard(int(rest) if rest else 1)
@@ -85,8 +83,6 @@ class ConsumerRegistry:
         self._consumptions: set[Consumption[Any]] = set()
 
     def consumption(self, options: ConsumerOptions, group: str) -> Consumption[Any]:
-        """The events of a group for a loop of the application."""
-
         async def begin(consumption: Consumption[Any]) -> GroupConsumer:
             consumer = await self._join(options, group)
             self._consumptions.add(consumption)
@@ -99,10 +95,10 @@ class ConsumerRegistry:
         return Consumption(begin, ended)
 
     def add(self, spec: HandlerSpec) -> None:
-        """A handler, which begins its work now or at `begin`.
+        """Add a handler, which starts now or at `begin`.
 
         Raises:
-            ParleyError: the group has a handler already. BusClosedError: the bus is closed.
+            ParleyError: the group already has a handler. BusClosedError: the bus is closed.
         """
         name, group = key = spec.options.stream, spec.group
         if key in self._specs:
@@ -113,12 +109,12 @@ class ConsumerRegistry:
             self._start_pools()
 
     def begin(self) -> None:
-        """The loop runs: handlers begin; a second time is fine."""
+        """Start the handlers: the loop runs. Can be called again."""
         self._running = True
         self._start_pools()
 
     async def drain(self, timeout: float) -> None:
-        """Have the handlers finish what they do, in `timeout` seconds at most."""
+        """Stop the handlers; running ones have `timeout` seconds to finish."""
         self._running = False
         pools, self._pools = self._pools, []
         async with anyio.create_task_group() as tasks:
@@ -126,7 +122,7 @@ class ConsumerRegistry:
                 tasks.start_soon(pool.close, timeout)
 
     def warn(self, because: str) -> None:
-        """Log of each handler that it ends, and why."""
+        """Log for each handler that it ends, and why."""
         for name, group in self._started:
             logger.warning(
                 "the handler of %s for %s ends: %s",
@@ -137,12 +133,11 @@ class ConsumerRegistry:
             )
 
     async def close_loops(self, error: BusClosedError) -> None:
-        """Whoever waits for the next event meets `error`."""
+        """Close all loops; those that wait for an event raise `error`."""
         for consumption in list(self._consumptions):
             await consumption.close(error)
 
     async def _join(self, options: ConsumerOptions, group: str) -> GroupConsumer:
-        """Join a group under a name of our own."""
         store, loop = await self._store.opened(), self._store.loop
         context = ConsumerContext(store, loop, options, self._names.take(options), self._counters)
         fetcher = Fetcher(context, self._config)
@@ -166,6 +161,6 @@ class ConsumerRegistry:
 
 
 def process_name() -> str:
-    """The name of this process among the consumers: its host, its id, and four random digits."""
+    """Return a name for this process: its host, its process id, and four random digits."""
     host = "".join(letter for letter in socket.gethostname() if "!" <= letter <= "~")
     return f"{host[:_HOST_LENGTH] or 'host'}-{os.getpid()}-{random_bytes(2).hex()}"

@@ -1,6 +1,5 @@
-"""The workers of one handler: they take events, run it, and see to failures. Whatever a handler or
-a store does, they go on until the bus closes.
-"""
+"""Runs a handler: its workers take events, call it, and schedule retries. They continue after every
+failure of the handler or the store, until the bus closes."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -37,7 +36,7 @@ CANCEL_PATIENCE: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class HandlerSpec:
-    """A handler, and the terms on which it runs; `group` as its consumers call it."""
+    """A handler and its options; `group` as its consumers call it."""
 
     handler: Handler
     options: ConsumerOptions
@@ -47,8 +46,8 @@ class HandlerSpec:
 
 
 class WorkerPool:
-    """The workers of one handler; they begin at once. `begin` makes their consumer, `ended` is told
-    when it is over."""
+    """The workers of one handler, which start immediately. `begin` makes their consumer; `ended` is
+    called when it is over."""
 
     def __init__(
         self,
@@ -72,8 +71,8 @@ class WorkerPool:
         self._overseer.start(self._oversee)
 
     async def close(self, timeout: float) -> None:
-        """Take no more events, and let the handlers that run finish for `timeout` seconds; then
-        cancel them: their events come again."""
+        """Stop taking events, let running handlers finish for `timeout` seconds, then cancel them;
+        the events of cancelled handlers are redelivered."""
         self._closing = True
         with anyio.move_on_after(timeout):
             if self._consumer is not None:
@@ -85,7 +84,7 @@ class WorkerPool:
     # Overseeing.
 
     async def _oversee(self) -> None:
-        """Join and work, anew after each failure of the store."""
+        """Join the group and work; again after each failure of the store."""
         soon, failures = StoreRetry(self._loop, self._what), 0
         while not self._closing:
             began = self._loop.now()
@@ -113,7 +112,7 @@ class WorkerPool:
             await pause(self._loop, seconds)
 
     async def _work_on(self, consumer: GroupConsumer) -> BusError:
-        """Have the workers work until the store fails them, or the bus closes; what it was."""
+        """Run the workers until the store fails or the bus closes; return that error."""
         self._consumer = consumer
         consumer.at_work = lambda: [event for event in self._at_work if event is not None]
         consumer.free = lambda: self._at_work.count(None) or 1
@@ -137,7 +136,7 @@ class WorkerPool:
                 await self._end(consumer)
 
     def _fallen(self) -> list[tuple[int, BusEvent]]:
-        """Workers that ended with an event in their hands."""
+        """Return the workers that ended while they processed an event."""
         return [
             (number, event)
             for number, event in enumerate(self._at_work)
@@ -186,7 +185,7 @@ class WorkerPool:
     async def _failed(
         self, consumer: GroupConsumer, event: BusEvent, error: BaseException | None
     ) -> bool:
-        """See to an event that its handler failed at; whether the store could be told."""
+        """Log a failure of the handler and schedule the retry; return whether that was recorded."""
         failures = self._failures
         if failures.has_room(self._loop.now()):
             if failures.silent:

@@ -1,1 +1,1 @@
-"""A bus on Redis Streams, in the format of Lightbus."""
+"""The bus on Redis Streams, in Lightbus's formats."""

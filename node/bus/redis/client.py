@@ -1,9 +1,8 @@
-"""The client of Redis: one connection that all commands share, one for each blocking read, and one
-for a channel.
+"""The Redis client: one connection that commands share, one for each blocking read, and one for a
+channel.
 
-Each failure is one BusError, the next command reconnects, and no command is sent twice. Commands of
-many tasks are sent together. A blocking read would delay the other commands, and has its own
-connection.
+Every failure is one BusError, the next command reconnects, and no command is sent twice. Commands
+of concurrent tasks are sent together.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -52,8 +51,8 @@ _UNBLOCK_TRIES: Final = 40
 
 
 class RedisClient:
-    """The client of one server; `open` first. `timeout` is seconds for each answer; at most
-    `waiting` commands are under way, further ones wait in line."""
+    """The client of one server. `timeout` is seconds for each response; at most `waiting` commands
+    are in progress, and further ones wait."""
 
     def __init__(self, loop: Backend, address: RedisAddress, timeout: float, waiting: int) -> None:
         self._loop = loop
@@ -79,12 +78,12 @@ class RedisClient:
         """Connect for the first time.
 
         Raises:
-            BusError: it cannot be. ConfigError: the server is too old.
+            BusError: the connection failed. ConfigError: the server is too old.
         """
         await self._shared_connection()
 
     async def aclose(self) -> None:
-        """Wait for commands that are under way, end reads that wait, and disconnect."""
+        """Wait for commands in progress, end blocking reads, and disconnect."""
         with anyio.move_on_after(self._timeout):
             # Events that a read brought when it was ended are given back: that takes commands.
             await self._changes.until(lambda: not self._finishing)
@@ -119,16 +118,15 @@ class RedisClient:
 
     @property
     def under_way(self) -> int:
-        """How many commands were sent and have no answer yet."""
+        """The number of commands without a response."""
         return self._under_way + self._left
 
     def check_open(self) -> None:
-        """Raise BusClosedError once it was closed."""
         if self._closed:
             raise BusClosedError("the bus is closed")
 
     async def command(self, *words: Word) -> Any:
-        """The answer to one command.
+        """Return the response to one command.
 
         Raises:
             BusError: any failure.
@@ -139,10 +137,10 @@ class RedisClient:
             raise bus_error(error) from error
 
     async def raw(self, *words: Word) -> Any:
-        """The answer to one command, or the error that it was.
+        """Return the response to one command.
 
         Raises:
-            coredis.exceptions.RedisError: the server's. BusError: everything else.
+            coredis.exceptions.RedisError: an error of the server. BusError: any other failure.
         """
         (answer,) = await self.commands([words])
         if isinstance(answer, BaseException):
@@ -150,8 +148,8 @@ class RedisClient:
         return answer
 
     async def commands(self, several: Commands) -> list[Any]:
-        """The answers to commands that are sent together; an error of the server stands in place
-        of an answer. They are not atomic: commands of others may come between.
+        """Send commands together and return their responses, which include the server's errors.
+        They are not atomic.
 
         Raises:
             BusError: the connection was lost.
@@ -166,7 +164,7 @@ class RedisClient:
             self._done()
 
     async def _ask(self, callers: Sequence[Commands]) -> list[list[Any] | ParleyError]:
-        """For each caller the answers, or the error in place of them."""
+        """Return the responses, or the error, for each caller."""
         try:
             connection = await self._shared_connection()
         except ParleyError as error:
@@ -188,7 +186,7 @@ class RedisClient:
         ]
 
     async def _discard_answers(self, connection: RedisConnection, request: RedisRequest) -> None:
-        """Count commands whose callers are gone until their answers arrive."""
+        """Count commands of cancelled callers until their responses arrive."""
         try:
             self._outcome(connection, await request.wait())
         finally:
@@ -202,17 +200,17 @@ class RedisClient:
         return answers
 
     def _lost(self, connection: RedisConnection, error: BaseException) -> ParleyError:
-        """What to raise if a connection gave no answer; it is given up."""
+        """Discard a connection without a response, and return the error to raise."""
         connection.invalidate()
         lost = BusClosedError("the bus is closed") if self._closed else bus_error(error)
         lost.__cause__ = error
         return lost
 
     async def script(self, script: Script, keys: Sequence[Word], *arguments: Word) -> Any:
-        """What a script answers.
+        """Return the response to a script.
 
         Raises:
-            coredis.exceptions.RedisError: the script failed. BusError: everything else.
+            coredis.exceptions.RedisError: the script failed. BusError: any other failure.
         """
         rest = (len(keys), *keys, *arguments)
         try:
@@ -223,7 +221,7 @@ class RedisClient:
     async def group_script(
         self, script: Script, keys: GroupKeys, group: Word, consumer: str, *words: Word
     ) -> Any:
-        """What a script answers for a group; None if there is no such group.
+        """Return the response to a group's script; None if the group does not exist.
 
         Raises:
             BusError: any failure.
@@ -236,7 +234,7 @@ class RedisClient:
             raise bus_error(error) from error
 
     async def unless_it_fails(self, script: Script, keys: Sequence[Word], *arguments: Word) -> None:
-        """Run a script; its failure does not matter."""
+        """Run a script and ignore failures."""
         with suppress(RedisError, BusError):
             await self.script(script, keys, *arguments)
 
@@ -247,12 +245,12 @@ class RedisClient:
         unwanted: Callable[[Any], Awaitable[object]],
         lost: Callable[[], None] = lambda: None,
     ) -> Any:
-        """The answer to a command that may block for `block` seconds. If the caller is cancelled
-        meanwhile the read is ended, and `unwanted` gets the answer; if none came, or `unwanted`
-        failed, `lost` is called.
+        """Return the response to a command that can block for `block` seconds. If the caller is
+        cancelled, the read is ended and `unwanted` gets the response; without a response, or if
+        `unwanted` fails, `lost` is called.
 
         Raises:
-            coredis.exceptions.RedisError: the server's error. BusError: everything else.
+            coredis.exceptions.RedisError: the server's error. BusError: any other failure.
         """
         reader = await self._reader()
         request: RedisRequest
@@ -280,8 +278,8 @@ class RedisClient:
     # Connections.
 
     async def _shared_connection(self) -> RedisConnection:
-        """The connection that commands share, made anew if it was lost. One task does so, and all
-        tasks that wait share the outcome: none waits for one attempt after another."""
+        """Return the shared connection, reconnected if it was lost. One task connects, and all
+        waiting tasks share the result."""
         self.check_open()
         while self._shared is None or not self._shared.usable:
             if not self._connecting:
@@ -356,7 +354,7 @@ class RedisClient:
         lost: Callable[[], None],
         over: Callable[[], None],
     ) -> None:
-        """End a read whose caller is gone, give back what it brought, and keep its connection."""
+        """End the read of a cancelled caller, give back its events, and keep the connection."""
         try:
             for _ in range(_UNBLOCK_TRIES):
                 # Several times: the read may not have begun when it is asked to end.
@@ -396,7 +394,7 @@ def _cost(several: Commands) -> Cost:
 
 
 def _size(words: tuple[Word, ...]) -> int:
-    """About how many bytes the words have; numbers have few."""
+    """Return about how many bytes the words have, ignoring numbers."""
     try:
         return sum(map(len, cast(tuple[str, ...], words)))  # mostly all are texts
     except TypeError:

@@ -1,7 +1,8 @@
-"""One connection to Redis: a connection of coredis that runs in a task of the backend.
+"""Addresses of Redis, and one connection: a connection of coredis that runs in a task of the
+backend.
 
-coredis connects, logs in, writes commands in their order and gives each request its response. A
-request that is cancelled stays in this order, and its response is discarded when it arrives.
+coredis connects, logs in, writes commands in order and assigns responses to requests. A cancelled
+request keeps its place, and its response is discarded. Passwords are never shown.
 """
 
 import ssl
@@ -51,10 +52,10 @@ class RedisAddress:
 
     @property
     def place(self) -> Address:
-        """Where it is dialled, without TLS.
+        """The address to dial, without TLS.
 
         Raises:
-            AddressError: there is no such place.
+            AddressError: it is not a valid address.
         """
         if self.path:
             return Address("unix", path=self.path)
@@ -65,7 +66,7 @@ class RedisAddress:
 
 
 def parse_address(url: str) -> RedisAddress:
-    """The address that `url` is: `redis[s]://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]`, or
+    """Parse `redis[s]://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]` or
     `unix://[USER[:PASSWORD]@]PATH[?db=DATABASE]`.
 
     Raises:

@@ -1,6 +1,5 @@
-"""Errors of Redis and coredis as errors of the bus: each is one BusError, which tells whether
-anything can have been done. Texts of Redis are passed on: they hold no secrets.
-"""
+"""Maps errors of Redis and coredis to errors of the bus. Texts of Redis are passed on: they contain
+no secrets."""
 
 import re
 from typing import Final
@@ -68,7 +67,7 @@ _LOST: Final = (OSError, UnreachableError, EndOfStream, BrokenResourceError)
 
 
 def bus_error(error: BaseException) -> BusError:
-    """The bus's error for one of coredis; the caller raises it `from error`."""
+    """Return the bus's error for one of coredis; raise it `from error`."""
     if isinstance(error, BusError):
         return error
     if type(error) is LostConnectionError and error.__cause__ is not None:
@@ -87,14 +86,14 @@ def bus_error(error: BaseException) -> BusError:
 
 
 def is_no_answer(answer: BaseException) -> bool:
-    """Whether the server gave no answer, as opposed to an error for an answer."""
+    """Return whether the server gave no response, not even an error."""
     if isinstance(answer, RedisError):
         return isinstance(answer, LostConnectionError) and not isinstance(answer, BusyLoadingError)
     return True
 
 
 def is_missing_group(error: BaseException) -> bool:
-    """Whether it says that a group, or its stream, does not exist (any more)."""
+    """Return whether an error says that a group or its stream does not exist."""
     text = str(error)
     return (
         isinstance(error, StreamConsumerGroupError)
@@ -103,7 +102,7 @@ def is_missing_group(error: BaseException) -> bool:
 
 
 def is_too_old(error: BaseException) -> bool:
-    """Whether it is the answer of a server older than Redis 6 to the first greeting."""
+    """Return whether a server older than Redis 6 refused the first greeting."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, (UnknownCommandError, ProtocolError)):

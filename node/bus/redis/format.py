@@ -1,8 +1,7 @@
-"""How events look in Redis: names of streams, fields, and encodings, for each API.
+"""The format of events in Redis: stream names, fields and encodings, for each API.
 
-`RedisFormat()` writes what Lightbus 1.1.2 writes; the format that its documentation describes is
-`DOCUMENTED`. Both are understood when reading; every other entry is an event that cannot be read,
-and is not passed over.
+`RedisFormat()` writes what Lightbus 1.1.2 writes; `DOCUMENTED` is the format that its documentation
+describes. Both are read. Any other entry is an event that cannot be read, and is not skipped.
 """
 
 import json
@@ -40,10 +39,10 @@ _LIGHTBUS_JSON: Final = json.JSONEncoder(allow_nan=False, sort_keys=True)
 
 
 def lightbus_json(value: object) -> str:
-    """One value as JSON, with the very bytes that Lightbus writes.
+    """Encode one value as JSON with the bytes that Lightbus writes.
 
     Raises:
-        InvalidEventError: JSON has no such value.
+        InvalidEventError: the value cannot be encoded.
     """
     try:
         return _LIGHTBUS_JSON.encode(value)
@@ -82,10 +81,10 @@ class RedisFormat:
             )
 
     def key(self, name: str) -> str:
-        """The key of the stream that has the events called `name` (`API.EVENT`, or `API.*`).
+        """Return the key of the stream for the events `name` (`API.EVENT`, or `API.*`).
 
         Raises:
-            InvalidEventError: it is not such a name.
+            InvalidEventError: the name is invalid.
         """
         if name.endswith(ALL):
             api_of(name)
@@ -94,8 +93,8 @@ class RedisFormat:
         return (api + ALL if self.layout == "per_api" else name) + self.suffix
 
     def name(self, key: str) -> str | None:
-        """The name of the stream with this key: `API.EVENT` or `API.*`; None: it is not of this
-        format."""
+        """Return the name of the stream with this key, `API.EVENT` or `API.*`; None if it is not of
+        this format."""
         name = key.removesuffix(self.suffix) if key.endswith(self.suffix) else ""
         try:
             return name if self.key(name) == key else None
@@ -103,7 +102,7 @@ class RedisFormat:
             return None
 
     def fields(self, event: NewEvent, message_id: str) -> list[str]:
-        """The names and values of an entry, in Lightbus's order: metadata, then data.
+        """Return the names and values of an entry in Lightbus's order: metadata, then data.
 
         Raises:
             InvalidEventError: a field cannot be told from metadata, or there are more than 3,500
@@ -129,10 +128,10 @@ class RedisFormat:
         return words
 
     def read(self, name: str, id: str, fields: Sequence[bytes]) -> "StoredEvent | Skipped":
-        """The event that an entry of the stream of `name` is, or why its readers pass over it.
+        """Return the event of an entry in the stream of `name`, or why readers skip it.
 
-        In a stream of one event each entry is that event, whatever its metadata say. An entry that
-        cannot be read is an event with a body that is not JSON.
+        In a stream of one event, each entry is that event, whatever its metadata say. An entry that
+        cannot be read is an event whose body is not JSON.
         """
         if not any(fields):
             return Skipped.EMPTY
@@ -185,7 +184,7 @@ class RedisFormat:
 
 
 class Skipped(Enum):
-    """Why an entry is not for its reader: it is acknowledged and passed over."""
+    """Why an entry is acknowledged and skipped."""
 
     EMPTY = "empty, as Lightbus makes streams"
     OTHER = "another event of the same API"
@@ -200,8 +199,8 @@ def _shown(pairs: Sequence[tuple[str, bytes]]) -> str:
 
 
 def _plain(metadata: dict[str, str]) -> dict[str, str] | None:
-    """Metadata as text; None: they cannot be read. All of them are JSON where the API's name begins
-    as a JSON string: no name has a quotation mark."""
+    """Return metadata as text; None if they cannot be read. They are JSON if the API's name begins
+    with a quotation mark."""
     if not metadata["api_name"].startswith('"'):
         return metadata
     try:
@@ -217,7 +216,6 @@ def _plain(metadata: dict[str, str]) -> dict[str, str] | None:
 
 
 def _is_of(api: str, name: str) -> bool:
-    """Whether it is the name of an event of the API."""
     try:
         return split_name(name)[0] == api
     except InvalidEventError:
@@ -225,7 +223,7 @@ def _is_of(api: str, name: str) -> bool:
 
 
 def _is_data(field: str, metadata_prefix: str, field_prefix: str) -> bool:
-    """Whether a field is of the event's data: it has their prefix, and not a longer one of
+    """Return whether a field is of the event's data: it has their prefix, and not a longer one of
     metadata."""
     if not field.startswith(field_prefix) or field in _metadata(metadata_prefix):
         return False
@@ -234,7 +232,7 @@ def _is_data(field: str, metadata_prefix: str, field_prefix: str) -> bool:
 
 @lru_cache(REMEMBERED)
 def _metadata(prefix: str) -> Mapping[str, str]:
-    """The fields with metadata, in Lightbus's order, and what each is."""
+    """Map the names of metadata fields, in Lightbus's order, to what each is."""
     return {prefix + metadata: metadata for metadata in _METADATA}
 
 

@@ -1,7 +1,8 @@
-"""Reading by groups: XREADGROUP for new events, XPENDING and XCLAIM for the others.
+"""Reads for groups: XREADGROUP for new events, XPENDING and XCLAIM for the others.
 
-An event that a group was handed is handed out here, given back, or acknowledged because it is
-another event of an API: none stays in between. A group that has vanished is made anew.
+Each event that a group received is handed out, given back, or acknowledged because it is another
+event of the API. A group that has vanished is created again. The local state of groups is bounded,
+and can be lost without losing events.
 """
 
 import logging
@@ -43,15 +44,15 @@ REMEMBERED: Final = 1_000
 
 
 class GroupState:
-    """A group, and those of its consumers that live here.
+    """A group and its consumers in this process.
 
     Attributes:
-        name: of the events that are read; in a stream of an API all others are passed over.
-        held: events handed out here and not settled, with the attempt of each.
-        places: for each consumer the id after which it goes on, should the group vanish.
-        drained: consumers for which an earlier process of their name left no event pending.
-        lost: consumers with a cancelled read of which the answer was lost.
-        is_due: whether events became due since a consumer here asked for these.
+        name: of the events that are read; others of an API's stream are skipped.
+        held: events handed out here and not settled, with their attempts.
+        places: for each consumer the id after which it continues if the group vanishes.
+        drained: consumers whose earlier process left no pending events.
+        lost: consumers with a cancelled read whose response was lost.
+        is_due: whether events became due since a consumer here asked for them.
         scopes: of the reads that wait for new events.
     """
 
@@ -72,15 +73,13 @@ class GroupState:
 
     @property
     def key(self) -> str:
-        """Of the stream."""
+        """The stream's key."""
         return self.keys.stream
 
     def place(self, consumer: str) -> str:
-        """The id after which it goes on."""
         return self.places.get(consumer, BEFORE_ALL)
 
     def came_to(self, consumer: str, id: str) -> None:
-        """The consumer goes on after an id."""
         self.places.pop(consumer, None)
         self.places[consumer] = id
         if len(self.places) > MOST_PLACES:
@@ -96,22 +95,20 @@ class GroupState:
             self.scopes.discard(scope)
 
     def has_drained(self, consumer: str) -> None:
-        """Remember that an earlier process left this consumer nothing."""
+        """Remember that an earlier process left this consumer no events."""
         _remember(self.drained, consumer)
 
     def lost_answer(self, consumer: str) -> None:
-        """Remember that the answer to a cancelled read was lost: events may be pending."""
+        """Remember that the response to a cancelled read was lost: events may be pending."""
         _remember(self.lost, consumer)
 
     def handed(self, id: str, attempt: int) -> None:
-        """An event is handed out."""
         self.held.pop(id, None)  # the newest stand last
         self.held[id] = attempt
         if len(self.held) > MOST_HELD:
             del self.held[next(iter(self.held))]
 
     def settled(self, ids: Iterable[str]) -> None:
-        """No consumer here holds them any more."""
         for id in ids:
             self.held.pop(id, None)
 
@@ -133,7 +130,7 @@ class GroupStates:
         self._all: dict[tuple[str, str], GroupState] = {}
 
     def of(self, name: str, key: str, group: str) -> GroupState:
-        """The membership of a group, made if need be."""
+        """Return the state of a group, created if necessary."""
         found = self._all.pop((key, group), None) or GroupState(name, key, group)
         self._all[key, group] = found  # the last one used stands last
         if len(self._all) > MOST_GROUPS:
@@ -141,15 +138,14 @@ class GroupStates:
         return found
 
     def known(self, key: str, group: str) -> GroupState | None:
-        """The membership of a group, if it is remembered."""
         return self._all.get((key, group))
 
     def joined(self, name: str, key: str, group: str) -> GroupState:
-        """The membership of a group that is about to read events of this name.
+        """Return the state of a group before it reads events of this name.
 
         Raises:
-            ConfigError: it reads others here, in the same stream of an API: each would take, and
-                acknowledge, the other's.
+            ConfigError: it reads other events of the same stream here: each reader would
+                acknowledge the other's.
         """
         found = self.of(name, key, group)
         if found.places and found.name != name:
@@ -162,8 +158,8 @@ class GroupStates:
 
 
 class EntrySizes:
-    """How many entries to ask for at a time, so that an answer is bounded: the entries of a stream
-    that came last tell how large the next ones may be; unknown ones are taken to be large."""
+    """Bounds responses: the size of the last entries of a stream determines how many are requested
+    next; unknown entries are assumed to be large."""
 
     __slots__ = ("_longest",)
 
@@ -171,11 +167,11 @@ class EntrySizes:
         self._longest: dict[str, int] = {}
 
     def count(self, key: str, wanted: int) -> int:
-        """How many entries to ask for if `wanted` would be welcome."""
+        """Return how many entries to request, at most `wanted`."""
         return max(1, min(wanted, MOST, HANDFUL // self._longest.get(key, FIRST)))
 
     def saw(self, key: str, entries: Iterable[Sequence[bytes]]) -> None:
-        """Entries came, with these fields."""
+        """Record the fields of received entries."""
         longest = max((sum(map(len, fields)) for fields in entries), default=0)
         if not longest:
             return
@@ -202,10 +198,10 @@ _PER_SECOND: Final = 0.1
 
 
 class GroupReader:
-    """The reads of one store's groups.
+    """Reads events of groups.
 
     Attributes:
-        lost: events that were trimmed away while they were pending.
+        lost: the number of events trimmed while they were pending.
     """
 
     def __init__(
@@ -225,7 +221,6 @@ class GroupReader:
         self.lost = 0
 
     async def join(self, stream: str, group: str, consumer: str, after: str) -> None:
-        """Make the group and the consumer, if they are not there."""
         self._client.subscribe(DUE_CHANNEL, self._heard)
         state = self._groups.joined(stream, self._key(stream), group)
         await self._make(state, consumer, after)
@@ -233,7 +228,6 @@ class GroupReader:
     async def read(
         self, stream: str, group: str, consumer: str, count: int, wait: float
     ) -> list[Delivery]:
-        """New events, waiting for the first up to `wait` seconds."""
         state = self._groups.joined(stream, self._key(stream), group)
         if consumer in state.lost:
             del state.lost[consumer]
@@ -267,8 +261,8 @@ class GroupReader:
                 return []
 
     async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
-        """Events that are pending with this consumer and not in hand here, in order: first those of
-        an earlier process of its name; when it has all of these, those of lost answers."""
+        """Return events pending with this consumer and not held here: first those of an earlier
+        process of its name, then those of lost responses."""
         state = self._groups.joined(stream, self._key(stream), group)
         idle = _LOST if consumer in state.drained else _OWN
         found = await self._take(stream, group, consumer, count, idle)
@@ -279,14 +273,13 @@ class GroupReader:
     async def claim(
         self, stream: str, group: str, consumer: str, count: int, idle: float
     ) -> list[Delivery]:
-        """Events that are due, or that any consumer held for too long."""
         self._groups.joined(stream, self._key(stream), group).is_due = False
         return await self._take(stream, group, consumer, count, int(idle * 1000))
 
     # Inside.
 
     def _heard(self, message: bytes) -> None:
-        """Events of a group are due: end the reads that wait for new ones."""
+        """End the reads that wait for new events: events of a group are due."""
         key, _, group = message.decode(errors="replace").partition("\0")
         state = self._groups.known(key, group)
         if state is not None:
@@ -354,7 +347,7 @@ class GroupReader:
         consumer: str,
         entries: Sequence[tuple[bytes, list[bytes], int]],
     ) -> list[Delivery]:
-        """The entries that are handed out; the rest is acknowledged."""
+        """Return the events to hand out, and acknowledge skipped entries."""
         form = self._config.format_of(split_name(state.name)[0])
         self._sizes.saw(state.key, (fields for _, fields, _ in entries))
         found = []
@@ -373,7 +366,7 @@ class GroupReader:
         return found
 
     async def _make(self, state: GroupState, consumer: str, after: str) -> None:
-        """Make group and consumer, and note where the group is."""
+        """Create the group and consumer, and store the group's position."""
         key, group = state.key, state.group
         made, joined, groups = await self._client.commands(
             [
@@ -392,8 +385,8 @@ class GroupReader:
                 state.came_to(consumer, info[b"last-delivered-id"].decode())
 
     async def _cure(self, state: GroupState, consumer: str) -> None:
-        """Make a group anew that has vanished: it goes on where this consumer was, or begins
-        where its stream does, if that is another one since."""
+        """Create a vanished group again: it continues at this consumer's position, or from the
+        beginning if the stream is a new one."""
         after = state.place(consumer)
         try:
             info = await self._client.raw(b"XINFO", b"STREAM", state.key)
@@ -420,14 +413,14 @@ class GroupReader:
 
 
 def _entries(answer: Any) -> list[tuple[bytes, list[bytes]]]:
-    """The entries that XREADGROUP brought, of one stream."""
+    """Return the entries in a response to XREADGROUP for one stream."""
     if not isinstance(answer, dict) or not answer:
         return []
     return [(id, fields or []) for id, fields in next(iter(answer.values()))]
 
 
 class _Question:
-    """A question in a task of its own, and its outcome."""
+    """A request in its own task, and its outcome."""
 
     __slots__ = ("answer", "changes", "error", "over")
 
@@ -438,7 +431,6 @@ class _Question:
         self.error: Exception | None = None
 
     async def run(self, ask: Callable[[], Awaitable[Any]]) -> None:
-        """Ask."""
         try:
             self.answer = await ask()
         except Exception as error:
@@ -448,7 +440,6 @@ class _Question:
             self.changes.notify()
 
     async def wait(self) -> None:
-        """Until there is an answer, or an error."""
         await self.changes.until(lambda: self.over)
 
 
@@ -457,8 +448,8 @@ async def handed_out(
     ask: Callable[[], Awaitable[Any]],
     give_back: Callable[[Any], Awaitable[object]],
 ) -> Any:
-    """What `ask` answers. If the caller is cancelled meanwhile, `give_back` gets it before the
-    cancellation goes on, unless that takes long. Raises as `ask`."""
+    """Return the result of `ask`. If the caller is cancelled, pass it to `give_back` first, unless
+    that takes long. Raises as `ask`."""
     question = _Question(loop)
     loop.spawn(question.run, ask)
     try:

@@ -1,8 +1,9 @@
-"""Operations that Redis has to do in one step, in Lua: on whole streams, and for a group.
+"""Lua scripts for atomic operations on streams and groups, and the keys that they use.
 
-All or none of what is published is stored. A pending event is either held by a consumer, or due at
-a time: then it is `NOBODY`'s, and the set of due events has it. A consumer that takes it from
-there, Lightbus included, makes that entry void. Times are the server's, in milliseconds.
+A publication is stored whole or not at all. A pending event is either held by a consumer, or due at
+a time: then it belongs to `NOBODY` and is in the set of due events. A consumer that takes it from
+there, Lightbus included, voids that entry. Times are the server's, in milliseconds. All keys except
+streams are `parley:bus:...`, which Lightbus ignores.
 """
 
 from hashlib import sha1
@@ -12,14 +13,13 @@ from parley._node.bus.dead_letters import LONGEST_HISTORY, NOT_ACKNOWLEDGED
 
 
 class Script(NamedTuple):
-    """A script, and the digest by which the server knows it; it protects nothing."""
+    """A script and its SHA-1 digest, which is only a name."""
 
     text: bytes
     digest: bytes
 
 
 def script(text: str) -> Script:
-    """The script with this text."""
     body = text.encode()
     return Script(body, sha1(body, usedforsecurity=False).hexdigest().encode())
 
@@ -28,12 +28,12 @@ PREFIX: Final = "parley:bus"
 
 
 class GroupKeys(NamedTuple):
-    """The keys that the scripts for a group take, in their order.
+    """The keys that a group's scripts take, in order.
 
     Attributes:
         stream: the stream itself.
-        due: a sorted set, of ids by when they are due (ms).
-        past: a hash, of ids to what became of their attempts (JSON).
+        due: a sorted set of ids by due time (ms).
+        past: a hash of ids to the outcomes of their attempts (JSON).
         counts: a hash: redelivered, dead_lettered.
     """
 
@@ -44,12 +44,11 @@ class GroupKeys(NamedTuple):
 
     @property
     def own(self) -> tuple[str, str, str]:
-        """All but the stream: the keys that only Parley uses."""
+        """The keys that only Parley uses."""
         return self.due, self.past, self.counts
 
 
 def keys_of(key: str, group: str) -> GroupKeys:
-    """The keys of one group of the stream with this key."""
     return GroupKeys(
         key,
         f"{PREFIX}:due:{key}:{group}",
@@ -59,7 +58,6 @@ def keys_of(key: str, group: str) -> GroupKeys:
 
 
 def idempotency_key(name: str, key: str) -> str:
-    """The key that exists as long as an idempotency key is remembered."""
     return f"{PREFIX}:key:{name}:{key}"
 
 

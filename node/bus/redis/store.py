@@ -155,7 +155,7 @@ class RedisStore:
         return published
 
     def _words(self, event: NewEvent) -> tuple[str, list[Word]]:
-        """The key of an event's stream, and the words of its XADD after that."""
+        """Return the key of an event's stream, and the words of its XADD after that."""
         form = self._format(event.name)
         message_id = event.key if event.key is not None else new_id()
         return form.key(event.name), [*self._xadd, *form.fields(event, message_id)]
@@ -186,7 +186,7 @@ class RedisStore:
         return [Published(id.decode(), bool(duplicate)) for id, duplicate in answers]
 
     async def _keep_bounds(self, events: Sequence[NewEvent]) -> None:
-        """Take out what is beyond the bounds, now and then."""
+        """Check the bounds of the streams now and then."""
         age, size = self._config.max_age, self._config.max_bytes
         part = size // _CHECK_PART if size is not None else 0
         for event in events:
@@ -227,12 +227,10 @@ class RedisStore:
         return await self._opened.reader.claim(stream, group, consumer, count, idle)
 
     async def touch(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
-        """Their idle time begins anew."""
         keys = self._group(stream, group).keys
         await self._client.group_script(TOUCH, keys, group, consumer, *_checked(ids))
 
     async def ack(self, stream: str, group: str, ids: Sequence[str]) -> int:
-        """They are done; how many were pending."""
         if not ids:
             return 0
         ids = _checked(ids)
@@ -254,7 +252,6 @@ class RedisStore:
     async def nack(
         self, stream: str, group: str, consumer: str, id: str, delay: float, error: str
     ) -> bool:
-        """It failed, and is due in `delay` seconds."""
         state = self._group(stream, group)
         (id,) = _checked([id])
         milliseconds = max(0, int(delay * 1000))
@@ -266,7 +263,6 @@ class RedisStore:
         return bool(done)
 
     async def release(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
-        """They were never begun, and are due now."""
         state = self._group(stream, group)
         released = await self._client.group_script(
             RELEASE, state.keys, group, consumer, *_checked(ids)
@@ -274,8 +270,8 @@ class RedisStore:
         state.settled(id.decode() for id in released or ())
 
     async def bury(self, stream: str, group: str, consumer: str, id: str, error: str) -> str | None:
-        """Set it aside. The letter is made here after a look at the event, and is written only if
-        no other consumer has had the event since."""
+        """Make a dead letter: built here from the event, and written only if no other consumer has
+        received the event since."""
         state = self._group(stream, group)
         (id,) = _checked([id])
         seen = await self._client.group_script(LOOK, state.keys, group, consumer, id)
@@ -318,7 +314,6 @@ class RedisStore:
     # Inspection: streams, groups and consumers that do not exist are empty.
 
     async def streams(self) -> list[StreamInfo]:
-        """All streams of the database whose keys are ours, by name."""
         keys = {key: name async for key in self._keys() if (name := self._name(key)) is not None}
         found = []
         several = list(keys)
@@ -334,7 +329,6 @@ class RedisStore:
         return sorted(found)
 
     async def groups(self, stream: str) -> list[GroupInfo]:
-        """The groups of a stream, by name."""
         key = self._format(stream).key(stream)
         found = []
         for info in await self._infos(b"GROUPS", key):
@@ -358,7 +352,6 @@ class RedisStore:
         return sorted(found, key=lambda group: group.name)
 
     async def consumers(self, stream: str, group: str) -> list[ConsumerInfo]:
-        """The consumers of a group, by name."""
         key = self._format(stream).key(stream)
         return sorted(
             ConsumerInfo(readable(info[b"name"]), info[b"pending"], info[b"idle"] / 1000)
@@ -367,7 +360,6 @@ class RedisStore:
         )
 
     async def pending(self, stream: str, group: str, count: int, after: str) -> list[PendingInfo]:
-        """Pending events of a group, by id. Those that are due have no consumer: it is empty."""
         key = self._format(stream).key(stream)
         after = str(parse_id(after))
         keys = keys_of(key, group)
@@ -386,7 +378,6 @@ class RedisStore:
     async def history(
         self, stream: str, after: str, until: str | None, count: int, wait: float
     ) -> list[StoredEvent]:
-        """Stored events after an id; waits up to `wait` seconds for the first."""
         form = self._format(stream)
         key = form.key(stream)
         last = None if until is None else parse_id(until)
@@ -425,7 +416,7 @@ class RedisStore:
                 return
 
     def _name(self, key: str) -> str | None:
-        """The name of a stream, if its API's events are in such a stream."""
+        """Return the name of a stream whose API has such streams."""
         for form in (*self._config.formats.values(), RedisFormat()):
             name = form.name(key)
             if name is not None and self._format(name).key(name) == key:
@@ -464,7 +455,7 @@ class RedisStore:
             raise bus_error(error) from error
 
     async def _infos(self, kind: bytes, *words: str) -> list[dict[bytes, Any]]:
-        """What XINFO says of groups or consumers; empty if they do not exist."""
+        """Return what XINFO says about groups or consumers; empty if they do not exist."""
         try:
             infos: list[dict[bytes, Any]] = await self._client.raw(b"XINFO", kind, *words)
         except RedisError as error:
@@ -476,7 +467,6 @@ class RedisStore:
     # Maintenance: an event that is removed from a stream is no longer pending in any group.
 
     async def rewind(self, stream: str, group: str, after: str) -> None:
-        """The group reads on after `after`."""
         key = self._key(stream)
         if after != AFTER_ALL:
             after = str(parse_id(after))
@@ -492,7 +482,6 @@ class RedisStore:
                 places.update(dict.fromkeys(places, info[b"last-delivered-id"].decode()))
 
     async def redeliver(self, stream: str, group: str, ids: Sequence[str]) -> list[str]:
-        """Make events pending and due, as if they had never been handed out."""
         checked = [str(parse_id(id)) for id in ids]
         found = await self._client.group_script(
             REDELIVER, keys_of(self._key(stream), group), group, "", *checked
@@ -500,7 +489,6 @@ class RedisStore:
         return [id.decode() for id in found or ()]
 
     async def trim(self, stream: str, bounds: Trim) -> int:
-        """Take away the oldest events beyond the bounds."""
         key = self._key(stream)
         how = "~" if bounds.approximate else "="
         taken = 0
@@ -520,7 +508,6 @@ class RedisStore:
         return taken
 
     async def drop(self, stream: str, ids: Sequence[str]) -> int:
-        """Take events out of a stream."""
         if not ids:
             return 0
         key = self._key(stream)
@@ -531,7 +518,6 @@ class RedisStore:
         return taken
 
     async def remove_consumers(self, stream: str, group: str, idle: float) -> list[str]:
-        """Forget idle consumers; what they held is due."""
         key = self._key(stream)
         return [
             consumer.name
@@ -543,7 +529,6 @@ class RedisStore:
         ]
 
     async def remove_group(self, stream: str, group: str) -> bool:
-        """Forget a group, and our notes on it."""
         key = self._key(stream)
         try:
             gone = await self._client.raw(b"XGROUP", b"DESTROY", key, group)
@@ -556,7 +541,7 @@ class RedisStore:
         return bool(gone)
 
     async def _forget(self, key: str, *words: Word) -> None:
-        """Make events that are gone pending in no group."""
+        """Make deleted events pending in no group."""
         for info in await self._infos(b"GROUPS", key):
             name = info[b"name"]
             keys = keys_of(key, readable(name))
@@ -584,7 +569,7 @@ class RedisStore:
         return self._groups.of(stream, self._key(stream), group)
 
     async def _log_durability(self, client: RedisClient) -> None:
-        """Log what this server loses, and when, if it tells."""
+        """Log what the server's settings can lose."""
         found: dict[bytes, bytes] = {}
         for answer in await client.commands([(b"CONFIG", b"GET", name) for name in _DURABILITY]):
             if not isinstance(answer, dict):
@@ -621,7 +606,7 @@ class RedisStore:
 
 
 def new_id() -> str:
-    """A unique message id: a random UUID (RFC 9562, version 4)."""
+    """Return a unique message id: a random UUID (RFC 9562, version 4)."""
     # As UUID(bytes=..., version=4) writes it, which takes three times as long.
     digits = random_bytes(16).hex()
     variant = "89ab"[int(digits[16], 16) & 3]
@@ -629,7 +614,7 @@ def new_id() -> str:
 
 
 def _failures(past: bytes | None) -> list[Failure]:
-    """A history as the scripts keep it; empty if another program broke it."""
+    """Parse a history; empty if another program broke it."""
     text = past.decode(errors="replace") if past else "[]"
     try:
         return [
@@ -641,12 +626,11 @@ def _failures(past: bytes | None) -> list[Failure]:
 
 
 def _checked(ids: Sequence[str]) -> list[str]:
-    """The ids as Redis has them; raises InvalidEventError if one is not an id."""
     return [str(parse_id(id)) for id in ids]
 
 
 def readable(name: bytes) -> str:
-    """The name of a group or consumer, to which others may have given any bytes."""
+    """Decode the name of a group or consumer, which can have any bytes."""
     return name.decode(errors="backslashreplace")
 
 

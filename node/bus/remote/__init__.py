@@ -1,1 +1,1 @@
-"""The bus between nodes: category 6 of the protocol."""
+"""The bus of another node as a store, and the service that offers a bus to peers."""

@@ -1,7 +1,7 @@
-"""Who may do what to a bus that a node offers: one question for each request.
+"""Authorises the requests of peers to an offered bus.
 
-Rights follow from node ids that were proved, never from what a peer says of itself. A request that
-no rule allows is refused, and so is one whose rule fails.
+Rights follow from authenticated node ids, never from a peer's own claims. A request that no rule
+allows is refused, and so is one whose rule fails.
 """
 
 import inspect
@@ -49,16 +49,16 @@ _MANAGING: Final = (Rewind, Redeliver, TrimStream, Drop, RemoveConsumers, Remove
 
 @dataclass(frozen=True, slots=True)
 class BusRequest:
-    """What a peer wants of a bus.
+    """A permission that a peer's request needs.
 
     Attributes:
-        peer: the peer that asks; on an unencrypted connection its `node_id` is None.
-        action: `publish`; `consume` (all that a consumer of a group does); `inspect` (look at
-            streams, groups, consumers, pending and stored events); `manage` (move a group, hand
-            out again, trim, drop, remove, and publish to a dead-letter stream).
-        name: of the event, so of the stream (or `API.*`, where a store has all events of an API
-            in one, for `inspect` and `manage`); empty for the list of all streams.
-        group: the group it is about, if any, as the store knows it.
+        peer: the requesting peer; on an unencrypted connection its `node_id` is None.
+        action: `publish`; `consume` (all operations of a group's consumer); `inspect` (list
+            streams, groups, consumers, pending and stored events); `manage` (rewind, redeliver,
+            trim, drop, remove, and publish to a dead-letter stream).
+        name: of the event or stream (for `inspect` and `manage` also `API.*`); empty for the list
+            of all streams.
+        group: the group, if any, with the store's name.
     """
 
     peer: Remote
@@ -77,7 +77,7 @@ class BusRule:
     """The `allow=` of a bus.
 
     Raises:
-        ConfigError: it is something else than `AllowBus` says.
+        ConfigError: it is not an `AllowBus`.
     """
 
     __slots__ = ("_function", "_rules")
@@ -100,7 +100,7 @@ class BusRule:
             self._rules = dict.fromkeys(actions, Rule(cast(Allow, allow)))
 
     async def permits(self, permission: BusRequest, roles: Roles) -> bool:
-        """Whether it allows the request. Raises what a function of a request raises."""
+        """Return whether the request is allowed. Raises what a function of a request raises."""
         if self._function is not None:
             answer = self._function(permission)
             if inspect.isawaitable(answer):
@@ -111,7 +111,7 @@ class BusRule:
 
 
 def permissions_of(peer: Remote, request: Request) -> list[BusRequest]:
-    """All that has to be allowed for a request."""
+    """Return all permissions that a request needs."""
     if isinstance(request, Publish):
         permissions: dict[str, BusRequest] = {}
         for event in request.events:
@@ -130,8 +130,8 @@ def permissions_of(peer: Remote, request: Request) -> list[BusRequest]:
 
 
 class BusAuthoriser:
-    """Applies the rule of a bus, with the `roles` of the node. Peers that came through a tunnel may
-    ask for what is `exported` alone (section 19)."""
+    """Applies the rule of a bus, with the node's `roles`. Peers behind a tunnel are limited to
+    `exported` names (section 19)."""
 
     __slots__ = ("_exported", "_failures", "_refusals", "_roles", "_rule")
 
@@ -143,7 +143,7 @@ class BusAuthoriser:
         self._refusals = RateLimitedLogger(LINES, LINES_PER_SECOND)
 
     async def permits(self, live: LiveConnection, request: Request) -> bool:
-        """Whether the peer of a connection may have its request, all of it."""
+        """Return whether the peer of a connection may make a request."""
         peer, loop = live.remote, live.backend
         for permission in permissions_of(peer, request):
             offered = not live.path or self._exported(permission.name)

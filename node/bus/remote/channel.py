@@ -1,7 +1,7 @@
-"""The way to another node's bus: the stream `bus`, requests on it, and their answers.
+"""The client's side of a remote bus: the stream `bus`, requests and answers.
 
-What cannot be known is said to be unknown: a request that is under way when the connection ends
-raises BusUnavailableError, a later one BusClosedError.
+A request in progress when the connection ends raises BusUnavailableError, since its outcome is
+unknown; a later one raises BusClosedError.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,11 +54,11 @@ _HANDS_OUT: Final = wire.Read | wire.Own | wire.Claim | wire.ReadHistory
 
 
 class BusChannel:
-    """Requests to the bus at the other end of a connection, on one stream, which is opened again
-    should it be reset."""
+    """Requests to the bus at the other end of a connection, on one stream, which is reopened after
+    a reset."""
 
     def __init__(self, live: LiveConnection, streams: StreamTable, timeout: float) -> None:
-        """`timeout` is seconds for each answer, beside what its request waits."""
+        """`timeout` is seconds for each answer, in addition to the request's own wait."""
         self._live = live
         self._streams = streams
         self.closed = True
@@ -71,7 +71,8 @@ class BusChannel:
         """Open the stream.
 
         Raises:
-            BusClosedError: the connection is over. BusBusyError: it has as many streams as it may.
+            BusClosedError: the connection is closed. BusBusyError: it has the maximum number of
+                streams.
         """
         self._slots = anyio.Semaphore(UNANSWERED, fast_acquire=True)
         self._waits = anyio.Semaphore(WAITING, fast_acquire=True)
@@ -79,7 +80,7 @@ class BusChannel:
         self._open_stream()
 
     async def aclose(self) -> None:
-        """Finish the stream: waiting requests end with BusClosedError."""
+        """Finish the stream: waiting requests raise BusClosedError."""
         self.closed = True
         stream, self._stream = self._stream, None
         if stream is not None:
@@ -88,11 +89,11 @@ class BusChannel:
     async def request(
         self, request: wire.Request, wait: float = 0.0, late: "LateAnswer | None" = None
     ) -> Answer:
-        """The answer to a request, if its code is 0, or 21 for a request that hands out events;
-        `late` gets the answer to a caller that was cancelled.
+        """Return the answer if its code is 0, or 21 for a request that hands out events. `late`
+        gets the answer if the caller is cancelled.
 
         Raises:
-            BusError: it was refused, or nothing is known of it.
+            BusError: it was refused, or the outcome is unknown.
         """
         if self.closed:
             raise BusClosedError("the bus is closed")
@@ -121,7 +122,7 @@ class BusChannel:
         raise error_of(answer)
 
     async def count(self, request: wire.Request) -> int:
-        """The number that a request is answered with; raises as `request`."""
+        """Return the number in an answer; raises as `request`."""
         number = (await self.request(request)).number
         if number is None:
             raise unreadable()
@@ -133,7 +134,7 @@ class BusChannel:
         read: Callable[[Row], T],
         name: Callable[[T], str],
     ) -> list[T]:
-        """All rows, a page at a time; `name` is what the next page comes after. Raises as
+        """Return the rows of all pages; `name` gives the position of the next page. Raises as
         `request`."""
         found: list[T] = []
         more = True
@@ -149,7 +150,7 @@ class BusChannel:
         return found
 
     def portions(self, ids: Sequence[str], *names: str) -> list[list[str]]:
-        """The ids, as many at a time as a request may have and has room for beside `names`."""
+        """Split ids into as many as fit into a request with `names`."""
         room = self._live.limits.max_payload - _HEAD_SIZE - sum(map(len, names))
         size = max(1, min(limits.LARGEST_COUNT, room // _ID_SIZE))
         return [list(ids[start : start + size]) for start in range(0, len(ids), size)]
@@ -167,7 +168,7 @@ class BusChannel:
         return self._stream
 
     def _ended(self, stream: Stream, error: Exception) -> BusError:
-        """What to raise after the end of the stream; the next request opens another one."""
+        """Return the error to raise after the end of the stream; the next request opens another."""
         if self._stream is stream:
             self._stream = None
         if isinstance(error, StreamResetError):
@@ -189,29 +190,28 @@ _STREAM_ENDED: Final = (
 
 
 class LateAnswer:
-    """The answer to one request whose caller was cancelled: what it hands out is given back.
+    """The answer to a request whose caller was cancelled: its events are given back.
 
-    The cancellation waits for that, so that the next caller finds it; but not for long. Then the
-    group has it again once it was idle.
+    The cancellation waits for that, briefly, so that the next caller finds the events. Otherwise
+    they are redelivered after they were idle.
     """
 
     __slots__ = ("_asked", "_payload", "_waiter")
 
     def __init__(self, waiter: Waiter) -> None:
-        """`waiter` waits for it."""
         self._waiter = waiter
         self._asked = False
         self._payload: bytes | None = None
 
     def expected(self) -> Callable[[bytes], None]:
-        """The request is being sent; returns what takes its answer."""
+        """Return the function that takes the answer: the request is being sent."""
         self._asked = True
         return self._take
 
     async def give_back(
         self, channel: BusChannel, request: wire.Read | wire.Own | wire.Claim
     ) -> None:
-        """Wait for the answer, and release what it hands out."""
+        """Wait for the answer, and release its events."""
         if not self._asked:
             return
         with anyio.move_on_after(PATIENCE, shield=True), suppress(BusError, LbmDecodeError):
@@ -230,7 +230,7 @@ class LateAnswer:
 
 
 def rows_of(answer: Answer, read: Callable[[Row], T]) -> list[T]:
-    """The rows of an answer; raises BusUnavailableError if they cannot be read."""
+    """Parse the rows of an answer; raise BusUnavailableError if they are malformed."""
     try:
         return read_rows(answer.rows, read)
     except LbmDecodeError as error:
@@ -238,5 +238,4 @@ def rows_of(answer: Answer, read: Callable[[Row], T]) -> list[T]:
 
 
 def unreadable() -> BusError:
-    """What to raise for an answer that cannot be read."""
     return BusUnavailableError("the other side's answer cannot be read")

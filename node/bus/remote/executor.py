@@ -1,7 +1,9 @@
-"""Does what a peer asks of a store, and makes the answer.
+"""Executes the requests of a peer on a store, and builds the answers.
 
-Authorisation comes before, sending after. A peer learns details of what it sent itself, and of
-nothing else.
+Requests are already authorised. A peer sees error details only of data that it sent itself. No
+event is lost or delayed because of its size: what does not fit into an answer is kept for the next
+Read; what fits into none is returned to the group, and finally becomes a dead letter. `Store.ack`
+takes no consumer, so a stream acknowledges only events that were handed out on it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -49,7 +51,8 @@ _MOST: Final = HANDED
 
 
 class Leftovers:
-    """Events handed out on streams that have ended, until their consumer asks for its own."""
+    """Unsettled events of streams that have ended, until their consumer asks for its own. Bounded:
+    forgotten events are redelivered after they were idle."""
 
     __slots__ = ("_count", "_ids", "_most")
 
@@ -62,7 +65,6 @@ class Leftovers:
         return self._count
 
     def add(self, consumer_key: ConsumerKey, id: str) -> None:
-        """The stream on which it was handed out has ended."""
         ids = self._ids.setdefault(consumer_key, {})
         self._count += id not in ids
         ids[id] = None
@@ -70,7 +72,7 @@ class Leftovers:
             self.take(next(iter(self._ids)), 1)
 
     def take(self, consumer_key: ConsumerKey, count: int) -> list[str]:
-        """Up to `count` ids of this consumer, which are then forgotten."""
+        """Remove and return up to `count` ids of a consumer."""
         ids = self._ids.get(consumer_key, {})
         found = list(islice(ids, count))
         for id in found:
@@ -82,7 +84,8 @@ class Leftovers:
 
 
 class Unsettled:
-    """Events handed out on one stream and not settled yet; charged to `account`."""
+    """Events handed out on one stream and not settled, charged to `account`. Bounded as Leftovers
+    are."""
 
     __slots__ = ("_account", "_consumers", "_most")
 
@@ -95,7 +98,6 @@ class Unsettled:
         return len(self._consumers)
 
     def add(self, consumer_key: ConsumerKey, ids: Sequence[str]) -> None:
-        """They are being handed out to the consumer."""
         stream, group, consumer = consumer_key
         consumers, before = self._consumers, len(self._consumers)
         for id in ids:
@@ -105,17 +107,16 @@ class Unsettled:
         self._account.charge(HANDED_WEIGHT * (len(consumers) - before))
 
     def known(self, stream: str, group: str, ids: Sequence[str]) -> list[str]:
-        """Those of `ids` that were handed out here."""
+        """Return those of `ids` that were handed out here."""
         return [id for id in ids if (stream, group, id) in self._consumers]
 
     def settle(self, stream: str, group: str, ids: Sequence[str]) -> None:
-        """They are done, or given back."""
         for id in ids:
             if self._consumers.pop((stream, group, id), None) is not None:
                 self._account.release(HANDED_WEIGHT)
 
     def leave(self, leftovers: Leftovers) -> None:
-        """The stream has ended."""
+        """Move all events to the leftovers: the stream has ended."""
         for (stream, group, id), consumer in self._consumers.items():
             leftovers.add((stream, group, consumer), id)
         self._account.release(HANDED_WEIGHT * len(self._consumers))
@@ -130,8 +131,8 @@ _PATIENCE = 5.0
 
 @dataclass(slots=True)
 class DeliveryBatch:
-    """Events to answer with: `deliveries` are the peer's once they are sent; no answer has room
-    for those that are `too_large`."""
+    """The events of an answer: `deliveries` are the peer's once they are sent; `too_large` ones fit
+    into no answer."""
 
     consumer_key: ConsumerKey
     deliveries: list[Delivery] = field(default_factory=list)
@@ -143,7 +144,7 @@ class DeliveryBatch:
 
 
 class _Kept(NamedTuple):
-    """What waits for the next Read until `deadline`, when `timer` gives it back; its bytes."""
+    """Deliveries for the next Read until `deadline`, when `timer` gives them back; their bytes."""
 
     deliveries: list[Delivery]
     size: int
@@ -152,8 +153,8 @@ class _Kept(NamedTuple):
 
 
 class EventFetcher:
-    """The events of one stream's answers, each with at most `largest` bytes of rows; what is kept
-    for the next is charged to `account`."""
+    """Fetches the events of one stream's answers, each with at most `largest` bytes of rows; kept
+    events are charged to `account`."""
 
     __slots__ = ("_account", "_kept", "_largest", "_loop", "_row", "_store", "_wanted", "size")
 
@@ -168,7 +169,7 @@ class EventFetcher:
         self.size = 0  # of all that is kept
 
     async def read(self, batch: DeliveryBatch, count: int, wait: float) -> None:
-        """Fill a batch as `Store.read`; what was kept comes first."""
+        """Fill a batch as `Store.read`, kept events first."""
         kept = self._take_kept(batch.consumer_key)
         if kept is None:
             found = await self._store.read(*batch.consumer_key, self._count(count), wait)
@@ -182,8 +183,8 @@ class EventFetcher:
         await self._set_aside(batch)
 
     async def own(self, batch: DeliveryBatch, count: int, left: Sequence[str]) -> None:
-        """Fill a batch as `Store.own`, with what the consumer's last process left: `left` are the
-        ids that this node remembers of it."""
+        """Fill a batch as `Store.own`, with events of the consumer's last process; `left` are their
+        ids that this node remembers."""
         stream, group, consumer = batch.consumer_key
         await self._redeliver(batch, await self._store.own(*batch.consumer_key, self._count(count)))
         due = 0
@@ -194,14 +195,14 @@ class EventFetcher:
             await self._redeliver(batch, await self._store.claim(*batch.consumer_key, due, idle))
 
     async def claim(self, batch: DeliveryBatch, count: int, idle: float) -> None:
-        """Fill a batch as `Store.claim`."""
         found = await self._store.claim(*batch.consumer_key, self._count(count), idle)
         await self._redeliver(batch, found)
 
     async def history(
         self, stream: str, after: str, until: str | None, count: int, wait: float
     ) -> tuple[list[StoredEvent], StoredEvent | None]:
-        """As `Store.history`: the events that fit; if none does, the one that is too large."""
+        """Return the events of `Store.history` that fit; if none does, the one that
+        is too large."""
         found = await self._store.history(stream, after, until, self._count(count), wait)
         fit: list[StoredEvent] = []
         room = self._wanted
@@ -214,7 +215,7 @@ class EventFetcher:
         return fit, None
 
     async def give_back(self, batch: DeliveryBatch) -> None:
-        """Give back a batch that could not be sent; it is empty then."""
+        """Give back and empty a batch that could not be sent."""
         deliveries, batch.deliveries, batch.too_large = (
             [*batch.deliveries, *batch.too_large],
             [],
@@ -223,7 +224,7 @@ class EventFetcher:
         await self._give_back(batch.consumer_key, deliveries)
 
     async def aclose(self) -> None:
-        """The stream is over: give back what is kept."""
+        """Give back kept events: the stream is over."""
         for consumer_key in list(self._kept):
             kept = self._take_kept(consumer_key)
             if kept is not None:
@@ -232,11 +233,11 @@ class EventFetcher:
     # Inside.
 
     def _count(self, count: int) -> int:
-        """How many to ask for, going by the size of the last ones."""
+        """Return how many events to request, by the size of the last ones."""
         return max(1, min(count, self._wanted // self._row))
 
     def _fill(self, batch: DeliveryBatch, found: list[Delivery]) -> list[Delivery]:
-        """Take what fits, in order; returns the rest."""
+        """Take events that fit, in order; return the others."""
         room, longest = self._wanted - sum(map(_cost, batch.deliveries)), 1
         for at, delivery in enumerate(found):
             cost = _cost(delivery)
@@ -259,7 +260,7 @@ class EventFetcher:
         await self._set_aside(batch)
 
     async def _set_aside(self, batch: DeliveryBatch) -> None:
-        """Hand on what no answer has room for: to others, and after some attempts to the dead
+        """Return events that fit into no answer to the group; after some attempts make them dead
         letters."""
         stream, group, consumer = batch.consumer_key
         for delivery in batch.too_large:
@@ -272,7 +273,7 @@ class EventFetcher:
                 await self._store.nack(stream, group, consumer, id, delay, error)
 
     def _keep(self, consumer_key: ConsumerKey, deliveries: list[Delivery], deadline: float) -> bool:
-        """Keep them for the next Read, if there is room."""
+        """Keep events for the next Read; return whether there is room."""
         size = sum(map(_cost, deliveries))
         weight = size + ROW_WEIGHT * len(deliveries)
         if self.size + size > limits.KEPT_SIZE or not self._account.has_room(weight):
@@ -314,15 +315,15 @@ def _cost(delivery: Delivery) -> int:
 
 
 def _decoded_weight(body: str) -> int:
-    """About how many bytes an event's data takes in memory, at most."""
+    """Return about how many bytes an event's data takes in memory, at most."""
     items, containers = body.count(",") + body.count(":"), body.count("[") + body.count("{")
     return EVENT_WEIGHT + 2 * len(body) + ITEM_WEIGHT * items + CONTAINER_WEIGHT * containers
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A bus as one peer's streams see it: its consumers are called `prefix` and what it says.
-    `counters` are those of the bus: what peers do is counted with what the node does itself."""
+    """A bus for the streams of one peer, whose consumers' names begin with `prefix`. `counters` are
+    the bus's own."""
 
     store: Store
     config: BusConfig
@@ -332,7 +333,7 @@ class Offer:
 
 
 class RequestExecutor:
-    """The requests of one stream. What is kept for the peer is charged to `account`."""
+    """Executes the requests of one stream. What is kept for the peer is charged to `account`."""
 
     def __init__(self, offer: Offer, loop: Loop, largest: int, account: MemoryBudget) -> None:
         """`largest` is the longest payload of an answer, in bytes."""
@@ -367,7 +368,6 @@ class RequestExecutor:
         }
 
     def batch(self, request: wire.Read | wire.Own | wire.Claim) -> DeliveryBatch:
-        """An empty batch, for `fetch`."""
         return DeliveryBatch((request.name, request.group, self._prefix + request.consumer))
 
     async def fetch(
@@ -376,8 +376,8 @@ class RequestExecutor:
         batch: DeliveryBatch,
         leftovers: Leftovers,
     ) -> Answer:
-        """Hand out events: what is in `batch` when it returns, raises or is cancelled is either
-        sent or given back by the caller. Raises what the store raises."""
+        """Hand out events: the caller sends or gives back the contents of `batch`, even after an
+        error or a cancellation. Raises what the store raises."""
         if isinstance(request, wire.Read):
             await self.fetcher.read(batch, request.number, request.wait)
         elif isinstance(request, wire.Own):
@@ -390,7 +390,6 @@ class RequestExecutor:
         return Answer(rows=[delivery_row(delivery) for delivery in batch.deliveries])
 
     def count_delivered(self, batch: DeliveryBatch) -> None:
-        """Count events that were handed to the peer."""
         self._counters.delivered += len(batch.deliveries)
         self._counters.retried += sum(one.attempt > 1 for one in batch.deliveries)
 
@@ -492,7 +491,7 @@ class RequestExecutor:
         return Answer(rows=list(map(stored_row, found)))
 
     def _page(self, rows: list[Row], after: str, by: int = 0) -> Answer:
-        """The rows with a name, at index `by`, that comes after `after`."""
+        """Return the rows whose name, at index `by`, comes after `after`."""
         left = [row for row in rows if row[by] > after] if after else rows
         fit, more = that_fit(left[:LARGEST_COUNT], self._rows)
         return Answer(rows=fit, more=more or len(left) > LARGEST_COUNT)

@@ -1,6 +1,5 @@
-"""The limits of the bus between nodes: of a request, an answer, a stream, a connection
-(docs/protocol.md section 16).
-"""
+"""The limits of a remote bus: of a request, an answer, a stream, a connection (docs/protocol.md
+section 16)."""
 
 from typing import Final
 

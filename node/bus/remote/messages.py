@@ -1,11 +1,11 @@
-"""What a peer may ask of a bus: a record for each event of category 6 but its answer, and its
-payload (docs/protocol.md section 16).
+"""Requests to a bus and their answers, as records and as payloads (docs/protocol.md section 16).
 
-A field's name says which cell it is (`FIELDS`), its default that the cell may be absent. `name` is
-an event's, which names its stream; `stream` may be `API.*` too, as stores call one that has all
-events of an API. Durations are seconds, as in `Store`. Each request has one encoding; a payload
-that is not of its type raises LbmDecodeError, and unknown cells are ignored (section 3). What a
-cell may hold is fixed in `node.protocol.event_types`.
+The name of a request's field determines its key in the payload (`FIELDS`); a field with a default
+is optional. `name` is an event's, which names its stream; `stream` may also be `API.*`. Durations
+are seconds. Rows of answers are arrays of fixed shape, one for each record of `node.bus.model`.
+Malformed payloads raise LbmDecodeError, and unknown keys are ignored (section 3). `refusal_of` and
+`error_of` map errors of a bus to codes and back: an unknown outcome is BusUnavailableError, so that
+only a publisher with an idempotency key retries.
 """
 
 from collections.abc import Callable, Iterable
@@ -48,7 +48,7 @@ from parley._node.protocol.event_types import (
 
 
 class EventRow(NamedTuple):
-    """An event to be published; `body` has yet to be checked."""
+    """An event to be published; `body` is unchecked."""
 
     name: str
     body: str
@@ -245,7 +245,7 @@ TYPES: Final = {request: number for number, request in REQUESTS.items()}
 
 
 class Field(NamedTuple):
-    """One field: the key of its cell, and how its value is read and written; None: as it is."""
+    """One field: its key, and how its value is read and written; None: unchanged."""
 
     key: int
     read: Callable[[Any], Any] | None = None
@@ -253,7 +253,7 @@ class Field(NamedTuple):
 
 
 def milliseconds(seconds: float, largest: int = LONGEST_TIME_MS) -> int:
-    """Seconds as the wire has them: whole milliseconds, rounded up, 0 to `largest`."""
+    """Convert seconds to whole milliseconds, rounded up, 0 to `largest`."""
     if not seconds > 0:
         return 0
     if not seconds * 1000 < largest:
@@ -300,8 +300,8 @@ _FIELDS: Final = {
 
 
 def encode_request(request: Request) -> tuple[int, bytes]:
-    """The subcategory and the payload of a request. What it holds has to be in its ranges;
-    durations are rounded up to milliseconds, and cut to the largest allowed."""
+    """Return the subcategory and payload of a request. Values must be in range; durations are
+    rounded up to milliseconds and limited to the largest allowed."""
     kind = type(request)
     defaults = kind._field_defaults
     cells: dict[int, Encodable] = {}
@@ -312,10 +312,10 @@ def encode_request(request: Request) -> tuple[int, bytes]:
 
 
 def decode_request(subcategory: int, payload: bytes) -> Request:
-    """The request that an event 6/`subcategory` is.
+    """Decode the request of an event 6/`subcategory`.
 
     Raises:
-        LbmDecodeError: its type is not one that asks, or its payload is malformed.
+        LbmDecodeError: it is not a request, or its payload is malformed.
     """
     kind = REQUESTS.get(subcategory)
     if kind is None:
@@ -340,7 +340,7 @@ _ROW_COST: Final = 9 * 11
 
 
 class Answer(NamedTuple):
-    """The final answer to a request. With a `code` other than 0 it has a `text` at most."""
+    """The final answer to a request. With a `code` other than 0 it has at most a `text`."""
 
     code: int = ResultCode.ACCEPTED
     text: str = ""
@@ -351,7 +351,6 @@ class Answer(NamedTuple):
 
 
 def encode_answer(answer: Answer) -> bytes:
-    """The payload of an answer."""
     cells: dict[int, Encodable] = {keys.CODE: int(answer.code)}
     if answer.text:
         cells[keys.TEXT] = answer.text
@@ -367,7 +366,7 @@ def encode_answer(answer: Answer) -> bytes:
 
 
 def decode_answer(payload: bytes) -> Answer:
-    """The answer that a payload is; raises LbmDecodeError. Its rows have yet to be read."""
+    """Decode an answer; raises LbmDecodeError. Its rows are not checked yet."""
     cells = BUS_CELLS[BusType.ANSWER].read(payload)
     return Answer(
         cells[keys.CODE],
@@ -380,7 +379,7 @@ def decode_answer(payload: bytes) -> Answer:
 
 
 def row_cost(row: Row) -> int:
-    """Bytes that a row has at most when it is encoded."""
+    """Return the most bytes that a row can take when encoded."""
     cost = _ROW_COST
     for element in row:
         if type(element) is str:
@@ -389,7 +388,7 @@ def row_cost(row: Row) -> int:
 
 
 def that_fit(rows: Iterable[Row], largest: int) -> tuple[list[Row], bool]:
-    """The first of the rows, as many as `largest` bytes have room for; whether there are more."""
+    """Return the first rows that fit into `largest` bytes, and whether there are more."""
     taken: list[Row] = []
     for row in rows:
         largest -= row_cost(row)
@@ -403,8 +402,7 @@ def that_fit(rows: Iterable[Row], largest: int) -> tuple[list[Row], bool]:
 
 
 def stored_row(event: StoredEvent) -> Row:
-    """id, name, data, key or null, version. A key that another program wrote and that can't be
-    published is null."""
+    """id, name, data, key or null, version. An invalid key, written by another program, is null."""
     id, name, body, key, version = event
     return [id, name, body, key if key is None or is_word(key) else None, version]
 
@@ -415,8 +413,8 @@ def delivery_row(delivery: Delivery) -> Row:
 
 
 def pending_row(info: PendingInfo) -> Row:
-    """id, consumer, attempt, idle ms, ms until it is due or null. The consumer is `?` if another
-    program gave it a name that requests can't have."""
+    """id, consumer, attempt, idle ms, ms until it is due or null. An invalid consumer, named by
+    another program, is `?`."""
     consumer = info.consumer if not info.consumer or is_word(info.consumer) else "?"
     due = None if info.due_in is None else milliseconds(info.due_in)
     return [info.id, consumer, info.attempt, milliseconds(info.idle), due]
@@ -428,8 +426,7 @@ def consumer_row(info: ConsumerInfo) -> Row:
 
 
 def read_rows(rows: list[Row] | None, read: Callable[[Row], T]) -> list[T]:
-    """All rows of an answer; raises LbmDecodeError for one of another shape, and without any
-    rows."""
+    """Parse all rows of an answer; raises LbmDecodeError."""
     if rows is None:
         raise LbmDecodeError("an answer without its rows")
     return list(map(read, rows))
@@ -505,7 +502,7 @@ _STORED: Final = (_TEXT, _TEXT, _TEXT, _TEXT_OR_NULL, _NUMBER)
 
 
 def _shaped(row: object, *shape: tuple[type, ...]) -> list[Any]:
-    """The elements of a row, if each has one of its types; numbers are not negative."""
+    """Check the number of elements and their types; numbers are not negative."""
     if type(row) is not list or len(row) != len(shape):
         given = f"{len(row)} elements" if type(row) is list else type(row).__name__
         raise LbmDecodeError(f"a row has {len(shape)} elements, not {given}")
@@ -532,7 +529,7 @@ def _check(is_right: bool, what: str) -> None:
 
 
 def _id(text: str) -> str:
-    """An id, written as ids are (both numbers, no leading zeros)."""
+    """Check an id in its canonical form (both numbers, no leading zeros)."""
     if not is_id(text):
         raise LbmDecodeError(f"a row has {ascii(text)[:40]} in place of an event's id")
     return text
@@ -576,7 +573,7 @@ _RESETS: Final[dict[int, tuple[type[BusError], str]]] = {
 
 
 def refusal_of(error: BusError) -> Answer:
-    """The answer that stands for an error; only what is wrong with an event is told in words."""
+    """Return the answer for an error; only the text of an invalid event is sent."""
     for kind, code in CODES:
         if isinstance(error, kind):
             told = code is ResultCode.INVALID_EVENT
@@ -585,13 +582,13 @@ def refusal_of(error: BusError) -> Answer:
 
 
 def error_of(answer: Answer) -> BusError:
-    """The error that an answer with a code other than 0 stands for."""
+    """Return the error for an answer with a code other than 0."""
     code = answer.code
     text = answer.text or _TEXTS.get(code) or RESULT_SENTENCES.get(code, "refused")
     return _ERRORS.get(code, BusUnavailableError)(f"{text} (code {code})")
 
 
 def reset_error(error: StreamResetError) -> BusError:
-    """The error of a request whose stream `bus` was reset."""
+    """Return the error of a request whose stream was reset."""
     kind, text = _RESETS.get(error.code, (BusUnavailableError, str(error)))
     return kind(text)

@@ -1,7 +1,8 @@
-"""The bus that a node offers to its peers: one for all of their streams `bus`.
+"""Serves a bus to peers: one service for all their streams `bus`, with few streams per connection.
 
-A node offers one bus, once; what a peer may do is up to `allow`, and without it nothing is
-allowed. The streams of one connection are few, and share what may wait.
+A node offers one bus; without `allow`, nothing is allowed. The requests of a stream run
+concurrently; each gets one answer. Waiting requests are bounded, and unsent events of a finished
+stream go back to their group.
 """
 
 import logging
@@ -315,7 +316,7 @@ class BusSession:
 
 
 def _name_of(request: wire.Request) -> str:
-    """Return the name of the events that a request is for; empty if it is for all."""
+    """Return the name of a request's events; empty if it is for all."""
     if isinstance(request, wire.Publish):
         return request.events[0].name
     return str(getattr(request, "name", ""))
@@ -326,22 +327,22 @@ UNENCRYPTED = "unencrypted/"
 
 
 class Offered(Protocol):
-    """What can be offered: a `Bus`."""
+    """A bus that can be offered."""
 
     @property
     def config(self) -> BusConfig:
-        """Its settings, of which `max_event_bytes` holds for what peers publish."""
+        """Its settings; `max_event_bytes` limits what peers publish."""
 
     @property
     def schemas(self) -> Schemas:
-        """The schemas that what is published has to satisfy."""
+        """The schemas that published events must satisfy."""
 
     @property
     def counters(self) -> Counters:
-        """What was done with its events, by this node and by its peers."""
+        """The bus's counters, including its peers'."""
 
     async def opened(self) -> Store:
-        """Its store, opened now if it was not; raises BusError."""
+        """Return the opened store; raises BusError."""
 
 
 class BusService:
@@ -358,7 +359,7 @@ class BusService:
         return f"<BusService: {len(self.usages)} peers, {len(self._leftovers)} events left>"
 
     async def serve(self, stream: Stream) -> None:
-        """Serve one stream to its end; the handler of the label."""
+        """Serve one stream to its end."""
         live = stream.live
         usage = self.usages.setdefault(live, ConnectionUsage())
         if usage.streams >= limits.STREAMS:
@@ -385,10 +386,10 @@ class BusService:
 
 
 def offer_bus(handlers: Handlers, bus: Offered, allow: AllowBus) -> BusService:
-    """From now on peers may open streams `bus` to `bus`, which is opened with the first.
+    """Let peers open streams `bus`; the bus is opened with the first.
 
     Raises:
-        ParleyError: a bus is offered already. ConfigError: `allow` isn't a rule.
+        ParleyError: a bus is already offered. ConfigError: `allow` isn't a rule.
     """
     if BUS_LABEL in handlers.reserved:
         raise ParleyError("a node offers one bus, and one is offered already")

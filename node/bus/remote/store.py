@@ -1,7 +1,7 @@
 """`RemoteStore`: the bus that another node offers, as a `Store`.
 
 Each method is one request, or one for each portion that fits. A `RemoteStore` on the next
-connection goes on as the same consumer. Groups and retries are above it.
+connection continues as the same consumer.
 """
 
 import logging
@@ -38,8 +38,8 @@ from parley._node.transport.loop import Runner
 
 
 class ClientBuses:
-    """Buses on the stores that `make` makes; `over` waits for the end of what they came over, and
-    returns why they end."""
+    """Buses of another node, opened over one connection or link and closed with it. `make` creates
+    their stores; `over` waits for the end of the connection and returns its reason."""
 
     __slots__ = ("_loop", "_make", "_open", "_over")
 
@@ -52,7 +52,7 @@ class ClientBuses:
         self._open: dict[Bus, Runner] = {}
 
     def open(self, config: BusConfig | None) -> Bus:
-        """Open one more; as `Peer.bus`."""
+        """Open another bus; as `Peer.bus`."""
         for one, runner in list(self._open.items()):
             if one.is_closed:
                 runner.cancel()
@@ -64,7 +64,6 @@ class ClientBuses:
         return bus
 
     async def aclose(self, because: str = "") -> None:
-        """Close all of them; as `Bus.aclose`."""
         for bus in list(self._open):
             await bus.aclose(because=because)
 
@@ -79,11 +78,11 @@ PUBLISHING: Final = 2
 
 
 class RemoteStore:
-    """The bus at the other end of a connection: one stream, `bus`, opened at `open`, and again
-    should it be reset.
+    """The bus at the other end of a connection: one stream, `bus`, opened at `open` and again after
+    a reset.
 
-    It takes what section 16 allows: at most 1,000 events in a `publish`, which have to fit into
-    one payload of the connection; names of consumers of at most 203 characters.
+    Section 16 limits it: at most 1,000 events in a `publish`, which must fit into one payload of
+    the connection; consumer names of at most 203 characters.
     """
 
     def __init__(self, live: LiveConnection, streams: StreamTable, config: BusConfig) -> None:
@@ -97,8 +96,8 @@ class RemoteStore:
         return f"<RemoteStore of {self._live.remote!r}>"
 
     async def open(self, loop: Backend) -> None:
-        """Open the stream; raises BusClosedError if the connection is over, BusBusyError if it
-        has as many streams as it may."""
+        """Open the stream; raises BusClosedError if the connection is closed, BusBusyError if it
+        has the maximum number of streams."""
         self._loop = loop
         size = min(self._live.limits.max_payload, limits.ANSWER_SIZE)
         bounds = Bounds(limits.LARGEST_COUNT, size, PUBLISHING)
@@ -106,7 +105,7 @@ class RemoteStore:
         self._channel.open()
 
     async def aclose(self) -> None:
-        """Finish the stream: waiting requests end with BusClosedError."""
+        """Finish the stream: waiting requests raise BusClosedError."""
         await self._channel.aclose()
 
     # Publishing.
@@ -124,7 +123,7 @@ class RemoteStore:
         return await self._batcher.submit(wire.Publish(given, durable))
 
     async def _publish(self, several: Sequence[wire.Publish]) -> list[list[Published]]:
-        """Publish several requests as one: all of it is stored, or nothing."""
+        """Publish several requests as one: all are stored, or none."""
         alone = len(several) == 1
         events = several[0].events if alone else [event for one in several for event in one.events]
         answer = await self._channel.request(wire.Publish(events, several[0].durable))
@@ -272,8 +271,6 @@ def _short(wait: float) -> float:
 
 
 def connection_buses(live: LiveConnection, streams: StreamTable) -> ClientBuses:
-    """What opens buses over a connection, and closes them with it."""
-
     async def over() -> str:
         await live.closed()
         return f"the connection ended: {live.closed_error()}"

@@ -1,1 +1,1 @@
-"""The bus in one SQLite file: one thread, many requests in each transaction."""
+"""The bus in one SQLite file."""

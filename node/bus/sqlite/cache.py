@@ -1,7 +1,7 @@
-"""What the thread knows of streams, groups and consumers without asking the database.
+"""Metadata of streams, groups and consumers that the thread keeps in memory.
 
-Numbers of events are kept up to date, never counted; they are changed here and written once for
-each transaction (`flush`), and forgotten (`forget`) when it fails or another process wrote.
+Counts are updated here and written once per transaction (`flush`); the cache is cleared (`forget`)
+when a transaction fails or another process wrote.
 """
 
 import sqlite3
@@ -21,7 +21,7 @@ _ADD_EVENT: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?)"
 
 @dataclass(slots=True, eq=False)
 class StreamRow:
-    """A row of `streams`. `groups` is None until they are needed; `added` is how many events this
+    """A row of `streams`. `groups` is None until needed; `added` is the number of events that this
     transaction published."""
 
     number: int
@@ -37,7 +37,7 @@ class StreamRow:
 
 @dataclass(slots=True, eq=False)
 class GroupRow:
-    """A row of `groups`. `held_since` is not above the time of any event that is held in it."""
+    """A row of `groups`. `held_since` is not after the time of any event held in it."""
 
     number: int
     stream: StreamRow
@@ -52,13 +52,12 @@ class GroupRow:
 
     @property
     def lag(self) -> int:
-        """How many events it was never handed."""
         return max(0, self.stream.published - self.passed)
 
 
 @dataclass(slots=True, eq=False)
 class ConsumerRow:
-    """A row of `consumers`. `written` is what the row has for `seen`."""
+    """A row of `consumers`. `written` is the stored value of `seen`."""
 
     number: int
     name: str
@@ -73,18 +72,17 @@ class MetadataCache:
     """What all operations of a transaction share.
 
     Attributes:
-        cursor: for their queries.
+        cursor: for queries.
         now: the time of the transaction, seconds since 1970.
-        session: a number that only this run has.
-        last_id: the last id that was given.
-        rows: events that are published and not inserted yet.
-        added: how many bytes of events this transaction stores.
-        handed: how many new events it hands out.
-        grown: the streams that this transaction published on, or has events given back to: their
-            readers are woken.
-        places: where groups of this run were when last read, (stream, group) to cursor.
+        session: a number unique to this run.
+        last_id: the last id given.
+        rows: published events that are not inserted yet.
+        added: bytes of events that this transaction stores.
+        handed: the number of new events it hands out.
+        grown: streams with new or released events, whose readers are woken.
+        places: cursors of this run's groups when last read, by (stream, group).
         staged: the same, of this transaction.
-        repeated: whether an event was there already, which then has to be on the disk.
+        repeated: whether a published event was a duplicate, which must then be on disk.
     """
 
     def __init__(self, connection: sqlite3.Connection, session: int) -> None:
@@ -108,7 +106,6 @@ class MetadataCache:
     # A transaction.
 
     def begin(self, now: float) -> None:
-        """A transaction has begun, at `now`."""
         self.now = now
         if self._remembered > REMEMBERED:
             self.forget()
@@ -119,13 +116,13 @@ class MetadataCache:
             )
 
     def insert(self) -> None:
-        """Insert what was published, before anything reads events."""
+        """Insert published events, before events are read."""
         if self.rows:
             self.cursor.executemany(_ADD_EVENT, self.rows)
             self.rows.clear()
 
     def flush(self) -> None:
-        """Write the counts that changed."""
+        """Write the changed counts."""
         if self.changed:
             self.cursor.executemany(
                 "UPDATE streams SET published = ?, last = ?, length = ?, size = ?, keys = ? "
@@ -145,7 +142,7 @@ class MetadataCache:
             self.changed_groups.clear()
 
     def end(self) -> None:
-        """The transaction is over, and was recorded."""
+        """The transaction was committed."""
         for stream in self.grown:
             stream.added = 0
         self.grown.clear()
@@ -159,7 +156,7 @@ class MetadataCache:
                 self.places.pop(next(iter(self.places)))
 
     def forget(self) -> None:
-        """Forget everything: it may be outdated."""
+        """Clear the cache: it may be outdated."""
         self.streams.clear()
         self._remembered = 0
         self.last_id = -1
@@ -175,12 +172,10 @@ class MetadataCache:
     # Streams, groups and consumers.
 
     def next_id(self) -> int:
-        """The id of an event that is published now."""
         self.last_id = number = max(self.last_id + 1, first_at(self.now))
         return number
 
     def stream(self, name: str) -> StreamRow | None:
-        """A stream, if it is there."""
         found = self.streams.get(name)
         if found is None:
             row = self.cursor.execute("SELECT * FROM streams WHERE name = ?", (name,)).fetchone()
@@ -190,7 +185,7 @@ class MetadataCache:
         return found
 
     def make_stream(self, name: str) -> StreamRow:
-        """A stream, made if it is not there."""
+        """Return a stream, created if necessary."""
         found = self.streams.get(name) or self.stream(name)
         if found is None:
             self.cursor.execute("INSERT INTO streams VALUES (NULL, ?, 0, 0, 0, 0, 0)", (name,))
@@ -200,7 +195,6 @@ class MetadataCache:
         return found
 
     def groups(self, stream: StreamRow) -> "dict[str, GroupRow]":
-        """The groups of a stream."""
         if stream.groups is None:
             rows = self.cursor.execute(
                 "SELECT number, name, cursor, passed, pending, redelivered, dead_lettered "
@@ -212,12 +206,10 @@ class MetadataCache:
         return stream.groups
 
     def group(self, stream: str, name: str) -> GroupRow | None:
-        """A group, if it is there."""
         found = self.streams.get(stream) or self.stream(stream)
         return None if found is None else self.groups(found).get(name)
 
     def make_group(self, stream: str, name: str, cursor: int, passed: int) -> GroupRow:
-        """A group that is not there yet."""
         owner = self.make_stream(stream)
         self.cursor.execute(
             "INSERT INTO groups VALUES (NULL, ?, ?, ?, ?, 0, 0, 0)",
@@ -229,7 +221,6 @@ class MetadataCache:
         return group
 
     def consumer(self, group: GroupRow, name: str) -> ConsumerRow | None:
-        """A consumer, if it is there."""
         found = group.consumers.get(name)
         if found is None:
             row = self.cursor.execute(
@@ -242,7 +233,7 @@ class MetadataCache:
         return found
 
     def touch_consumer(self, group: GroupRow, name: str) -> ConsumerRow:
-        """A consumer that asks for something now; made known if it is not."""
+        """Record a sign of life of a consumer, created if necessary."""
         found = group.consumers.get(name) or self.consumer(group, name)
         if found is None:
             self.cursor.execute(

@@ -1,7 +1,13 @@
-"""The connection to the file: transactions begin and end here, and it is opened anew after faults.
+"""The file of a bus and the connection to it: transactions begin and end here, and it is reopened
+after faults.
 
-Between `begin` and `commit` or `rolled_back` there is one transaction; whether its commit waits
-for the disk, and how large the file may become, is set beforehand.
+The file is readable by its owner only. SQLite alone reads and writes it, with its own locks and
+log. A file descriptor of our own, once closed, would drop the locks of everything that has the file
+open in this process (POSIX), and without the log, a file in the middle of a checkpoint looks
+damaged.
+
+Between `begin` and `commit` or `rolled_back` there is one transaction; whether its commit waits for
+the disk, and how large the file may become, is set beforehand.
 """
 
 import logging
@@ -42,7 +48,7 @@ _FOREIGN: Final = """SELECT 1 FROM sqlite_schema
 
 
 def open_file(path: str, config: BusConfig) -> sqlite3.Connection:
-    """A connection to the bus at `path`, which is made if it is not there.
+    """Open the bus at `path`, created if it does not exist.
 
     Raises:
         ConfigError: its directory does not exist. BusDamagedError: the file is not a bus.
@@ -66,8 +72,8 @@ def open_file(path: str, config: BusConfig) -> sqlite3.Connection:
 
 
 def require_bus(path: str) -> None:
-    """Raise BusDamagedError, or sqlite3.Error, unless the file is a bus, or empty, or not there;
-    nothing is made or changed."""
+    """Raise BusDamagedError, or sqlite3.Error, unless the file is a bus, empty, or missing. Changes
+    nothing."""
     if os.path.exists(path):
         require_regular(path)
         with closing(sqlite3.connect(database_uri(path, "ro"), uri=True)) as connection:
@@ -75,17 +81,17 @@ def require_bus(path: str) -> None:
 
 
 def page_limits(config: BusConfig) -> tuple[int, int]:
-    """How many pages the file may have when publishing, and for everything else."""
+    """Return how many pages the file may have when publishing, and for everything else."""
     pages = config.max_store_bytes // PAGE_SIZE
     return pages - pages // RESERVED, pages
 
 
 def has_room(path: str, growth: int, logged: int, *, publishes: bool = True) -> bool:
-    """Whether the disk has room for publishing or handing out: `growth` bytes for the file and
+    """Return whether the disk has room to publish or hand out: `growth` bytes for the file and
     `logged` for the log. Also true if the disk doesn't state its size.
 
-    The log's bytes are free again once it is in the file; so a part is left only if the file
-    grows.
+    The log's bytes are freed once it is copied into the file, so a part is reserved only if the
+    file grows.
     """
     disk = os.statvfs(path)
     left = _reserved(disk) if publishes else _reserved(disk) // 2
@@ -98,7 +104,7 @@ def _reserved(disk: os.statvfs_result) -> int:
 
 
 def _make(path: str) -> None:
-    """Make an empty file, its owner's alone, if there is nothing."""
+    """Create an empty file, readable by its owner only, if it does not exist."""
     directory = os.path.dirname(path) or "."
     if not os.path.isdir(directory):
         raise ConfigError(f"the directory {directory!r} of the bus does not exist")
@@ -114,10 +120,10 @@ def require_regular(path: str) -> None:
 
 
 def database_uri(path: str, mode: str = "rw") -> str:
-    """The URI with which SQLite opens the file: for reading only where nothing can be written.
+    """Return the URI with which SQLite opens the file: read-only if its file system is.
 
-    There SQLite reads a log by the index beside it (-shm). Without the index no process has the
-    bus open: it is then read without locks, the log by an index in memory.
+    There SQLite reads a log by the index next to it (-shm). Without an index no process has the bus
+    open: the file is then read without locks, the log by an index in memory.
     """
     # With an empty authority, since an absolute path can begin with two slashes.
     address = f"file://{quote(os.fsencode(os.path.abspath(path)))}"
@@ -160,7 +166,8 @@ def _prepare(connection: sqlite3.Connection, path: str, busy_timeout: float) -> 
 
 
 def is_bus(connection: sqlite3.Connection, path: str) -> bool:
-    """Whether it is a bus of a known version; False if nothing was ever made in it."""
+    """Return whether it is a bus of a known version; False if it is empty. Raises
+    BusDamagedError."""
 
     def value(name: str) -> int:
         found: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
@@ -184,7 +191,7 @@ def is_bus(connection: sqlite3.Connection, path: str) -> bool:
 
 
 def _create(connection: sqlite3.Connection, path: str) -> None:
-    """Make the tables; before the log, so that the header of the file says what it is."""
+    """Create the tables before the log, so that the file's header identifies it."""
     connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
     connection.execute("BEGIN EXCLUSIVE")
     try:
@@ -199,8 +206,8 @@ def _create(connection: sqlite3.Connection, path: str) -> None:
 
 
 def _keep_log(connection: sqlite3.Connection, timeout: float) -> str:
-    """Write ahead, from now on; returns the mode. Only for this SQLite does not wait by itself: a
-    process that made the file together with us may be doing the same."""
+    """Switch to the write-ahead log; returns the mode. SQLite does not wait for this lock itself,
+    and another process may be doing the same."""
     left = timeout
     while True:
         try:
@@ -221,8 +228,8 @@ LOGGED_PENDING: Final = 128
 
 
 class Database:
-    """One connection to the file at `path`, for one thread. `session` is a number that only this
-    run has."""
+    """One connection to the file at `path`, for one thread. `session` is a number unique to this
+    run."""
 
     def __init__(self, path: str, config: BusConfig, session: int) -> None:
         self.path = path
@@ -267,15 +274,15 @@ class Database:
         return cache
 
     def leave_room(self, publishes: bool) -> None:
-        """Set whether what comes now leaves a part of the file to everything else."""
+        """Set whether the next operations leave a part of the file to all others."""
         limit = self._limits[0 if publishes else 1]
         if limit != self._limit and self.cache is not None:
             self.cache.cursor.execute(f"PRAGMA max_page_count = {limit}")
             self._limit = limit
 
     def require_room(self) -> None:
-        """Raise BusFullError if the disk has no room for the events that this transaction publishes
-        or hands out: in the log, and in the file, once all of the log is there."""
+        """Raise BusFullError if the disk lacks room for the events that this transaction publishes
+        or hands out: in the log, and in the file once the log is copied."""
         cache = self.cache
         if cache is None or not (cache.added or cache.handed):
             return
@@ -293,7 +300,6 @@ class Database:
         self._roomy = pages
 
     def commit(self, durable: bool) -> None:
-        """Record the transaction."""
         connection, cache = self._connection, self.cache
         if connection is None or cache is None:
             return
@@ -305,7 +311,7 @@ class Database:
         cache.cursor.execute("COMMIT")
 
     def rolled_back(self, error: Exception) -> None:
-        """The transaction failed: nothing of it stays."""
+        """Roll back a failed transaction."""
         self._roomy = 0
         if self._connection is None or self.cache is None:
             return
@@ -331,12 +337,12 @@ class Database:
             self.close()
 
     def others_wrote(self) -> bool:
-        """Whether another process wrote since the last call."""
+        """Return whether another process wrote since the last call."""
         found, self._others_wrote = self._others_wrote, False
         return found
 
     def close(self) -> None:
-        """Close; the last process that does so copies the log into the file and removes it."""
+        """Close; the last process to do so copies the log into the file and removes it."""
         connection, self._connection, self.cache = self._connection, None, None
         if connection is not None:
             try:

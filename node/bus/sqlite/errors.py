@@ -1,6 +1,5 @@
-"""SQLite's errors as errors of the bus: by SQLite's code, never by its text; the error of SQLite is
-the cause.
-"""
+"""Maps SQLite's errors to errors of the bus, by code and never by text; SQLite's error is the
+cause."""
 
 import os
 import sqlite3
@@ -41,14 +40,15 @@ _COMMON: Final = (*_BUSY, *_UNUSABLE, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOT
 
 
 def is_common(error: BaseException) -> bool:
-    """Whether it concerns the whole transaction: a try with fewer operations would not help."""
+    """Return whether an error concerns the whole transaction, so that retrying fewer operations
+    does not help."""
     if isinstance(error, sqlite3.Error):
         return _code(error) in _COMMON and not is_full(error)
     return isinstance(error, (OSError, BusDamagedError, ConfigError))
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether there is no room: nothing of it was written."""
+    """Return whether there was no room: nothing was written."""
     return (
         isinstance(error, BusFullError)
         or _code(error) in _FULL
@@ -57,12 +57,12 @@ def is_full(error: BaseException) -> bool:
 
 
 def is_of_disk(error: BaseException) -> bool:
-    """Whether the disk failed, so that it is unknown what is on it."""
+    """Return whether the disk failed, so that its content is unknown."""
     return _code(error) in _DISK and not is_full(error)
 
 
 def bus_error(error: Exception, path: str) -> ParleyError:
-    """The error for the caller of the bus at `path`: one of the bus, or a ConfigError."""
+    """Return the error for the caller of the bus at `path`: a BusError or a ConfigError."""
     if isinstance(error, ParleyError):
         return error
     found = _found(error, path)
@@ -93,13 +93,13 @@ def _found(error: Exception, path: str) -> BusError:
 
 
 def _code(error: BaseException) -> int:
-    """SQLite's primary result code; 0 if it has none."""
+    """Return SQLite's primary result code; 0 if there is none."""
     code = getattr(error, "sqlite_errorcode", None)
     return code & 0xFF if isinstance(code, int) else 0
 
 
 def refusal(path: str) -> BusFullError | None:
-    """The error of writing where the file, or one that has to be made, cannot be written."""
+    """Return the error if the file, or a file to be created, cannot be written."""
     place = path if os.path.exists(path) else os.path.dirname(path) or "."
     if not os.path.exists(place):
         return None
@@ -111,5 +111,5 @@ def refusal(path: str) -> BusFullError | None:
 
 
 def is_read_only(path: str) -> bool:
-    """Whether nothing on its file system can change."""
+    """Return whether the file system is read-only."""
     return bool(os.statvfs(path).f_flag & os.ST_RDONLY)

@@ -1,8 +1,9 @@
-"""Events and the consumers that hold them: handed out (new, due, or left behind), and settled
-(done, failed, not begun, or set aside).
+"""Events: published, handed out (new, due, or abandoned), and settled (processed, failed, not
+begun, or dead).
 
-An event that is handed out is pending before its consumer sees it. All but `ack` is only for the
-consumer that holds it; an event that was given back belongs to none.
+An event with an idempotency key that its stream remembers is not stored again. An event is pending
+before its consumer receives it. All operations but `ack` apply only to the consumer that holds the
+event.
 """
 
 import json
@@ -34,12 +35,11 @@ FORGOTTEN: Final = 4
 
 
 def size_of(body: str) -> int:
-    """The bytes that an event counts for in its stream."""
+    """Return the bytes that an event counts for in its stream."""
     return OVERHEAD + (len(body) if body.isascii() else len(body.encode()))
 
 
 def publish(cache: MetadataCache, config: BusConfig, events: Sequence[NewEvent]) -> list[Published]:
-    """Store events in their order; their ids."""
     results = []
     for name, _, body, key, version in events:
         stream = cache.make_stream(name)
@@ -57,7 +57,6 @@ def publish(cache: MetadataCache, config: BusConfig, events: Sequence[NewEvent])
 
 
 def add(cache: MetadataCache, stream: StreamRow, body: str, key: str | None, version: int) -> int:
-    """Store one event; its id."""
     size = size_of(body)  # raises UnicodeError before anything is changed
     number = cache.next_id()
     cache.rows.append((number, stream.number, version, key, body))
@@ -73,7 +72,7 @@ def add(cache: MetadataCache, stream: StreamRow, body: str, key: str | None, ver
 
 
 def _remembered(cache: MetadataCache, config: BusConfig, stream: StreamRow, key: str) -> int:
-    """The id under which a key was published within the window, 0 if it was not."""
+    """Return the id published with a key within the window, 0 if there is none."""
     if not stream.keys:
         return 0
     row = cache.cursor.execute(
@@ -92,7 +91,7 @@ def _remembered(cache: MetadataCache, config: BusConfig, stream: StreamRow, key:
 def _remember(
     cache: MetadataCache, config: BusConfig, stream: StreamRow, key: str, number: int
 ) -> None:
-    """Remember a key, and forget the oldest that are too old or too many."""
+    """Remember a key, and forget those that are too old or too many."""
     cache.cursor.execute("INSERT INTO keys VALUES (?, ?, ?)", (stream.number, number, key))
     stream.keys += 1
     if stream.keys > config.idempotency_keys:
@@ -107,7 +106,7 @@ def _remember(
 
 
 def _forgotten(cache: MetadataCache, config: BusConfig) -> int:
-    """The last id whose key is out of the window."""
+    """Return the last id whose key is out of the window."""
     return first_at(cache.now - config.idempotency_window) | COUNT
 
 
@@ -156,7 +155,7 @@ _FAILED: Final = "UPDATE pending SET due = ?, at = ?, history = ? WHERE grp = ? 
 
 
 def join(cache: MetadataCache, stream: str, group: str, consumer: str, after: str) -> None:
-    """Make a group, if it is not there, and a consumer."""
+    """Create a group, if it does not exist, and a consumer."""
     found = cache.group(stream, group)
     if found is None:
         found = begin(cache, stream, group, after)
@@ -165,7 +164,7 @@ def join(cache: MetadataCache, stream: str, group: str, consumer: str, after: st
 
 
 def begin(cache: MetadataCache, stream: str, group: str, after: str) -> GroupRow:
-    """Have a group read on after `after`; it is made if it is not there."""
+    """Set a group's position to `after`; it is created if it does not exist."""
     owner = cache.make_stream(stream)
     cursor = owner.last if after == AFTER_ALL else place_of(after)
     beyond = count_after(cache, owner.number, cursor) if cursor else owner.length
@@ -179,7 +178,8 @@ def begin(cache: MetadataCache, stream: str, group: str, after: str) -> GroupRow
 
 
 def rejoin(cache: MetadataCache, stream: str, group: str) -> GroupRow:
-    """The group; if it has vanished it is made anew, where it was when this run last saw it."""
+    """Return the group; if it has vanished, create it at the position where this run
+    last saw it."""
     found = cache.group(stream, group)
     if found is not None:
         return found
@@ -187,7 +187,7 @@ def rejoin(cache: MetadataCache, stream: str, group: str) -> GroupRow:
 
 
 def count_after(cache: MetadataCache, stream: int, number: int) -> int:
-    """How many events of a stream come after an id: counted, so ask seldom."""
+    """Count the events of a stream after an id; slow."""
     query = "SELECT count(*) FROM events INDEXED BY events_of_stream WHERE stream = ? AND id > ?"
     count: int = cache.cursor.execute(query, (stream, number)).fetchone()[0]
     return count
@@ -225,12 +225,12 @@ def read(cache: MetadataCache, group: GroupRow, consumer: str, count: int) -> li
 
 
 def has_due(cache: MetadataCache, group: GroupRow) -> bool:
-    """Whether events were given back to the group, and are due now."""
+    """Return whether released events of the group are due now."""
     return bool(group.pending) and bool(cache.cursor.execute(_IS_DUE, (group.number,)).fetchone())
 
 
 def handful(rows: Iterable[tuple[int, str | None, int, str]]) -> list[tuple[Any, ...]]:
-    """The first of the rows (id, key, version, data), at least one, until there is enough."""
+    """Return the first rows (id, key, version, data), at least one, up to `HANDFUL` characters."""
     taken, size = [], 0
     for row in rows:
         taken.append(row)
@@ -241,7 +241,7 @@ def handful(rows: Iterable[tuple[int, str | None, int, str]]) -> list[tuple[Any,
 
 
 def own(cache: MetadataCache, group: GroupRow, consumer: str, count: int) -> list[Delivery]:
-    """Hand out again events that this consumer was handed in an earlier session."""
+    """Hand out again events that this consumer received in an earlier session."""
     holder = cache.touch_consumer(group, consumer)
     rows = cache.cursor.execute(
         _OWN, (group.number, holder.number, cache.session, count)
@@ -252,7 +252,7 @@ def own(cache: MetadataCache, group: GroupRow, consumer: str, count: int) -> lis
 def claim(
     cache: MetadataCache, group: GroupRow, consumer: str, count: int, idle: float
 ) -> list[Delivery]:
-    """Hand out again events that are due, or were held for `idle` seconds without a sign."""
+    """Hand out again events that are due, or were held for `idle` seconds without a heartbeat."""
     holder = cache.touch_consumer(group, consumer)
     if not group.pending:
         return []
@@ -301,14 +301,14 @@ def _hand_again(
 
 
 def name_of(cache: MetadataCache, consumer: int) -> str:
-    """The name of a consumer by its number; empty if it was forgotten."""
+    """Return the name of a consumer by its number; empty if it was removed."""
     query = "SELECT name FROM consumers WHERE number = ?"
     row = cache.cursor.execute(query, (consumer,)).fetchone()
     return "" if row is None else str(row[0])
 
 
 def event_of(cache: MetadataCache, stream: str, id: int) -> StoredEvent:
-    """An event that is there."""
+    """Return a stored event."""
     query = "SELECT key, version, body FROM events WHERE id = ?"
     row = cache.cursor.execute(query, (id,)).fetchone()
     if row is None:
@@ -321,7 +321,7 @@ def event_of(cache: MetadataCache, stream: str, id: int) -> StoredEvent:
 
 
 def ack(cache: MetadataCache, group: GroupRow, ids: Sequence[str]) -> int:
-    """They are done; how many of them were pending."""
+    """Return how many of the events were pending."""
     done = cache.cursor.execute(_ACK, (group.number, json.dumps(numbers_of(ids)))).rowcount
     if done:
         group.pending -= done
@@ -330,7 +330,6 @@ def ack(cache: MetadataCache, group: GroupRow, ids: Sequence[str]) -> int:
 
 
 def touch(cache: MetadataCache, group: GroupRow, consumer: str, ids: Sequence[str]) -> None:
-    """They are being worked on."""
     holder = cache.touch_consumer(group, consumer)
     cache.cursor.execute(
         _TOUCH, (cache.now, group.number, holder.number, json.dumps(numbers_of(ids)))
@@ -339,7 +338,6 @@ def touch(cache: MetadataCache, group: GroupRow, consumer: str, ids: Sequence[st
 
 
 def release(cache: MetadataCache, group: GroupRow, consumer: str, ids: Sequence[str]) -> None:
-    """They were never begun: due now, and not an attempt."""
     holder = cache.consumer(group, consumer)
     if holder is not None:
         cache.cursor.execute(_RELEASE, (group.number, holder.number, json.dumps(numbers_of(ids))))
@@ -349,7 +347,6 @@ def release(cache: MetadataCache, group: GroupRow, consumer: str, ids: Sequence[
 def nack(
     cache: MetadataCache, group: GroupRow, consumer: str, id: str, delay: float, error: str
 ) -> bool:
-    """It failed: due again in `delay` seconds."""
     number = number_of(id)
     held = _held(cache, group, consumer, number)
     if held is None:
@@ -364,7 +361,6 @@ def nack(
 
 
 def bury(cache: MetadataCache, group: GroupRow, consumer: str, id: str, error: str) -> str | None:
-    """Set it aside: on the dead-letter stream, and acknowledged."""
     number = number_of(id)
     held = _held(cache, group, consumer, number)
     if held is None:
@@ -382,8 +378,8 @@ def bury(cache: MetadataCache, group: GroupRow, consumer: str, id: str, error: s
 
 
 def _letter(event: StoredEvent, group: str, history: list[Failure]) -> str:
-    """The data of a dead letter. Data that cannot be read, or not be written one level deeper,
-    stays text: an event that could not be set aside would come for ever."""
+    """Encode a dead letter. Data that cannot be read or nested one level deeper stays text;
+    otherwise the event would be redelivered forever."""
     try:
         body = encode_value(dead_data(event, group, history, decode_body(event.body)))
         body.encode()
@@ -395,7 +391,7 @@ def _letter(event: StoredEvent, group: str, history: list[Failure]) -> str:
 def _held(
     cache: MetadataCache, group: GroupRow, consumer: str, number: int
 ) -> tuple[int, str | None] | None:
-    """Attempt and history of an event that this consumer holds."""
+    """Return attempt and history of an event that this consumer holds."""
     holder = cache.consumer(group, consumer)
     if holder is None or number == NO_ID:
         return None
@@ -409,7 +405,7 @@ def _held(
 
 
 def with_failure(text: str | None, attempt: int, consumer: str, at: float, error: str) -> str:
-    """A history, as JSON, with an entry for one more attempt that failed."""
+    """Add a failed attempt to a history (JSON)."""
     entries = [] if text is None else json.loads(text)
     entries.append([attempt, consumer, at, error_line(error)])
     shorten(entries)
@@ -417,5 +413,5 @@ def with_failure(text: str | None, attempt: int, consumer: str, at: float, error
 
 
 def failures_of(text: str | None) -> list[Failure]:
-    """The entries of a history as JSON."""
+    """Parse a history."""
     return [] if text is None else [Failure(*entry) for entry in json.loads(text)]

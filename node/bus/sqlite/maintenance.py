@@ -1,6 +1,6 @@
-"""What streams keep and for how long, and what groups have to read again.
+"""Retention, trimming and repositioning of groups.
 
-An event that is taken out of a stream is pending in no group any more, and no step takes out more
+An event that is removed from a stream is no longer pending in any group, and no step removes more
 than a piece.
 """
 
@@ -39,7 +39,7 @@ _REDELIVER: Final = """INSERT INTO pending VALUES (?, ?, 0, 0, 0, ?, 0, NULL)
 
 
 def retain(cache: MetadataCache, config: BusConfig, stream: StreamRow) -> None:
-    """Take out a piece of what is beyond the bounds of the settings, after events were added."""
+    """Remove a piece of the events beyond the configured bounds, after events were added."""
     length, size = config.max_length, config.max_bytes
     if length is not None and stream.length <= _slack(length, RETAINED_PIECE):
         length = None
@@ -57,20 +57,19 @@ def retain(cache: MetadataCache, config: BusConfig, stream: StreamRow) -> None:
 
 
 def smaller(piece: int) -> int:
-    """The number of events to try after there was no room for `piece`."""
+    """Return the number of events to try after there was no room for `piece`."""
     return max(1, piece // FRACTION)
 
 
 def trim(cache: MetadataCache, stream: StreamRow, bounds: Trim, piece: int) -> tuple[int, bool]:
-    """Take out `piece` events at most that are beyond `bounds`; how many, and whether there may be
+    """Remove at most `piece` events beyond `bounds`; return how many, and whether there may be
     more."""
     taken = _take_oldest(cache, stream, bounds, piece, LARGEST)
     return taken, taken == piece
 
 
 def make_room(cache: MetadataCache, config: BusConfig, names: Iterable[str], piece: int) -> None:
-    """Take out `piece` events at most of each stream that are beyond the bounds of the settings,
-    without any slack."""
+    """Remove at most `piece` events of each stream beyond the configured bounds, without slack."""
     before = None
     if config.max_age is not None:
         before = text_of(first_at(cache.now - config.max_age))
@@ -81,7 +80,6 @@ def make_room(cache: MetadataCache, config: BusConfig, names: Iterable[str], pie
 
 
 def drop(cache: MetadataCache, stream: StreamRow, ids: Sequence[str]) -> int:
-    """Take events out of a stream."""
     query = (stream.number, json.dumps(numbers_of(ids)))
     rows = cache.cursor.execute(_THESE, query).fetchall()
     _remove(cache, stream, rows)
@@ -89,13 +87,13 @@ def drop(cache: MetadataCache, stream: StreamRow, ids: Sequence[str]) -> int:
 
 
 def rewind(cache: MetadataCache, stream: str, group: str, after: str) -> None:
-    """A group reads on after `after`; it is made if it is not there."""
+    """Set a group's position; it is created if it does not exist."""
     found = begin(cache, stream, group, after)
     cache.grown.add(found.stream)  # wakes the tasks that wait for events
 
 
 def redeliver(cache: MetadataCache, group: GroupRow, ids: Sequence[str]) -> list[str]:
-    """Make events pending and due, attempts counted anew; returns those that exist."""
+    """Make events pending and due, with attempts reset; return those that exist."""
     query = (group.stream.number, json.dumps(numbers_of(ids)))
     there = [row[0] for row in cache.cursor.execute(_THESE, query)]
     if not there:
@@ -112,7 +110,7 @@ def redeliver(cache: MetadataCache, group: GroupRow, ids: Sequence[str]) -> list
 
 
 def remove_consumers(cache: MetadataCache, group: GroupRow, idle: float) -> list[str]:
-    """Forget the consumers that were idle for so long; their names."""
+    """Remove consumers that were idle for so long; return their names."""
     rows = cache.cursor.execute(
         "SELECT number, name, seen FROM consumers WHERE grp = ? ORDER BY name", (group.number,)
     ).fetchall()
@@ -134,7 +132,7 @@ def remove_consumers(cache: MetadataCache, group: GroupRow, idle: float) -> list
 
 
 def remove_idle(cache: MetadataCache, ttl: float) -> None:
-    """Forget the consumers of any group that were idle for `ttl` seconds."""
+    """Remove idle consumers of all groups."""
     rows = cache.cursor.execute(
         "SELECT DISTINCT streams.name, groups.name FROM consumers "
         "JOIN groups ON groups.number = grp JOIN streams ON streams.number = groups.stream "
@@ -148,8 +146,8 @@ def remove_idle(cache: MetadataCache, ttl: float) -> None:
 
 
 def remove_group(cache: MetadataCache, group: GroupRow, piece: int) -> bool | None:
-    """Forget a group and its pending events. If there are more than `piece`, forget so many of them
-    and return None: call it again."""
+    """Remove a group and its pending events. If there are more than `piece`, remove that many and
+    return None: call it again."""
     forgotten = cache.cursor.execute(_FORGET, {"grp": group.number, "count": piece}).rowcount
     if forgotten == piece:
         group.pending -= forgotten
@@ -170,7 +168,7 @@ def _slack(bound: int, most: int) -> int:
 
 
 def _unneeded(cache: MetadataCache, stream: StreamRow) -> int:
-    """The last id that every group has read, with all before it acknowledged."""
+    """Return the last id up to which every group has read and acknowledged all events."""
     last = LARGEST
     for group in cache.groups(stream).values():
         last = min(last, group.cursor)
@@ -184,7 +182,7 @@ def _unneeded(cache: MetadataCache, stream: StreamRow) -> int:
 def _take_oldest(
     cache: MetadataCache, stream: StreamRow, bounds: Trim, limit: int, last: int
 ) -> int:
-    """Take out at most `limit` of the oldest events that are beyond `bounds`, none after `last`."""
+    """Remove at most `limit` of the oldest events beyond `bounds`, none after `last`."""
     before = place_of(bounds.before) if bounds.before is not None else 0
     surplus = 0 if bounds.max_length is None else stream.length - bounds.max_length
     excess = 0 if bounds.max_bytes is None else stream.size - bounds.max_bytes
@@ -204,7 +202,7 @@ def _take_oldest(
 
 
 def _remove(cache: MetadataCache, stream: StreamRow, rows: list[tuple[int, int]]) -> None:
-    """Take out events, (id, bytes of data) in the order of their ids."""
+    """Remove events, (id, bytes of data) in the order of their ids."""
     if not rows:
         return
     ids = [row[0] for row in rows]
@@ -225,7 +223,7 @@ def _remove(cache: MetadataCache, stream: StreamRow, rows: list[tuple[int, int]]
 
 
 def _let_go(cache: MetadataCache, group: GroupRow, owner: ConsumerRow) -> None:
-    """Make everything that it holds due now."""
+    """Make everything that a consumer holds due now."""
     rows: list[tuple[Any, ...]] = cache.cursor.execute(
         "SELECT id, attempt, history FROM pending WHERE grp = ? AND consumer = ? AND due IS NULL",
         (group.number, owner.number),

@@ -1,6 +1,4 @@
-"""Streams, groups, consumers, pending events and stored events, as `Bus` shows them. Nothing here
-changes anything.
-"""
+"""Read-only queries: streams, groups, consumers, pending and stored events."""
 
 from typing import Final
 
@@ -27,14 +25,12 @@ _CONSUMERS: Final = """SELECT name, seen, coalesce(held, 0) FROM consumers LEFT 
 
 
 def streams(cache: MetadataCache) -> list[StreamInfo]:
-    """All streams, by name."""
     names = cache.cursor.execute("SELECT name FROM streams ORDER BY name").fetchall()
     found = (cache.stream(name) for (name,) in names)
     return [_stream(cache, stream) for stream in found if stream is not None]
 
 
 def groups(cache: MetadataCache, stream: str) -> list[GroupInfo]:
-    """The groups of a stream, by name."""
     found = cache.stream(stream)
     if found is None:
         return []
@@ -55,7 +51,6 @@ def groups(cache: MetadataCache, stream: str) -> list[GroupInfo]:
 
 
 def consumers(cache: MetadataCache, group: GroupRow) -> list[ConsumerInfo]:
-    """The consumers of a group, by name."""
     found = []
     for name, written, pending in cache.cursor.execute(
         _CONSUMERS, {"grp": group.number}
@@ -67,7 +62,6 @@ def consumers(cache: MetadataCache, group: GroupRow) -> list[ConsumerInfo]:
 
 
 def pending(cache: MetadataCache, group: GroupRow, count: int, after: str) -> list[PendingInfo]:
-    """Events that are pending in a group, by id."""
     now = cache.now
     return [
         PendingInfo(
@@ -84,7 +78,7 @@ def pending(cache: MetadataCache, group: GroupRow, count: int, after: str) -> li
 
 
 def place(cache: MetadataCache, stream: str) -> str:
-    """The last id that a stream gave: later ones are new."""
+    """Return the last id that a stream gave."""
     found = cache.stream(stream)
     return text_of(0 if found is None else found.last)
 
@@ -92,7 +86,6 @@ def place(cache: MetadataCache, stream: str) -> str:
 def history(
     cache: MetadataCache, stream: str, after: str, until: str | None, count: int
 ) -> list[StoredEvent]:
-    """Events of a stream after one id and up to another, in order."""
     found = cache.stream(stream)
     if found is None:
         return []

@@ -1,6 +1,9 @@
-"""The tables of a bus in SQLite, and how the file says that it is one: a change here is a new
-`VERSION`. Ids are integers (`integer_ids.py`), times seconds since 1970; streams, groups and
-consumers are small numbers.
+"""The tables of a bus in SQLite, and its ids.
+
+Any change of the tables needs a new `VERSION`. An id is one integer of 63 bits, milliseconds and a
+count within them; an id in text that does not fit belongs to no event, and as a position it is the
+nearest one before it. Times are seconds since 1970; streams, groups and consumers are small
+numbers.
 """
 
 import re
@@ -104,17 +107,16 @@ _USUAL: Final = re.compile(
 
 
 def first_at(seconds: float) -> int:
-    """The first id of the millisecond that a time, in seconds since 1970, is in."""
+    """Return the first id of a millisecond, for a time in seconds since 1970."""
     return max(0, min(int(seconds * 1000), _LAST_MILLISECOND)) << BITS
 
 
 def text_of(number: int) -> str:
-    """The id as text."""
     return f"{number >> BITS}-{number & COUNT}"
 
 
 def number_of(text: str) -> int:
-    """The integer of an id; `NO_ID` if no event of ours can have it.
+    """Return the integer of an id; `NO_ID` if none of our events can have it.
 
     Raises:
         InvalidEventError: it is not an id.
@@ -126,7 +128,7 @@ def number_of(text: str) -> int:
 
 
 def place_of(text: str) -> int:
-    """The last integer that is not after an id, whether an event has it or not.
+    """Return the last integer that is not after an id, whether an event has it or not.
 
     Raises:
         InvalidEventError: it is not an id.
@@ -138,7 +140,7 @@ def place_of(text: str) -> int:
 
 
 def numbers_of(ids: Sequence[str]) -> list[int]:
-    """The integers of several ids, without those that no event can have.
+    """Return the integers of several ids, without those that no event can have.
 
     Raises:
         InvalidEventError: one of them is not an id.

@@ -1,7 +1,6 @@
 """`SqliteStore`: a bus in one SQLite file, without a server, for several processes.
 
-One thread (`worker.py`) does what is asked here, many requests in a transaction; the tasks that
-ask wait here.
+One thread (`worker.py`) runs the operations, many in a transaction; the calling tasks wait here.
 """
 
 import os
@@ -55,7 +54,7 @@ Result = TypeVar("Result")
 
 
 class SqliteStore:
-    """The `Store` in the file `path`; `Store` says what its methods do."""
+    """The `Store` in the file `path`."""
 
     def __init__(self, path: str, config: BusConfig) -> None:
         # It is opened anew after some faults, wherever the process has gone since.
@@ -64,12 +63,12 @@ class SqliteStore:
         self._running: Running | None = None
 
     async def open(self, loop: Backend) -> None:
-        """Make ready.
+        """Open the file, created if it does not exist.
 
         Raises:
             BusDamagedError: the file is not a bus, or of a newer version. BusUnavailableError: it
-                cannot be opened. BusFullError: it cannot be made. ConfigError: its directory does
-                not exist.
+                cannot be opened. BusFullError: it cannot be created. ConfigError: its directory
+                does not exist.
         """
         session = int.from_bytes(random_bytes(SESSION_SIZE), "big")
         self._running = Running(Database(self._path, self._config, session), self._config, loop)
@@ -80,7 +79,6 @@ class SqliteStore:
             raise
 
     async def aclose(self) -> None:
-        """Finish what is under way and let go."""
         if self._running is not None:
             await self._running.end(self._config.busy_timeout + PATIENCE)
 
@@ -253,7 +251,7 @@ class SqliteStore:
 
 
 class Running:
-    """The parts of an open store: the queue, the thread at its end, the tasks that wait."""
+    """The parts of an open store: the queue, the thread, the waiting readers."""
 
     def __init__(self, database: Database, config: BusConfig, loop: Backend) -> None:
         self.queue = WorkQueue(loop, config.waiting)
@@ -265,7 +263,7 @@ class Running:
         self.worker.start()
 
     async def end(self, patience: float) -> None:
-        """Let the thread finish what is in the queue, for at most `patience` seconds."""
+        """Let the thread finish the queue, for at most `patience` seconds."""
         if not self.queue.closed:
             self.queue.close()
             self.readers.wake(None)
@@ -296,8 +294,8 @@ class Running:
 async def _that_fits(
     ask: Callable[[int], Awaitable[Result]], piece: int = maintenance.PIECE
 ) -> Result:
-    """The answer to `ask`, which is given how many events one transaction may touch: `piece`, and
-    fewer each time that the disk or the file has no room for the transaction."""
+    """Return the result of `ask(piece)`, where `piece` is how many events one transaction may
+    touch: fewer each time that the disk or the file has no room."""
     while True:
         try:
             return await ask(piece)
@@ -310,8 +308,8 @@ async def _that_fits(
 async def _in_parts(
     ids: Sequence[str], ask: Callable[[Sequence[str]], Awaitable[Result]]
 ) -> list[Result]:
-    """The answers of `ask` for all `ids`: in one transaction, or in several if there is no room
-    for one."""
+    """Return the results of `ask` for all `ids`: in one transaction, or in several if there is no
+    room for one."""
     try:
         return [await ask(ids)]
     except BusFullError:
@@ -322,7 +320,7 @@ async def _in_parts(
 
 
 def _release(stream: str, group: str, consumer: str) -> Callable[[Any], Operation | None]:
-    """Gives back the deliveries of an operation that no task waits for any more."""
+    """Release the deliveries of an operation whose caller is gone."""
 
     def undo(found: list[Delivery] | None) -> Operation | None:
         if not found:
@@ -336,7 +334,7 @@ def _release(stream: str, group: str, consumer: str) -> Callable[[Any], Operatio
 def _in_group(
     stream: str, name: str, missing: Result, function: Callable[..., Result], *arguments: Any
 ) -> Callable[[MetadataCache], Result]:
-    """Runs `function` with a group; returns `missing` if there is no such group."""
+    """Call `function` with a group; return `missing` if it does not exist."""
 
     def run(cache: MetadataCache) -> Result:
         group = cache.group(stream, name)
@@ -348,7 +346,7 @@ def _in_group(
 def _in_stream(
     name: str, missing: Result, function: Callable[..., Result], *arguments: Any
 ) -> Callable[[MetadataCache], Result]:
-    """Runs `function` with a stream; returns `missing` if there is no such stream."""
+    """Call `function` with a stream; return `missing` if it does not exist."""
 
     def run(cache: MetadataCache) -> Result:
         stream = cache.stream(name)

@@ -1,7 +1,10 @@
-"""The thread that owns the database: all waiting operations become one transaction.
+"""The thread that owns the database, and the queue to it: all waiting operations become one
+transaction.
 
-An operation is done when its transaction is recorded, and not at all if that fails; operations
-that failed together are tried one by one, so that each fails alone.
+An operation is done when its transaction is committed. Operations that failed together are retried
+one by one, so that each fails alone. The queue is bounded; further callers wait in order. Each
+value is set by one thread alone, so that no operation takes a lock: appending to a list and cutting
+off its head are atomic under the interpreter's lock.
 """
 
 import logging
@@ -29,8 +32,8 @@ Undo: TypeAlias = "Callable[[Any], Operation | None] | None"
 
 
 class OperationKind(NamedTuple):
-    """What an operation needs. `durable`: it is on the disk when it is done. `publishes`: it adds
-    events, which may use less of the file."""
+    """What an operation needs. `durable`: it is on disk when done. `publishes`: it adds events,
+    which may use less of the file."""
 
     writes: bool = True
     durable: bool = False
@@ -45,9 +48,9 @@ PUBLISH: Final = OperationKind(publishes=True)
 
 
 class Operation:
-    """Something for the thread to do: `run` with its books. `waiter`, if any, waits for it.
-    `undo` makes of its result the operation that reverses it, for a caller that is gone by then;
-    `rescue` takes out `piece` events at most, to make room for a second try."""
+    """A function for the thread to run with its cache, and the waiter for its result. `undo` makes
+    of its result the operation that reverses it, for a caller that is gone; `rescue` removes at
+    most `piece` events to make room for a second attempt."""
 
     __slots__ = ("abandoned", "done", "error", "kind", "rescue", "result", "run", "undo", "waiter")
 
@@ -71,7 +74,7 @@ class Operation:
 
 
 class WorkQueue:
-    """Operations on their way. The thread calls `take`, the loop everything else."""
+    """The queue of operations. The thread calls `take`, the loop everything else."""
 
     def __init__(self, backend: Backend, limit: int) -> None:
         self._backend = backend
@@ -90,7 +93,7 @@ class WorkQueue:
         undo: Undo = None,
         rescue: Rescue | None = None,
     ) -> Any:
-        """Have the thread run it; its result, or the error it raised."""
+        """Run a function in the thread; return its result or raise its error."""
         if self._free <= 0 or self._outside:
             await self._enter()
         else:
@@ -113,23 +116,21 @@ class WorkQueue:
         return operation.result
 
     def put(self, operation: Operation | None) -> None:
-        """Append, even without room; None is the end."""
+        """Append without waiting for room; None is the end."""
         self._waiting.append(operation)
         if self._idle:
             self.wake()
 
     def close(self) -> None:
-        """Take no more operations; those in the queue are still done."""
+        """Accept no more operations; queued ones are still run."""
         self.closed = True
         self.put(None)
 
     def wake(self) -> None:
-        """Have the thread look."""
         self._idle = False
         self._wakes.put(None)
 
     def finished(self, operations: list[Operation]) -> None:
-        """They are done. Called in the loop."""
         for operation in operations:
             operation.done = True
             if operation.waiter is None:
@@ -145,7 +146,7 @@ class WorkQueue:
     # For the thread.
 
     def take(self, timeout: float | None) -> list[Operation | None]:
-        """All that wait; nothing after `timeout` seconds without any."""
+        """Take all queued operations; none after `timeout` seconds without any."""
         waiting = self._waiting
         if not waiting:
             self._idle = True
@@ -173,7 +174,7 @@ class WorkQueue:
             raise
 
     def _leave(self, count: int) -> None:
-        """There is room for `count` more."""
+        """Free `count` slots."""
         self._free += count
         while self._outside and self._free > 0:
             entry = self._outside.popleft()
@@ -190,8 +191,8 @@ class WorkQueue:
 
 
 class Readers:
-    """The tasks that wait for events, in the loop. A task is in the list before it looks, so that
-    it misses nothing published in between; only those of a stream are woken when it grows."""
+    """The tasks that wait for events, in the loop. A task is listed before it reads, so that it
+    misses no events published in between; only the readers of a stream are woken when it grows."""
 
     def __init__(self, backend: Backend, queue: WorkQueue) -> None:
         self._backend = backend
@@ -201,8 +202,8 @@ class Readers:
     async def first(
         self, stream: str, wait: float, ask: Callable[[], Awaitable[tuple[list[Found], bool]]]
     ) -> list[Found]:
-        """The list that `ask` returns, as soon as it is not empty, within `wait` seconds. An empty
-        list as soon as its other result is true: events are due that `ask` doesn't return."""
+        """Return the list of `ask` once it is not empty, within `wait` seconds. Returns an empty
+        list once the other result of `ask` is true: events are due that it does not return."""
         if wait <= 0:
             return (await ask())[0]
         loop = self._backend
@@ -223,7 +224,7 @@ class Readers:
                 self._leave(stream, waiter)
 
     def wake(self, streams: set[str] | None) -> None:
-        """Something can be read on `streams`; None: it is not known on which."""
+        """Wake the readers of these streams; None: of all."""
         for stream in list(self.waiters) if streams is None else streams:
             for waiter in self.waiters.get(stream, ()):
                 waiter.wake()
@@ -253,8 +254,8 @@ LONGEST_SWEEP: Final = 3_600.0
 class Worker:
     """The thread.
 
-    `on_done` is called in it after each transaction: with the operations that are done, and the
-    names of streams that can be read on (None: any of them). `on_ended` when it ends.
+    `on_done` is called in it after each transaction, with the finished operations and the names of
+    streams with new events (None: any). `on_ended` is called at its end.
     """
 
     def __init__(
@@ -274,11 +275,10 @@ class Worker:
         self._thread = Thread(target=self._run, name="parley bus", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def join(self, timeout: float) -> bool:
-        """Wait until it has ended; whether it has."""
+        """Wait for its end; return whether it has ended."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
@@ -351,7 +351,7 @@ class Worker:
         return None
 
     def _transact(self, operations: list[Operation], woken: set[str]) -> None:
-        """One transaction for all of them; if it raises, nothing was done."""
+        """Run operations in one transaction; if it raises, nothing was done."""
         if not operations:
             return
         database = self.database
@@ -379,13 +379,13 @@ class Worker:
         cache.end()
 
     def _sweep(self, cache: MetadataCache, now: float) -> None:
-        """Forget consumers that were idle for long."""
+        """Remove idle consumers."""
         ttl = self._config.consumer_ttl
         self._sweep_at = now + min(ttl / SWEEP, LONGEST_SWEEP)
         remove_idle(cache, ttl)
 
     def _poll(self) -> None:
-        """See whether another process wrote: a task waits for it."""
+        """Check whether another process wrote."""
         self._try(Operation(READ, _nothing), set())
         if self.database.others_wrote():
             self._on_done([], None)

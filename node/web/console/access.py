@@ -1,9 +1,8 @@
-"""Who may use the console: links that open it once, and the sessions that they begin.
+"""Authorises the users of the console: one-time links, and the sessions that they start.
 
-A session is proven by two secrets. The cookie, which scripts cannot read, goes to every port of its
-host, so that other servers of this machine may see it; the key, which scripts can, stays with the
-page that it was given to. Neither is enough without the other, so no other site or port can ask for
-anything. Kept here are only hashes. Without I/O: `now` is seconds of a clock that never goes back.
+A session needs two secrets. Browsers send the cookie, which scripts cannot read, to every port of
+its host; the key stays with the page that received it. Neither is enough alone, so no other site or
+port can make requests. Only hashes are stored. No I/O: `now` is a monotonic clock in seconds.
 """
 
 from collections.abc import Callable
@@ -26,7 +25,7 @@ ACTIONS: Final = Rate(10, 1.0)  # likewise, beside those
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """What a new session is proven by, and whether it may act."""
+    """The secrets of a new session, and whether it may act."""
 
     cookie: str
     key: str
@@ -34,7 +33,7 @@ class Entered:
 
 
 class ConsoleSession:
-    """One browser. `may_act` says whether it may do anything, or only look."""
+    """One browser. `may_act` says whether it may act, or only read."""
 
     __slots__ = ("actions", "key_hash", "may_act", "requests", "until")
 
@@ -47,7 +46,7 @@ class ConsoleSession:
 
 
 class Access:
-    """Links and sessions of one console; `draw` gives so many random bytes."""
+    """Links and sessions of one console; `draw` returns random bytes."""
 
     def __init__(self, draw: Callable[[int], bytes]) -> None:
         self._draw = draw
@@ -57,12 +56,11 @@ class Access:
 
     @property
     def sessions(self) -> int:
-        """How many sessions there are."""
         return len(self._sessions)
 
     def make_link(self, now: float, *, may_act: bool = False) -> str:
-        """The token of a link that opens the console once, within 10 minutes; beyond 16 that nobody
-        has opened, the oldest is worth nothing any more."""
+        """Return the token of a link that opens the console once, within 10 minutes; at most 16
+        unopened links are valid, the newest."""
         token = self._secret()
         self._links[_hash(token)] = now + LINK_LIFE, may_act
         while len(self._links) > MOST_LINKS:
@@ -70,12 +68,12 @@ class Access:
         return token
 
     def has_room(self, now: float) -> bool:
-        """Whether somebody may try to enter now, which is counted."""
+        """Count an attempt to enter; return whether it is within the rate limit."""
         return self._entries.take(now)
 
     def enter(self, token: str, now: float) -> Entered | None:
-        """Begin a session with a link's token; None if it is not one, or not any more. Beyond 16
-        sessions the one that was silent for longest ends."""
+        """Start a session with a link's token; None if it is invalid. Beyond 16 sessions the one
+        idle for longest ends."""
         until, may_act = self._links.pop(_hash(token), (float("-inf"), False))
         if until <= now:
             return None
@@ -86,7 +84,8 @@ class Access:
         return Entered(cookie, key, may_act)
 
     def find(self, cookie: str, key: str, now: float) -> ConsoleSession | None:
-        """The session that these two prove, and which goes on for 12 hours from now; or None."""
+        """Return the session with these secrets and extend it to 12 hours from now; None if there
+        is none."""
         hashed = _hash(cookie)
         session = self._sessions.get(hashed)
         if session is None or not compare_digest(session.key_hash, _hash(key)):
@@ -98,7 +97,6 @@ class Access:
         return session
 
     def is_open(self, session: ConsoleSession) -> bool:
-        """Whether a session has not ended meanwhile."""
         return session in self._sessions.values()
 
     def leave(self, session: ConsoleSession) -> None:

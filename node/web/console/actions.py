@@ -1,4 +1,4 @@
-"""What an operator may do from the console: to a peer, to dead letters, and to the node itself."""
+"""An operator's actions in the console: on peers, dead letters, and the node itself."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -24,11 +24,12 @@ Asked = Mapping[str, Any]
 
 
 class CannotDoError(ParleyError):
-    """An action that cannot be done: why, for whoever asked."""
+    """An action is impossible, with the reason for the user."""
 
 
 class Actions:
-    """The actions of one console, by name. Each is logged, and says in a sentence what was done."""
+    """The actions of one console, by name. Each is logged and returns a sentence on
+    what was done."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -41,11 +42,10 @@ class Actions:
         }
 
     async def do(self, name: str, asked: Asked) -> str:
-        """Do it; returns what was done.
+        """Run an action; return what was done.
 
         Raises:
-            CannotDoError: there is no such action, or not what it is to be done to. ParleyError:
-                it failed.
+            CannotDoError: the action or its object does not exist. ParleyError: it failed.
         """
         action = self._actions.get(name)
         if action is None:
@@ -107,7 +107,7 @@ class Actions:
         return f"dropped {_letters(dropped)} of {stream}"
 
     def _letters(self, asked: Asked) -> tuple[Bus, str, list[str] | None]:
-        """The bus, the stream, and which of its dead letters: None for all."""
+        """Return the bus, the stream, and the ids of its dead letters, None for all."""
         bus = self._console.find_bus(str(asked.get("bus")))
         if bus is None:
             raise CannotDoError(f"there is no bus {ascii(asked.get('bus'))[:80]}")

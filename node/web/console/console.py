@@ -1,7 +1,7 @@
-"""`Console`: all that the page of one node shows, read no oftener than it changes for a reader.
+"""`Console`: the data that a node's page shows, cached for all readers.
 
-Nothing is read while nobody looks. What waits for a disk or a store is fetched beside, every few
-seconds, so that the rest is never late for it.
+Nothing is read without readers. Data that waits for a disk or a store is fetched in the background
+every few seconds.
 """
 
 import json
@@ -51,7 +51,7 @@ Findings = Callable[[], Sequence[Mapping[str, str]]]
 
 @dataclass
 class Fetched:
-    """What was fetched last: the buses, what nodes are called here, and what doctor finds."""
+    """The data fetched last: buses, names of nodes, findings of doctor (None: not searched yet)."""
 
     buses: list[dict[str, Any]]
     names: dict[NodeId, str]
@@ -59,11 +59,13 @@ class Fetched:
 
 
 class Console:
-    """What is shown of `node`, and of its part in a `federation`, while its `async with` lasts,
-    inside of theirs. `known_peers` has what nodes are called; `findings` looks for what is wrong,
-    in a thread: each is a `level`, a `subject`, a `text` and what to do (`mend`). `on_drain` is
-    called when the node is to end in order; without it nobody can have it end. A view is made each
-    `interval` seconds, for all who look."""
+    """The data shown of `node` and its `federation` while its `async with` block runs, inside of
+    theirs.
+
+    `known_peers` has the names of nodes; `findings` searches for problems in a thread: each is a
+    `level`, a `subject`, a `text` and a remedy (`mend`). `on_drain` is called to stop the node
+    gracefully; without it, the console cannot. A view is made every `interval` seconds.
+    """
 
     def __init__(
         self,
@@ -93,11 +95,11 @@ class Console:
     # What is shown.
 
     def now(self) -> float:
-        """Seconds of the node's clock."""
+        """The node's clock, in seconds."""
         return self.node.backend.now()
 
     def encoded(self) -> bytes:
-        """The view as JSON, made once for all who ask within a second."""
+        """Return the view as JSON, made once for all requests within an interval."""
         now = self.now()
         if now - self._read_at >= self.interval * 0.9:
             self._read_at = now
@@ -105,7 +107,7 @@ class Console:
         return self._encoded
 
     def view(self) -> dict[str, Any]:
-        """All that is live, as plain data."""
+        """Return all live data as plain data."""
         self._fetch()
         node, fetched, now = self.node, self._fetched, self.now()
         return {
@@ -135,27 +137,27 @@ class Console:
         }
 
     def peers(self, find: str) -> dict[str, Any]:
-        """The peers that have `find` in their id, name, place or role."""
+        """Return the peers with `find` in their id, name, address or role."""
         return peers_view(self.node, self._numbers, self._fetched.names, find)
 
     def peer(self, number: int) -> dict[str, Any] | None:
-        """All of one peer; None if it has gone."""
+        """Return all data of one peer; None if it has gone."""
         peer = self.find_peer(number)
         return None if peer is None else peer_view(self.node, number, peer, self._fetched.names)
 
     # For actions.
 
     def find_peer(self, number: int) -> Peer | None:
-        """The peer of a row; None if it has gone."""
+        """Return the peer of a row; None if it has gone."""
         return self._numbers.find(self.node.peers, number)
 
     def find_bus(self, address: str) -> Bus | None:
-        """The bus that is shown under an address."""
+        """Return the bus shown under an address."""
         buses = self.node.buses.items()
         return next((bus for url, bus in buses if shown(without_password(url)) == address), None)
 
     def look_again(self) -> None:
-        """Fetch with the next view what else would be fetched later."""
+        """Fetch everything again with the next view."""
         self._fetched_at = self._found_at = self._read_at = float("-inf")
 
     # Its life.
@@ -204,7 +206,8 @@ class Console:
             self._fetching = False
 
     def _names(self) -> dict[NodeId, str]:
-        """What nodes are called; addresses, under which known peers are on record too, are none."""
+        """Return the names of nodes, without addresses, under which known peers are
+        recorded too."""
         if self.known_peers is None:
             return {}
         try:

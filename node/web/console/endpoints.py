@@ -1,7 +1,7 @@
-"""Where consoles of this user are, and how a program gets a link to one.
+"""Finds the consoles of this user, and requests a link to one.
 
-Whoever may read the user's files may have a new link: the secret for that stands in a file of the
-user's alone, as long as the console is there.
+Anyone who may read the user's files may have a link: a private file has the secret for it while the
+console runs.
 """
 
 import http.client
@@ -27,7 +27,7 @@ _PAGE: Final = """<!doctype html>
 
 @dataclass(frozen=True)
 class ConsoleEndpoint:
-    """Where a console is, and the secret with which a link is asked for."""
+    """Where a console is, and the secret to request a link."""
 
     url: str
     node_id: str
@@ -35,19 +35,18 @@ class ConsoleEndpoint:
 
     @property
     def port(self) -> int | None:
-        """The port it is at."""
         return urlsplit(self.url).port
 
 
 def page_in(directory: Path, port: int | None) -> Path:
-    """The file that `write_page` writes for the console at a port."""
+    """Return the file that `write_page` writes for the console at a port."""
     return directory / f"{port}.html"
 
 
 def write_page(directory: Path, place: ConsoleEndpoint, link: str) -> Path:
-    """Write a page that leads to a link, for the user's browser alone: a program's arguments, as
-    the link itself would be one, are seen by all users of a machine. The console removes it at its
-    end; the link in it is worth nothing once it was opened.
+    """Write a page that leads to a link, for the user's browser alone: all users of a machine can
+    see a program's arguments. The console removes the page at its end; its link is useless once
+    opened.
 
     Raises:
         FileError: it cannot be written.
@@ -58,7 +57,7 @@ def write_page(directory: Path, place: ConsoleEndpoint, link: str) -> Path:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only the user may read, in place of one that is there; raises FileError."""
+    """Write a file that only the user may read, replacing an existing one; raises FileError."""
     try:
         path.unlink(missing_ok=True)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -68,12 +67,12 @@ def write_private(path: Path, text: str) -> None:
 
 
 def link_to(url: str, token: str) -> str:
-    """The token stands where no server, no log and no other site sees it."""
+    """Return a link; its token is in the fragment, which browsers do not send."""
     return f"{url}/#token={token}"
 
 
 def find_consoles(directory: Path) -> list[ConsoleEndpoint]:
-    """The consoles that say in a directory where they are; some may have ended without a word."""
+    """Return the consoles registered in a directory; some may have crashed."""
     found = []
     for path in sorted(directory.glob("*.json"))[:MOST_PLACES]:
         try:
@@ -88,7 +87,7 @@ def request_link(place: ConsoleEndpoint, *, may_act: bool) -> str:
     """Ask a console for a link.
 
     Raises:
-        UnreachableError: nobody answers there. ConfigError: it gives none.
+        UnreachableError: the console does not answer. ConfigError: it refuses.
     """
     parts = urlsplit(place.url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT)

@@ -1,4 +1,4 @@
-"""The console on an address of this machine."""
+"""Serves the console on an address of this machine."""
 
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -22,7 +22,7 @@ LIMITS: Final = WebLimits(connections=32)
 
 
 class ServedConsole:
-    """A console that can be reached at `url`, for as long as it is served."""
+    """A console at `url`, while it is served."""
 
     def __init__(self, console: Console, access: Access, url: str, secret: str) -> None:
         self.url = url
@@ -31,7 +31,8 @@ class ServedConsole:
         self._secret = secret
 
     def link(self, *, may_act: bool = False) -> str:
-        """A link that opens the console once, within 10 minutes: to look, or to act as well."""
+        """Return a link that opens the console once, within 10 minutes: read-only, or to act as
+        well."""
         return link_to(self.url, self.access.make_link(self._console.now(), may_act=may_act))
 
     @contextmanager
@@ -57,11 +58,11 @@ class ServedConsole:
 
 @asynccontextmanager
 async def serve_console(console: Console, address: str) -> AsyncIterator[ServedConsole]:
-    """While it lasts, serve a console on `HOST:PORT`, of this machine alone.
+    """Serve a console on `HOST:PORT`, an address of this machine alone, inside the block.
 
     Raises:
-        InsecureAddressError: others could reach it. AddressError: not an address.
-        UnreachableError: it cannot be listened on.
+        InsecureAddressError: other machines could reach it. AddressError: the address is malformed.
+            UnreachableError: the server cannot listen on it.
     """
     place = Address.parse_web(address)
     if not is_local(place):

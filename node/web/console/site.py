@@ -1,6 +1,9 @@
-"""The console as an ASGI application: its page, its view, and its actions, for whoever was let in.
+"""The console as an ASGI application: its page, view and actions.
 
-The page itself is public and has nothing in it. All else takes the session's cookie and its key.
+The page itself is public and contains no data. Everything else requires a session's cookie and key.
+A page of another site can make a browser send requests here, by a name that its own DNS resolves to
+this machine (DNS rebinding) or with whatever a form may send. So the Host must be the console's
+address, an Origin must be the console's own, and requests that change anything must have one.
 """
 
 import json
@@ -40,8 +43,8 @@ _OF_OURS: Final = ("same-origin", "none")
 
 
 class Guard:
-    """Lets requests through to `app` that were meant for one of `hosts` (`127.0.0.1:7480`), and
-    come from its own pages; all answers get the headers above."""
+    """Passes requests to `app` that are meant for one of `hosts` (`127.0.0.1:7480`) and come from
+    its own pages; all responses get the headers above."""
 
     def __init__(self, app: ASGIApp, hosts: set[str]) -> None:
         self._app = app
@@ -80,8 +83,8 @@ BEGIN: Final = [(b"content-type", b"text/event-stream; charset=utf-8")]
 
 
 class EventStream(Response):
-    """Sends `event()` every `interval` seconds, as long as it `goes_on` and is read; `on_end` is
-    called at its end. A reader that takes nothing is the server's to end."""
+    """Server-sent events: sends `event()` every `interval` seconds while `goes_on` and the client
+    reads; calls `on_end` at the end."""
 
     def __init__(
         self,
@@ -132,8 +135,8 @@ Answer = Callable[[Request, ConsoleSession], Awaitable[Response]]
 
 
 class ConsoleSite:
-    """The application of one console on one `port`. `operator` is the secret with which a program
-    of the same user asks for a new link."""
+    """The application of one console. `operator` is the secret with which a program of the same
+    user requests a new link."""
 
     def __init__(self, console: Console, access: Access, operator: str) -> None:
         self._console = console
@@ -159,7 +162,7 @@ class ConsoleSite:
         )
 
     def app(self, hosts: set[str]) -> ASGIApp:
-        """The application, for requests that were meant for one of `hosts`."""
+        """Return the application, for requests to one of `hosts`."""
         return Guard(self._routes, hosts)
 
     # For everybody.
@@ -265,7 +268,7 @@ class ConsoleSite:
 
 
 def _pages() -> list[tuple[str, tuple[bytes, str]]]:
-    """The files of the page, with their types."""
+    """Return the static files, with their types."""
     folder = files("parley._node.web.console").joinpath("static")
     return [
         (one.name, (one.read_bytes(), TYPES[one.name.rpartition(".")[2]]))
@@ -275,13 +278,14 @@ def _pages() -> list[tuple[str, tuple[bytes, str]]]:
 
 
 def _cookie(request: Request) -> str:
-    """Its name has the port, since a cookie goes to all ports of a host."""
+    """Return the cookie's name. It contains the port, since browsers send a cookie to all ports of
+    a host."""
     return f"parley-console-{request.url.port or 80}"
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    """The JSON object that a request says; an empty one for anything else. Its length is
-    bounded by the server."""
+    """Return the JSON object of a request, empty for anything else. The server limits
+    its length."""
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
         return {}
     try:

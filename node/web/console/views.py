@@ -1,4 +1,8 @@
-"""What the console shows of a node's peers: plain data, read when it is asked for."""
+"""What the console shows, as plain data: peers, topics, buses, federation, metrics, journal.
+
+Text of others is bounded, in one line, with control characters escaped; a page sets it as text
+alone (`textContent`), so that it cannot be markup.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -31,14 +35,13 @@ LONGEST: Final = 200
 
 
 def shown(text: object, longest: int = LONGEST) -> str:
-    """The text in one line of at most so many characters, control characters escaped."""
+    """Return the text in one line of at most so many characters, control characters escaped."""
     whole = str(text)
     cut = one_line(whole[:longest])
     return cut if len(whole) <= longest and len(cut) <= longest else cut[: longest - 1] + "…"
 
 
 def ids(path: Iterable[NodeId]) -> list[str]:
-    """Node ids as texts."""
     return [str(one) for one in path]
 
 
@@ -54,7 +57,7 @@ LONGEST_BODY: Final = 4_000
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """What is asked of a bus in it; raises BusUnavailableError if that takes longer."""
+    """Limit requests to a bus; raises BusUnavailableError after `seconds`."""
     try:
         with anyio.fail_after(seconds):
             yield
@@ -63,7 +66,6 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 async def buses_view(buses: Mapping[str, Bus]) -> list[dict[str, Any]]:
-    """All buses, side by side."""
     views: list[dict[str, Any]] = []
 
     async def view(number: int, url: str, bus: Bus) -> None:
@@ -111,7 +113,7 @@ async def _bus(number: int, url: str, bus: Bus) -> dict[str, Any]:
 
 
 async def letters_view(bus: Bus, stream: str, after: str) -> dict[str, Any]:
-    """A page of the dead letters of a stream, after a letter's id.
+    """Return a page of dead letters of a stream, after a letter's id.
 
     Raises:
         ParleyError: the bus cannot be opened, has no such stream, fails, or takes too long.
@@ -148,8 +150,8 @@ MOST_WORDS: Final = 32
 def federation_view(
     node: Node, federation: Federation | None, names: Names
 ) -> dict[str, Any] | None:
-    """The graph as the cards tell of it, ways of tunnels that begin, end or lead through here, and
-    what is wrong; None without a federation. Only what this server's own links are is proven."""
+    """Return the graph according to the cards, the tunnels through this server, and problems; None
+    without a federation. Only this server's own links are verified."""
     if federation is None:
         return None
     return {
@@ -189,8 +191,8 @@ def _link(link: LinkState) -> dict[str, Any]:
 
 
 def numbers_view(families: Iterable[MetricFamily]) -> list[dict[str, Any]]:
-    """All families with their samples. A histogram is its bounds, how many are at most each of
-    them and beyond, and the sum."""
+    """Return all families with their samples. A histogram is its bounds, the cumulative counts, and
+    the sum."""
     return [
         {
             "name": measure.name,
@@ -217,8 +219,8 @@ MOST_TOPICS: Final = 500
 
 
 def topics_view(node: Node) -> dict[str, Any]:
-    """The topics that it publishes. `dropped` are notes that subscribers lost, in all; `waiting`
-    bytes that wait for them now."""
+    """Return the published topics. `dropped` counts events that subscribers lost, `waiting` the
+    bytes queued for them."""
     rows = []
     for topic in islice(node.topics.values(), MOST_TOPICS):
         subscribers = topic.subscribers
@@ -237,7 +239,7 @@ def topics_view(node: Node) -> dict[str, Any]:
 
 
 def journal_view(journal: Journal | None) -> dict[str, Any] | None:
-    """The journal, if it keeps one; `failed` says why nothing is written any more."""
+    """Return the journal, if there is one; `failed` is why writing stopped."""
     if journal is None:
         return None
     settings = journal.settings
@@ -266,14 +268,14 @@ MOST_FACTS: Final = 32
 
 
 class PeerNumbers:
-    """Numbers by which a page names connections: a node may have several, and some have no id."""
+    """Numbers by which a page identifies connections: a node can have several, and some
+    have no id."""
 
     def __init__(self) -> None:
         self._numbers: WeakKeyDictionary[Peer, int] = WeakKeyDictionary()
         self._last = 0
 
     def of(self, peer: Peer) -> int:
-        """The number of a peer, the same for as long as there is one."""
         number = self._numbers.get(peer)
         if number is None:
             self._last = number = self._last + 1
@@ -281,13 +283,12 @@ class PeerNumbers:
         return number
 
     def find(self, peers: Iterable[Peer], number: int) -> Peer | None:
-        """The peer of a number among these."""
         return next((peer for peer in peers if self._numbers.get(peer) == number), None)
 
 
 def peers_view(node: Node, numbers: PeerNumbers, names: Names, find: str = "") -> dict[str, Any]:
-    """The peers that are there now, the longest known first; those alone whose id, name, place or
-    role has `find` in it. `total` counts those too that are not listed."""
+    """Return the current peers, oldest first, filtered by `find` in id, name, address or role.
+    `total` also counts peers that are not listed."""
     wanted = find.casefold()
     peers = sorted(node.peers, key=numbers.of)
     fitting = [peer for peer in peers if not wanted or wanted in _searched(peer, names)]
@@ -303,7 +304,6 @@ def peers_view(node: Node, numbers: PeerNumbers, names: Names, find: str = "") -
 
 
 def peer_view(node: Node, number: int, peer: Peer, names: Names) -> dict[str, Any]:
-    """All of one peer."""
     agreed = peer.suite.names() if peer.suite else {}
     streams = [
         {"id": stream.id, "label": shown(stream.label)}
@@ -345,7 +345,6 @@ def _row(number: int, peer: Peer, names: Names) -> dict[str, Any]:
 
 
 def _name(peer: Peer, names: Names) -> str:
-    """What its user calls it; empty if nothing."""
     return shown(names.get(peer.node_id, "")) if peer.node_id else ""
 
 
