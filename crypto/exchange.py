@@ -1,11 +1,8 @@
 """The key exchanges of the `kex` parameter: two shares in, one secret out.
 
-An ephemeral key serves one exchange, whether it succeeds or not, and anything
-wrong with a peer's share is a `KeyExchangeError`. The raw secret goes to
-`crypto.key_schedule`, never to a cipher.
-
-X25519 goes through libsodium, whose multiplication of the base point takes half the time
-of OpenSSL's; ML-KEM is OpenSSL's.
+An ephemeral key serves one exchange. Anything wrong with a peer's share is a KeyExchangeError.
+X25519 uses libsodium, which multiplies the base point in half the time of OpenSSL; ML-KEM is
+OpenSSL's.
 """
 
 from collections.abc import Callable

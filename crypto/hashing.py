@@ -1,7 +1,8 @@
-"""The hash algorithms of the `hash` parameter, with HMAC over each.
+"""The hash algorithms of the `hash` parameter, HMAC, and HKDF (RFC 5869) with the labels of section
+5.
 
-An algorithm is one entry of data; `new` is the constructor the hot path calls
-directly. BLAKE3 is there where its authors' package is installed: the extra `fast`.
+Every derived secret is made by `label`, so no two purposes share bytes. The labels are in
+`key_schedule` and `record_protection`. BLAKE3 requires the extra `fast`.
 """
 
 import hashlib

@@ -1,8 +1,6 @@
-"""The key schedule of section 5, and the rekey and key update of section 6.
+"""The key schedule, the rekey and the key update (docs/protocol.md sections 5 and 6).
 
-Pure functions from secrets and transcript hashes to secrets; the caller hashes
-the bytes as they were on the wire and drops what its phase no longer needs. That
-`th1` covers the right bytes is the handshake's business.
+Pure functions from secrets and transcript hashes to secrets.
 """
 
 import hmac
@@ -24,7 +22,7 @@ _INITIATOR, _RESPONDER, _BIND, _REKEY = b"\x00", b"\x01", b"\x02", b"\x03"
 # Not frozen, nor the next one: that takes six times as long to make, in each handshake.
 @dataclass(slots=True, eq=False)
 class HandshakeSecrets:
-    """What follows from the key exchange alone; `commit` outlives the handshake."""
+    """The secrets of the key exchange; `commit` outlives the handshake."""
 
     hash: HashAlgorithm = field(repr=False)
     hs: bytes = field(repr=False)
@@ -39,7 +37,7 @@ class HandshakeSecrets:
 
 @dataclass(slots=True, eq=False)
 class ApplicationSecrets:
-    """Epoch 0 of both directions; the session id (32 bytes) is public."""
+    """The secrets of epoch 0 of both directions; the session id (32 bytes) is public."""
 
     ap_initiator: bytes = field(repr=False)
     ap_responder: bytes = field(repr=False)
@@ -50,7 +48,7 @@ class ApplicationSecrets:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RekeySecrets:
-    """The outcome of a rekey: next secret of each direction, commitment, next `rekey`."""
+    """The secrets of a rekey: next secret of each direction, commitment, next `rekey`."""
 
     next_initiator: bytes = field(repr=False)
     next_responder: bytes = field(repr=False)

@@ -1,10 +1,15 @@
-"""Key files: one identity in one file, readable by its owner only (section 4).
+r"""Key files: an identity or an auditor's key in a file (docs/protocol.md section 4).
 
-Every byte of the payload is checked on reading; the file around it is a container's
-(`crypto.keyfile`). Has no default place and never asks for a passphrase.
+The file is readable by its owner only from the first byte, is never overwritten, and every byte is
+checked when it is read. It may be encrypted with a passphrase.
 
-    magic   = "parley1 key file\n"
-    payload = LBM, key 256: [[algorithm, private key, public key], ..], the primary first
+    file    = magic || u8 form || costs || body
+    costs   = form 0: nothing; form 1: u32 passes || u32 memory in KiB || salt 16 || nonce 24
+    body    = form 0: the payload; form 1: XChaCha20-Poly1305 of the payload under
+              Argon2id(passphrase, salt, costs), all before the body as associated data
+
+Identity (magic `parley1 key file\n`): LBM, key 256: [[algorithm, private key, public key], ..],
+the primary first. Auditor (`parley1 auditor key\n`): private key (32 bytes) || public key, X25519.
 """
 
 import os
@@ -52,10 +57,10 @@ MAX_MEMORY_KIB: Final = 1_048_576
 
 @dataclass(frozen=True, slots=True)
 class PassphraseCost:
-    """What one guess at a passphrase costs: Argon2id, `passes` over `memory_kib` KiB.
+    """The cost of one guess at a passphrase: Argon2id, `passes` over `memory_kib` KiB.
 
-    ValueError out of the bounds (1..16 passes, 8 KiB..1 GiB). They hold for what a file
-    claims too, so that a hostile one takes neither all memory nor an hour.
+    ValueError outside of 1..16 passes and 8 KiB..1 GiB. The bounds also apply to files that are
+    read, so that a hostile one takes neither all memory nor an hour.
     """
 
     passes: int = 3
@@ -73,7 +78,7 @@ DEFAULT_COST: Final = PassphraseCost()
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A kind of key file: `magic` is what it begins with, `name` what errors call it."""
+    """A kind of key file: its `magic`, and the `name` that errors use."""
 
     magic: bytes
     name: str
@@ -81,11 +86,7 @@ class Container:
     def save(
         self, path: PathLike, payload: bytes, passphrase: bytes | None, cost: PassphraseCost
     ) -> None:
-        """Write a new file, sealed if a passphrase is given.
-
-        KeyFileExistsError if anything is at `path`, KeyFileUnreadableError if the system
-        refuses, PassphraseError for an empty passphrase.
-        """
+        """Write a new file, encrypted if a passphrase is given. Raises like `save_identity`."""
         if passphrase is None:
             _write(path, self.magic + _PLAIN + payload)
             return
@@ -99,11 +100,7 @@ class Container:
         _write(path, header + XChaCha20Poly1305(key).encrypt(nonce, payload, header))
 
     def load(self, path: PathLike, passphrase: bytes | None) -> bytes:
-        """Return a file's payload; a passphrase is not looked at if it is not sealed.
-
-        KeyFileUnreadableError, KeyFileTooOpenError, KeyFileMalformedError,
-        PassphraseNeededError or WrongPassphraseError.
-        """
+        """Return a file's payload. Raises like `load_identity`."""
         header, body = self._split(_read(path), path)
         costs = header[len(self.magic) + 1 :]
         if not costs:
@@ -129,12 +126,11 @@ class Container:
             ) from error
 
     def is_sealed(self, path: PathLike) -> bool:
-        """Say whether a file is sealed under a passphrase; raises as `load` does."""
+        """Return whether a file is encrypted; raises like `load`."""
         header, _ = self._split(_read(path), path)
         return len(header) > len(self.magic) + 1
 
     def _split(self, data: bytes, path: PathLike) -> tuple[bytes, bytes]:
-        """Return header and body of a file."""
         start = len(self.magic) + 1
         magic, form = data[: len(self.magic)], data[len(self.magic) : start]
         if magic != self.magic or form not in (_PLAIN, _SEALED):
@@ -147,7 +143,6 @@ class Container:
 
 
 def malformed(path: PathLike, reason: str) -> KeyFileMalformedError:
-    """The error of a key file that is not as it must be."""
     return KeyFileMalformedError(
         f"cannot read the key file '{os.fspath(path)}': {reason}; check the path, or restore the "
         "file from a backup"
@@ -155,7 +150,6 @@ def malformed(path: PathLike, reason: str) -> KeyFileMalformedError:
 
 
 def _stretch(passphrase: bytes, salt: bytes, cost: PassphraseCost) -> bytes:
-    """Return the 32-byte key of a passphrase."""
     try:
         return nacl.bindings.crypto_pwhash_alg(
             _KEY_SIZE,
@@ -173,7 +167,7 @@ def _stretch(passphrase: bytes, salt: bytes, cost: PassphraseCost) -> bytes:
 
 
 def _read(path: PathLike) -> bytes:
-    """Return a key file's bytes, having looked at the very file that was opened."""
+    """Return a key file's bytes, after checking the file that was opened."""
     try:
         # Not blocking: a pipe at that path would otherwise hold the caller for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -202,7 +196,7 @@ def _require_private(status: os.stat_result, path: PathLike) -> None:
 
 
 def _write(path: PathLike, data: bytes) -> None:
-    """Create a file of mode 0600 with these bytes, or none at all."""
+    """Create a file of mode 0600 with these bytes, or no file."""
     try:
         # O_EXCL follows no symbolic link and makes the file ours; 0600 from its first byte.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -235,26 +229,26 @@ def save_identity(
     *,
     cost: PassphraseCost = DEFAULT_COST,
 ) -> None:
-    """Write a new key file, sealed if a passphrase is given.
+    """Write a new key file, encrypted if a passphrase is given.
 
-    KeyFileExistsError if anything is at `path`, KeyFileUnreadableError if the system
-    refuses, PassphraseError for an empty passphrase.
+    KeyFileExistsError if there is a file at `path`, KeyFileUnreadableError if the system refuses,
+    PassphraseError for an empty passphrase.
     """
     keys = [[key.algorithm, key.private_bytes(), key.public] for key in identity.keys]
     _FILE.save(path, encode({_KEYS: keys}), passphrase, cost)
 
 
 def load_identity(path: PathLike, passphrase: bytes | None = None) -> Identity:
-    """Read a key file; a passphrase is not looked at if the file is not sealed.
+    """Read a key file; the passphrase of a file that isn't encrypted is ignored.
 
-    KeyFileUnreadableError, KeyFileTooOpenError, KeyFileMalformedError,
-    PassphraseNeededError or WrongPassphraseError.
+    KeyFileUnreadableError, KeyFileTooOpenError, KeyFileMalformedError, PassphraseNeededError or
+    WrongPassphraseError.
     """
     return _identity(_FILE.load(path, passphrase), path)
 
 
 def describe_keyfile(path: PathLike) -> bool:
-    """Say whether a key file is sealed under a passphrase; raises as `load_identity` does."""
+    """Return whether a key file is encrypted with a passphrase; raises like `load_identity`."""
     return _FILE.is_sealed(path)
 
 
@@ -312,20 +306,12 @@ def save_auditor_key(
     *,
     cost: PassphraseCost = DEFAULT_COST,
 ) -> None:
-    """Write a new file of mode 0600, sealed if a passphrase is given.
-
-    KeyFileExistsError if anything is at `path`, KeyFileUnreadableError if the system
-    refuses, PassphraseError for an empty passphrase.
-    """
+    """Write a new file, encrypted if a passphrase is given. Raises like `save_identity`."""
     _AUDITOR_FILE.save(path, key.private_bytes() + key.public, passphrase, cost)
 
 
 def load_auditor_key(path: PathLike, passphrase: bytes | None = None) -> AuditorPrivateKey:
-    """Read an auditor's key; a passphrase is not looked at if the file is not sealed.
-
-    KeyFileUnreadableError, KeyFileTooOpenError, KeyFileMalformedError,
-    PassphraseNeededError or WrongPassphraseError.
-    """
+    """Read an auditor's key. Raises like `load_identity`."""
     payload = _AUDITOR_FILE.load(path, passphrase)
     if len(payload) != 2 * AUDITOR_KEY_SIZE:
         raise malformed(

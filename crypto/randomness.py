@@ -1,8 +1,7 @@
-"""Randomness: the only place that draws it.
+"""The only source of randomness: the operating system, at each call.
 
-Every byte comes from the operating system at the moment of the call, so no
-state of ours can be shared by a process and its fork. ML-KEM encapsulation and
-ML-DSA's hedging draw inside OpenSSL, which reseeds after a fork by itself.
+So no state is shared by a process and its fork. ML-KEM encapsulation and ML-DSA's hedging draw
+inside OpenSSL, which reseeds after a fork.
 """
 
 from os import urandom as _urandom  # noqa: TID251 - this is the one module that may

@@ -1,7 +1,9 @@
-"""The key of one direction, epoch and stream, and its counter (section 6).
+"""The protection of a direction's events: stream keys, the hash chain, and seals (docs/protocol.md
+section 6).
 
-A nonce is the iv XOR a counter that only rises, so no key ever sees a nonce
-twice. Associated data comes in as bytes.
+A nonce is the iv XOR a counter that only rises, so no key is used with a nonce twice. The chain
+covers the bytes on the wire. A seal signs one chain value and is masked, so that the wire doesn't
+show the signer.
 """
 
 from parley._crypto.ciphers import INVALID_TAG_ERRORS, CipherAlgorithm
@@ -19,10 +21,8 @@ _LAST_COUNTER = 2**64 - 1
 
 
 class StreamKey:
-    """Encrypts, or decrypts, the events of one stream in their order.
-
-    One object serves one side: either only `encrypt` or only `decrypt` is called on it.
-    """
+    """The key of one direction, epoch and stream, and its counter. Either only `encrypt` or only
+    `decrypt` is called."""
 
     __slots__ = ("_decrypt", "_encrypt", "_iv", "_nonce_size", "counter")
 
@@ -38,10 +38,7 @@ class StreamKey:
         )
 
     def start(self, cipher: CipherAlgorithm, key: bytes, iv: bytes) -> None:
-        """Begin with a given key and iv, which is the first event's nonce: for test vectors only.
-
-        WrongSizeError if either has not the cipher's size.
-        """
+        """Begin with a given key and iv, for test vectors only. WrongSizeError on a wrong size."""
         if len(iv) != cipher.nonce_size:
             raise WrongSizeError(f"a nonce of {cipher.name} has {cipher.nonce_size} bytes")
         opened = cipher.new(key)
@@ -53,10 +50,8 @@ class StreamKey:
         self.counter = 0
 
     def encrypt(self, data: bytes | memoryview, aad: bytes) -> bytes:
-        """Return the blob (`data` plus 16 bytes) of this stream's next event.
-
-        CounterExhaustedError after 2^64 events.
-        """
+        """Return the blob (`data` plus 16 bytes) of the next event. CounterExhaustedError after
+        2^64."""
         counter = self.counter
         if counter > _LAST_COUNTER:
             raise CounterExhaustedError("this stream key has no nonce left")
@@ -65,10 +60,10 @@ class StreamKey:
         return self._encrypt((self._iv ^ counter).to_bytes(self._nonce_size, "big"), data, aad)
 
     def decrypt(self, blob: bytes | memoryview, aad: bytes) -> bytes:
-        """Return what the peer's next event of this stream holds.
+        """Return the content of the next event.
 
-        DecryptError if it does not open, and the counter stays; CounterExhaustedError after
-        2^64 events.
+        DecryptError if it doesn't open, and the counter stays; CounterExhaustedError after 2^64
+        events.
         """
         counter = self.counter
         if counter > _LAST_COUNTER:
@@ -95,15 +90,12 @@ class HashChain:
     __slots__ = ("_hash", "value")
 
     def __init__(self, hash: HashAlgorithm, value: bytes) -> None:
-        """Start from d[-1], which `crypto.key_schedule` makes.
-
-        `value` may be set anew: binding and rekey replace it (`chain_bind`, `chain_rekey`).
-        """
+        """Start from d[-1] of `crypto.key_schedule`. Binding and rekeys replace `value`."""
         self._hash = hash.new
         self.value = value
 
     def advance(self, stream4: bytes | memoryview, blob: bytes | memoryview) -> bytes:
-        """Take one event in the order of the wire and return its d[n]."""
+        """Add one event, and return its d[n]."""
         if len(blob) < _LARGE_BLOB:
             hash = self._hash(b"".join((self.value, stream4, blob)))
         else:
@@ -117,12 +109,12 @@ class HashChain:
 
 
 def seal_mask(hash: HashAlgorithm, commit: bytes, d: bytes, size: int) -> bytes:
-    """Return the `size` bytes that hide a seal's signature over `d`."""
+    """Return the bytes that hide a seal's signature over `d`."""
     return label(hash, commit, "seal mask", d, size)
 
 
 def make_seal(signing_key: SigningKey, hash: HashAlgorithm, commit: bytes, d: bytes) -> bytes:
-    """Return seal(n) for the chain value `d`, of the algorithm's signature size."""
+    """Return the seal of the chain value `d`."""
     signature = signing_key.sign(_SEAL + d)
     return _xor(signature, seal_mask(hash, commit, d, len(signature)))
 
@@ -130,7 +122,7 @@ def make_seal(signing_key: SigningKey, hash: HashAlgorithm, commit: bytes, d: by
 def check_seal(
     verifier: Verifier, hash: HashAlgorithm, commit: bytes, d: bytes, seal: bytes | memoryview
 ) -> None:
-    """Return if `seal` is the signer's over `d`, else raise SignatureError."""
+    """Raise SignatureError unless `seal` is the signer's over `d`."""
     if len(seal) != verifier.signature_size:
         raise SignatureError(f"a seal of {verifier.algorithm} has {verifier.signature_size} bytes")
     verifier.verify(_xor(seal, seal_mask(hash, commit, d, len(seal))), _SEAL + d)

@@ -1,7 +1,9 @@
-"""What a cell may hold, as types of Python.
+"""A canonical CBOR profile (labelled binary maps, LBM): encoding and decoding (docs/protocol.md
+section 3).
 
-Decoding makes `Value` and nothing else; encoding also takes what means the
-same (`Encodable`). This file knows no bytes.
+Every value has one encoding, and decoding refuses all others. A general CBOR library accepts more,
+and would need a second encoding to check that. The only key with a meaning here is key 0 of a
+payload, noise.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,8 +20,7 @@ Encodable: TypeAlias = Value | bytearray | memoryview | tuple[Any, ...] | Mappin
 
 
 class Encoded:
-    """The encoding of one value, which the encoder copies. Containers in it count as if a payload's
-    map alone were around it."""
+    """The encoding of one value, which the encoder copies."""
 
     __slots__ = ("data",)
 
@@ -28,10 +29,9 @@ class Encoded:
 
 
 def plain(value: object) -> int | float | bytes | str | list[Any]:
-    """Reduce a buffer or an instance of a subclass (say, of IntEnum) to its plain type.
+    """Convert a buffer or an instance of a subclass (such as IntEnum) to its plain type.
 
-    Reads what the object is made of, not what it says of itself: a subclass's own
-    `__int__` or `__str__` is not asked. Raises LbmEncodeError for any other type.
+    Ignores the subclass's own `__int__` or `__str__`. Raises LbmEncodeError for any other type.
     """
     if isinstance(value, int):
         return int.__index__(value)
@@ -50,7 +50,7 @@ def plain(value: object) -> int | float | bytes | str | list[Any]:
 
 
 def plain_key(key: object) -> int | str:
-    """Reduce a map key like `plain`; raises LbmEncodeError for all but integers and text."""
+    """Convert a map key like `plain`; raises LbmEncodeError unless it is an integer or text."""
     if isinstance(key, int | str) and not isinstance(key, bool):
         return int.__index__(key) if isinstance(key, int) else str.__str__(key)
     raise LbmEncodeError(f"{type(key).__name__} cannot be a map key")
@@ -79,10 +79,8 @@ _pack_64 = Struct(">BQ").pack
 
 
 def encode_head(major: int, n: int) -> bytes:
-    """Encode a head of major type 0..5 with an argument of 0..2^64-1, in 1 to 9 bytes.
-
-    Raises LbmEncodeError for a greater argument.
-    """
+    """Encode a head of major type 0..5 with an argument of 0..2^64-1; raises LbmEncodeError for a
+    greater one."""
     lead = major << 5
     if n < 24:
         return bytes((lead | n,))
@@ -121,12 +119,11 @@ _pack_float = Struct(">Bd").pack
 
 
 def encode(cells: Mapping[int, Encodable]) -> bytes:
-    """Encode a payload: a map from unsigned keys to values, given in any order.
+    """Encode a payload: a map from unsigned keys to values, in any order.
 
-    Tuples count as arrays, bytearrays and memoryviews as byte strings, members of
-    enumerations and other subclasses as what they are made of. Raises LbmEncodeError
-    for everything else that has no encoding: other types, integers of more than 64
-    bits, lone surrogates, keys that are not of one kind, more than 16 levels.
+    Tuples count as arrays, bytearrays and memoryviews as byte strings, instances of subclasses as
+    their base type. Raises LbmEncodeError for other types, integers of more than 64 bits, lone
+    surrogates, mixed keys, and more than 16 levels.
     """
     if type(cells) is not dict:
         if not isinstance(cells, Mapping):
@@ -149,10 +146,10 @@ def encode(cells: Mapping[int, Encodable]) -> bytes:
 
 
 def encode_value(value: Encodable, *, enclosing: int = 1) -> bytes:
-    """Encode one value, to be spliced into a payload by the caller.
+    """Encode one value, to be spliced into a payload.
 
-    `enclosing` is the number of containers that will stand around it and count against
-    the 16 levels; by default the payload's map alone. Raises LbmEncodeError.
+    `enclosing` is the number of containers around it, which count against the 16 levels. Raises
+    LbmEncodeError.
     """
     if type(value) is bytes:  # most notes; in half the time
         size = len(value)
@@ -166,15 +163,13 @@ def encode_value(value: Encodable, *, enclosing: int = 1) -> bytes:
 
 
 def is_large(value: object, most: int) -> bool:
-    """Whether a list, tuple or dict holds more than `most` items, those inside others included."""
+    """Return whether a list, tuple or dict has more than `most` items, nested ones included."""
     return type(value) in _CONTAINERS and _count(value, most) > most
 
 
 def encode_slices(value: Encodable, most: int) -> Iterator[bytes]:
-    """Encode a value as `encode_value` does, in pieces of about `most` items each.
-
-    Joined, the pieces are the encoding. The value must not change meanwhile. Raises LbmEncodeError.
-    """
+    """Encode a value like `encode_value`, in pieces of about `most` items each. The value must not
+    change meanwhile."""
     try:
         yield from _slices(value, 2, most)
     except UnicodeEncodeError:
@@ -182,7 +177,6 @@ def encode_slices(value: Encodable, most: int) -> Iterator[bytes]:
 
 
 def _slices(value: Any, level: int, most: int) -> Iterator[bytes]:
-    """The pieces of a value; if it is a container, it is at `level`."""
     if not is_large(value, most):
         yield _joined((value,), level)
         return
@@ -213,7 +207,7 @@ def _joined(items: Iterable[Any], level: int) -> bytes:
 
 
 def _count(container: Any, most: int) -> int:
-    """How many items a container has, itself included; counting stops beyond `most`."""
+    """Count the items of a container, itself included, up to just above `most`."""
     count, line = 1, [container]
     while line and count <= most:
         one = line.pop()
@@ -228,7 +222,7 @@ def _count(container: Any, most: int) -> int:
 
 
 def _write_items(items: Iterable[Any], append: _Append, level: int) -> None:
-    """Append the encodings of `items` one after the other; containers among them are at `level`."""
+    """Append the encodings of `items`; containers among them are at `level`."""
     for item in items:
         kind = type(item)
         # Exact types: True is an int to isinstance, and must never become one here.
@@ -275,7 +269,7 @@ def _write_items(items: Iterable[Any], append: _Append, level: int) -> None:
 
 
 def _write_map(cells: dict[Any, Any], append: _Append, level: int) -> None:
-    """Append a map, which is itself at `level`."""
+    """Append a map at `level`."""
     if level > _MAX_DEPTH:
         raise LbmEncodeError(f"more than {_MAX_DEPTH} levels")
     count = len(cells)
@@ -307,13 +301,12 @@ def _write_map(cells: dict[Any, Any], append: _Append, level: int) -> None:
 
 
 def _surrogate(error: UnicodeEncodeError) -> str:
-    """What is wrong with text that has no encoding."""
     near = ascii(error.object[max(error.start - 20, 0) : error.end])
     return f"text with a lone surrogate at character {error.start}: {near}"
 
 
 def _in_order(cells: dict[Any, Any]) -> Iterable[Any]:
-    """Keys and values in turn, by the encoded keys, which are checked here."""
+    """Return keys and values in turn, by the encoded keys, which are checked here."""
     kinds = frozenset(map(type, cells))
     if not kinds <= _KEY_TYPES:
         plain_cells = {plain_key(key): value for key, value in cells.items()}
@@ -371,11 +364,7 @@ def decode(
     *,
     keep_noise: bool = False,
 ) -> dict[int, Value]:
-    """Decode a payload; its noise (key 0) is dropped unless `keep_noise`.
-
-    Raises LbmDecodeError for anything but the one encoding of a map with unsigned
-    keys within the limits.
-    """
+    """Decode a payload; its noise (key 0) is dropped unless `keep_noise`. Raises LbmDecodeError."""
     return decode_weighed(data, limits, keep_noise=keep_noise)[0]
 
 
@@ -385,7 +374,7 @@ def decode_weighed(
     *,
     keep_noise: bool = False,
 ) -> tuple[dict[int, Value], int]:
-    """As `decode`, with about how many bytes of memory the cells take, rather more than less."""
+    """Like `decode`, with about how many bytes of memory the cells take, rather more than less."""
     size = len(given)
     if size > limits.max_bytes:
         raise LbmDecodeError(f"more than {limits.max_bytes} bytes")
@@ -425,8 +414,8 @@ def decode_weighed(
 
 
 def peek_text(data: bytes, key: int) -> str | None:
-    """The text of the cell `key` of a payload where that is its first cell but for noise, else
-    None. What follows is not looked at: it costs nothing, and may be malformed."""
+    """Return the text of the cell `key` if it is the first one after noise, else None. Cheap; the
+    rest may be malformed."""
     try:
         if not 0xA0 <= data[0] < 0xC0:
             return None
@@ -445,7 +434,7 @@ def peek_text(data: bytes, key: int) -> str | None:
 
 
 def decode_value(data: bytes, limits: LbmLimits = DEFAULT_LIMITS) -> Value:
-    """Decode a single value, a container being at level 1; raises LbmDecodeError."""
+    """Decode a single value; raises LbmDecodeError."""
     size = len(data)
     if size > limits.max_bytes:
         raise LbmDecodeError(f"more than {limits.max_bytes} bytes")
@@ -481,13 +470,11 @@ def _read_body(
     levels: int,
     budget: list[int],
 ) -> tuple[Any, int]:
-    """Read `count` pairs into `cells`, or without it elements of an array; with their end.
+    """Read `count` pairs into `cells`, or the elements of an array; return them and their end.
 
-    `levels` containers may still be inside each other, `budget[0]` items still follow,
-    `budget[1]` containers among them.
-    One long function, and the hottest of the package: a call for each item would
-    double its time. Slices and positions may run past the end of the data; what comes
-    next then raises IndexError or struct.error, and the caller compares the ends.
+    `levels` more containers may be nested, and `budget` is how many items and containers may
+    follow. One long function, since a call for each item would double its time. Positions may
+    exceed the data; that raises IndexError or struct.error, and the caller compares the ends.
     """
     items = count if cells is None else 2 * count
     left = budget[0] - items
@@ -607,13 +594,12 @@ def _read_body(
 
 
 def _read_head(data: bytes, pos: int) -> tuple[int, int]:
-    """Read the argument of the head at `pos`, whatever its major type; with its end."""
     info = data[pos] & 31
     return (info, pos + 1) if info < 24 else _read_argument(data, pos + 1, info)
 
 
 def _read_argument(data: bytes, pos: int, info: int) -> tuple[int, int]:
-    """Read the argument that a head's low five bits (24 or more) announce; with its end."""
+    """Read the argument for a head's low five bits (24 or more); return it and its end."""
     if info > 27:
         raise LbmDecodeError(
             f"an indefinite length or a reserved head: argument {info} before byte {pos}"
@@ -630,7 +616,7 @@ def _read_argument(data: bytes, pos: int, info: int) -> tuple[int, int]:
 def _read_run(data: bytes, pos: int, count: int) -> tuple[list[bytes], int] | None:
     """Read `count` byte strings of one size, as in Notes; None if their heads differ.
 
-    Compares the heads column by column: three times as fast as reading one by one.
+    Compares the heads column by column: three times as fast as one by one.
     """
     size = data[pos] & 31
     start = pos + 1

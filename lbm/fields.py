@@ -1,8 +1,7 @@
-"""Typed reading of decoded cells.
+"""Typed reading of decoded fields (docs/protocol.md section 3).
 
-A cell that is there has the right type and range, or the payload is
-malformed (section 3); only an absent cell takes the default. A boolean is never an
-unsigned integer. This file does not know which event wants which cells.
+A field has the right type and range, or the payload is malformed. Only an absent field takes the
+default. A boolean is never an unsigned integer.
 """
 
 from collections.abc import Mapping
@@ -17,8 +16,6 @@ MAX_UINT: Final = 2**64 - 1
 
 
 class Required(Enum):
-    """The type of `REQUIRED`, the default of a cell that has to be there."""
-
     REQUIRED = "required"
 
 
@@ -103,7 +100,7 @@ def read_text_map(
 
 
 def _otherwise(value: object, key: int, default: D | Required, wanted: str) -> D:
-    """The default of an absent cell; everything else is malformed."""
+    """Return the default of an absent field; raise for any other value."""
     if value is not _ABSENT:
         raise LbmDecodeError(f"cell {key_name(key)} is not {wanted}")
     if isinstance(default, Required):

@@ -1,9 +1,5 @@
-"""The one table of cell keys of the base protocol (section 13).
-
-A key number is written here and nowhere else. Keys 1..255 are reserved
-for the base protocol, 256 and up are the application's. This file knows names and
-types, not which event carries which cell.
-"""
+"""The table of field keys (docs/protocol.md section 13). Keys 1..255 are the protocol's, 256 and
+above the application's."""
 
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -99,7 +95,7 @@ FIRST_APPLICATION_KEY: Final = 256
 
 
 class Key(NamedTuple):
-    """What section 13 says of one key: its name and the type of its value."""
+    """The name of a key and the type of its value."""
 
     name: str
     type: KeyType
@@ -191,6 +187,6 @@ KEYS: Final[dict[int, Key]] = {
 
 
 def key_name(key: int) -> str:
-    """How error texts name a cell: `21 (topic)`, or the bare number of an unknown key."""
+    """Return a field's name for errors: `21 (topic)`, or the bare number of an unknown key."""
     entry = KEYS.get(key)
     return str(key) if entry is None else f"{key} ({entry.name})"

@@ -1,8 +1,4 @@
-"""How much a decoder accepts, as one value that is passed along.
-
-Every limit is checked before the memory it guards is taken. This file
-knows the numbers of section 3 and nothing of the encoding.
-"""
+"""The limits of a decoder, checked before the memory is taken."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -18,13 +14,12 @@ LEAST_CONTAINERS: Final = 8_192
 
 @dataclass(frozen=True, slots=True)
 class LbmLimits:
-    """Bounds of one decoding (section 3).
+    """Limits of one decoding (section 3).
 
-    `max_bytes` is the size of the encoding. `max_items` counts every data item:
-    the outermost one, each map key, each map value, each array element.
-    `max_depth` counts containers inside each other, the payload's map being 1. How many
-    of the items may be containers follows from the size (`most_containers`).
-    Raises LbmError for bounds below 1 or a depth above 128.
+    `max_bytes` is the size of the encoding. `max_items` counts each map, key, value and array
+    element. `max_depth` counts nested containers, the payload's map being 1. The number of
+    containers is limited by the size (`most_containers`). Raises LbmError for limits below 1 or a
+    depth above 128.
     """
 
     max_bytes: int = 64 * 1024 * 1024
@@ -37,10 +32,8 @@ class LbmLimits:
 
 
 def most_containers(size: int) -> int:
-    """How many arrays and maps that hold anything there may be in `size` encoded bytes.
-
-    Each takes eight times as long to read as a small number, and as little as one byte. So a short
-    payload has few of them, and a long one has more only if each has sixteen bytes."""
+    """Return how many non-empty arrays and maps `size` encoded bytes may have. One takes eight
+    times as long to read as a small number, and as little as one byte."""
     return LEAST_CONTAINERS + size // 16
 
 

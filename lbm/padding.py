@@ -1,8 +1,7 @@
-"""Padding: a noise cell that hides a payload's length (section 7).
+"""Padding: a noise field that hides a payload's length (docs/protocol.md section 7).
 
-The padded length is the least of the rule's sizes that a noise cell can
-reach exactly, and never above the limit. Works on the encoded bytes, by splicing; it
-knows a map's head and its first key, and nothing of the rest.
+The padded length is the smallest of the rule's sizes that a noise field can reach exactly. The
+encoded bytes are spliced.
 """
 
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ LARGEST_BUCKET: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """A parsed rule of padding; `str()` gives its text back."""
+    """A padding rule; `str()` returns its text."""
 
     rule: Literal["off", "padme", "bucket"]
     bucket: int = 0
@@ -26,7 +25,7 @@ class Padding:
         return f"bucket:{self.bucket}" if self.rule == "bucket" else self.rule
 
     def round_up(self, length: int) -> int:
-        """The least of the rule's sizes that is at least `length` (>= 2)."""
+        """Return the smallest of the rule's sizes that is at least `length` (>= 2)."""
         if self.rule == "bucket":
             return -(-length // self.bucket) * self.bucket
         if self.rule == "padme":
@@ -59,10 +58,10 @@ def parse_padding(text: str) -> Padding:
 
 
 def pad(payload: bytes, padding: Padding, limit: int) -> bytes:
-    """Add a noise cell of zero bytes to an encoded payload, up to `limit` bytes in all.
+    """Add a noise field of zero bytes to an encoded payload, up to `limit` bytes in all.
 
-    The payload comes back as it is when its length fits already, when the least size
-    that fits lies above the limit, when it has noise, and when it is not a map.
+    Returns the payload unchanged if its length fits already, if the padded length exceeds the
+    limit, if it has noise, or if it isn't a map.
     """
     if padding.rule == "off" or not payload or payload[0] >> 5 != MAP:
         return payload
@@ -83,7 +82,6 @@ def pad(payload: bytes, padding: Padding, limit: int) -> bytes:
 
 
 def _read_map_head(payload: bytes) -> tuple[int, int]:
-    """The number of a payload's cells, and where the first one begins."""
     info = payload[0] & 31
     if info < 24:
         return info, 1
@@ -92,11 +90,8 @@ def _read_map_head(payload: bytes) -> tuple[int, int]:
 
 
 def _noise_size(room: int) -> int | None:
-    """How many zero bytes make a noise cell of `room` bytes, if any number does.
-
-    The cell is its key, the head of a byte string and the bytes; where the head
-    grows, one or two sizes cannot be reached.
-    """
+    """Return how many zero bytes make a noise field of `room` bytes, if any number does. Where the
+    head of the byte string grows, one or two sizes can't be reached."""
     for head_size, end in ((1, 24), (2, 0x100), (3, 0x10000), (5, 0x100000000)):
         size = room - 1 - head_size
         if size < 0:

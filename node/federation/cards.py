@@ -27,7 +27,7 @@ from parley._node.federation.limits import (
     NUMBER_KEPT,
 )
 from parley._node.protocol.event_types import EXPORTS_KIND, MOST_SERVERS, is_node_id
-from parley._node.protocol.payload_schema import Cells, FieldType, uint
+from parley._node.protocol.payload_schema import FieldType, PayloadSchema, uint
 
 KIND: Final = "card"
 
@@ -51,7 +51,7 @@ def _check_life(cells: Mapping[int, Any]) -> None:
         )
 
 
-_CARD: Final = Cells(
+_CARD: Final = PayloadSchema(
     {
         **CONTENT_CELLS,
         keys.NUMBER: uint(1),

@@ -14,11 +14,18 @@ from parley._lbm import keys
 from parley._lbm.codec import Encodable, encode
 from parley._lbm.errors import LbmDecodeError
 from parley._node.protocol.event_types import NODE_ID_SIZE
-from parley._node.protocol.payload_schema import BYTES, TEXT, Cells, FieldType, exactly, uint
+from parley._node.protocol.payload_schema import (
+    BYTES,
+    TEXT,
+    FieldType,
+    PayloadSchema,
+    exactly,
+    uint,
+)
 
 _DOMAIN: Final = b"parley1 envelope"
 
-_ENVELOPE: Final = Cells({keys.CONTENT: BYTES, keys.SIGNING: TEXT, keys.SIGNATURE: BYTES})
+_ENVELOPE: Final = PayloadSchema({keys.CONTENT: BYTES, keys.SIGNING: TEXT, keys.SIGNATURE: BYTES})
 # What the content of each kind has, besides that of its own.
 CONTENT_CELLS: Final = {
     keys.KIND: TEXT,
@@ -42,7 +49,7 @@ class Envelope:
 
     __slots__ = ("_content", "_signature", "_signer", "cells", "encoded", "origin", "signing")
 
-    def __init__(self, encoded: bytes, kind: str, kinds: Cells) -> None:
+    def __init__(self, encoded: bytes, kind: str, kinds: PayloadSchema) -> None:
         """Read the bytes of an envelope of `kind`, the content of which has the cells `kinds`.
 
         Raises:

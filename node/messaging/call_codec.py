@@ -68,7 +68,7 @@ def decode_result(payload: bytes) -> dict[int, Any] | None:
 
 def decode_call(payload: bytes) -> tuple[dict[int, Any], int] | None:
     """The cells of a Call whose data is a byte string, and what they take in memory, as
-    `Cells.read_weighed` says it; None for any other."""
+    `PayloadSchema.read_weighed` says it; None for any other."""
     size = len(payload)
     if size < 4 or payload[1] != keys.TOPIC or not 0x60 <= payload[2] < 0x60 + _SHORT:
         return None

@@ -24,7 +24,7 @@ from parley._node.protocol.codes import (
     ResultCode,
 )
 from parley._node.protocol.connection import Connection
-from parley._node.protocol.payload_schema import Cells
+from parley._node.protocol.payload_schema import PayloadSchema
 from parley._node.protocol.reports import EventReceived
 
 # Answers a Login with these exports; with None, a Logout.
@@ -121,7 +121,7 @@ class Logins:
         call = OutgoingLogin(on_done)
         return self._outgoing.ask(call, ACCOUNT, subcategory, payload, now, clamp_timeout(timeout))
 
-    def _received(self, event: EventReceived, own: Cells) -> bool:
+    def _received(self, event: EventReceived, own: PayloadSchema) -> bool:
         stream, async_id = event.stream, event.async_id
         if stream != MAIN_STREAM or not async_id:
             self._connection.count_dropped()

@@ -43,7 +43,7 @@ from parley._node.protocol.limits import (
 from parley._node.protocol.observer import DirectionState, Observer
 from parley._node.protocol.rate_limit import TokenBucket
 from parley._node.protocol.record_layer import ReaderCheckpoint, RecordReader, RecordWriter
-from parley._node.protocol.rekey import Phase, Rekeying
+from parley._node.protocol.rekey import Phase, RekeyState
 from parley._node.protocol.reports import KeysUpdated, Report
 from parley._node.protocol.send_queue import OutgoingEvent
 
@@ -79,7 +79,7 @@ class SecureChannel:
         self.receiver = receiver
         self._reports = reports
         self._observer = observer
-        self.rekeying = Rekeying(suite, expect(agreed.rekey), initiator, config.rekey_allowance)
+        self.rekeying = RekeyState(suite, expect(agreed.rekey), initiator, config.rekey_allowance)
         self._idle_seals = TokenBucket(IDLE_EVENTS)
         self._seal_events = agreed.limits.seal_events
         self._seal_delay = agreed.limits.seal_delay_ms / 1000

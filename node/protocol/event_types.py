@@ -32,8 +32,8 @@ from parley._node.protocol.payload_schema import (
     BYTES,
     TEXT,
     TEXT_MAP,
-    Cells,
     FieldType,
+    PayloadSchema,
     array,
     exactly,
     text,
@@ -155,12 +155,12 @@ _EVENTS: Final = FieldType(
 
 def _request(
     required: Mapping[int, FieldType], optional: Mapping[int, FieldType] | None = None
-) -> Cells:
-    return Cells(required, optional, may_be_empty=True)
+) -> PayloadSchema:
+    return PayloadSchema(required, optional, may_be_empty=True)
 
 
-BUS_CELLS: Final[Mapping[BusType, Cells]] = {
-    BusType.ANSWER: Cells(
+BUS_CELLS: Final[Mapping[BusType, PayloadSchema]] = {
+    BusType.ANSWER: PayloadSchema(
         {keys.CODE: uint(0, LAST_CODE)},
         {
             keys.TEXT: text(LONGEST_ERROR),
@@ -266,32 +266,34 @@ EXPORTS_KIND: Final = FieldType("an array of patterns", list, _is_exports)
 ENVELOPES_KIND: Final = FieldType("an array of envelopes", list, _are_bytes)
 _ANSWER: Final = {keys.CODE: uint(0, LAST_CODE)}
 
-LOGIN: Final = Cells(
+LOGIN: Final = PayloadSchema(
     {}, {keys.ENVELOPES: ENVELOPES_KIND, keys.EXPORTS: EXPORTS_KIND}, may_be_empty=True
 )
-LOGOUT: Final = Cells({}, may_be_empty=True)
-ACCOUNT_ANSWER: Final = Cells(_ANSWER, {keys.TEXT: TEXT})
+LOGOUT: Final = PayloadSchema({}, may_be_empty=True)
+ACCOUNT_ANSWER: Final = PayloadSchema(_ANSWER, {keys.TEXT: TEXT})
 
-TUNNEL_ANSWER: Final = Cells(_ANSWER, {keys.TEXT: TEXT, keys.HOP: uint(0, LONGEST_PATH - 1)})
-DIAL: Final = Cells(
+TUNNEL_ANSWER: Final = PayloadSchema(
+    _ANSWER, {keys.TEXT: TEXT, keys.HOP: uint(0, LONGEST_PATH - 1)}
+)
+DIAL: Final = PayloadSchema(
     {keys.TRACE: exactly(TRACE_SIZE), keys.DEADLINE_MS: uint()},
     {keys.TO: node_ids(1, 2), keys.PATH: node_ids(SHORTEST_PATH, LONGEST_PATH)},
     check=_check_dial,
 )
 
-HAVE: Final = Cells({keys.HAVE: FieldType("an array of [node id, number]", list, _is_have)})
-CARDS: Final = Cells({keys.ENVELOPES: ENVELOPES_KIND})
+HAVE: Final = PayloadSchema({keys.HAVE: FieldType("an array of [node id, number]", list, _is_have)})
+CARDS: Final = PayloadSchema({keys.ENVELOPES: ENVELOPES_KIND})
 
-ACCOUNT_CELLS: Final[Mapping[int, Cells]] = {
+ACCOUNT_CELLS: Final[Mapping[int, PayloadSchema]] = {
     codes.LOGIN: LOGIN,
     codes.LOGOUT: LOGOUT,
     codes.ACCOUNT_ANSWER: ACCOUNT_ANSWER,
 }
-TUNNEL_CELLS: Final[Mapping[int, Cells]] = {
+TUNNEL_CELLS: Final[Mapping[int, PayloadSchema]] = {
     codes.TUNNEL_ANSWER: TUNNEL_ANSWER,
     codes.DIAL: DIAL,
 }
-FEDERATION_CELLS: Final[Mapping[int, Cells]] = {codes.HAVE: HAVE, codes.CARDS: CARDS}
+FEDERATION_CELLS: Final[Mapping[int, PayloadSchema]] = {codes.HAVE: HAVE, codes.CARDS: CARDS}
 
 
 # In this format of a named event's data it is the value itself, in all others bytes (section 10).
@@ -313,7 +315,7 @@ class EventType(NamedTuple):
     """
 
     name: str
-    cells: Cells | None = None
+    cells: PayloadSchema | None = None
     streams: range = _FROM_MAIN
 
 
@@ -352,18 +354,18 @@ _NUMBERED: Final = {keys.NUMBER: uint(1), keys.REPLACED: uint(1)}
 _DATA: Final = {keys.DATA: ANY}
 _FORMATTED: Final = {keys.DATA: ANY, keys.FORMAT: uint(0, LAST_FORMAT)}
 
-KEY_UPDATE: Final = Cells({keys.EPOCH: uint()}, {keys.REKEY_NUMBER: uint()})
-REKEY: Final = Cells({keys.SHARE: BYTES})
-RECEIVED: Final = Cells({keys.RECEIVED: uint()})
-CLOSE: Final = Cells({keys.CODE: _CODE}, {keys.TEXT: TEXT})
+KEY_UPDATE: Final = PayloadSchema({keys.EPOCH: uint()}, {keys.REKEY_NUMBER: uint()})
+REKEY: Final = PayloadSchema({keys.SHARE: BYTES})
+RECEIVED: Final = PayloadSchema({keys.RECEIVED: uint()})
+CLOSE: Final = PayloadSchema({keys.CODE: _CODE}, {keys.TEXT: TEXT})
 
-OPEN: Final = Cells({keys.LABEL: TEXT}, {keys.WINDOW: _WINDOW})
-WINDOW: Final = Cells(
+OPEN: Final = PayloadSchema({keys.LABEL: TEXT}, {keys.WINDOW: _WINDOW})
+WINDOW: Final = PayloadSchema(
     {keys.STREAM: _STREAM, keys.CREDIT: uint(0, LARGEST_CREDIT)}, {keys.REQUEST: _REQUEST}
 )
-RESET: Final = Cells({keys.STREAM: _STREAM, keys.CODE: _CODE}, {keys.TEXT: TEXT})
+RESET: Final = PayloadSchema({keys.STREAM: _STREAM, keys.CODE: _CODE}, {keys.TEXT: TEXT})
 
-CALL: Final = Cells(
+CALL: Final = PayloadSchema(
     {keys.TOPIC: TEXT},
     {
         **_DATA,
@@ -373,27 +375,29 @@ CALL: Final = Cells(
         keys.ONCE_KEY: exactly(ONCE_KEY_SIZE),
     },
 )
-SUBSCRIBE: Final = Cells(
+SUBSCRIBE: Final = PayloadSchema(
     {keys.TOPIC: TEXT}, {**_DATA, keys.WINDOW: _WINDOW, **_PLACE}, check=_check_place
 )
-UNSUBSCRIBE: Final = Cells({keys.TOPIC: TEXT})
-NOTIFY: Final = Cells(
+UNSUBSCRIBE: Final = PayloadSchema({keys.TOPIC: TEXT})
+NOTIFY: Final = PayloadSchema(
     {},
     {**_DATA, keys.HEADERS: TEXT_MAP, keys.TOPIC: TEXT, **_NUMBERED},
     check=_check_replaced,
 )
-RESULT: Final = Cells(
+RESULT: Final = PayloadSchema(
     {keys.CODE: _CODE}, {**_DATA, keys.STREAM: _STREAM, **_PLACE, keys.RECOVERED: BOOL}
 )
-CANCEL: Final = Cells({keys.REQUEST: _REQUEST})
-CHUNK: Final = Cells({}, _DATA)
-NOTES: Final = Cells({keys.NOTES: array(NOTES_COUNT)}, _NUMBERED, check=_check_replaced)
+CANCEL: Final = PayloadSchema({keys.REQUEST: _REQUEST})
+CHUNK: Final = PayloadSchema({}, _DATA)
+NOTES: Final = PayloadSchema({keys.NOTES: array(NOTES_COUNT)}, _NUMBERED, check=_check_replaced)
 
-EMIT: Final = Cells({keys.NAME: TEXT}, {keys.NAMESPACE: TEXT, **_FORMATTED}, check=_check_data)
+EMIT: Final = PayloadSchema(
+    {keys.NAME: TEXT}, {keys.NAMESPACE: TEXT, **_FORMATTED}, check=_check_data
+)
 _NAMES: Final = {keys.NAME: TEXT, keys.NAMESPACE: TEXT}
-REPLY: Final = Cells({}, {**_NAMES, **_FORMATTED}, check=_check_data)
-ERROR: Final = Cells({keys.CODE: uint(1, LAST_CODE)}, {keys.TEXT: TEXT})
-END: Final = Cells({}, _FORMATTED, check=_check_data, may_be_empty=True)
+REPLY: Final = PayloadSchema({}, {**_NAMES, **_FORMATTED}, check=_check_data)
+ERROR: Final = PayloadSchema({keys.CODE: uint(1, LAST_CODE)}, {keys.TEXT: TEXT})
+END: Final = PayloadSchema({}, _FORMATTED, check=_check_data, may_be_empty=True)
 
 # By type: category << 8 | subcategory.
 EVENT_TYPES: Final[Mapping[int, EventType]] = {

@@ -18,7 +18,6 @@ from parley._crypto.key_schedule import (
     RESUME_LABEL,
     ApplicationSecrets,
     HandshakeSecrets,
-    chain_bind,
     chain_start_initiator,
     chain_start_responder,
     check_network_mac,
@@ -271,8 +270,7 @@ class Handshake:
         th2 = hash.digest(self.transcript + self.responder_proof + self.initiator_proof)
         application = secrets.application(th2)
         for direction in (expect(self.sender), expect(self.receiver)):
-            direction.chain.value = chain_bind(hash, direction.chain.value, th2)
-            direction.epoch = -1  # the Proofs' key was not an epoch
+            direction.bind(th2)
         return application
 
     # Proofs.
@@ -308,8 +306,7 @@ class Handshake:
         except (LbmDecodeError, IdentityError) as malformed:
             raise _refused(str(malformed)) from malformed
         try:
-            receiver.verifier = proof.identity.verifier(suite.signing)
-            receiver.verify(seal)
+            receiver.verify_first(seal, proof.identity.verifier(suite.signing))
         except (IdentityError, RemoteProtocolError) as error:
             refuse(opened.payload, proof)
             missing = isinstance(error, IdentityError)

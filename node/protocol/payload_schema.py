@@ -49,7 +49,7 @@ def array(most: int) -> FieldType:
     return FieldType(f"an array of up to {most} elements", list, lambda value: len(value) <= most)
 
 
-class Cells:
+class PayloadSchema:
     """The required and optional fields of one type of event.
 
     `check` raises LbmDecodeError for fields that contradict each other. With `may_be_empty` no

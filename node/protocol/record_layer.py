@@ -12,6 +12,7 @@ from struct import error as StructError
 from typing import Final, NamedTuple
 
 from parley._crypto.errors import DecryptError, SignatureError
+from parley._crypto.key_schedule import chain_bind
 from parley._crypto.record_protection import HashChain, StreamKey, check_seal, make_seal
 from parley._crypto.registry import Suite
 from parley._crypto.signing import SigningKey, Verifier
@@ -76,6 +77,11 @@ class Direction:
         self.ciphers: dict[int, _StreamCipher] = {}
         self._idle_counters: dict[int, int] = {}
         self.epoch += 1
+
+    def bind(self, th2: bytes) -> None:
+        """Bind the chain to the transcript after both Proofs; the next `switch` begins epoch 0."""
+        self.chain.value = chain_bind(self.suite.hash_algorithm, self.chain.value, th2)
+        self.epoch = -1
 
     @property
     def secret(self) -> bytes:
@@ -250,6 +256,15 @@ class RecordReader(Direction):
             raise _bad_record(f"form byte {bytes(event[4:5])!r}; it is 0 or 1")
         start = _CHAIN_HEAD + self._signature_size
         return aad, start, event[_CHAIN_HEAD:start]
+
+    def verify_first(self, seal: bytes | memoryview, verifier: Verifier) -> None:
+        """Verify the seal of the Proof, with the key that the Proof shows."""
+        self.verifier = verifier
+        self.verify(seal)
+
+    def open_streams(self, admit: Callable[[int], None]) -> None:
+        """Ask `admit` about streams from now on; before the Proofs there is only stream 0."""
+        self.admit = admit
 
     def verify(self, seal: bytes | memoryview) -> None:
         """Check `seal` against the chain after the last event."""

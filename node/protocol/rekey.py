@@ -38,7 +38,7 @@ class Phase(Enum):
     SWITCHING = auto()  # the keys are there; a KeyUpdate is yet to be sent or to come
 
 
-class PlainUpdates:
+class KeyUpdateLimit:
     """The plain KeyUpdates of one direction: their rate, and how many are `left` until its next
     rekey. None is added after `suspended_at`."""
 
@@ -61,7 +61,7 @@ class PlainUpdates:
         self.left = self._most
 
 
-class Rekeying:
+class RekeyState:
     """Both sides' rekeys of one connection, `allowance` offers of each in 10 s.
 
     `number` is the number of the last one; the peer must continue it until `deadline`.
@@ -103,8 +103,8 @@ class Rekeying:
         self.number = 0
         self.deadline = NEVER
         # Plain KeyUpdates between rekeys; ours are half as many as the other side has to take.
-        self.updates = PlainUpdates(KEY_UPDATES, UPDATES_BETWEEN_REKEYS)
-        self.own_updates = PlainUpdates(OWN_KEY_UPDATES, UPDATES_BETWEEN_REKEYS // 2)
+        self.updates = KeyUpdateLimit(KEY_UPDATES, UPDATES_BETWEEN_REKEYS)
+        self.own_updates = KeyUpdateLimit(OWN_KEY_UPDATES, UPDATES_BETWEEN_REKEYS // 2)
         self.phase = Phase.IDLE
 
     def may_offer(self, now: float) -> bool:

@@ -134,7 +134,7 @@ class Session:
             self.channel = self.secure = SecureChannel(
                 config, agreed, *directions, parts.initiator, reports, observer, now
             )
-            directions[1].admit = self.streams.admit
+            directions[1].open_streams(self.streams.admit)
         self.mux = Multiplexer(
             config,
             agreed.limits,

@@ -12,7 +12,7 @@ from tests.fuzz.meeting import SCALAR, SIGNER, Flights, Setting, frames_of
 from tests.fuzz.script import Step
 from tests.reference.batches import batched, meant
 from tests.reference.exchange import Offer
-from tests.reference.rekeying import Rekeying
+from tests.reference.rekeying import RekeyState
 from tests.reference.sealing import Direction, Opened, verify_seal
 from tests.reference.wire import (
     ALWAYS_SEALED_TYPES,
@@ -54,7 +54,7 @@ class FuzzingPeer:
         self._initiator = setting.side == "responder"
         self._outgoing: Direction | None = None
         self._incoming: Direction | None = None
-        self._rekeying: Rekeying | None = None
+        self._rekeying: RekeyState | None = None
         self._offer: tuple[Opened, dict[int, Any]] | None = None
         self._asked: Counter[tuple[int, int]] = Counter()  # it may use an id twice
         self._last_stream = 0
@@ -63,7 +63,7 @@ class FuzzingPeer:
         if flights.keys is not None:
             self._outgoing = flights.keys.outgoing.direction()
             self._incoming = flights.keys.incoming.direction()
-            self._rekeying = Rekeying(
+            self._rekeying = RekeyState(
                 self._outgoing,
                 self._incoming,
                 flights.keys.rekey,

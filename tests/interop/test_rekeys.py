@@ -20,14 +20,14 @@ from tests.interop.meeting import (
 )
 from tests.reference import acts
 from tests.reference.peer import ReferencePeer, Side
-from tests.reference.rekeying import Rekeying
+from tests.reference.rekeying import RekeyState
 from tests.reference.sealing import Opened
 from tests.reference.wire import CELLS, CODES, TYPES
 
 pytestmark = pytest.mark.anyio
 
 
-def rekeying(peer: ReferencePeer) -> Rekeying:
+def rekeying(peer: ReferencePeer) -> RekeyState:
     """The rekeys of an encrypted connection."""
     assert peer.rekeying is not None
     return peer.rekeying

@@ -18,7 +18,7 @@ from tests.reference.channel import DEFAULT_TIMEOUT, Channel, ConnectionLost
 from tests.reference.establish import HONEST, Established, Misbehaviour
 from tests.reference.handshake import Config
 from tests.reference.primitives import HASH_SIZES
-from tests.reference.rekeying import Rekeying
+from tests.reference.rekeying import RekeyState
 from tests.reference.resume import Resumption, resume_key
 from tests.reference.sealing import Opened, Signer, verify_seal
 from tests.reference.streams import Streams
@@ -87,7 +87,7 @@ class ReferencePeer:
         self.unsealed_received = 0
         self.newly_sealed = 0  # events in form 0 that the last seal vouched for
         self.allowances = Allowances()
-        self.rekeying: Rekeying | None = None
+        self.rekeying: RekeyState | None = None
         self.resumption: Resumption | None = None
         self._established: Established | None = None
         self._streams: Streams | None = None
@@ -109,7 +109,7 @@ class ReferencePeer:
             limits["stream_window"], limits["max_streams"], is_initiator=initiator
         )
         if done.outgoing and done.incoming and done.keys:
-            self.rekeying = Rekeying(
+            self.rekeying = RekeyState(
                 done.outgoing, done.incoming, done.keys.rekey, is_initiator=initiator
             )
         if done.agreement.resume_ms and done.keys and suite:
@@ -343,7 +343,7 @@ class ReferencePeer:
         if progress is not None:
             self.allowances.told(progress)
 
-    def _answer_offer(self, rekeying: Rekeying, opened: Opened, cells: dict[int, Any]) -> None:
+    def _answer_offer(self, rekeying: RekeyState, opened: Opened, cells: dict[int, Any]) -> None:
         answer = rekeying.receive_offer(opened, cells)
         if answer is None:
             return

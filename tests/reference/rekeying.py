@@ -1,6 +1,6 @@
 """Key updates and rekeys of one connection (section 6).
 
-`Rekeying` is told of every KeyUpdate, offer and answer and says what
+`RekeyState` is told of every KeyUpdate, offer and answer and says what
 to send; the directions are changed here and nowhere else. No sockets.
 """
 
@@ -23,7 +23,7 @@ class Pending:
     received: bool = False
 
 
-class Rekeying:
+class RekeyState:
     """`is_initiator` is the role in the connection, not in a rekey."""
 
     def __init__(

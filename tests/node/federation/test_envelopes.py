@@ -8,10 +8,10 @@ from parley._lbm import keys
 from parley._lbm.codec import Encodable, decode, encode
 from parley._lbm.errors import LbmDecodeError
 from parley._node.federation.envelopes import CONTENT_CELLS, Envelope, sign_envelope
-from parley._node.protocol.payload_schema import Cells
+from parley._node.protocol.payload_schema import PayloadSchema
 from tests.node.federation.servers import MS, identity
 
-KINDS = Cells(CONTENT_CELLS)
+KINDS = PayloadSchema(CONTENT_CELLS)
 CONTENT: dict[int, Encodable] = {keys.KIND: "mail", keys.MADE_MS: MS, keys.EXPIRES_MS: MS + 1}
 
 

@@ -34,7 +34,7 @@ from parley._node.protocol.limits import (
     UPDATES_BETWEEN_REKEYS,
 )
 from parley._node.protocol.rate_limit import Rate
-from parley._node.protocol.rekey import PlainUpdates
+from parley._node.protocol.rekey import KeyUpdateLimit
 from parley._node.protocol.reports import KeysUpdated
 from tests.node.protocol.pair import ALIVE, Pair, open_pair
 from tests.sweep import sweep
@@ -255,7 +255,7 @@ def test_updates_that_are_due_too_often_wait_and_nothing_is_lost() -> None:
 
 def test_updates_are_counted_until_a_rekey() -> None:
     """Whoever follows the keys, an auditor too, need not follow more; months make no difference."""
-    updates = PlainUpdates(KEY_UPDATES, UPDATES_BETWEEN_REKEYS)
+    updates = KeyUpdateLimit(KEY_UPDATES, UPDATES_BETWEEN_REKEYS)
     assert all(updates.take(float(now)) for now in range(2**14))
     assert not updates.take(1e9)
     updates.renew()

@@ -12,7 +12,7 @@ from parley._lbm.errors import LbmDecodeError
 from parley._node.protocol import codes, event_types
 from parley._node.protocol import event_types as federation_types
 from parley._node.protocol.event_types import EVENT_TYPES
-from parley._node.protocol.payload_schema import Cells
+from parley._node.protocol.payload_schema import PayloadSchema
 from tests.reference import vectors_events
 from tests.reference.wire import CELLS, TYPES
 from tests.sweep import sweep
@@ -102,7 +102,7 @@ def test_only_what_needs_no_cell_may_have_no_payload() -> None:
 
 
 def test_errors_name_the_cell() -> None:
-    cells: Cells = event_types.CALL
+    cells: PayloadSchema = event_types.CALL
     with pytest.raises(LbmDecodeError, match=r"21 \(topic\) is missing"):
         cells.read(encode({}))
     with pytest.raises(LbmDecodeError, match=r"30 \(window\) is not an integer of 1..2147483647"):

@@ -9,7 +9,7 @@ from parley._lbm import keys
 from parley._lbm.codec import Value, encode
 from parley._node.protocol.codes import KEY_UPDATE, REKEY_ANSWER, REKEY_OFFER, CloseCode
 from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
-from parley._node.protocol.rekey import Phase, Rekeying
+from parley._node.protocol.rekey import Phase, RekeyState
 from parley._node.protocol.reports import KeysUpdated
 from tests.node.protocol.pair import ALIVE, Pair, Side, assert_ended, assert_violation, open_pair
 
@@ -407,8 +407,8 @@ def test_an_unencrypted_connection_has_no_keys() -> None:
 
 
 def test_secrets_are_dropped_when_both_directions_have_them() -> None:
-    offerer = Rekeying(SUITE, bytes(32), True, 1)
-    answerer = Rekeying(SUITE, bytes(32), False, 1)
+    offerer = RekeyState(SUITE, bytes(32), True, 1)
+    answerer = RekeyState(SUITE, bytes(32), False, 1)
     sent = offerer.offer(0.0)
     offerer.offer_sent(b"a" * 32)
     assert answerer.offer_received(0.0)
