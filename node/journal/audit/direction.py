@@ -194,8 +194,6 @@ _CLOSE: Final = codes.CONNECTION << 8 | codes.CLOSE
 # The columns from the async id on of an event that was not decrypted, and of a Proof.
 _UNREAD: Final = (None, None, UNREAD, None, None, None)
 _PROOF: Final = (0, codes.CONNECTION << 8 | codes.PROOF, PROOF, None, None, None)
-# Takes half the time of calling the class.
-_row: Final = tuple.__new__
 _REMEMBERED: Final = 1_024  # prefixes of the last events, by which copies are recognised
 # The most rows that wait for a seal, and about how many bytes of memory their events take: more
 # than most receivers would have waited for.
@@ -458,7 +456,7 @@ class DirectionTracker:
                 status = self._unread(place, time, offset, status)
             about = _PROOF if place == 0 else _UNREAD
             known = (head, offset, place, time, stream, size, blob_size, digest)
-            return [] if self.silent else [_row(CompactRow, (*known, *about, status, None))]
+            return [] if self.silent else [CompactRow(*known, *about, status, None)]
         rows: list[CompactRow] = []
         for inside, async_id, number, payload in single_events(stream, plain):
             content = read_content(stream, number, payload)
@@ -472,25 +470,26 @@ class DirectionTracker:
                 label, topic = stands.text, stands.topic_of(number, topic)
             if self.silent:
                 continue
-            row = (
-                head,
-                offset,
-                place,
-                time,
-                stream,
-                size,
-                blob_size,
-                digest,
-                async_id,
-                number,
-                content,
-                topic,
-                label,
-                None if content.notes else payload,
-                content.status if status == OK else status,
-                inside,
+            rows.append(
+                CompactRow(
+                    head,
+                    offset,
+                    place,
+                    time,
+                    stream,
+                    size,
+                    blob_size,
+                    digest,
+                    async_id,
+                    number,
+                    content,
+                    topic,
+                    label,
+                    None if content.notes else payload,
+                    content.status if status == OK else status,
+                    inside,
+                )
             )
-            rows.append(_row(CompactRow, row))
         return rows
 
     def _unread(self, place: int, time: int, offset: int, status: str) -> str:
