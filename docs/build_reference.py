@@ -238,7 +238,7 @@ SHOWN: Final[dict[str, Shown]] = {
     "Journal": Shown(
         made=False,
         hidden=frozenset(
-            {"begin", "end", "families", "gate", "session_log", "stops_node", "tunnel"}
+            {"barrier", "begin", "end", "families", "session_log", "stops_node", "tunnel"}
         ),
     ),
     "JournalMetrics": Shown(made=False),

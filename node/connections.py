@@ -416,7 +416,7 @@ class Connections:
         )
         peer = Peer(core, self._context(), name, policy, dialled, self._peer_changed)
         if self._journal is not None:
-            peer.driver.barrier = self._journal.gate
+            peer.driver.barrier = self._journal.barrier
         self._peers.add(peer)
         return peer
 

@@ -236,12 +236,12 @@ class Journal:
         self._run, self._taken = None, False
 
     @property
-    def gate(self) -> WriteBarrier:
+    def barrier(self) -> WriteBarrier:
         """Where connections wait while the buffer is full, or for the disk (`fsync="always"`)."""
         run = self._run
         if run is None:
             raise ParleyError(f"no node writes the journal in '{self.directory}'")
-        return run.gate
+        return run.barrier
 
     def session_log(self, address: str) -> SessionLog:
         """Return the observer of a new connection to `address`."""

@@ -53,9 +53,9 @@ class Run:
         self.buffer = buffer = RecordBuffer()
         buffer.watched = self._holding
         if self._holding:
-            self.gate = WriteBarrier(lambda: buffer.appended, lambda: buffer.synced)
+            self.barrier = WriteBarrier(lambda: buffer.appended, lambda: buffer.synced)
         else:
-            self.gate = WriteBarrier()
+            self.barrier = WriteBarrier()
         self.writer = SegmentWriter(
             buffer,
             settings,
@@ -99,7 +99,7 @@ class Run:
 
     def end(self) -> None:
         self.log.end()
-        self.gate.retire()
+        self.barrier.retire()
 
     async def sync(self) -> None:
         """Wait until all appended records are synced, or the journal fails."""
@@ -142,23 +142,23 @@ class Run:
         for entry in [entry for entry in self._syncs if entry[0] <= buffer.synced]:
             self._syncs.remove(entry)
             entry[1].wake()
-        self.gate.release()
-        if not self.gate.open and buffer.waiting <= self._least:
-            self.gate.reopen()
+        self.barrier.release()
+        if not self.barrier.open and buffer.waiting <= self._least:
+            self.barrier.reopen()
             self.log.plan()
-        buffer.watched = bool(self._syncs) or self._holding or not self.gate.open
+        buffer.watched = bool(self._syncs) or self._holding or not self.barrier.open
 
     def _mark(self) -> int:
         """Close the gate if the buffer is full. Returns the position at which it will be full."""
-        buffer, gate = self.buffer, self.gate
+        buffer, barrier = self.buffer, self.barrier
         full = buffer.written + self._most
-        if gate.open and buffer.appended >= full:
-            gate.shut()
+        if barrier.open and buffer.appended >= full:
+            barrier.shut()
             buffer.watched = True
             buffer.wake()  # it may be gathering records
             if buffer.waiting <= self._least:  # the writer wrote on before it saw `watched`
                 self._backend.soon(self._progress)
-        return full if gate.open else NEVER
+        return full if barrier.open else NEVER
 
     def _failed(self) -> None:
         error = self.buffer.failed
@@ -167,7 +167,7 @@ class Run:
         self.log.stop()
         self._on_failed(failed)
         self.finish()
-        self.gate.retire()
+        self.barrier.retire()
 
 
 def _start_after(directory: Path, node: str, now: int) -> int:

@@ -56,7 +56,7 @@ async def test_with_a_full_buffer_connections_wait_and_nothing_is_lost(
         async with anyio.create_task_group() as tasks:
             for number in range(50):
                 tasks.start_soon(call, number)
-            await eventually(lambda: not journal_of(b).gate.open)
+            await eventually(lambda: not journal_of(b).barrier.open)
             with anyio.move_on_after(0.05) as scope:  # a caller may go away
                 await peer.call("echo", bytes(10_000))
             assert scope.cancelled_caught
@@ -65,7 +65,7 @@ async def test_with_a_full_buffer_connections_wait_and_nothing_is_lost(
             assert journal_of(b).metrics.waiting < 2**16 + 2 * 256 * 1024
             disk.free.set()
         assert sorted(done) == list(range(50))
-        await eventually(lambda: journal_of(b).gate.open)
+        await eventually(lambda: journal_of(b).barrier.open)
     assert_same_events(*(follow(tmp_path, node.node_id.text, AUDITOR) for node in (a, b)))
 
 
@@ -92,7 +92,7 @@ async def test_a_node_can_leave_while_its_gate_is_shut(tmp_path: Path, disk: Dis
                 async with anyio.create_task_group() as tasks:
                     for _ in range(20):
                         tasks.start_soon(peer.call, "echo", bytes(10_000))
-                    await eventually(lambda: not journal_of(b).gate.open)
+                    await eventually(lambda: not journal_of(b).barrier.open)
                     disk.free.set()
                     scope.cancel()
     for node in (a, b):
