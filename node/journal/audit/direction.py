@@ -191,9 +191,9 @@ _FORM_AT: Final = EVENT_HEAD + 4
 _PREFIX_AT: Final = _FORM_AT + 1
 _BLOB_AT: Final = EVENT_HEAD + HEAD
 _CLOSE: Final = codes.CONNECTION << 8 | codes.CLOSE
-# The columns from the async id on of an event that was not decrypted, and of a Proof.
-_UNREAD: Final = (None, None, UNREAD, None, None, None)
-_PROOF: Final = (0, codes.CONNECTION << 8 | codes.PROOF, PROOF, None, None, None)
+# Async id, type and content of an event that was not decrypted, and of a Proof.
+_UNREAD: Final = (None, None, UNREAD)
+_PROOF: Final = (0, codes.CONNECTION << 8 | codes.PROOF, PROOF)
 _REMEMBERED: Final = 1_024  # prefixes of the last events, by which copies are recognised
 # The most rows that wait for a seal, and about how many bytes of memory their events take: more
 # than most receivers would have waited for.
@@ -454,9 +454,11 @@ class DirectionTracker:
         if plain is None:
             if place and self.keyring is not None:
                 status = self._unread(place, time, offset, status)
-            about = _PROOF if place == 0 else _UNREAD
+            if self.silent:
+                return []
             known = (head, offset, place, time, stream, size, blob_size, digest)
-            return [] if self.silent else [CompactRow(*known, *about, status, None)]
+            number, event_type, content = _PROOF if place == 0 else _UNREAD
+            return [CompactRow(*known, number, event_type, content, None, None, None, status)]
         rows: list[CompactRow] = []
         for inside, async_id, number, payload in single_events(stream, plain):
             content = read_content(stream, number, payload)
