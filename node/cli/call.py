@@ -21,7 +21,6 @@ def call(
     timeout: float,
     raw: bool,
 ) -> None:
-    """Call a topic and print its answer."""
     if raw and options.as_json:
         raise ConfigError("cannot use --raw with --json: leave one of the options out")
     if not timeout > 0:  # not a number is not above 0 either

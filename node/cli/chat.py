@@ -267,7 +267,6 @@ def chat(
     name: str | None,
     room: str,
 ) -> None:
-    """Talk with others: --listen hosts a room, ADDR goes to one."""
     if address is None and not listen and Contexts().in_use is not None:
         given = {"address": MARK}
         options, address = apply_context(options, given), given["address"]

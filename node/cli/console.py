@@ -19,7 +19,6 @@ from parley._node.web.console.endpoints import (
 
 
 def console(act: bool, open_it: bool, port: int | None, as_json: bool) -> None:
-    """Print a link that opens the console of a server here once, within 10 minutes."""
     out = Output(as_json)
     found = _running(port, act=act)
     if not found:

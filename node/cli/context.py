@@ -27,7 +27,6 @@ def add(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Give a node a name, with the key and the trust that belong to it."""
     out, file = Output(as_json), Contexts()
     context = _checked(address, identity, trust, auditor)
     file.add(name, context, force=force, use=use)
@@ -36,7 +35,6 @@ def add(
 
 
 def use(name: str | None, as_json: bool) -> None:
-    """Have commands that are given no ADDR go to this context's; without NAME to none."""
     out, file = Output(as_json), Contexts()
     file.use(name)
     out.say("no context is in use" if name is None else f"{name} is in use")
@@ -44,7 +42,6 @@ def use(name: str | None, as_json: bool) -> None:
 
 
 def list_contexts(as_json: bool) -> None:
-    """Show all contexts; * is the one in use."""
     out, file = Output(as_json), Contexts()
     found, in_use = file.all(), file.in_use
     width = max(map(len, found), default=0)
@@ -58,7 +55,6 @@ def list_contexts(as_json: bool) -> None:
 
 
 def show(name: str | None, as_json: bool) -> None:
-    """Show what a context stands for; without NAME the one in use."""
     out, file = Output(as_json), Contexts()
     chosen = name or file.in_use
     if chosen is None:
@@ -76,7 +72,6 @@ def show(name: str | None, as_json: bool) -> None:
 
 
 def remove(name: str, as_json: bool) -> None:
-    """Forget a context; key files and known peers stay."""
     out, file = Output(as_json), Contexts()
     context = file.remove(name)
     out.say(f"removed {name}")

@@ -162,7 +162,6 @@ VARIABLE: Final = "PARLEY_CONTEXT"  # names a context, as --context does
 
 
 def is_one_in_use() -> bool:
-    """Return whether a context is in use, or the file of contexts can't be read."""
     try:
         return Contexts().in_use is not None
     except ParleyError:

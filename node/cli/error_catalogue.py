@@ -375,7 +375,6 @@ _TITLES: Final[dict[Kind, str]] = {
 
 
 def errors(code: str | None, as_json: bool) -> None:
-    """Explain close codes, result codes, those of other dialects, and exit codes."""
     found = EXPLANATIONS if code is None else explain(code)
     if not found:
         raise ConfigError(_unknown(code or ""))
@@ -426,5 +425,4 @@ def _described(explanation: Explanation) -> dict[str, object]:
 
 
 def names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[tuple[str, str]]:
-    """Complete the name of a code."""
     return [(name, "") for each in EXPLANATIONS for name in each.name.split(" / ")]

@@ -22,8 +22,6 @@ _SHOWN: Final = 8  # characters of a node id, in a table
 
 
 def list_servers(options: NodeOptions, address: str, timeout: float) -> None:
-    """Show a server's links, and all servers that it knows of."""
-
     async def listing(options: NodeOptions, out: Output) -> None:
         found = await _asked(options, out, address, "list", None, timeout)
         out.say(f"server  {out.petnames.beside(found['node_id'])}")
@@ -39,7 +37,6 @@ def list_servers(options: NodeOptions, address: str, timeout: float) -> None:
 
 
 def path(options: NodeOptions, address: str, to: list[str], timeout: float) -> None:
-    """Show the way that a tunnel from a server takes to another one, or to an account there."""
     for text in to:
         _require_id(text)
 
@@ -55,7 +52,6 @@ def path(options: NodeOptions, address: str, to: list[str], timeout: float) -> N
 
 
 def check(options: NodeOptions, address: str, timeout: float) -> None:
-    """Show what is wrong in a federation, as one of its servers sees it; exits with 1 then."""
     wrong: list[object] = []
 
     async def checking(options: NodeOptions, out: Output) -> None:

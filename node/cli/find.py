@@ -18,10 +18,6 @@ def find(
     interface: list[str] | None,
     as_json: bool,
 ) -> None:
-    """Show who is announced on the local network; takes the extra `discovery`.
-
-    What a node says there is its own word: only dialling it with its id proves who it is.
-    """
     set_up_logging("warning")
     finding = partial(_find, Output(as_json), seconds, tuple(interface or ()))
     anyio.run(run_until_interrupted, finding, **event_loop("asyncio"))

@@ -24,7 +24,6 @@ def new(
     passphrase_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Make an identity and write its key file, readable by its owner only."""
     names = parse_names("signing", algorithm)
     passphrase = read_passphrase(passphrase_file)
     identity = Identity.create(names)
@@ -37,7 +36,6 @@ def new(
 
 
 def show(path: Path | None, passphrase_file: Path | None, as_json: bool) -> None:
-    """Show the public part of a key file: a node's, by default your own, or an auditor's."""
     if path is not None and is_auditor_file(path):
         show_auditor_key(
             Output(as_json), path, load_auditor_key(path, read_passphrase(passphrase_file))

@@ -210,11 +210,6 @@ SHARED = tuple(each.name for each in fields(NodeOptions) if each.name != "settin
 
 
 def take_node_options(given: dict[str, Any]) -> NodeOptions:
-    """Remove the shared options from the values given to a command, and return them.
-
-    Raises:
-        ConfigError, FileError, KnownPeersError: as `resolve_address`.
-    """
     return apply_context(NodeOptions(**{name: given.pop(name) for name in SHARED}), given)
 
 

@@ -26,7 +26,6 @@ SHORTEST_ID: Final = 4  # characters of a node id that may stand for all of it
 
 
 def list_peers(accounts: bool, known_peers: Path | None, as_json: bool) -> None:
-    """List the known peers, or with --accounts the nodes that have an account at a server here."""
     known, out = _file(known_peers, accounts), Output(as_json)
     peers = list(known)
     for peer in peers:
@@ -47,7 +46,6 @@ def add(
     known_peers: Path | None,
     as_json: bool,
 ) -> None:
-    """Record a node by its id, and under NAME; with --accounts give it an account."""
     found = _node_id(node_id)
     if found is None:
         raise ConfigError(f"{node_id!r} is not a node id")
@@ -69,8 +67,6 @@ def forget(
     known_peers: Path | None,
     as_json: bool,
 ) -> None:
-    """Forget a peer: its sessions end, and the node that answers under its names next is new; with
-    --accounts remove its account."""
     known, out = _file(known_peers, accounts), Output(as_json)
     peer = find_peer(known, who)
     if not known.forget(peer.node_id):
@@ -88,7 +84,6 @@ def rename(
     known_peers: Path | None,
     as_json: bool,
 ) -> None:
-    """Give a peer another name; it keeps the addresses it is dialled at."""
     known, out = _file(known_peers, accounts), Output(as_json)
     peer = find_peer(known, who)
     renamed = known.rename(peer.node_id, *_renamed(peer, who, new_name))

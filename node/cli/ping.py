@@ -34,7 +34,6 @@ def ping(
     interval: float | None,
     watch: bool,
 ) -> None:
-    """Measure the round trip to a node; with --watch, show a connection live."""
     if watch:
         pause = WATCH_INTERVAL if interval is None else interval
         if not pause >= SHORTEST_INTERVAL:

@@ -8,6 +8,7 @@ immediately, and the next run repeats the unfinished batch.
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import sleep
@@ -32,39 +33,48 @@ from parley._node.trust.known_peers import KnownPeers, default_known_peers
 _PATIENCE: Final = 0.2  # seconds between two looks for a directory
 
 
-def run(
-    journals: str,
-    tables: str,
-    auditor_key: list[Path] | None,
-    passphrase_file: Path | None,
-    no_payloads: bool,
-    rebuild: bool,
-    master: str | None,
-    remote: str | None,
-    memory: str,
-    as_json: bool,
-) -> None:
-    """Make tables of journals: what is new since the last run.
+@dataclass(frozen=True, kw_only=True)
+class PipelineOptions:
+    """The options of `parley pipeline run` and `follow`."""
 
-    Spark is started only if there is something new. Silver that is missing or damaged is made
-    again from bronze.
-    """
-    out = Output(as_json)
-    keys = [key.private_bytes() for key in read_auditor_keys(auditor_key, passphrase_file)]
-    with lock_tables(journals, tables, remote), show_stages(out) as stage:
-        if rebuild:
+    journals: str
+    tables: str
+    auditor_key: list[Path] | None
+    passphrase_file: Path | None
+    no_payloads: bool
+    master: str | None
+    remote: str | None
+    memory: str
+    as_json: bool
+    rebuild: bool = False
+    every: float = 2.0
+    refresh: float = 60.0
+
+
+def run(given: PipelineOptions) -> None:
+    out = Output(given.as_json)
+    keys = [
+        key.private_bytes() for key in read_auditor_keys(given.auditor_key, given.passphrase_file)
+    ]
+    with lock_tables(given.journals, given.tables, given.remote), show_stages(out) as stage:
+        if given.rebuild:
             stage("removing the tables")
-            remove_tables_at(tables, remote)
+            remove_tables_at(given.tables, given.remote)
         stage("looking for what is new")
-        outcome = unchanged_outcome(journals, tables, remote)
+        outcome = unchanged_outcome(given.journals, given.tables, given.remote)
         if outcome is None:
-            brief = are_journals_small(journals)
+            brief = are_journals_small(given.journals)
             stage("starting Spark")
-            with spark_session(master, remote, memory, brief=brief) as spark:
+            with spark_session(given.master, given.remote, given.memory, brief=brief) as spark:
                 from parley._pipeline.jobs import run as run_job
 
                 outcome = run_job(
-                    spark, journals, tables, keys, payloads=not no_payloads, stage=stage
+                    spark,
+                    given.journals,
+                    given.tables,
+                    keys,
+                    payloads=not given.no_payloads,
+                    stage=stage,
                 )
                 stage("stopping Spark")
     statuses = ", ".join(f"{count:,} {status}" for status, count in outcome.events.most_common())
@@ -85,39 +95,25 @@ def run(
     )
 
 
-def follow(
-    journals: str,
-    tables: str,
-    auditor_key: list[Path] | None,
-    passphrase_file: Path | None,
-    no_payloads: bool,
-    every: float,
-    refresh: float,
-    master: str | None,
-    remote: str | None,
-    memory: str,
-    as_json: bool,
-) -> None:
-    """Make tables of journals while they are written, until it is stopped.
-
-    Waits for a directory of journals that is not there yet.
-    """
-    out = Output(as_json)
-    keys = [key.private_bytes() for key in read_auditor_keys(auditor_key, passphrase_file)]
+def follow(given: PipelineOptions) -> None:
+    out = Output(given.as_json)
+    keys = [
+        key.private_bytes() for key in read_auditor_keys(given.auditor_key, given.passphrase_file)
+    ]
 
     def refreshed() -> None:
         out.say("the tables are up to date")
         out.event("refreshed")
 
     with _stop() as stop:
-        _wait_for(journals, remote, stop, out)
+        _wait_for(given.journals, given.remote, stop, out)
     if stop.is_set():
         out.done()
         return
     with ExitStack() as ending:
-        ending.enter_context(lock_tables(journals, tables, remote))
+        ending.enter_context(lock_tables(given.journals, given.tables, given.remote))
         with show_stage(out, "starting Spark"):
-            spark = ending.enter_context(spark_session(master, remote, memory))
+            spark = ending.enter_context(spark_session(given.master, given.remote, given.memory))
         # After it: a session in this process takes SIGINT for itself.
         stop = ending.enter_context(_stop())
         from parley._pipeline.jobs import follow as follow_job
@@ -126,12 +122,12 @@ def follow(
         out.event("following")
         follow_job(
             spark,
-            journals,
-            tables,
+            given.journals,
+            given.tables,
             keys,
-            payloads=not no_payloads,
-            every=every,
-            refresh_every=refresh,
+            payloads=not given.no_payloads,
+            every=given.every,
+            refresh_every=given.refresh,
             stopped=stop.is_set,
             refreshed=refreshed,
             during=partial(show_stage, out),
@@ -151,11 +147,6 @@ def report(
     without_events: bool,
     as_json: bool,
 ) -> None:
-    """Write the report of the tables as one HTML page.
-
-    Spark is started only if this machine does not see the tables. Nodes have the names that they
-    have among your known peers.
-    """
     out = Output(as_json)
     if not html.parent.is_dir():
         raise FileError(f"there is no directory {html.parent}")

@@ -1,6 +1,7 @@
 """`parley pub`: publishes standard input, a line a note."""
 
 from contextlib import aclosing
+from dataclasses import dataclass
 
 from parley._lbm.codec import Encodable
 from parley._lbm.errors import LbmEncodeError
@@ -20,36 +21,47 @@ PATIENCE = 10.0
 _OVERHEAD = 64
 
 
-def pub(
-    options: NodeOptions,
-    topic: str,
-    listen: list[str] | None,
-    wait: int,
-    json_lines: bool,
-    slow: Slow,
-    buffer: int,
-    patience: float,
-    keep: int | None,
-) -> None:
-    """Publish each line of standard input as a note; end when subscribers have them all."""
+@dataclass(frozen=True, kw_only=True)
+class PubOptions:
+    """The options of `parley pub`."""
+
+    topic: str
+    listen: list[str] | None
+    wait: int
+    json_lines: bool
+    slow: Slow
+    buffer: int
+    patience: float
+    keep: int | None
+
+
+def pub(options: NodeOptions, given: PubOptions) -> None:
     descriptor = stdin_descriptor()
-    if not 0 <= patience <= 1e9:
-        raise ConfigError(f"cannot use --patience {patience:g}: it must be 0 to 1e9 seconds")
+    if not 0 <= given.patience <= 1e9:
+        raise ConfigError(f"cannot use --patience {given.patience:g}: it must be 0 to 1e9 seconds")
 
     async def publishing(options: NodeOptions, out: Output) -> None:
         async with make_node(options, options.listening_trust()) as node:
-            published = node.topic(topic, slow=slow, buffer=buffer, patience=patience, keep=keep)
-            addresses = [await node.listen(address) for address in listen or [DEFAULT_ADDRESS]]
+            published = node.topic(
+                given.topic,
+                slow=given.slow,
+                buffer=given.buffer,
+                patience=given.patience,
+                keep=given.keep,
+            )
+            addresses = [
+                await node.listen(address) for address in given.listen or [DEFAULT_ADDRESS]
+            ]
             for address in addresses:
                 out.remark(f"listening on {address}")
-            out.event("ready", node_id=str(node.node_id), addresses=addresses, topic=topic)
-            await published.until(lambda: len(published.subscribers) >= wait)
+            out.event("ready", node_id=str(node.node_id), addresses=addresses, topic=given.topic)
+            await published.until(lambda: len(published.subscribers) >= given.wait)
             longest = node.config.limits.max_payload - _OVERHEAD
             notes, problem = 0, None
             try:
                 async with aclosing(read_lines(descriptor, longest)) as lines:
                     async for line in lines:
-                        if await _publish(published, line, json_lines, notes + 1):
+                        if await _publish(published, line, given.json_lines, notes + 1):
                             notes += 1
             except FileError as error:
                 problem = error  # what came before it is published all the same

@@ -6,6 +6,7 @@ The totals it reports are counted from the journals.
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -31,51 +32,55 @@ from parley._node.protocol.codes import result_label
 KEY_FILE = "auditor.key"
 
 
-def simulation(
-    journals: Path,
-    nodes: int,
-    minutes: float,
-    seed: int,
-    auditor: str | None,
-    segment_size: int,
-    rate: float,
-    traffic: list[str] | None,
-    payload: int | None,
-    burst: int | None,
-    latency: float,
-    one_suite: bool,
-    loop: str,
-    as_json: bool,
-) -> None:
-    """Run nodes with made-up traffic in simulated time, and keep their journals."""
+@dataclass(frozen=True, kw_only=True)
+class SimulationOptions:
+    """The options of `parley simulate`."""
+
+    journals: Path
+    nodes: int
+    minutes: float
+    seed: int
+    auditor: str | None
+    segment_size: int
+    rate: float
+    traffic: list[str] | None
+    payload: int | None
+    burst: int | None
+    latency: float
+    one_suite: bool
+    loop: str
+    as_json: bool
+
+
+def simulation(given: SimulationOptions) -> None:
     set_up_logging("error")
-    out = Output(as_json)
+    out = Output(given.as_json)
     plan = Plan(
-        nodes=nodes,
-        minutes=_positive("--minutes", minutes),
-        seed=seed,
-        rate=_positive("--rate", rate),
-        payload=payload,
-        burst=burst,
-        latency=_positive("--latency", latency, least=0.0),
-        traffic=frozenset(map(Traffic, traffic or Traffic)),
-        mixed=not one_suite,
+        nodes=given.nodes,
+        minutes=_positive("--minutes", given.minutes),
+        seed=given.seed,
+        rate=_positive("--rate", given.rate),
+        payload=given.payload,
+        burst=given.burst,
+        latency=_positive("--latency", given.latency, least=0.0),
+        traffic=frozenset(map(Traffic, given.traffic or Traffic)),
+        mixed=not given.one_suite,
     )
-    if journals.is_dir() and list_segments(journals):
-        raise FileError(f"{journals} has journals already")
-    journals.mkdir(mode=0o700, parents=True, exist_ok=True)
-    key, key_file = _auditor(auditor, journals.absolute().parent / KEY_FILE)
+    if given.journals.is_dir() and list_segments(given.journals):
+        raise FileError(f"{given.journals} has journals already")
+    given.journals.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key, key_file = _auditor(given.auditor, given.journals.absolute().parent / KEY_FILE)
     began = perf_counter()
-    tally = _simulated(out, plan, Keeping(journals, key, segment_size), loop)
+    tally = _simulated(out, plan, Keeping(given.journals, key, given.segment_size), given.loop)
     seconds = perf_counter() - began
     with show_stages(out) as stage:
         stage("counting what was kept")
-        counts = count(journals)
+        counts = count(given.journals)
     _show(out, tally, counts, seconds)
     if key_file is not None:
         out.say(f"auditor    {key_file}")
     out.done(
-        journals=str(journals),
+        journals=str(given.journals),
         auditor=key.text,
         auditor_key_file=str(key_file) if key_file else None,
         seconds=seconds,

@@ -30,7 +30,6 @@ def sub(
     data_json: str | None,
     give_up_after: float | None,
 ) -> None:
-    """Subscribe to a topic and print its notes, until the publisher ends it."""
     value = read_value(data, data_json, name="--data")
 
     async def subscribing(options: NodeOptions, out: Output) -> None:

@@ -253,7 +253,6 @@ def topics(
     schema: bool,
     timeout: float,
 ) -> None:
-    """Show what a node offers to you: names, kinds, types and what is said of them."""
     if schema and options.as_json:
         raise ConfigError(
             "cannot use --schema with --json: --schema prints JSON already; leave --json out"

@@ -15,7 +15,6 @@ def backup(
     file: Path,
     as_json: bool,
 ) -> None:
-    """Copy a bus in a file, also while it is in use; the copy is one file and was checked."""
     path = _file(bus, "back up")
     out = Output(as_json)
 
@@ -32,7 +31,6 @@ def restore(
     bus: str,
     as_json: bool,
 ) -> None:
-    """Put a backup in the place of a bus that no process uses; the bus that was there is kept."""
     path = _file(bus, "restore")
     out = Output(as_json)
 

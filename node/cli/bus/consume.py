@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
@@ -29,45 +30,54 @@ BATCH: Final = 100  # events that are fetched at once, to be printed
 LONGEST_DELAY: Final = 300.0  # seconds until what a command failed at is handed out again
 
 
-def consume(
-    options: NodeOptions,
-    bus: str,
-    name: str,
-    group: str,
-    count: int | None,
-    idle: str | None,
-    batch: int | None,
-    start: str,
-    command: str | None,
-    max_attempts: int,
-    retry_delay: str,
-    reclaim_after: str,
-    consumer: str,
-) -> None:
-    """Take the events of a group and print them, or run a command for each."""
-    position = parse_position(start)
-    patience = None if idle is None else parse_duration(idle)
-    delay, reclaim = parse_duration(retry_delay), parse_duration(reclaim_after)
+@dataclass(frozen=True, kw_only=True)
+class ConsumeOptions:
+    """The options of `parley bus consume`."""
+
+    bus: str
+    name: str
+    group: str
+    count: int | None
+    idle: str | None
+    batch: int | None
+    start: str
+    command: str | None
+    max_attempts: int
+    retry_delay: str
+    reclaim_after: str
+    consumer: str
+
+
+def consume(options: NodeOptions, given: ConsumeOptions) -> None:
+    position = parse_position(given.start)
+    patience = None if given.idle is None else parse_duration(given.idle)
+    delay, reclaim = parse_duration(given.retry_delay), parse_duration(given.reclaim_after)
     if not reclaim:
         raise ConfigError(
-            f"cannot use --reclaim-after {reclaim_after}: it must be more than 0; give, say, 60s"
+            f"cannot use --reclaim-after {given.reclaim_after}: it must be more than 0; "
+            "give, say, 60s"
         )
 
     async def consuming(options: NodeOptions, out: Output) -> None:
         pace, reason = PacedOutput(sys.stdout), "count"
-        task = _Printing(out, pace) if command is None else _Executing(out, command, delay)
+        task = (
+            _Printing(out, pace) if given.command is None else _Executing(out, given.command, delay)
+        )
         async with (
-            open_lasting_bus(options, out, bus, pace, consumer=consumer) as (opened_bus, link),
+            open_lasting_bus(options, out, given.bus, pace, consumer=given.consumer) as (
+                opened_bus,
+                link,
+            ),
             opened_bus.consume(
-                name,
-                group=group,
-                batch=batch or (BATCH if command is None else 1),
+                given.name,
+                group=given.group,
+                batch=given.batch or (BATCH if given.command is None else 1),
                 reclaim_after=reclaim,
-                max_attempts=max_attempts,
+                max_attempts=given.max_attempts,
                 start=position,
             ) as events,
         ):
-            while count is None or task.done + task.failed < count:
+            while given.count is None or task.done + task.failed < given.count:
                 # Asking for the next one acknowledges the one before.
                 with anyio.move_on_after(patience) as waiting:
                     event = await anext(events)

@@ -28,8 +28,6 @@ def list_dead(
     group: str | None,
     count: int | None,
 ) -> None:
-    """Show the dead letters of an event: which, of which group, and why."""
-
     async def listing(options: NodeOptions, out: Output) -> None:
         shown = 0
         async with open_bus_at(options, out, bus) as opened_bus:
@@ -51,7 +49,6 @@ def replay_dead(
     every: bool,
     group: str | None,
 ) -> None:
-    """Hand dead letters to the groups in which they died once more, with attempts anew."""
     _require_choice(ids, every, group)
 
     async def replaying(options: NodeOptions, out: Output) -> None:
@@ -74,7 +71,6 @@ def drop_dead(
     every: bool,
     group: str | None,
 ) -> None:
-    """Forget dead letters; what is dropped cannot be replayed."""
     _require_choice(ids, every, group)
 
     async def dropping(options: NodeOptions, out: Output) -> None:

@@ -66,7 +66,6 @@ BUSES: Final = ("sqlite:", "redis:", "rediss:", "redis+unix:", "tcp:", "unix:", 
 
 
 def check_bus_address(text: str) -> str:
-    """What begins like the address of a bus: so that no other argument is blamed if none does."""
     if not text.startswith(BUSES):
         shown = text.partition("://")[0].rpartition("@")[2]  # without a password
         raise ConfigError(

@@ -32,7 +32,6 @@ def groups(
     consumers: bool,
     most: int | None,
 ) -> None:
-    """Show the groups of an event, or all events and groups: lag, pending, dead letters."""
     if group is not None and name is None:
         raise ConfigError(f"cannot show the group '{group}' of all events; give NAME")
     behind: list[str] = []
@@ -147,7 +146,6 @@ def replay(
     group: str,
     start: str,
 ) -> None:
-    """Have a group read an event's stream from another place on, be it back or forth."""
     position = parse_position(start)
 
     async def replaying(options: NodeOptions, out: Output) -> None:

@@ -30,7 +30,6 @@ def publish(
     key: str | None,
     durable: bool,
 ) -> None:
-    """Publish an event, or many, and print the ids."""
     given = sum((data is not None, bool(field), json_lines))
     if given > 1:
         named = [

@@ -26,7 +26,6 @@ def tail(
     follow: bool,
     count: int | None,
 ) -> None:
-    """Print the events that are stored, and with --follow those to come; takes no group."""
     position = parse_position(start or (NEW if follow else FIRST))
 
     async def tailing(options: NodeOptions, out: Output) -> None:
@@ -56,7 +55,6 @@ def trim(
     before: str | None,
     max_bytes: str | None,
 ) -> None:
-    """Throw the oldest events of a stream away, whether they were read or not."""
     if (max_length, max_age, before, max_bytes) == (None,) * 4:
         raise ConfigError(_BOUNDS)
     age = None if max_age is None else parse_duration(max_age)

@@ -121,6 +121,7 @@ BUS_CONSUME: Final = node_command(
         default="",
         help="Name of this consumer; a fixed name lets it continue its own events immediately.",
     ),
+    options_class="bus.consume:ConsumeOptions",
     examples=("parley bus consume sqlite:///bus.db auth.user_registered --group mailer",),
 )
 

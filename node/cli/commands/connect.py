@@ -109,6 +109,7 @@ PUB: Final = node_command(
         type=click.IntRange(min=1),
         help="Number of notes to keep for later subscribers, 16 MiB at most.",
     ),
+    options_class="pub:PubOptions",
     examples=("tail -f log | parley pub log.lines --listen tcp://127.0.0.1:4747 --wait 1",),
 )
 
@@ -247,6 +248,7 @@ RECEIVE: Final = node_command(
         default=8,
         help="Number of files to transfer at once.",
     ),
+    options_class="transfer.receive:ReceiveOptions",
     examples=(
         "parley receive 7-crossover-clockwork",
         "parley receive inbox --listen tcp://127.0.0.1:4747",

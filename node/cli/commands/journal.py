@@ -145,6 +145,7 @@ SIMULATE: Final = command(
     ),
     LOOP,
     JSON,
+    options_class="simulate:SimulationOptions",
     examples=("parley simulate --nodes 4 --minutes 2 --journals journals",),
 )
 
@@ -245,6 +246,7 @@ PIPELINE_RUN: Final = command(
     REMOTE,
     MEMORY,
     JSON,
+    options_class="pipeline:PipelineOptions",
     examples=("parley pipeline run --journals journals --tables tables --auditor-key auditor.key",),
 )
 
@@ -274,6 +276,7 @@ PIPELINE_FOLLOW: Final = command(
     REMOTE,
     MEMORY,
     JSON,
+    options_class="pipeline:PipelineOptions",
     examples=("parley pipeline follow --journals journals --tables tables --refresh 60",),
 )
 

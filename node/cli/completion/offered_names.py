@@ -44,12 +44,10 @@ Names = dict[str, list[tuple[str, str]]]  # by kind: each name, and what is said
 
 
 def calls(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[tuple[str, str]]:
-    """Return the calls of the node whose address came before."""
     return _offered(ctx, "call")
 
 
 def topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[tuple[str, str]]:
-    """Return the topics of the node whose address came before."""
     return _offered(ctx, "topic")
 
 

@@ -63,5 +63,4 @@ _SCRIPTS: Final = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
 def completion(shell: str) -> None:
-    """Print the script that completes parley's commands; `source` it from the shell's start."""
     print(_SCRIPTS[shell].strip())

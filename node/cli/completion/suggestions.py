@@ -23,7 +23,6 @@ MOST_FILES: Final = 100  # that are offered
 def known_addresses(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[tuple[str, str]]:
-    """Addresses on record, each with the id that is expected there."""
     return [
         (f"{name}#{peer.node_id}" if "#" in incomplete else name, peer.node_id.short)
         for peer in _known()
@@ -33,7 +32,6 @@ def known_addresses(
 
 
 def places(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[tuple[str, str]]:
-    """The same, and the names of contexts and of peers that have an address on record."""
     marked = [(f"@{name}", text) for name, text in contexts(ctx, param, incomplete)]
     for peer in _known():
         names = _names(peer)
@@ -43,7 +41,6 @@ def places(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
 
 def contexts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[tuple[str, str]]:
-    """Names of contexts."""
     try:
         found = Contexts().all().items()
     except ParleyError:
@@ -58,12 +55,10 @@ def contexts(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
 def bus_addresses(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[tuple[str, str]]:
-    """The same, and what `bus_files` offers."""
     return [*bus_files(ctx, param, incomplete), *places(ctx, param, incomplete)]
 
 
 def bus_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[tuple[str, str]]:
-    """Files here that may hold a bus, and beginnings of addresses of one."""
     files = _databases() if incomplete.startswith(_FILE) else []
     return [(f"{_FILE}{name}", "") for name in files] or [(b, "") for b in (_FILE, *_REDIS)]
 
@@ -71,7 +66,6 @@ def bus_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 def known_names(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[tuple[str, str]]:
-    """Names and node ids on record."""
     peers = _known()
     names = [(name, peer.node_id.short) for peer in peers for name in _names(peer)]
     return names + [(str(peer.node_id), " ".join(_names(peer)[:1])) for peer in peers]
@@ -80,14 +74,12 @@ def known_names(
 def algorithms(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[tuple[str, str]]:
-    """Names of the option's algorithms, for the end of a comma list."""
     return _list_with(incomplete, NAMES.get(param.name or "", NAMES["signing"]))
 
 
 def any_algorithm(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[tuple[str, str]]:
-    """The same for names of every parameter."""
     return _list_with(incomplete, [name for p in PARAMETERS for name in NAMES[p]])
 
 

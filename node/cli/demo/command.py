@@ -278,8 +278,6 @@ def demo(
     loop: str,
     as_json: bool,
 ) -> None:
-    """Show nodes that meet, call, publish, chat, send a file, and are not fooled; or five servers
-    of a federation, in as many processes. (A file of that name is `./federation`.)"""
     set_up_logging("error")
     if what == FEDERATION:  # a server is killed, which all others tell of
         change_level("critical", access=False)
@@ -294,14 +292,12 @@ def demo(
 
 
 def demo_server(loop: str) -> None:
-    """A server of the federation that the demo shows."""
     set_up_logging("error")
     change_level("critical", access=False)
     anyio.run(serve_demo, **event_loop(loop))
 
 
 def demo_responder(loop: str) -> None:
-    """The demo's other process."""
     set_up_logging("error")
     anyio.run(respond, **event_loop(loop))
 

@@ -151,7 +151,6 @@ def doctor(
     dialect: list[str] | None,
     bus: list[str] | None,
 ) -> None:
-    """Look for what is wrong or weak here, and with a node; exit 1 if there is a problem."""
     out = Output(options.as_json)
     found = versions()
     out.event("versions", **found)

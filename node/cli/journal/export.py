@@ -25,7 +25,6 @@ def export(
     payloads: bool,
     as_json: bool,
 ) -> None:
-    """Write the journals in a directory, verified: events, sessions, tunnels and findings."""
     try:
         from parley._node.cli.journal.parquet import ParquetFiles
     except ImportError as error:

@@ -192,7 +192,6 @@ def inspect(
     tunnels: bool,
     as_json: bool,
 ) -> None:
-    """Show the segments, runs and sessions of the journals in a directory."""
     out = Output(as_json)
     journals = find_segments(directory, node)
     surveys = []

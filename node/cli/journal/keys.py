@@ -16,7 +16,6 @@ def keygen(
     passphrase_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Make an auditor's key pair: a private key file, and the public key that nodes are told."""
     passphrase = read_passphrase(passphrase_file)
     made = AuditorPrivateKey.create()
     save_auditor_key(out, made, passphrase)

@@ -22,7 +22,6 @@ def prune(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Remove the oldest segments of the journals in a directory; never one that is written."""
     if older_than is None and max_size is None:
         raise ConfigError(_LIMITS)
     out = Output(as_json)

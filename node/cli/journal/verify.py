@@ -48,7 +48,6 @@ def verify(
     node: str | None,
     as_json: bool,
 ) -> None:
-    """Verify the journals in a directory; exit 7 if there are findings."""
     out = Output(as_json)
     auditors = read_auditor_keys(auditor_key, passphrase_file)
     journals = find_segments(directory, node)

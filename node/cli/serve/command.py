@@ -56,7 +56,6 @@ _OPENTELEMETRY: Final = "opentelemetry.metrics"
 
 
 def serve(options: NodeOptions, config: Path | None, settings: GivenSettings) -> None:
-    """Run `parley serve`."""
     _run(options, partial(options.load, config, os.environ, given=settings))
 
 
@@ -70,7 +69,6 @@ def run_application(
     offers_topics: bool,
     settings: GivenSettings,
 ) -> None:
-    """Run `parley run`."""
     if reload:
         from parley._node.cli.serve.autoreload import keep_running
 

@@ -7,6 +7,7 @@ terminal the files are refused.
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -101,58 +102,64 @@ class SenderConsent:
 ENDS: frozenset[int] = frozenset({CloseCode.NORMAL, CloseCode.GOING_AWAY})
 
 
-def receive(
-    options: NodeOptions,
-    what: str,
-    directory: Path | None,
-    listen: list[str] | None,
-    at: str | None,
-    home: str | None,
-    yes: bool,
-    force: bool,
-    once: bool,
-    count: int | None,
-    max_size: int | None,
-    parallel: int,
-) -> None:
-    """Take files from `parley send` into a directory, until SIGINT or SIGTERM.
+@dataclass(frozen=True, kw_only=True)
+class ReceiveOptions:
+    """The options of `parley receive`."""
 
-    With the CODE that `send` shows, from that one sender, until it has said all.
-    """
-    if once and count is not None:
-        raise ConfigError(f"cannot use --once with --count {count}: leave one of the options out")
-    code = Code.parse(what) if looks_like_code(what) else None
-    if code is None and directory is not None:
-        raise ConfigError(f"{what} is not a code, and one directory is enough")
-    if code is None and (at is not None or home is not None):
-        option = f"--home {home}" if at is None else f"--at {at}"
-        raise ConfigError(f"cannot use {option} with the directory {what!r}: it needs a code")
-    if code is not None and listen:
+    what: str
+    directory: Path | None
+    listen: list[str] | None
+    at: str | None
+    home: str | None
+    yes: bool
+    force: bool
+    once: bool
+    count: int | None
+    max_size: int | None
+    parallel: int
+
+
+def receive(options: NodeOptions, given: ReceiveOptions) -> None:
+    if given.once and given.count is not None:
         raise ConfigError(
-            f"cannot use --listen {listen[0]} with a code: the receiver connects to the sender; "
-            "leave --listen out"
+            f"cannot use --once with --count {given.count}: leave one of the options out"
+        )
+    code = Code.parse(given.what) if looks_like_code(given.what) else None
+    if code is None and given.directory is not None:
+        raise ConfigError(f"{given.what} is not a code, and one directory is enough")
+    if code is None and (given.at is not None or given.home is not None):
+        option = f"--home {given.home}" if given.at is None else f"--at {given.at}"
+        raise ConfigError(f"cannot use {option} with the directory {given.what!r}: it needs a code")
+    if code is not None and given.listen:
+        raise ConfigError(
+            f"cannot use --listen {given.listen[0]} with a code: the receiver connects to the "
+            "sender; leave --listen out"
         )
     if code is not None and options.plaintext:
         raise ConfigError(
             "cannot use a code with --plaintext: peers prove no identity without encryption; "
             "leave --plaintext out"
         )
-    place = (directory or Path()) if code is not None else Path(what)
-    store = partial(_opened, place, force=force, max_size=max_size)
-    receiver = partial(FileReceiver, parallel=parallel, count=1 if once else count)
+    place = (given.directory or Path()) if code is not None else Path(given.what)
+    store = partial(_opened, place, force=given.force, max_size=given.max_size)
+    receiver = partial(
+        FileReceiver, parallel=given.parallel, count=1 if given.once else given.count
+    )
 
     async def listening(options: NodeOptions, out: Output) -> None:
         display = Display(out, "<-")
         with store() as opened:
             async with make_node(options, options.listening_trust()) as node:
-                if yes or options.trust is not None:
+                if given.yes or options.trust is not None:
                     taking = receiver(opened, display)
                 else:
                     known = KnownPeers(default_known_peers())
                     strangers = SenderConsent(out, known, display.paused)
                     taking = receiver(opened, display, welcome=strangers.welcome)
                 taking.offer_on(node)
-                addresses = [await node.listen(address) for address in listen or [DEFAULT_ADDRESS]]
+                addresses = [
+                    await node.listen(address) for address in given.listen or [DEFAULT_ADDRESS]
+                ]
                 for address in addresses:
                     out.say(f"listening on {address}")
                 out.event(
@@ -173,7 +180,7 @@ def receive(
             def ready(node: Node, peer: Peer) -> None:
                 taking.offer_on(node, allow=peer.node_id)
 
-            async with connect_by_code(options, out, code, at, home, ready) as peer:
+            async with connect_by_code(options, out, code, given.at, given.home, ready) as peer:
                 out.event("connected", **peer_fields(peer))
                 assert peer.node_id is not None  # it is proved by the code
                 record_peer(out, peer.node_id)

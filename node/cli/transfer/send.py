@@ -39,10 +39,6 @@ def send(
     listen: list[str] | None,
     announced: bool | None,
 ) -> None:
-    """Send files to `parley receive`; run it again to go on after a cut.
-
-    Without ADDR a code is shown, for `parley receive CODE` on the other machine.
-    """
     *names, last = files_and_address
     address = None
     if "://" in last or last.startswith(MARK):

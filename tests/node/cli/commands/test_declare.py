@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 import click
@@ -39,11 +39,14 @@ def test_functions_take_what_commands_are_given() -> None:
         if settings:
             given = given - settings | {"settings"}
         if command.options_class:
-            own = {each.name for each in fields(load(command.options_class))}  # type: ignore[arg-type]  # a dataclass
-            assert (path, own) == (path, given - {"options"})
+            each = fields(load(command.options_class))  # type: ignore[arg-type]  # a dataclass
+            own = given - {"options"}
+            required = {field.name for field in each if field.default is MISSING}
+            assert required <= own <= {field.name for field in each}, path
             given = given - own | {"given"}
         taken = inspect.signature(load(command.target)).parameters
         assert (path, set(taken)) == (path, given)
+        assert len(taken) <= 8, path
 
 
 def test_options_name_settings() -> None:
