@@ -48,15 +48,14 @@ def call(
 
 
 def write_raw(answer: object) -> None:
-    """Write an answer's own bytes to standard output: byte strings as they are, text as UTF-8,
-    anything else as JSON."""
+    """Write a response to standard output: bytes unchanged, text as UTF-8, the rest as JSON."""
     data = answer if isinstance(answer, bytes) else format_value(answer).encode()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
 def _show_refusal(out: Output, refused: CallRefused) -> None:
-    """Print what came with a refusal, if the sentence about it has no room for that."""
+    """Print the data of a refusal that is too long for the error message."""
     shown = "" if refused.data is None else format_value(refused.data)
     if len(shown) > LONGEST_QUOTE:
         out.remark(shown)

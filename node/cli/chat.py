@@ -51,7 +51,7 @@ _DUMB: Final = ("", "dumb", "unknown")  # terminals on which no line can be edit
 
 
 class Screen:
-    """Lines out and lines in; `descriptor` is the input's number."""
+    """Lines out and in, at a terminal or from files; `descriptor` is the input's."""
 
     def __init__(self, out: Output, descriptor: int) -> None:
         self._out = out
@@ -61,22 +61,21 @@ class Screen:
 
     @property
     def edits_lines(self) -> bool:
-        """Whether a person types at a terminal."""
+        """Whether the user types at a terminal that supports line editing."""
         return edits_lines(self._out, self._descriptor)
 
     async def room(self) -> None:
-        """Wait until the output takes more."""
         await self._pace.room()
 
     def say(self, text: str) -> None:
-        """Show a line, above the one that is being typed."""
+        """Show a line above the one that is being typed."""
         if self._editor is not None:
             self._editor.make_way()
         self._out.say(one_line(text))
 
     @asynccontextmanager
     async def lines(self, prompt: Callable[[], str]) -> AsyncIterator[AsyncGenerator[str]]:
-        """What is typed, line by line, until the end of the input.
+        """Yield the lines that are typed, until the end of the input.
 
         Raises:
             FileError: a line of a file is longer than 16,384 bytes.
@@ -107,7 +106,7 @@ class Screen:
 
 
 def edits_lines(out: Output, descriptor: int) -> bool:
-    """Whether a person types at a terminal on which a line can be edited."""
+    """Whether the user types at a terminal that supports line editing."""
     at_terminal = os.isatty(descriptor) and sys.stdout.isatty()
     return at_terminal and not out.as_json and os.environ.get("TERM", "") not in _DUMB
 
@@ -119,9 +118,8 @@ HELP: Final = "/who shows who is here, /quit leaves, /help shows this; // begins
 
 
 class Standing:
-    """How well people are known. `me` is the viewer, `proved` whose id was proved to us and
-    not only told by the host (None: everybody's), `known` who was on record before or
-    was pinned by the address."""
+    """How well the viewer `me` knows people. `proved` are the ids proved to us rather than reported
+    by the host (None: all), `known` those on record or pinned by the address."""
 
     def __init__(
         self, me: NodeId, proved: Collection[NodeId] | None, known: Collection[NodeId]
@@ -131,7 +129,7 @@ class Standing:
         self._known = known
 
     def __call__(self, person: Person) -> str:
-        """you; verified: known, and proved to us; told: known, but only by the host's word; new."""
+        """Return you, verified (known and proved), told (known, reported by the host) or new."""
         if person.node_id == self._me:
             return "you"
         if person.node_id not in self._known:
@@ -140,7 +138,7 @@ class Standing:
 
 
 class Conversation:
-    """One person's chat."""
+    """One user's chat. `unsaid` counts lines that were refused or possibly not sent."""
 
     def __init__(
         self,
@@ -151,7 +149,6 @@ class Conversation:
         people: Callable[[], list[Person]],
         say: Callable[[str], Awaitable[None]],
     ) -> None:
-        """`unsaid` counts lines that were refused or perhaps not said."""
         self._out = out
         self._screen = screen
         self._host = host
@@ -161,7 +158,6 @@ class Conversation:
         self.unsaid = 0
 
     def show(self, message: Message) -> None:
-        """Show what happened."""
         person = message.person
         standing = self._standing(person)
         told = {"node_id": str(person.node_id), "name": person.name, "standing": standing}
@@ -175,7 +171,6 @@ class Conversation:
             self._screen.say(f"* {person.name} {happened} ({named}, {standing})")
 
     def roster(self) -> None:
-        """Show who is here."""
         people = self._people()
         self._out.event("roster", people=[self._described(person) for person in people])
         for person in people:
@@ -185,7 +180,7 @@ class Conversation:
             self._screen.say(f"  {person.name:16}  {named}  {standing}{host}")
 
     async def converse(self, name: Callable[[], str]) -> None:
-        """Do what is typed, until the end or /quit; `name` is one's own, at the moment."""
+        """Execute the typed lines until the end or /quit; `name` returns the current name."""
         async with self._screen.lines(lambda: f"{name()}> ") as lines:
             async for line in lines:
                 text = line.strip()
@@ -221,7 +216,7 @@ class Conversation:
             self._refused(Exit.USAGE, str(error))
 
     async def _until_said(self, text: str) -> None:
-        """Say it; lines of a file or a pipe wait while the room limits their rate."""
+        """Send the text; lines of a file or a pipe wait while the room limits their rate."""
         waited = 0.0
         while True:
             try:
@@ -384,14 +379,14 @@ async def _visit(
 
 
 def _done(out: Output, screen: Screen, talk: Conversation, reason: str) -> None:
-    """End the command; it has failed if lines of a file or a pipe were not said."""
+    """End the command; it fails if lines of a file or a pipe were not sent."""
     if talk.unsaid and not screen.edits_lines:
         raise ParleyError(f"{pluralise(talk.unsaid, 'line')} of the input could not be said")
     out.done(reason=reason)
 
 
 def _chosen(name: str | None) -> str:
-    """The name to wish for; empty for one's id, which is not known yet."""
+    """Return the requested name; empty to use the node id."""
     if name is not None:
         try:
             return clean_name(name)
@@ -404,7 +399,7 @@ def _chosen(name: str | None) -> str:
 
 
 def _on_record(trust: TrustPolicy) -> frozenset[NodeId]:
-    """Who is on record now, where `trust` looks or else in the usual file."""
+    """Return the known peers of the trust policy, or else of the default file."""
     if isinstance(trust, Known | FirstUse):
         return frozenset(peer.node_id for peer in trust.known_peers)
     try:

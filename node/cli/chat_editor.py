@@ -29,7 +29,7 @@ AHEAD: Final = 100  # entries that wait for the room; while they do, Enter leave
 
 
 class LineEditor:
-    """What is typed behind `prompt`: `run` edits, `entered` has the lines."""
+    """Edits lines behind `prompt`: `run` edits, `entered` yields the lines."""
 
     def __init__(
         self, prompt: Callable[[], str], input: Input | None = None, output: Output | None = None
@@ -52,18 +52,17 @@ class LineEditor:
         session.default_buffer.on_text_changed += self._tidy
 
     async def run(self) -> None:
-        """Edit until the end of the input; cancelled, the terminal is as it was."""
+        """Edit until the end of the input. On cancellation the terminal is restored."""
         with self._typed, suppress(EOFError):
             await self._app.run_async(handle_sigint=False, set_exception_handler=False)
 
     async def entered(self) -> AsyncGenerator[str]:
-        """The lines, until `run` has ended."""
         with self._entered:
             async for line in self._entered:
                 yield line
 
     def make_way(self) -> None:
-        """Clear the line from the screen; it is drawn again in the loop's next turn."""
+        """Erase the line from the screen; it is redrawn in the next iteration of the loop."""
         if self._app.is_running:
             self._app.renderer.erase()
             self._app.invalidate()
@@ -77,7 +76,7 @@ class LineEditor:
         return False
 
     def _tidy(self, line: Buffer) -> None:
-        """What was pasted is one line too, without what would steer a terminal."""
+        """Keep pasted text on one line, without control characters."""
         tidy = "".join(c if c.isprintable() else " " for c in line.text[:TEXT_LENGTH])
         if tidy != line.text:
             line.text = tidy

@@ -35,7 +35,7 @@ def console(act: bool, open_it: bool, port: int | None, as_json: bool) -> None:
 
 
 def _running(port: int | None, *, act: bool) -> list[tuple[ConsoleEndpoint, str]]:
-    """The consoles that answer, with a link of each."""
+    """Return the consoles that respond, each with a link."""
     found = []
     for place in find_consoles(console_directory()):
         if port is None or place.port == port:

@@ -81,10 +81,10 @@ def remove(name: str, as_json: bool) -> None:
 def _checked(
     address: str | None, identity: Path | None, trust: str | None, auditor: str | None
 ) -> Context:
-    """A context of what is given, with whole paths.
+    """Return a context of the options, with absolute paths.
 
     Raises:
-        ConfigError, AddressError, KeyFileError: something of it is wrong.
+        ConfigError, AddressError, KeyFileError: an invalid value.
     """
     if address is not None:
         Address.parse(address)

@@ -29,9 +29,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What a name stands for. `address`: of a node, as commands take it; `identity`: the path of a
-    key file; `trust`: as `--trust` takes it; `auditor`: the public key of one. None: as it is
-    without a context."""
+    """The values of a context, as the options have them: `address` of a node, `identity` a key
+    file, `trust`, and `auditor` a public key. None keeps the default."""
 
     address: str | None = None
     identity: str | None = None
@@ -40,7 +39,7 @@ class Context:
 
 
 class Contexts:
-    """The contexts of a file, as it is now; a missing file is an empty one.
+    """The contexts in a file; a missing file is empty.
 
     Every method may raise FileError: the file cannot be read or written, or is malformed.
     """
@@ -49,26 +48,26 @@ class Contexts:
         self.path = path or home_directory() / "contexts.toml"
 
     def all(self) -> Mapping[str, Context]:
-        """All of them by name, in the order in which they were added."""
+        """Return all contexts by name, in the order in which they were added."""
         return self._read()[0]
 
     @property
     def in_use(self) -> str | None:
-        """The name of the one that counts where no address is given."""
+        """The name of the selected context."""
         return self._read()[1]
 
     def find(self, name: str) -> Context:
-        """The one of this name; ConfigError if there is no such context."""
+        """Return the context of this name, or raise ConfigError."""
         found = self.all().get(name)
         if found is None:
             raise ConfigError(f"there is no context {name!r} in {self.path}")
         return found
 
     def add(self, name: str, context: Context, *, force: bool = False, use: bool = False) -> None:
-        """Add one, and perhaps use it; with `force` in place of another of its name.
+        """Add a context, and select it with `use`; with `force`, replace one of the same name.
 
         Raises:
-            ConfigError: the name is taken, or is not one; or there are 256 already.
+            ConfigError: the name exists or is invalid, or there are 256 contexts.
         """
         if not _NAME.fullmatch(name):
             raise ConfigError(
@@ -85,7 +84,7 @@ class Contexts:
             self._write(contexts, name if use else in_use)
 
     def use(self, name: str | None) -> None:
-        """Have one, or none, count where no address is given; ConfigError if there is no such."""
+        """Select a context, or none; ConfigError if it doesn't exist."""
         with locked(self.path, FileError):
             contexts, _ = self._read()
             if name is not None:
@@ -93,7 +92,7 @@ class Contexts:
             self._write(contexts, name)
 
     def remove(self, name: str) -> Context:
-        """Forget one, and return it; ConfigError if there is no such context."""
+        """Remove a context and return it; ConfigError if it doesn't exist."""
         with locked(self.path, FileError):
             removed = self.find(name)
             contexts, in_use = self._read()
@@ -129,7 +128,7 @@ class Contexts:
 
 
 def require_value(name: str, text: object) -> str:
-    """A value of a context; ConfigError if it is not a line of text of up to 1,024 characters."""
+    """Return a value of a context; ConfigError if it isn't one line of up to 1,024 characters."""
     if not isinstance(text, str) or not text.isprintable() or not 1 <= len(text) <= LONGEST:
         raise ConfigError(f"{name} of a context is a line of 1 to {LONGEST:,} characters")
     return text
@@ -169,12 +168,11 @@ def is_one_in_use() -> bool:
 
 
 def resolve_address(text: str, named: Context | None = None) -> tuple[str, Context | None]:
-    """The address that stands for ADDR, and the context that it is of, if it is of one. `named` is
-    the one of `--context`.
+    """Return the address that ADDR means, and its context, if any. `named` is that of `--context`.
 
     Raises:
-        ConfigError: nobody has that name, or they have no address. FileError, KnownPeersError: a
-        file of names cannot be read.
+        ConfigError: an unknown name, or one without an address. FileError, KnownPeersError: a file
+            cannot be read.
     """
     if not text.startswith(MARK):
         return text, named
@@ -198,7 +196,7 @@ def resolve_address(text: str, named: Context | None = None) -> tuple[str, Conte
 
 
 def _of_peer(name: str) -> str:
-    """Where a known peer was met, and who has to be there."""
+    """Return the last address of a known peer, with its node id."""
     known = KnownPeers(default_known_peers())
     peer = known.by_name(name)
     if peer is None:

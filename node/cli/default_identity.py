@@ -24,16 +24,16 @@ _NO_LINKS: Final = (errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP, 
 
 
 def default_key_path() -> Path:
-    """`identity.key` in $PARLEY_HOME or ~/.config/parley; ConfigError without a home."""
+    """Return `identity.key` in $PARLEY_HOME or ~/.config/parley; ConfigError without a home."""
     return home_directory() / _NAME
 
 
 def default_identity(passphrase: bytes | None, warn: Callable[[str], object]) -> Identity:
-    """Whose key it is, which is made if it is not there; under the passphrase, if there is one.
-    `warn` is given a sentence if it cannot be made, and the identity is a throw-away one.
+    """Load the user's key, or create it, encrypted with the passphrase if there is one. If it
+    cannot be created, call `warn` and return a temporary identity.
 
     Raises:
-        KeyFileError: there is one, and it cannot be used.
+        KeyFileError: the key exists and cannot be used.
     """
     try:
         path = default_key_path()
@@ -48,11 +48,11 @@ def default_identity(passphrase: bytes | None, warn: Callable[[str], object]) ->
 
 
 def create_default_key(path: Path, identity: Identity, passphrase: bytes | None) -> None:
-    """Make a key file, whole or not at all: others look for it at any time.
+    """Create a key file atomically: other processes may read it at any time.
 
     Raises:
-        KeyFileExistsError: there is one. ConfigError, KeyFileUnreadableError, OSError: it cannot
-        be made.
+        KeyFileExistsError: it exists. ConfigError, KeyFileUnreadableError, OSError: it cannot be
+            created.
     """
     make_directories(path.parent)
     with TemporaryDirectory(prefix=".key-", dir=path.parent) as directory:
@@ -70,7 +70,7 @@ def create_default_key(path: Path, identity: Identity, passphrase: bytes | None)
 
 
 def _link(fresh: Path, path: Path) -> None:
-    """Give it its name; FileExistsError if something has that."""
+    """Give the file its name; FileExistsError if the name exists."""
     try:
         os.link(fresh, path)  # never over another one, as a rename would be
     except OSError as error:
@@ -80,7 +80,7 @@ def _link(fresh: Path, path: Path) -> None:
 
 
 def _move(fresh: Path, path: Path) -> None:
-    """The same without links: whoever makes a key there holds a lock meanwhile."""
+    """Like `_link`, for file systems without hard links: under a lock of all creators."""
     try:
         describe_keyfile(fresh)
     except KeyFileTooOpenError as error:

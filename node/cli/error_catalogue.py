@@ -31,7 +31,7 @@ Kind = Literal["close", "result", "event", "relay", "exit"]
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One code: `kind` is where it is used, `raised_by` what raises it, `mend` what to do."""
+    """One code: `kind` is where it is used, `raised_by` its source, `mend` the advice."""
 
     kind: Kind
     code: int
@@ -42,7 +42,7 @@ class Explanation:
 
     @property
     def names(self) -> frozenset[str]:
-        """What it may be called: its name, its number, and what `--json` calls it."""
+        """Its name, its number, and its name in `--json`."""
         names = [str(self.code), *self.name.split(" / ")]
         if self.kind in ("result", "event") and self.code in RESULT_SENTENCES:
             names.append(RESULT_SENTENCES[self.code])
@@ -353,7 +353,7 @@ def _all() -> Iterator[Explanation]:
 
 
 def _written(name: str) -> str:
-    """A name as it is typed: `deadline-exceeded`."""
+    """Return a name as it is typed: `deadline-exceeded`."""
     return name.strip().lower().replace("_", "-").replace(" ", "-")
 
 
@@ -361,7 +361,7 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = tuple(_all())
 
 
 def explain(code: str) -> Sequence[Explanation]:
-    """All that a number or name may mean; empty if it means nothing."""
+    """Return all codes with this number or name."""
     return [e for e in EXPLANATIONS if _written(code) in e.names]
 
 

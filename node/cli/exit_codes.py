@@ -43,7 +43,7 @@ from parley._node.protocol.errors import ConnectionClosedError
 
 
 class Exit(IntEnum):
-    """What a command's exit code says."""
+    """The exit codes of commands."""
 
     DONE = 0
     FAILED = 1
@@ -82,7 +82,7 @@ _UNREACHABLE_CODES = (CloseCode.CONNECTION_LOST, CloseCode.TIMEOUT)
 
 
 def failure(error: BaseException) -> CommandFailure | None:
-    """What an error means for the person at the command line; None for a bug of ours."""
+    """Return how an error ends a command; None for a bug."""
     text = _sentence(error)
     match error:
         case CallRefused():
@@ -127,7 +127,7 @@ def failure(error: BaseException) -> CommandFailure | None:
 
 
 def identity_changed(error: IdentityChangedError, text: str) -> CommandFailure:
-    """A name that stands for another id, told so that it is not taken for a hitch."""
+    """Return the failure for a name whose id has changed, with a prominent warning."""
     since = error.first_seen.isoformat(timespec="seconds").replace("+00:00", "Z")
     mend = f"parley peers forget {error.old}"
     if not _is_default(error.path):

@@ -73,7 +73,7 @@ def check(options: NodeOptions, address: str, timeout: float) -> None:
 async def _asked(
     options: NodeOptions, out: Output, address: str, what: str, data: Any, timeout: float
 ) -> Any:
-    """What the server answers to `parley.federation.WHAT`."""
+    """Call `parley.federation.WHAT` at the server."""
     async with connect(options, out, address) as peer:
         return await peer.call(f"parley.federation.{what}", data, timeout=timeout)
 

@@ -37,11 +37,11 @@ Trust it from now on?"""
 
 @asynccontextmanager
 async def open_node(options: NodeOptions, out: Output, address: str) -> AsyncIterator[Node]:
-    """A node that is to dial `address`, once it is known who is there.
+    """Run a node that can dial `address`, once the node there is trusted.
 
     Raises:
-        NotTrustedError: the person does not trust it. AddressError, and what `Node.connect`
-        raises: nobody can be met there.
+        NotTrustedError: the user does not trust it. AddressError, and the errors of
+            `Node.connect`: it can't be reached.
     """
     identity = await _identity_for(options, out, Address.parse(address))
     async with Node(identity, config=options.config) as node:
@@ -50,7 +50,7 @@ async def open_node(options: NodeOptions, out: Output, address: str) -> AsyncIte
 
 @asynccontextmanager
 async def connect(options: NodeOptions, out: Output, address: str) -> AsyncIterator[Peer]:
-    """A peer at `address`; leaving closes it and the node."""
+    """Connect to `address`; leaving closes the peer and the node."""
     async with open_node(options, out, address) as node:
         peer = await dial(node, address, options.dialling_trust(address))
         out.event("connected", **peer_fields(peer))
@@ -62,7 +62,7 @@ async def connect(options: NodeOptions, out: Output, address: str) -> AsyncItera
 
 
 async def _identity_for(options: NodeOptions, out: Output, address: Address) -> Identity:
-    """The identity to dial with."""
+    """Return the identity to dial with."""
     identity = options.identity()
     there = address.node_id
     policy = None if there or options.plaintext else options.dialling_trust(str(address))
@@ -86,7 +86,7 @@ async def _identity_for(options: NodeOptions, out: Output, address: Address) -> 
 
 
 async def _who_is_there(options: NodeOptions, address: Address) -> NodeId:
-    """The id that is proved there, to somebody who hangs up then."""
+    """Return the id that the node at an address proves, and disconnect."""
     met: list[NodeId] = []
 
     async def look(candidate: Candidate) -> bool:
@@ -105,8 +105,8 @@ async def _who_is_there(options: NodeOptions, address: Address) -> NodeId:
 async def _introduce(
     out: Output, known_peers: KnownPeers, there: NodeId, place: str, *, trusted: bool
 ) -> None:
-    """Record the node at a place where none is on record. `trusted`: `--trust first-use` is given,
-    so that it is accepted where nobody can be asked."""
+    """Record the unknown node at an address, after asking the user. `trusted` is whether `--trust
+    first-use` is given, which accepts it without a terminal."""
     old = known_peers.lookup(there)
     words = fingerprint(there)
     if old is not None:
@@ -127,7 +127,7 @@ async def _introduce(
 
 
 def _called(peer: KnownPeer) -> str:
-    """What the person calls a peer, or else where it was met first, or its id."""
+    """Return the user's name for a peer, or else its first address, or its id."""
     named = [name for name in peer.names if "://" not in name]
     return (*named, *peer.names, str(peer.node_id))[0]
 

@@ -35,15 +35,15 @@ Drained = Callable[[], Awaitable[object]]
 
 
 class Report(Protocol):
-    """Shows what happened: a line for people, or the kind and the fields of a JSON line."""
+    """Shows a line for people, or the kind and the fields of a JSON line."""
 
     async def __call__(self, text: str, kind: str, /, **fields: Any) -> None:
         """Show it."""
 
 
 def report_remarks(out: Output, pace: PacedOutput) -> Report:
-    """Tells people on standard error, what the log has not told already. Lines of JSON go through
-    `pace`, which has the lines of standard output: none comes in the middle of another."""
+    """Return a function that reports to people on standard error, unless the log has done so. JSON
+    lines go through `pace`, so that they don't interleave with other output."""
 
     async def tell(text: str, kind: str, /, **fields: Any) -> None:
         if out.as_json:
@@ -66,12 +66,12 @@ async def open_link(
     give_up_after: float | None = None,
     drained: Drained = anyio.lowlevel.checkpoint,
 ) -> AsyncIterator[Link]:
-    """A link of `node` to `address` that is up; what becomes of it is told while it is used.
-    Leaving closes it. `wanted`, `give_up_after`, `drained`: as of `LinkReporter`.
+    """Open a link of `node` to `address` and report its state while it is used. `wanted`,
+    `give_up_after` and `drained`: see `LinkReporter`.
 
     Raises:
-        AddressError, ConfigError, and what `Node.connect` raises: the first dial failed.
-        What `LinkReporter.follow` raises: afterwards.
+        AddressError, ConfigError, and the errors of `Node.connect`: the first connect failed.
+        The errors of `LinkReporter.follow`: afterwards.
     """
     async with node.link(address, trust=options.dialling_trust(address)) as link:
         with handshake_hint(), _silent_log():
@@ -85,7 +85,7 @@ async def open_link(
 
 @contextmanager
 def _silent_log() -> Iterator[None]:
-    """What ends the command is not a line of the log as well, which says that it goes on."""
+    """Disable the link's log while an error ends the command, since it would announce a retry."""
     _log.disabled = True
     try:
         yield
@@ -94,14 +94,13 @@ def _silent_log() -> Iterator[None]:
 
 
 class LinkReporter:
-    """Tells what becomes of a link after it was up for the first time.
+    """Reports the state of a link after its first connection.
 
-    Told are `parted` (the session has lost its transport, and may go on over another), `resumed`
-    (it does), `disconnected` (it is over, or a dial after that has failed) and `connected` (there
-    is a new one). `patience` is for how many seconds it may be away; None: as long as it takes.
-    Once it is not `wanted` any more, its loss is neither told nor waited for: a publisher that has
-    said all may leave before we have read it. Before it gives up, it waits for `drained`: until
-    what has arrived is processed.
+    The kinds are `parted` (the session lost its transport and may resume), `resumed`,
+    `disconnected` (the session ended, or a later connect failed) and `connected` (a new session).
+    After `patience` seconds without a connection it gives up; None waits forever. Once the link is
+    not `wanted`, a loss is neither reported nor waited for: a publisher may close before all is
+    read. Before it gives up, it waits for `drained`: until all received data is processed.
     """
 
     def __init__(
@@ -121,11 +120,11 @@ class LinkReporter:
         self._why: Exception = PeerClosedError(CloseCode.CONNECTION_LOST)
 
     async def follow(self, peer: Peer) -> None:
-        """Tell, until the link has ended; `peer` is that of the first session.
+        """Report until the link has ended; `peer` is that of the first session.
 
         Raises:
-            NotTrustedError, HandshakeError: it would be in vain to wait for it (`is_lasting`).
-            PeerClosedError, UnreachableError, HandshakeError: it was away for too long.
+            NotTrustedError, HandshakeError: waiting is useless (`is_lasting`).
+            PeerClosedError, UnreachableError, HandshakeError: it was disconnected for too long.
         """
         following: Peer | None = peer
         while following is not None:
@@ -159,7 +158,7 @@ class LinkReporter:
             await self._tell(text, "parted", text=why)
 
     async def _lose(self) -> float:
-        """The connection is lost, if it was not already; returns since when."""
+        """Mark the connection as lost; returns since when."""
         since = self._since
         if since is None:
             since = anyio.current_time()
@@ -173,7 +172,7 @@ class LinkReporter:
         return since
 
     async def _next(self) -> Peer | None:
-        """The peer of the next session, if there is one."""
+        """Return the peer of the next session; None if the link is over."""
         link, told = self._link, 0
 
         def is_new() -> bool:
@@ -197,7 +196,7 @@ class LinkReporter:
         return peer
 
     async def _until(self, changes: Condition, condition: Callable[[], bool]) -> None:
-        """Wait for `condition`, but no longer than patience lasts."""
+        """Wait for `condition`, at most until patience ends."""
         left = None
         if self._patience is not None and self._since is not None:
             left = self._since + self._patience - anyio.current_time()
@@ -207,7 +206,7 @@ class LinkReporter:
             await self._give_up()
 
     async def _give_up(self) -> NoReturn:
-        """Raise why the link is down, after everything that has arrived is processed."""
+        """Raise the reason for the loss, after all received data is processed."""
         await self._drained()
         if not self._wanted():
             await anyio.sleep_forever()

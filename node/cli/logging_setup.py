@@ -29,12 +29,12 @@ RELOAD: Final = "parley.settings"
 def set_up_logging(
     level: str, form: str = "text", *, access: bool = False, requests: bool = False
 ) -> None:
-    """Logs go to standard error, from `level` up, one line for each message, in the `form` "text"
-    or "json". With `access` the access log is there from info up, whatever the level; with
-    `requests` from debug up, which includes each answered request.
+    """Log to standard error from `level` up, in the `form` "text" or "json". With `access` the
+    access log is included from info up, whatever the level, and with `requests` each answered
+    request.
 
     Raises:
-        ConfigError: there is no such level or form.
+        ConfigError: an unknown level or form.
     """
     if form not in LOG_FORMATS:
         raise ConfigError(f"--log-format {form}: {' or '.join(LOG_FORMATS)}")
@@ -48,7 +48,7 @@ def set_up_logging(
 
 
 def change_level(level: str, *, access: bool, requests: bool = False) -> None:
-    """Log from this level up from now on, as `set_up_logging` has it."""
+    """Change the levels, as `set_up_logging` sets them."""
     logging.getLogger().setLevel(level.upper())
     own = logging.INFO if access else logging.NOTSET
     logging.getLogger(ACCESS).setLevel(logging.DEBUG if requests else own)
@@ -60,10 +60,9 @@ def change_level(level: str, *, access: bool, requests: bool = False) -> None:
 
 
 class JsonLines(logging.Formatter):
-    """A record as one JSON object in ASCII, so that no text of another node steers a terminal."""
+    """Formats a record as a JSON object in ASCII, so that remote text cannot control a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The object, without the line's end."""
         own = {name: _said(value) for name, value in vars(record).items() if name not in _USUAL}
         time = datetime.fromtimestamp(record.created, UTC)
         line: dict[str, Any] = {
@@ -80,13 +79,12 @@ class JsonLines(logging.Formatter):
 
 
 def _said(value: object) -> object:
-    """A node id as it is written everywhere; it is bytes, too."""
+    """Return a node id, which is bytes, as text."""
     return str(value) if isinstance(value, NodeId) else value
 
 
 class _ToStderr(logging.Handler):
-    """Writes to what standard error is by then: a bar puts itself in its place while it moves,
-    and is torn by what passes it by."""
+    """Writes to the current sys.stderr, which a progress bar replaces while it is shown."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -97,15 +95,14 @@ class _ToStderr(logging.Handler):
 
 
 class _OneLine(logging.Formatter):
-    """One line for each message, and indented lines for a traceback: neither a message nor the text
-    of an exception, which may quote another node, can begin a line or steer a terminal."""
+    """Formats a message as one line, and a traceback as indented lines, without control characters:
+    they may contain text of another node."""
 
     def __init__(self, form: str) -> None:
         super().__init__(form)
         self._petnames = Petnames.of_home()
 
     def format(self, record: logging.LogRecord) -> str:
-        """The lines, without the last one's end."""
         record.message = record.getMessage()
         record.asctime = self.formatTime(record)
         lines = [one_line(self._petnames.in_text(self.formatMessage(record)))]

@@ -66,7 +66,7 @@ def _failed(error: BaseException) -> int:
 def _cause(
     error: BaseException, failure: "Callable[[BaseException], CommandFailure | None]"
 ) -> BaseException:
-    """What went wrong inside the task groups that wrapped it; a bug of ours goes first."""
+    """Return the cause inside the exception groups of task groups; a bug has priority."""
     if not isinstance(error, ExceptionGroup):
         return error
     causes = [_cause(inner, failure) for inner in error.exceptions]
@@ -74,11 +74,10 @@ def _cause(
 
 
 def set_up_streams() -> None:
-    """Make the three standard files fit for whatever a command meets.
+    """Prepare the three standard files.
 
-    A closed one is replaced by the null device: its number would go to the next socket, and what is
-    printed to the peer. What is for people goes nowhere then, and not to standard output, where
-    `print` would put it. What an encoding does not have is escaped.
+    A closed one is replaced by the null device: otherwise a socket would get its number and the
+    program's output. Characters that an encoding lacks are escaped.
     """
     for number in range(3):
         try:

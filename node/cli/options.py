@@ -155,7 +155,6 @@ class NodeOptions:
         return own
 
     def temporary_identity(self) -> Identity:
-        """Return a new identity with the requested keys."""
         return Identity.create(self._wanted_keys() or ("ed25519",))
 
     @property

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CommandFailure:
-    """How a command failed: `code` is the protocol's if there is one, else the exit code, and
-    `kind` says whose it is, as `parley errors` does."""
+    """How a command failed: `code` is that of the protocol, or else the exit code, and `kind` its
+    kind, as in `parley errors`."""
 
     exit: int
     code: int
@@ -43,9 +43,9 @@ class CommandFailure:
 
 
 class Output:
-    """Where a command's words go. `console` is for people; with JSON it is quiet. `petnames` are
-    what the person calls the nodes that words are about. A command that has changed something says
-    so in `effect`, such as "1 event removed", for the error if its output can't be written."""
+    """The output of a command. `console` is for people and silent with JSON. `petnames` are the
+    user's names for nodes. `effect` describes a change that was made, such as "1 event removed",
+    for the error message if the output cannot be written."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
@@ -53,54 +53,53 @@ class Output:
 
     @cached_property
     def console(self) -> "TextConsole":
-        """Rich's; it is imported with the first use."""
+        """The rich console, imported on first use."""
         from parley._node.cli.terminal import TextConsole
 
         return TextConsole(self.as_json)
 
     @cached_property
     def petnames(self) -> "Petnames":
-        """Names that the person gave; read with the first use."""
         from parley._node.trust.petnames import Petnames
 
         return Petnames.of_home()
 
     def bar(self, *columns: "ProgressColumn", kept: bool = False) -> "Progress":
-        """A bar that moves for people at a terminal; one that is `kept` shows its end to others
-        too. Log lines to the same terminal stand above it."""
+        """Return a progress bar for people at a terminal; with `kept`, its end is shown elsewhere
+        too. Log lines appear above it."""
         return self.console.bar(*columns, kept=kept)
 
     def table(self, *tables: "Table") -> None:
-        """Tables for people at a terminal, and tab-separated lines for what reads them else."""
+        """Print tables at a terminal, and tab-separated lines elsewhere."""
         for table in tables:
             self.console.table(table)
 
     def event(self, kind: str, /, **fields: Any) -> None:
-        """A JSON line, if JSON is wanted."""
+        """Print a JSON line, if JSON is enabled."""
         if self.as_json:
             called = self.petnames.known_by(fields.get("node_id"))
             self._print(_json_line(kind, {**fields, **called}))
 
     def say(self, text: str) -> None:
-        """A line for people; to a terminal without what would steer it."""
+        """Print a line for people, at a terminal without control characters."""
         if not self.as_json:
             self._print(_for_people(text))
 
     def line(self, text: str, kind: str, /, **fields: Any) -> str:
-        """What `event`, or else `say`, would print, for callers that print it otherwise."""
+        """Return the line that `event` or `say` would print."""
         return (_json_line(kind, fields) if self.as_json else _for_people(text)) + "\n"
 
     def remark(self, text: str) -> None:
-        """A line for people on standard error, where standard output is for something else."""
+        """Print a line for people on standard error."""
         if not self.as_json:
             print(one_line(text), file=sys.stderr, flush=True)
 
     def done(self, **fields: Any) -> None:
-        """The last JSON line of a command that did what it should."""
+        """Print the last JSON line of a successful command."""
         self.event("done", **fields)
 
     def fail(self, failure: CommandFailure) -> None:
-        """The last line of a command that did not."""
+        """Print the last line of a failed command."""
         self.event(
             "error",
             code=failure.code,
@@ -121,10 +120,8 @@ class Output:
 
 
 def to_json_value(value: Any) -> Any:
-    """Any LBM value as JSON has it: bytes as UTF-8 text or else hex, keys as text.
-
-    Floats that JSON does not know become the strings "nan", "inf" and "-inf".
-    """
+    """Convert any LBM value to JSON: bytes to UTF-8 text or hex, keys to text, and the floats that
+    JSON lacks to "nan", "inf" and "-inf"."""
     if isinstance(value, bytes | bytearray):
         return decode_or_hex(bytes(value))
     if isinstance(value, float) and not math.isfinite(value):
@@ -137,7 +134,6 @@ def to_json_value(value: Any) -> Any:
 
 
 def decode_or_hex(data: bytes) -> str:
-    """Bytes that are UTF-8 as text, others as hex."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -145,7 +141,7 @@ def decode_or_hex(data: bytes) -> str:
 
 
 def format_value(value: Any) -> str:
-    """An answer for people: text as text, bytes as text or hex, the rest as JSON."""
+    """Format a value for people: text and bytes as text, other bytes as hex, the rest as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
@@ -154,7 +150,7 @@ def format_value(value: Any) -> str:
 
 
 def discard_stdout() -> None:
-    """Drop what is printed, also what the interpreter flushes at its end: its reader has left."""
+    """Discard all output, including what the interpreter flushes at exit: its reader has closed."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
@@ -162,8 +158,8 @@ def discard_stdout() -> None:
 
 @contextmanager
 def ignore_lost_output() -> Iterator[None]:
-    """What is printed here may be lost, with all that follows: a server does not end because its
-    terminal was closed, or because whoever read its address has left."""
+    """Discard output from here on if it fails: a server continues when its terminal or the reader
+    of its output closes."""
     try:
         yield
     except OSError:
@@ -175,7 +171,7 @@ def stdout_errors(effect: str = "") -> Iterator[None]:
     """Name standard output in an OSError, such as that of a full disk.
 
     Raises:
-        FileError: the same error, where the command has had an `effect`.
+        FileError: the same error, if the command has had an `effect`.
     """
     try:
         yield
@@ -198,7 +194,7 @@ def _for_people(text: str) -> str:
 
 
 def format_time(nanoseconds: int | None) -> str | None:
-    """ISO 8601 to the millisecond, for JSON; None for None."""
+    """Format as ISO 8601 with milliseconds, for JSON."""
     if nanoseconds is None:
         return None
     when = _when(nanoseconds)
@@ -208,7 +204,7 @@ def format_time(nanoseconds: int | None) -> str | None:
 
 
 def format_brief_time(nanoseconds: int | None) -> str:
-    """To the second, for a table; empty for None."""
+    """Format with seconds, for a table; empty for None."""
     if nanoseconds is None:
         return ""
     when = _when(nanoseconds)
@@ -216,7 +212,7 @@ def format_brief_time(nanoseconds: int | None) -> str:
 
 
 def pluralise(number: int, word: str) -> str:
-    """As in "1 file" and "2 files"."""
+    """Return "1 file" or "2 files"."""
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
 
 

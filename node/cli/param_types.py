@@ -15,10 +15,10 @@ from parley._node.settings import secret_files
 
 
 def read_value(text: str | None, as_json: str | None, *, name: str = "DATA") -> Encodable:
-    """What `name` says (`-` is for standard input), or in its place `--data-json`.
+    """Return the value of argument `name` (`-` reads standard input) or of `--data-json`.
 
     Raises:
-        ConfigError: both are given, or it is not JSON. FileError: standard input is closed.
+        ConfigError: both are given, or invalid JSON. FileError: standard input is closed.
     """
     if as_json is not None:
         if text is not None:
@@ -38,10 +38,10 @@ def read_value(text: str | None, as_json: str | None, *, name: str = "DATA") -> 
 
 
 def parse_json(text: str | bytes) -> Encodable:
-    """A value that is written as JSON.
+    """Parse JSON.
 
     Raises:
-        ValueError: not JSON; the text says why.
+        ValueError: invalid; the text has the reason.
     """
     try:
         value: Encodable = json.loads(text)
@@ -69,12 +69,12 @@ _TIMES: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 def parse_size(text: str) -> int:
-    """Bytes, of `10GB`, `512MiB` or the like; raises ConfigError."""
+    """Parse a size such as `10GB` or `512MiB` to bytes; raises ConfigError."""
     return round(_parse(text, _SIZES, "a size, such as 500MB or 10GiB"))
 
 
 def parse_duration(text: str) -> float:
-    """Seconds, of `30d`, `12h` or the like; raises ConfigError."""
+    """Parse a duration such as `30d` or `12h` to seconds; raises ConfigError."""
     return _parse(text, _TIMES, "a time, such as 30d, 12h or 90m")
 
 
@@ -86,20 +86,13 @@ def _parse(text: str, units: Mapping[str, int], what: str) -> float:
 
 
 def read_passphrase(path: Path | None) -> bytes | None:
-    """The passphrase in a file, without the line's end.
-
-    Raises:
-        FileError: it cannot be read, or is empty.
-    """
+    """Read the passphrase in a file, without the newline; FileError if unreadable or empty."""
     return None if path is None else _secret(secret_files.read_passphrase, path)
 
 
 def read_network_key(path: Path | None) -> bytes | None:
-    """A network key: 32 bytes, raw or as 64 hex digits.
-
-    Raises:
-        FileError: it cannot be read, or does not hold a network key.
-    """
+    """Read a network key, 32 bytes raw or as 64 hex digits; FileError if it is unreadable or
+    invalid."""
     return None if path is None else _secret(secret_files.read_network_key, path)
 
 
@@ -108,15 +101,15 @@ def _secret(read: Callable[[Path, Callable[[str], object]], bytes], path: Path) 
 
 
 def warn(sentence: str) -> None:
-    """Say something on standard error that does not end the command."""
+    """Print a warning on standard error."""
     print(f"parley: warning: {sentence}", file=sys.stderr)
 
 
 def parse_names(parameter: str, text: str | None) -> tuple[str, ...]:
-    """The names of a comma list, each once; empty if it is not given.
+    """Parse a comma list of algorithms, without duplicates; empty for None.
 
     Raises:
-        ConfigError: a list without names. UnknownAlgorithmError: an unknown name.
+        ConfigError: an empty list. UnknownAlgorithmError: an unknown name.
     """
     return tuple(require_name(parameter, name) for name in _listed(parameter, text))
 
@@ -132,7 +125,7 @@ def _listed(option: str, text: str | None) -> tuple[str, ...]:
 
 
 def parse_required(text: str | None) -> dict[str, frozenset[str]]:
-    """The names of `--require`, by what they are algorithms of; raises as `parse_names`."""
+    """Parse `--require` to names by parameter; raises as `parse_names`."""
     required: dict[str, set[str]] = {}
     for name in _listed("require", text):
         parameter = next((p for p in PARAMETERS if name in NAMES[p]), None)

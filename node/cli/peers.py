@@ -93,10 +93,11 @@ def rename(
 
 
 def find_peer(known: KnownPeers, who: str) -> KnownPeer:
-    """The one peer that `who` names: a name, an address, a node id or the beginning of one.
+    """Return the peer with this name, address, node id or prefix of a node id.
 
     Raises:
-        ConfigError: no peer fits, or several, which are listed. KnownPeersError: as `KnownPeers`.
+        ConfigError: no peer matches, or several, which are listed. KnownPeersError: as
+            `KnownPeers`.
     """
     found = {peer.node_id: peer for peer in known if _fits(peer, who)}
     if not found:
@@ -116,10 +117,10 @@ def _fits(peer: KnownPeer, who: str) -> bool:
 
 
 def _renamed(peer: KnownPeer, who: str, new_name: str) -> list[str]:
-    """The names with `new_name` in place of the one that was given.
+    """Return the names with `new_name` in place of the given one.
 
-    Addresses stay, by whatever the peer was found: with them goes the record of which peer
-    answered there, and a stranger would be welcome. Only another address replaces one.
+    Addresses are kept, however the peer was found: they record which peer answered there, and an
+    unknown one would be accepted. Only another address replaces an address.
     """
     given = next((name for name in (who, _place(who)) if name in peer.names), None)
     if given is None:
@@ -130,7 +131,7 @@ def _renamed(peer: KnownPeer, who: str, new_name: str) -> list[str]:
 
 
 def _place(text: str) -> str | None:
-    """An address in the spelling under which it is on record; None if it is not an address."""
+    """Return the normal form of an address; None if it is not an address."""
     try:
         return str(Address.parse(text).without_node_id())
     except AddressError:
@@ -153,13 +154,13 @@ def _file(path: Path | None, accounts: bool, *, must_exist: bool = True) -> Know
 
 
 def _names(peer: KnownPeer, out: Output) -> list[str]:
-    """The names in the file, and the peer's petname if that is another one."""
+    """Return the names in the file, and the petname if it is another."""
     petname = out.petnames.of(peer.node_id)
     return [*peer.names, *([] if petname in (None, *peer.names) else [f"({petname})"])]
 
 
 def utc(peer: KnownPeer) -> str:
-    """When a peer was first seen."""
+    """Return when a peer was first seen, in ISO 8601."""
     return peer.first_seen.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 

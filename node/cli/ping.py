@@ -78,8 +78,8 @@ async def _watched(options: NodeOptions, watch: "ConnectionMonitor", address: st
 
 
 class ConnectionMonitor:
-    """A connection, shown live: each round trip, and what becomes of it in between. A round trip
-    during which it was lost is none."""
+    """Shows round trips and the state of a connection. A round trip with a loss in between isn't
+    counted."""
 
     def __init__(self, out: Output, count: int | None, interval: float) -> None:
         self.began = False
@@ -96,7 +96,6 @@ class ConnectionMonitor:
         self._asked: float | None = None  # when a ping was sent that is not answered
 
     async def run(self, options: NodeOptions, address: str) -> None:
-        """Watch, until `count` round trips were made."""
         out = self._out
         async with (
             open_node(options, out, address) as node,
@@ -124,7 +123,7 @@ class ConnectionMonitor:
             await anyio.sleep(self._interval)
 
     async def _trip(self, peer: Peer) -> float | None:
-        """The round trip; None if the connection was lost meanwhile."""
+        """Return the round-trip time; None if the connection was lost meanwhile."""
         resumes, self._asked = peer.resumes, anyio.current_time()
         try:
             seconds = await peer.ping()
@@ -135,7 +134,7 @@ class ConnectionMonitor:
         return seconds if peer.resumes == resumes else None
 
     async def _show_waiting(self) -> None:
-        """Show each while that nothing comes."""
+        """Report regularly while no response arrives."""
         while True:
             await anyio.sleep(max(self._interval, WATCH_INTERVAL))
             since, what = self._lost, "connection"
@@ -149,7 +148,7 @@ class ConnectionMonitor:
                 self._out.event("waiting", what=what, seconds=seconds)
 
     async def tell(self, text: str, kind: str, /, **fields: Any) -> None:
-        """Show what became of the connection, and count it."""
+        """Show and count a change of the connection."""
         if kind in ("resumed", "connected"):
             self._lost = None
             self._away += fields["seconds"]
@@ -169,7 +168,7 @@ class ConnectionMonitor:
         self._out.say(text)
 
     def sum_up(self) -> None:
-        """The last lines for people; none if there never was a connection."""
+        """Print the summary for people, if there was a connection."""
         if not self.began:
             return
         if self._lost is not None:
@@ -187,7 +186,6 @@ class ConnectionMonitor:
         )
 
     def done(self, caught: Signals | None) -> None:
-        """The last line of JSON."""
         self._out.done(
             count=self.count,
             minimum=self._minimum if self.trips else None,

@@ -166,7 +166,7 @@ def report(
 
 
 def _known_names() -> dict[str, str]:
-    """The names of known peers that are none of their addresses, by node id."""
+    """Return the names of known peers, except addresses, by node id."""
     return {
         str(peer.node_id): name
         for peer in KnownPeers(default_known_peers())
@@ -185,17 +185,15 @@ def _wait_for(journals: str, remote: str | None, stop: "_Stop", out: Output) -> 
 
 
 class _Stop:
-    """Set by the first signal; a second one ends the command as signals do."""
+    """Set by the first signal; a second one raises KeyboardInterrupt as usual."""
 
     def __init__(self) -> None:
         self._asked = False
 
     def is_set(self) -> bool:
-        """Whether a signal came."""
         return self._asked
 
     def ask(self, number: int, frame: FrameType | None) -> None:
-        """A signal came."""
         # Not raised here: this may be in the middle of a word to Spark's Java.
         self._asked = True
         for either in (signal.SIGINT, signal.SIGTERM):

@@ -24,8 +24,7 @@ _LOOK: Final = 0.05
 
 
 def can_prompt(out: Output) -> bool:
-    """Whether somebody is there to be asked: a terminal on standard input and standard error, and
-    a command that was not told to speak JSON."""
+    """Whether a user can answer: standard input and error are terminals, and JSON is off."""
     if out.as_json or not sys.stderr.isatty():
         return False
     try:
@@ -35,9 +34,8 @@ def can_prompt(out: Output) -> bool:
 
 
 async def prompt_yes_no(question: str) -> bool:
-    """Show lines that end in a question, and wait for yes or no; `can_prompt` said that somebody is
-    there. What was typed before it was shown answers nothing. The end of the input, and three
-    answers that are neither, are a no."""
+    """Show a question and wait for yes or no; requires `can_prompt`. Earlier input is discarded.
+    The end of the input and three invalid answers mean no."""
     print("\n".join(map(one_line, question.split("\n"))), end="", file=sys.stderr, flush=True)
     _forget_what_was_typed(stdin_descriptor())
     for _ in range(_TRIES):
@@ -57,7 +55,7 @@ async def prompt_yes_no(question: str) -> bool:
 
 
 def _forget_what_was_typed(descriptor: int) -> None:
-    """It was meant for a question before this one, or for nothing."""
+    """Discard input that was typed before the question."""
     try:
         is_ours = os.tcgetpgrp(descriptor) == os.getpgrp()
     except OSError:
@@ -69,7 +67,7 @@ def _forget_what_was_typed(descriptor: int) -> None:
 
 
 async def _line(descriptor: int) -> str | None:
-    """What is typed, up to Enter, in lower case; None at the end of the input."""
+    """Read a line in lower case; None at the end of the input."""
     while not select.select([descriptor], [], [], 0)[0]:  # noqa: ASYNC110  # see _LOOK
         await anyio.sleep(_LOOK)
     # A terminal gives a line at a time. A longer one is neither yes nor no.

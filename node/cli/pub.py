@@ -74,7 +74,7 @@ def pub(options: NodeOptions, given: PubOptions) -> None:
 
 
 async def _publish(topic: Topic, line: bytes, as_json: bool, number: int) -> bool:
-    """Publish a line; False for an empty one where JSON is expected."""
+    """Publish a line; False for an empty one in JSON."""
     if as_json and not line.strip():
         return False
     try:
@@ -89,7 +89,7 @@ async def _publish(topic: Topic, line: bytes, as_json: bool, number: int) -> boo
 
 
 def _text(line: bytes) -> Encodable:
-    """Text; bytes if the line is not UTF-8."""
+    """Return text, or bytes if the line is not UTF-8."""
     try:
         return line.decode()
     except UnicodeDecodeError:

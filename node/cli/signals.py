@@ -144,7 +144,7 @@ def _end(seconds: float, code: int) -> None:
 
 
 def _threads() -> Iterator[str]:
-    """Name the other threads, and where each of them is."""
+    """Yield the names and positions of the other threads."""
     frames = sys._current_frames()
     ours = threading.main_thread(), threading.current_thread()
     others = (thread for thread in threading.enumerate() if thread not in ours)

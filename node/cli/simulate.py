@@ -108,7 +108,7 @@ def _positive(option: str, value: float, least: float | None = None) -> float:
 
 
 def _auditor(text: str | None, path: Path) -> tuple[AuditorKey, Path | None]:
-    """The public key to seal to, and the file of its private one, if that is ours to know."""
+    """Return the public key to encrypt to, and the private key's file, if it is ours."""
     if text is not None:
         return AuditorKey.parse(text), None
     if path.exists():
@@ -120,7 +120,7 @@ def _auditor(text: str | None, path: Path) -> tuple[AuditorKey, Path | None]:
 
 @contextmanager
 def _progress(out: Output, plan: Plan) -> Iterator[Callable[[float], None]]:
-    """A bar over simulated time, for people at a terminal."""
+    """Show progress in simulated time at a terminal."""
     progress = out.bar(
         TextColumn("simulating"),
         BarColumn(),
@@ -154,7 +154,7 @@ def _show(out: Output, tally: Tally, counts: Counts, seconds: float) -> None:
 
 
 def by_name(outcomes: Counter[str]) -> dict[str, int]:
-    """Calls by outcome, where a code that has a name is called by it."""
+    """Replace result codes by their names."""
     return {
         result_label(int(outcome)) if outcome.isdecimal() else outcome: count
         for outcome, count in outcomes.items()

@@ -38,11 +38,11 @@ LOCK = ".lock"  # in the directory of tables, held by the command that writes th
 def spark_session(
     master: str | None, remote: str | None, memory: str, *, brief: bool = False
 ) -> Iterator["SparkSession"]:
-    """A session that ends with the command; a `brief` one is over before its Java would be warm.
+    """Open a Spark session; a `brief` one ends before Java's optimisations pay off.
 
-    Raises ConfigError without the extra, for options that do not go together or a Java that
-    does not start with them, NoJavaError, UnreachableError for a server that does not answer and
-    for a Java that ends meanwhile.
+    Raises:
+        ConfigError: a missing extra, or invalid options. NoJavaError. UnreachableError: a
+            server does not answer, or Java ended early.
     """
     if master is not None and remote is not None:
         raise ConfigError(
@@ -85,8 +85,7 @@ def spark_session(
 
 @contextmanager
 def _tracebacks_unlogged() -> Iterator[None]:
-    """How a command ends is said in a sentence, by Ctrl-C or by Java's end: what Spark's way to
-    its Java, py4j, logs of that is left out."""
+    """Suppress the log of py4j: how a command ends is reported in one sentence."""
     set_up_logging("error")
     # Of these: the root's own filter is not asked about what py4j's loggers hand up to it.
     handlers = list(logging.getLogger().handlers)
@@ -104,7 +103,7 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 def unchanged_outcome(journals: str, tables: str, remote: str | None) -> "Outcome | None":
-    """What the tables hold, if nothing in the journals is new; None if that is not known."""
+    """Return the contents of the tables if the journals have no new records; None if unknown."""
     if remote is not None:
         return None
     try:
@@ -115,7 +114,7 @@ def unchanged_outcome(journals: str, tables: str, remote: str | None) -> "Outcom
 
 
 def remove_tables_at(tables: str, remote: str | None) -> None:
-    """Remove tables and their checkpoint. Raises ConfigError: this machine does not see them; and
+    """Remove tables and their checkpoint. Raises ConfigError if they aren't on this machine;
     OSError."""
     try:
         from parley._pipeline.checkpoint import remove_tables
@@ -139,7 +138,7 @@ def gold_store(
     memory: str,
     stage: Callable[[str], None],
 ) -> Iterator["GoldStore"]:
-    """Where gold is: a directory, or else what Spark sees, which is told to `stage`. Raises as
+    """Open the gold tables: a directory of this machine, or else through Spark. Raises as
     `spark_session`."""
     if remote is None:
         try:
@@ -160,7 +159,7 @@ def gold_store(
 
 
 def are_journals_small(journals: str) -> bool:
-    """Whether the journals, as far as they are seen here, are soon done with."""
+    """Whether the journals, as far as this machine sees them, are processed quickly."""
     lock_tables = glob(journals) if has_magic(journals) else [journals.removeprefix("file://")]
     return sum(_size(path) for place in lock_tables for path in Path(place).glob("*")) <= _SMALL
 
@@ -173,7 +172,7 @@ def _size(path: Path) -> int:
 
 
 def journals_exist(journals: str, remote: str | None) -> bool:
-    """Whether there is a directory of journals, as far as this machine can tell."""
+    """Whether a directory of journals exists, as far as this machine can tell."""
     if remote is not None or has_magic(journals):
         return True
     return Path(journals.removeprefix("file://")).is_dir()
@@ -181,10 +180,12 @@ def journals_exist(journals: str, remote: str | None) -> bool:
 
 @contextmanager
 def lock_tables(journals: str, tables: str, remote: str | None) -> Iterator[None]:
-    """Make the directory of tables, for its owner alone: payloads are in them; and hold it.
+    """Create the directory of tables, readable only by its owner, and lock it; nothing with
+    `remote`.
 
-    Raises ConfigError without the extra; FileError if there is no directory of journals, or another
-    command writes these tables; OSError. What a server of Spark's sees is not looked at.
+    Raises:
+        ConfigError: a missing extra. FileError: no directory of journals, or the tables are
+            locked. OSError.
     """
     if remote is not None:
         yield
@@ -213,9 +214,10 @@ def lock_tables(journals: str, tables: str, remote: str | None) -> Iterator[None
 
 
 def _check_server(remote: str) -> None:
-    """Spark's client itself would try for ten minutes, without a word.
+    """Check that a Spark Connect server answers, because Spark's client would try for ten minutes.
 
-    Raises ConfigError for what is not the address of a server, UnreachableError.
+    Raises:
+        ConfigError: an invalid address. UnreachableError.
     """
     parts = urlsplit(remote)
     try:

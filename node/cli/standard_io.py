@@ -22,7 +22,7 @@ _PIECE = 65_536
 
 
 async def read_lines(descriptor: int, limit: int) -> AsyncGenerator[bytes]:
-    """The lines of a file without their ends; the last one needs none.
+    """Yield the lines of a file without newlines.
 
     Raises:
         FileError: a line is longer than `limit` bytes, or the file cannot be read.
@@ -34,10 +34,10 @@ async def read_lines(descriptor: int, limit: int) -> AsyncGenerator[bytes]:
 
 
 async def read_batches(descriptor: int, limit: int) -> AsyncGenerator[list[bytes]]:
-    """The same, as many at once as are there; in all not much more than 64 KiB or one line.
+    """Yield lines in batches of all that are available, about 64 KiB or one line at most.
 
     Raises:
-        FileError: as `read_lines`, after what came before that line.
+        FileError: as `read_lines`, after the lines before.
     """
     waits, buffer, number = can_wait(descriptor), bytearray(), 0
     while True:
@@ -66,11 +66,7 @@ async def read_batches(descriptor: int, limit: int) -> AsyncGenerator[list[bytes
 
 
 def stdin_descriptor() -> int:
-    """The number of standard input.
-
-    Raises:
-        FileError: it is closed.
-    """
+    """Return the descriptor of standard input; FileError if it is closed."""
     try:
         if sys.stdin is not None:
             return sys.stdin.fileno()
@@ -80,14 +76,14 @@ def stdin_descriptor() -> int:
 
 
 def can_wait(descriptor: int) -> bool:
-    """Whether a loop can wait for a file: pipes, sockets and terminals. Others are ready."""
+    """Whether an event loop can wait for a file: a pipe, socket or terminal. Others are always
+    ready."""
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
 
 
 class PacedOutput:
-    """Prints to a file without standing still when it takes no more, as a full pipe does. What
-    several tasks print comes one after the other."""
+    """Prints to a file without blocking the event loop, one text after another."""
 
     def __init__(self, file: TextIO | None) -> None:
         self._file = file
@@ -103,15 +99,15 @@ class PacedOutput:
             self._poll.register(self._descriptor, select.POLLOUT)
 
     async def room(self) -> None:
-        """Wait, if need be. A file whose reader has left is ready: printing will tell."""
+        """Wait until the file is writable. A pipe without a reader is: printing raises then."""
         if self._descriptor is not None and not self._poll.poll(0):
             await anyio.wait_writable(self._descriptor)
 
     async def print(self, text: str) -> None:
-        """Print it all; a cancelled print may have printed a beginning.
+        """Print the text; a cancelled call may have printed a part.
 
         Raises:
-            OSError: the file takes nothing more, such as a pipe whose reader has left.
+            OSError: the file cannot be written, such as a pipe without a reader.
         """
         async with self._turn:
             if self._descriptor is None or self._file is None:

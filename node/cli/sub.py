@@ -53,8 +53,7 @@ def sub(
 
 
 class Notes:
-    """Prints notes on standard output; with JSON, what else happens too, and never in the middle
-    of a note."""
+    """Prints notes and, with JSON, other events on standard output, never interleaved."""
 
     def __init__(self, out: Output, topic: str) -> None:
         self.shown = self.lost = 0
@@ -67,7 +66,7 @@ class Notes:
 
     @property
     def are_complete(self) -> bool:
-        """Whether all have come that are wanted; some may be there to be shown."""
+        """Whether all wanted notes have arrived; some may not be shown yet."""
         return self._subscription is not None and self._subscription.is_over
 
     async def drained(self) -> None:
@@ -82,7 +81,6 @@ class Notes:
                 await anyio.sleep(_LOOK)
 
     async def show(self, subscription: LinkSubscription, count: int | None) -> None:
-        """Print notes until `count` were shown, or to the end."""
         self._subscription = subscription
         await self.tell("", "subscribed", topic=self._topic, data=subscription.data)
 
@@ -112,7 +110,7 @@ class Notes:
         await self.tell(f"subscribed again: {found}", "subscribed", **fields)
 
     async def _count_lost(self, subscription: LinkSubscription) -> None:
-        """Tell of notes that are missing before the one that was read last."""
+        """Report notes that are missing before the last one."""
         lost = subscription.dropped + subscription.gaps
         if lost > self.lost:
             number, self.lost = lost - self.lost, lost

@@ -28,7 +28,7 @@ from parley._node.logs import one_line, visible
 
 
 class TextConsole(Console):
-    """A console for people; with JSON it is quiet, since standard output is for JSON alone."""
+    """A console for people, silent with JSON."""
 
     def __init__(self, as_json: bool) -> None:
         # Without emoji: the address [2001:db8:a:b::1] has none.
@@ -37,26 +37,24 @@ class TextConsole(Console):
         )
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Render a string with its control characters escaped: whatever a table, a line or a
-        question shows of another node doesn't steer the terminal."""
+        """Render a string with its control characters escaped: it may be remote text."""
         return super().render_str(visible(text), **options)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Render anything else in the same way, such as the columns of a bar."""
+        """Render anything else with control characters escaped, such as the columns of a bar."""
         for segment in super().render(renderable, options):
             text = segment.text if segment.control else visible(segment.text)
             yield segment if text == segment.text else segment._replace(text=text)
 
     def on_broken_pipe(self) -> None:
-        """Raise BrokenPipeError."""
         # Rich would leave by SystemExit, which passes by whatever has to be closed.
         raise BrokenPipeError
 
     def table(self, table: Table) -> None:
-        """Print a table: with lines to a terminal; to what reads it otherwise as tab-separated
-        lines, none of them wrapped, below one that begins with # and its title."""
+        """Print a table at a terminal; elsewhere tab-separated lines that aren't wrapped, below a
+        line with # and the title."""
         if self.is_terminal:
             self.print(table)
             return
@@ -68,7 +66,7 @@ class TextConsole(Console):
             self._line("\t".join(map(self._plain, row)))
 
     def bar(self, *columns: ProgressColumn, kept: bool) -> Progress:
-        """A bar that moves at a terminal; one that is `kept` shows its end elsewhere too."""
+        """Return a progress bar for a terminal; with `kept`, its end is shown elsewhere too."""
         return Progress(
             *columns,
             console=self,
@@ -87,7 +85,7 @@ class TextConsole(Console):
 
 
 def table_of(title: str, *head: str) -> Table:
-    """A table in which nothing is cut off: what is too long goes on in the next line."""
+    """Return a table whose cells are wrapped and never cut off."""
     table = Table(title=f"{title} (times are UTC)", title_justify="left", box=box.SIMPLE_HEAD)
     for name in head:
         table.add_column(name, overflow="fold")
@@ -95,7 +93,7 @@ def table_of(title: str, *head: str) -> Table:
 
 
 def table_of_nodes(title: str, since: str, rows: Iterable[tuple[str, str, Iterable[str]]]) -> Table:
-    """Nodes of a file: the id, the day since when, and the names. At 80 columns an id is whole."""
+    """Return a table of node ids, days and names. An id fits on 80 columns."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("node id", no_wrap=True)
     table.add_column(since, no_wrap=True)
@@ -106,14 +104,13 @@ def table_of_nodes(title: str, since: str, rows: Iterable[tuple[str, str, Iterab
 
 
 class Stages:
-    """The stages of a command, each begun by a call with what is done in it."""
+    """The stages of a command; a call begins the next one."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._current: TaskID | None = None
 
     def __call__(self, text: str) -> None:
-        """The stage before is over; what is done now is `text`."""
         self._end()
         self._current = self._progress.add_task(text, total=1)
 
@@ -124,7 +121,7 @@ class Stages:
 
 @contextmanager
 def show_stage(out: Output, text: str) -> Iterator[None]:
-    """While it lasts, what is done is `text`: the only stage, or one that comes again and again."""
+    """Show one stage while the block runs."""
     with show_stages(out) as stage:
         stage(text)
         yield
@@ -132,7 +129,7 @@ def show_stage(out: Output, text: str) -> Iterator[None]:
 
 @contextmanager
 def show_stages(out: Output) -> Iterator[Stages]:
-    """While it lasts the stages are shown; they go when it ends."""
+    """Show stages while the block runs."""
     columns = SpinnerColumn(finished_text="·"), TextColumn("{task.description}", markup=False)
     with out.bar(*columns, TimeElapsedColumn()) as progress:
         yield Stages(progress)

@@ -46,12 +46,12 @@ _WORDS: Final = {
 
 
 def type_name(schema: Any) -> str:
-    """The words for what a schema is of, at most `LONGEST` characters."""
+    """Return a short description of a schema, at most `LONGEST` characters."""
     return _short(_words(schema, _DEEPEST))
 
 
 def fields_of(schema: Any) -> Iterator[tuple[str, str, str]]:
-    """Each model that a schema defines: its name, its fields in a few words, and its own text."""
+    """Yield name, fields and description of each model that a schema defines."""
     definitions = schema.get("$defs") if isinstance(schema, Mapping) else None
     for name, model in (definitions if isinstance(definitions, Mapping) else {}).items():
         if isinstance(model, Mapping):
@@ -113,8 +113,8 @@ _FLAGS: Final = ("items", "once", "remembers", "writable")
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """One thing that a node offers. `takes` and `gives` are JSON Schema, None where it says nothing
-    of them; `flags` are what else it says is so: `items`, `once`, `remembers`, `writable`."""
+    """A call, topic, event or stream of a node. `takes` and `gives` are JSON Schema or None;
+    `flags` are some of `items`, `once`, `remembers`, `writable`."""
 
     kind: str
     name: str
@@ -128,11 +128,10 @@ class Offer:
 async def fetch_offers(
     peer: "Peer", prefix: str = "", *, brief: bool = False, timeout: float
 ) -> list[Offer]:
-    """All that a node offers to us whose name begins with `prefix`; `timeout` is seconds for each
-    of its answers. With `brief` it is not asked for more than names.
+    """Fetch a node's offers whose names begin with `prefix`; `timeout` applies to each response.
 
     Raises:
-        CallRefused: it does not tell. ParleyError: its answer is none, or does not end.
+        CallRefused: the node doesn't publish them. ParleyError: an invalid or endless response.
     """
     wanted: dict[str, Encodable] = {"prefix": prefix, "brief": brief}
     offers: list[Offer] = []
@@ -187,7 +186,7 @@ def _text(told: Mapping[Any, Any], key: str) -> str:
 
 
 def _schema(text: str) -> Any:
-    """The JSON Schema of a text; None if it is none."""
+    """Parse a JSON Schema; None if it is invalid."""
     try:
         schema = json.loads(text) if text else None
     except (ValueError, RecursionError):
@@ -196,10 +195,10 @@ def _schema(text: str) -> Any:
 
 
 def known_offers(address: str, params: dict[str, Any], seconds: float) -> list[Offer]:
-    """What the node at `address` offers; `params` are the options of the command that is typed.
+    """Fetch the offers of a known node; `params` are the options on the typed command line.
 
     Raises:
-        ParleyError: nobody is known there, or the node does not tell in time.
+        ParleyError: the node is unknown, or doesn't answer in time.
     """
     given = {name: params[name] for name in SHARED if params.get(name) is not None}
     place = {"address": address}
@@ -279,7 +278,6 @@ def topics(
 
 
 def offer_fields(offer: Offer) -> dict[str, Any]:
-    """An offer, for JSON."""
     return {
         "kind": offer.kind,
         "name": offer.name,
@@ -292,7 +290,7 @@ def offer_fields(offer: Offer) -> dict[str, Any]:
 
 
 def offer_lines(offers: list[Offer]) -> Iterator[str]:
-    """The lines for people: each kind with its offers, then the types that these name."""
+    """Yield the lines for people: the offers by kind, then the types that they use."""
     if not offers:
         yield "nothing is offered to you there"
     models: dict[str, tuple[str, str]] = {}
@@ -325,7 +323,7 @@ def _title(offer: Offer) -> str:
 
 
 def schema_document(offers: list[Offer], node_id: str | None) -> dict[str, Any]:
-    """One document with all schemas, each under `KIND/NAME/takes` or `KIND/NAME/gives`."""
+    """Return a document of all schemas, each under `KIND/NAME/takes` or `KIND/NAME/gives`."""
     definitions: dict[str, Any] = {}
     for offer in offers:
         place = f"{offer.namespace}/{offer.name}" if offer.namespace else offer.name

@@ -44,7 +44,7 @@ TABLES: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: its name, such as `node.limits.max_payload`, its type and description."""
+    """A setting: its name, such as `node.limits.max_payload`, its type and its description."""
 
     name: str
     hint: Any
@@ -79,7 +79,7 @@ def _from_tables() -> dict[str, Setting]:
 
 
 def _own() -> dict[str, Setting]:
-    """The settings that a file writes in another way than the dataclass."""
+    """Return the settings whose form in a file differs from the dataclass."""
     key = setting("File with the key of a private network: 32 bytes, or 64 hex digits.")
     found = {"node.network_key_file": Setting("node.network_key_file", Path, key)}
     for parameter in PARAMETERS:

@@ -17,9 +17,9 @@ NETWORK_KEY_SIZE: Final = 32
 
 
 def read_passphrase(path: Path, warn: Callable[[str], object]) -> bytes:
-    """The passphrase in a file, without the line's end; raises FileError.
+    """Read a passphrase, without the newline; FileError if it is unreadable or empty.
 
-    `warn` is given a sentence if others can read the file.
+    `warn` is called if others can read the file.
     """
     passphrase = _read(path, warn).rstrip(b"\r\n")
     if not passphrase:
@@ -28,7 +28,7 @@ def read_passphrase(path: Path, warn: Callable[[str], object]) -> bytes:
 
 
 def read_network_key(path: Path, warn: Callable[[str], object]) -> bytes:
-    """A network key: 32 bytes, raw or as 64 hex digits; raises as `read_passphrase`."""
+    """Read a network key, 32 bytes raw or as 64 hex digits; raises as `read_passphrase`."""
     key = _read(path, warn)
     if len(key) != NETWORK_KEY_SIZE:
         try:
@@ -41,7 +41,7 @@ def read_network_key(path: Path, warn: Callable[[str], object]) -> bytes:
 
 
 def _read(path: Path, warn: Callable[[str], object]) -> bytes:
-    """A regular file, or the pipe that a shell gives for one."""
+    """Read a regular file, or a pipe from a shell."""
     try:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())

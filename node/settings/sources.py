@@ -223,7 +223,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
 
 
 def _parsed(setting: Setting, text: str) -> object:
-    """Return the value that a file would have; a text that is no such value stays a text."""
+    """Parse a variable to the value that a file would have; invalid text stays text."""
     if setting.name == "federation.accounts":
         return parse_accounts(text)
     if setting.is_list:

@@ -35,14 +35,14 @@ _FORWARD: Final = re.compile(r"(?P<topic>.+?)=(?P<address>(?:tcp|unix)://.*)", r
 
 
 class ForwardedTopic(NamedTuple):
-    """A topic, and the address of the node that publishes it."""
+    """A topic and the address of the node that publishes it."""
 
     topic: str
     address: str
 
 
 def parse_forward(text: str) -> ForwardedTopic:
-    """Read `TOPIC=ADDR`; raises ConfigError, and AddressError for the address."""
+    """Parse `TOPIC=ADDR`; raises ConfigError, and AddressError for the address."""
     match = _FORWARD.fullmatch(text)
     if match is None:
         raise ConfigError(f"{text!r} is not TOPIC=ADDR, as news=tcp://host:port#NODEID")
@@ -135,8 +135,8 @@ _FORM: Final = "NODEID=publish+consume:EVENTS[:GROUPS], @ROLE for a role, * for 
 
 
 class BusRight(NamedTuple):
-    """What one entry allows: `node_id` None is anybody, or with a `role` those who have it;
-    `events` and `groups` are patterns, in which `*` stands for any characters, none too."""
+    """The rights of one entry, for `node_id` or any node, or for those with `role`. `events` and
+    `groups` are patterns in which `*` matches any characters."""
 
     node_id: NodeId | None
     actions: frozenset[str]
@@ -152,8 +152,7 @@ class BusRight(NamedTuple):
         group: str,
         roles: Collection[str] = frozenset(),
     ) -> bool:
-        """Whether it lets a node with these roles do that; an empty `name` or `group` is all of
-        them."""
+        """Whether a node with these roles may do that; an empty `name` or `group` means all."""
         return (
             (self.node_id is None or node_id == self.node_id)
             and (not self.role or self.role in roles)
@@ -165,10 +164,10 @@ class BusRight(NamedTuple):
 
 
 def parse_right(text: str) -> BusRight:
-    """Read `NODEID=publish+consume:EVENTS[:GROUPS]`.
+    """Parse `NODEID=publish+consume:EVENTS[:GROUPS]`.
 
     Raises:
-        ConfigError: the text is not such an entry.
+        ConfigError: an invalid entry.
     """
     match = _ENTRY.fullmatch(text)
     if match is None:
@@ -184,7 +183,7 @@ def parse_right(text: str) -> BusRight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BusSettings:
-    """Which bus a node offers to other nodes.
+    """The bus that a node offers to other nodes.
 
     Raises:
         ConfigError: a malformed entry.
@@ -214,7 +213,6 @@ class BusSettings:
 
     @property
     def rights(self) -> Collection[BusRight]:
-        """The entries of `allow`."""
         return tuple(map(parse_right, self.allow))
 
 
@@ -230,7 +228,7 @@ def _who(text: str, entry: str) -> NodeId | None:
 
 
 def _fits(pattern: str, name: str) -> bool:
-    """Whether a name fits; what stands for all of them only fits where all of them do."""
+    """Whether a pattern matches a name; an empty name requires a pattern that matches all."""
     if pattern == _ANY:
         return True
     *parts, last = pattern.split(_ANY)
@@ -261,7 +259,7 @@ Listen = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialectSettings:
-    """What SimProto, named events and the event relay have in common.
+    """Settings of SimProto, named events and the event relay.
 
     Raises:
         ConfigError: a value has another type.
@@ -285,7 +283,7 @@ class DialectSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimProtoSettings:
-    """Where a node speaks SimProto.
+    """Settings of the SimProto gateway.
 
     Raises:
         ConfigError: a value has another type. AddressError: not an address.
@@ -300,7 +298,7 @@ class SimProtoSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedSettings:
-    """How a node speaks named events as the crate does.
+    """Settings of the gateway for named events.
 
     Raises:
         ConfigError: a value has another type. AddressError: not an address.
@@ -322,7 +320,7 @@ class NamedSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelaySettings:
-    """The event relay of `parley serve`.
+    """Settings of the event relay.
 
     Raises:
         ConfigError: a value has another type. AddressError: not an address.
@@ -359,11 +357,11 @@ MOST_PLACES: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FederationSettings:
-    """The part that a server takes in a federation.
+    """Settings of a server in a federation.
 
     Raises:
-        ConfigError: not a node id, an address without one, a pattern that is none, or more of
-            one kind than allowed. AddressError: not an address.
+        ConfigError: not a node id, an address without one, an invalid pattern, or too many of one
+            kind. AddressError: not an address.
     """
 
     links: Annotated[
@@ -422,7 +420,7 @@ class FederationSettings:
 
     @property
     def places(self) -> Mapping[NodeId, tuple[str, ...]]:
-        """The servers to keep a link with, and the addresses of each."""
+        """The linked servers and their addresses."""
         places: dict[NodeId, tuple[str, ...]] = {}
         for text in self.links:
             address = Address.parse(text)
@@ -436,17 +434,16 @@ class FederationSettings:
 
     @property
     def all_members(self) -> frozenset[NodeId]:
-        """`members`, and those with whom a link is configured."""
+        """`members`, and the linked servers."""
         return node_ids("members", self.members, MOST_SERVERS) | self.places.keys()
 
     @property
     def carried(self) -> frozenset[NodeId]:
-        """The servers of `carry`."""
         return node_ids("carry", self.carry, MOST_SERVERS)
 
 
 def node_ids(name: str, texts: Iterable[str], most: int) -> frozenset[NodeId]:
-    """The node ids of the setting `name`; ConfigError if one is none, or they are above `most`."""
+    """Parse the node ids of the setting `name`; ConfigError if one is invalid, or above `most`."""
     found = set()
     for text in texts:
         try:
@@ -459,7 +456,7 @@ def node_ids(name: str, texts: Iterable[str], most: int) -> frozenset[NodeId]:
 
 
 def parse_accounts(text: str) -> AccountRule | tuple[str, ...]:
-    """Read `off`, `known`, `any`, or node ids with commas between them; the settings check them."""
+    """Parse `off`, `known`, `any` or a comma list of node ids, which the settings check."""
     for rule in ACCOUNT_RULES:
         if text == rule:
             return rule
@@ -472,7 +469,7 @@ ON_FAILURE: Final[tuple[str, ...]] = get_args(OnFailure)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalSettings:
-    """How a node keeps its journal.
+    """Settings of the journal.
 
     Raises:
         ConfigError: a value out of range, or not an auditor's key.
@@ -519,11 +516,11 @@ class JournalSettings:
         return _parse(self.auditors)
 
     def open(self) -> "Journal | None":
-        """The journal that these settings want, for `Node(journal=...)`; None without a directory.
+        """Open the journal, for `Node(journal=...)`; None without a directory.
 
         Raises:
-            ConfigError: a directory without an auditor, or the other way round.
-            JournalFailedError: the directory cannot be made.
+            ConfigError: a directory without an auditor, or vice versa.
+            JournalFailedError: the directory cannot be created.
         """
         if self.directory is None:
             if self.auditors:

@@ -29,11 +29,11 @@ _FILE: Final = "sqlite"
 async def open_bus_at(
     options: NodeOptions, out: Output, address: str, *, consumer: str = "", new: bool = False
 ) -> AsyncIterator[Bus]:
-    """The bus at an address, closed at the end; `new` says that its file need not be there.
+    """Open the bus at an address; with `new`, its file need not exist.
 
     Raises:
-        AddressError, ConfigError: no address of a bus. FileError: there is no such file.
-        BusError, and what `Node.connect` raises: it cannot be reached.
+        AddressError, ConfigError: an invalid address. FileError: the file doesn't exist.
+        BusError, and the errors of `Node.connect`: the bus can't be reached.
     """
     config = BusConfig(consumer=consumer)
     if address.startswith(NODE_SCHEMES):
@@ -52,9 +52,8 @@ async def open_bus_at(
 async def open_lasting_bus(
     options: NodeOptions, out: Output, address: str, pace: PacedOutput, *, consumer: str = ""
 ) -> AsyncIterator[tuple[Bus, Link | None]]:
-    """The bus at an address; that of another node for as long as it takes, with the link that it
-    comes over. What becomes of that is told on `out`, whose lines go through `pace`. Raises as
-    `open_bus_at`."""
+    """Open the bus at an address, and reconnect if it is another node's; yields the bus and its
+    link. The state of the link is reported on `out` through `pace`. Raises as `open_bus_at`."""
     if not address.startswith(NODE_SCHEMES):
         async with open_bus_at(options, out, address, consumer=consumer) as bus:
             yield bus, None
@@ -68,7 +67,7 @@ async def open_lasting_bus(
 
 
 async def require_connection(link: Link | None) -> None:
-    """Raise BusUnavailableError, after closing it, if a link has no connection."""
+    """Close a link without a connection and raise BusUnavailableError."""
     if link is not None and (link.peer is None or link.peer.is_suspended):
         await link.aclose(graceful=False)  # nothing is to wait for it any more
         raise BusUnavailableError(
@@ -78,7 +77,7 @@ async def require_connection(link: Link | None) -> None:
 
 
 def sqlite_path(address: str) -> Path | None:
-    """The file that an address names; None of another kind of bus, or of none."""
+    """Return the file of the address of a SQLite bus, or None."""
     try:
         parts = urlsplit(address)
     except ValueError:
@@ -89,8 +88,8 @@ def sqlite_path(address: str) -> Path | None:
 
 
 def require_offerable(url: str) -> None:
-    """Raise ConfigError or AddressError unless it is the address of a bus that a node may offer;
-    nothing is opened."""
+    """Raise ConfigError or AddressError if a node can't offer the bus at this address. Opens
+    nothing."""
 
     if url.startswith(NODE_SCHEMES):
         raise ConfigError(

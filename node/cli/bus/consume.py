@@ -92,8 +92,6 @@ def consume(options: NodeOptions, given: ConsumeOptions) -> None:
 
 
 class _Printing:
-    """Prints each event."""
-
     def __init__(self, out: Output, pace: PacedOutput) -> None:
         self.done = self.failed = 0
         self._out = out
@@ -105,8 +103,6 @@ class _Printing:
 
 
 class _Executing:
-    """Runs a command for each event."""
-
     def __init__(self, out: Output, command: str, delay: float) -> None:
         self.done = self.failed = 0
         self._out = out
@@ -140,11 +136,11 @@ _STDERR: Final = 2
 
 
 async def execute(command: str, event: Mapping[str, Any], *, to_stderr: bool) -> int:
-    """Run a command in the shell, with the event as JSON on its standard input. Returns its exit
-    code, or 128 and the number of the signal that ended it.
+    """Run a command in the shell with the event as JSON on its standard input, and return its exit
+    code, or 128 plus the number of the signal that ended it.
 
-    Its output goes to our standard output, or with `to_stderr` to standard error. If this function
-    is cancelled it ends the command and all processes of its session before it returns.
+    Its output goes to standard output, or with `to_stderr` to standard error. On cancellation, all
+    processes of its session are ended first.
     """
     output = _STDERR if to_stderr else None
     line = json.dumps(to_json_value(event)).encode() + b"\n"
@@ -173,7 +169,7 @@ async def _give(stdin: ByteSendStream, data: bytes) -> None:
 
 
 async def _end(process: Process) -> None:
-    """End the process group that `process` leads: SIGTERM, and SIGKILL after `GRACE` seconds."""
+    """Send SIGTERM to the process group of `process`, and SIGKILL after `GRACE` seconds."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
         with anyio.move_on_after(GRACE):

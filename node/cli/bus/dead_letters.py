@@ -106,7 +106,7 @@ def _require_all(name: str, ids: list[str] | None, done: set[str]) -> None:
 
 
 async def _letters(bus: buses.Bus, name: str, group: str | None) -> AsyncIterator[DeadLetter]:
-    """Those of a group, or all, the oldest first; those that come meanwhile as well."""
+    """Yield the dead letters of a group, or all, oldest first, including new ones."""
     whole, place = group and bus.config.group_name(group), BEFORE_ALL
     while page := await bus.dead_letters(name, after=place):
         for letter in page:

@@ -14,13 +14,12 @@ from parley._node.logs import one_line
 
 
 def event_line(event: BusEvent) -> str:
-    """One event, for people; one that was handed out before says so."""
     text = f"{event.id}\t{_written(event)}"
     return text if event.attempt <= 1 else f"{text}\tattempt {event.attempt}"
 
 
 def event_fields(event: BusEvent) -> dict[str, Any]:
-    """All that is known of one, for JSON."""
+    """Return all fields of an event, for JSON."""
     return {
         "id": event.id,
         "name": event.name,
@@ -32,12 +31,11 @@ def event_fields(event: BusEvent) -> dict[str, Any]:
 
 
 def publish_time(id: str | None) -> str | None:
-    """When an event of this id was published; None where that is not known."""
+    """Return the time at which an event of this id was published, if it is known."""
     return format_time(_nanoseconds(id))
 
 
 def brief_publish_time(id: str | None) -> str:
-    """The same to the second, for a table."""
     return format_brief_time(_nanoseconds(id))
 
 
@@ -76,7 +74,7 @@ def check_bus_address(text: str) -> str:
 
 
 def parse_position(text: str, option: str = "--start") -> Position:
-    """Where to begin: `first`, `new`, an id, a time with its zone, or how long ago.
+    """Parse `first`, `new`, an id, a time with its zone, or an age.
 
     Raises:
         ConfigError: it is none of these.
@@ -91,7 +89,7 @@ def parse_position(text: str, option: str = "--start") -> Position:
 
 
 def parse_time(text: str, option: str) -> datetime:
-    """A time in ISO 8601 with its zone, or how long ago, as `90s`, `15m`, `2h` and `7d`.
+    """Parse a time in ISO 8601 with its zone, or an age such as `90s`, `15m`, `2h` and `7d`.
 
     Raises:
         ConfigError: it is neither.

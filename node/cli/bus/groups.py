@@ -59,7 +59,7 @@ def groups(
 
 
 async def wanted_groups(bus: buses.Bus, name: str, group: str | None) -> list[GroupInfo]:
-    """The groups of an event, or the one; ParleyError if there is no such group."""
+    """Return the groups of an event, or the named one; ParleyError if it doesn't exist."""
     found = await bus.groups(name)
     if group is not None:
         whole = bus.config.group_name(group)
@@ -84,7 +84,7 @@ def _streams(out: Output, streams: list[StreamInfo]) -> None:
 
 
 def _groups(out: Output, groups: list[GroupInfo], most: int | None) -> list[str]:
-    """Show them, and return the names of those that are further behind than `most`."""
+    """Show the groups, and return the names of those that lag by more than `most`."""
     behind = []
     head = ("event", "group", "lag", "pending", "retried", "dead", "consumers", "read up to")
     table = table_of("groups", *head)

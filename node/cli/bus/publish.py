@@ -84,7 +84,7 @@ def _stored(count: int, last: str) -> str:
 
 
 async def _lines(bus: buses.Bus, name: str, descriptor: int, out: Output, *, durable: bool) -> int:
-    """Publish what comes, as many at once as are there; returns how many events it was."""
+    """Publish the lines of a file in batches, and return the number of events."""
     pace, count, number = PacedOutput(sys.stdout), 0, 0
     async with aclosing(read_batches(descriptor, BusConfig().max_event_bytes)) as batches:
         async for batch in batches:
@@ -112,8 +112,7 @@ async def _lines(bus: buses.Bus, name: str, descriptor: int, out: Output, *, dur
 async def _publish(
     bus: buses.Bus, name: str, events: list[tuple[int, dict[str, Any]]], *, durable: bool
 ) -> tuple[list[str], FileError | None]:
-    """Publish events, each with the number of its line: all, or those before one that may not be;
-    their ids, and what is wrong with that one."""
+    """Publish numbered events up to the first invalid one. Return the ids and the error."""
     try:
         return await bus.publish_many(name, [event for _, event in events], durable=durable), None
     except InvalidEventError:

@@ -27,7 +27,7 @@ Completions = Sequence[str] | str
 
 
 class Number(click.ParamType[float]):
-    """A number of at least `min` and at most `max`; not NaN."""
+    """A number between `min` and `max`, not NaN."""
 
     name = "number"
 
@@ -37,7 +37,6 @@ class Number(click.ParamType[float]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return the number; fails for text that isn't one, and outside of the limits."""
         try:
             number = float(value)
         except ValueError:
@@ -50,10 +49,9 @@ class Number(click.ParamType[float]):
 
 
 class _File(click.Path):
-    """A path that isn't empty: an empty one would be the current directory."""
+    """A non-empty path: an empty one would be the current directory."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path; fails for an empty one."""
         if value == "":
             self.fail("the path '' is empty; give '.' for the current directory", param, ctx)
         return super().convert(value, param, ctx)
@@ -85,19 +83,16 @@ class Option(click.Option):
 
 
 def option(*names: str, completes: Completions = (), **settings: Any) -> Option:
-    """Declare an option."""
     return Option(names, shell_complete=_completer(completes), **settings)
 
 
 def flag(*names: str, **settings: Any) -> Option:
-    """Declare an option without a value."""
     return Option(names, is_flag=True, **settings)
 
 
 def argument(
     name: str, metavar: str, completes: Completions = (), required: bool = True, **settings: Any
 ) -> click.Argument:
-    """Declare an argument."""
     settings["metavar"] = metavar if required or "[" in metavar else f"[{metavar}]"
     settings["shell_complete"] = _completer(completes)
     return click.Argument([name], required=required, **settings)
@@ -146,7 +141,7 @@ class Command(click.Command):
         function(*first, **given)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; a missing ADDR is that of the context in use."""
+        """Parse the arguments; a missing ADDR becomes that of the selected context."""
         first = next((one for one in self.params if isinstance(one, click.Argument)), None)
         if (
             first is not None
@@ -167,7 +162,6 @@ class Command(click.Command):
         return isinstance(named, str) or bool(load("context_file:is_one_in_use")())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options of each section."""
         sections: dict[str, list[tuple[str, str]]] = {"Options": []}
         for each in self.get_params(ctx):
             is_left_out = getattr(each, "advanced", False) and not ctx.meta.get(_ALL)
@@ -201,17 +195,15 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; fails for a name that a command had before."""
+        """Find the command; fails for a former name."""
         if args[0] in self._moved and not ctx.resilient_parsing:
             ctx.fail(f"'{ctx.command_path} {args[0]}' is now '{self._moved[args[0]]}'.")
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order of the declarations."""
         return list(self.commands)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands of each section."""
         shown = {
             title: [(each.name or "", each) for each in commands if not each.hidden]
             for title, commands in self._sections.items()
@@ -226,7 +218,7 @@ class Group(click.Group):
 
 
 def load(target: str) -> Callable[..., Any]:
-    """Import the function that `module:function` names, below `node.cli`."""
+    """Import the function `module:function` of `node.cli`."""
     module, _, name = target.partition(":")
     function: Callable[..., Any] = getattr(import_module(f"{_PACKAGE}.{module}"), name)
     return function
@@ -266,8 +258,8 @@ def group(
 
 
 def begin() -> None:
-    """Prepare for the work of a command, after its imports: collect garbage, except among the
-    imported modules, and let SIGINT raise KeyboardInterrupt."""
+    """Prepare to run a command after its imports: collect garbage, except among the imported
+    modules, and let SIGINT raise KeyboardInterrupt."""
     if gc.isenabled():
         return  # the program began before, as in tests
     gc.freeze()

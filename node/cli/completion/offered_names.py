@@ -59,8 +59,7 @@ def _offered(ctx: click.Context, kind: str) -> list[tuple[str, str]]:
 
 
 def store_names(address: str, offers: "Iterable[Offer]") -> None:
-    """Keep the names that a node offers for the next time that one is completed; if they cannot
-    be kept, nothing happens."""
+    """Cache the names that a node offers; errors are ignored."""
     names: Names = {}
     for offer in offers:
         if offer.kind in _KINDS and SAFE_NAME.fullmatch(offer.name):
@@ -81,7 +80,7 @@ def store_names(address: str, offers: "Iterable[Offer]") -> None:
 
 
 def load_names(address: str) -> tuple[Names, float]:
-    """The names that were kept of a node, and how many seconds ago."""
+    """Return the cached names of a node, and their age in seconds."""
     try:
         file = _file(address)
         if file is None or file.stat().st_size > MOST_BYTES:
@@ -116,7 +115,7 @@ def _names(params: dict[str, Any]) -> Names:
 
 
 def _ask(address: str, params: dict[str, Any]) -> None:
-    """Ask the node, if it is known, and keep what it says."""
+    """Cache the names of the node, if it is known and answers."""
     from parley._node.cli.topics import known_offers
 
     with suppress(Exception):
@@ -124,7 +123,7 @@ def _ask(address: str, params: dict[str, Any]) -> None:
 
 
 def leave_in(seconds: float) -> None:
-    """End this process then, whatever it still waits for."""
+    """Exit after so many seconds, whatever the process waits for."""
 
     def leave(*_: object) -> None:
         sys.stdout.flush()
@@ -142,7 +141,7 @@ def _file(address: str) -> Path | None:
 
 
 def _age(file: Path) -> float:
-    """Seconds since it was written."""
+    """Return the seconds since the file was written."""
     try:
         return max(0.0, datetime.now(UTC).timestamp() - file.stat().st_mtime)
     except OSError:

@@ -18,13 +18,12 @@ LINE: Final = "_PARLEY_COMPLETE_LINE"  # the command line up to the cursor
 
 
 class PlainLines(ShellComplete):
-    """For each word a line with the word, a tab, and its description if it has one."""
+    """One line per completion: the word, a tab, and its description if it has one."""
 
     name = INSTRUCTION.partition("_")[2]
     source_template = ""
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """Return the complete words and the incomplete one."""
         return words_of(os.environ.get(LINE, ""))
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
@@ -37,7 +36,6 @@ class PlainLines(ShellComplete):
         return found
 
     def complete(self) -> str:
-        """Return the lines."""
         args, incomplete = self.get_completion_args()
         found = self.get_completions(args, incomplete)
         return as_lines((item.value, item.help or "") for item in found)
@@ -47,7 +45,7 @@ add_completion_class(PlainLines)
 
 
 def as_lines(found: Iterable[tuple[str, str]]) -> str:
-    """The answer to a shell. Words that a shell could expand are left out."""
+    """Return the lines, without words that a shell could expand."""
     return "\n".join(
         f"{word}\t{' '.join(text.split())}" if text else word
         for word, text in found
@@ -56,8 +54,8 @@ def as_lines(found: Iterable[tuple[str, str]]) -> str:
 
 
 def words_of(line: str) -> tuple[list[str], str]:
-    """Split a line as a shell does, and return the words between `parley` and the last word, and
-    the last word. It is empty after a blank, and may lack the end of its quotes."""
+    """Split a line as a shell does. Return the words between `parley` and the last one, and the
+    last one, which is empty after a blank and may lack its closing quote."""
     reader = shlex.shlex(line, posix=True)
     reader.whitespace_split = True
     reader.commenters = ""
@@ -72,7 +70,7 @@ def words_of(line: str) -> tuple[list[str], str]:
 
 
 def answer() -> None:
-    """Print the answer to the shell that set the variables; nothing to other scripts."""
+    """Answer the shell that set the variables, if it uses our script."""
     if os.environ.get(VARIABLE) == INSTRUCTION:
         from parley._node.cli.commands.root import PARLEY, PROGRAM
 
@@ -93,7 +91,6 @@ def is_safe(word: str) -> bool:
 
 
 def safe_description(text: str) -> str:
-    """Return the first line of a description, without all characters that are not letters,
-    digits, blanks, or one of `.,:/_+-`."""
+    """Return the first line of a description, reduced to letters, digits, blanks and `.,:/_+-`."""
     line = next(iter(text.splitlines()), "")[:_LONGEST_DESCRIPTION]
     return "".join(sign for sign in line if sign.isalnum() or sign in " .,:/_+-")

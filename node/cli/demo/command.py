@@ -56,7 +56,7 @@ PATIENCE = 10.0
 
 @dataclass(frozen=True)
 class Stage:
-    """Where it plays: alice and carol and dave run here, bob in the other process."""
+    """The nodes of the demo: alice, carol and dave in this process, bob in the other."""
 
     out: Output
     address: str  # bob's, with his node id
@@ -67,7 +67,6 @@ class Stage:
 
 
 async def call(stage: Stage) -> float:
-    """A call and its answer."""
     began = perf_counter()
     answer = await stage.bob.call("greet", "alice", timeout=PATIENCE)
     seconds = perf_counter() - began
@@ -77,7 +76,6 @@ async def call(stage: Stage) -> float:
 
 
 async def streamed_answer(stage: Stage) -> None:
-    """An answer that comes item by item, as it is read."""
     async with stage.bob.call_stream("demo.poem", timeout=PATIENCE) as answer:
         items = [str(item) async for item in answer]
     _require(items == list(POEM), "the streamed answer is not what it should be")
@@ -87,7 +85,7 @@ async def streamed_answer(stage: Stage) -> None:
 
 
 async def topic(stage: Stage) -> float:
-    """A topic with three subscribers, each over a connection of its own."""
+    """Publish to three subscribers on three connections."""
     peers = [stage.bob, *[await node.connect(stage.address) for node in (stage.carol, stage.dave)]]
     counts: list[int] = []
 
@@ -122,7 +120,7 @@ async def topic(stage: Stage) -> float:
 
 
 async def chat(stage: Stage) -> None:
-    """A line of chat and its author: bob names the id that the handshake proved."""
+    """Show a chat message with its author, the id that the handshake proved."""
     dave, carol = _peer_of(stage.dave), _peer_of(stage.carol)
     with anyio.fail_after(PATIENCE):
         async with dave.subscribe(ROOM) as room:
@@ -136,7 +134,7 @@ async def chat(stage: Stage) -> None:
 
 
 async def wrong_id(stage: Stage) -> None:
-    """A third node where bob was expected: it cannot prove bob's id, and is refused."""
+    """Connect to a node that can't prove bob's id, which is refused."""
     async with Node(Identity.create()) as mallory:
         place = Address.parse(await mallory.listen("tcp://127.0.0.1:0"))
         expected = Address.parse(stage.address).node_id
@@ -158,7 +156,7 @@ async def wrong_id(stage: Stage) -> None:
 
 
 async def flipped_bit(stage: Stage) -> None:
-    """A proxy in between that flips one bit: bob notices, and says so with the code."""
+    """Flip a bit in transit; bob detects it and closes the connection with a code."""
     async with FaultyProxy(stage.address) as proxy:
         peer = await stage.alice.connect(proxy.address, timeout=PATIENCE)
         await peer.call("greet", "bob", timeout=PATIENCE)
@@ -196,7 +194,7 @@ PIECE = 64 * 1024
 
 
 async def send_file(out: Output, peer: Peer, name: str, content: Path | bytes) -> dict[str, Any]:
-    """Send it, change keys at a third of the way, rekey at two thirds."""
+    """Send the file; update the keys after one third, and rekey after two thirds."""
     size = (await anyio.Path(content).stat()).st_size if isinstance(content, Path) else len(content)
     digest, done, began = hashlib.sha256(), 0, perf_counter()
     columns = (
@@ -250,12 +248,12 @@ async def _pieces(content: Path | bytes, size: int) -> AsyncIterator[bytes]:
 
 
 def shown(name: str) -> str:
-    """A file's name as rich shows it unchanged."""
+    """Return a file's name escaped for rich."""
     return escape(one_line(name))
 
 
 def content_of(file: Path | None) -> tuple[str, Path | bytes]:
-    """What to send: the file, or the README, which an installed package has as metadata."""
+    """Return the name and content of the file, or of the README, also from package metadata."""
     if file is None:
         readme = Path(__file__).parents[4] / "README.md"
         if readme.is_file():

@@ -32,8 +32,7 @@ LOAD: Final = 1.5  # seconds, in the middle of which a server is killed
 
 @dataclass(frozen=True)
 class Cast:
-    """Who plays: the servers by name, and who is behind an id. carol has her home at ada's, dave at
-    cleo's."""
+    """The servers by name, and the name of each id. carol's home is ada, dave's is cleo."""
 
     out: Output
     servers: dict[str, OtherProcess]
@@ -43,16 +42,13 @@ class Cast:
     daves: Node
 
     def id_of(self, name: str) -> NodeId:
-        """The node id of a server or a client."""
         return next(node_id for node_id, known in self.names.items() if known == name)
 
     def shown(self, path: tuple[NodeId, ...]) -> str:
-        """A path by names."""
         return " -> ".join(self.names[one] for one in path)
 
 
 async def federation_demo(out: Output, loop: str) -> None:
-    """Tell the story."""
     began = perf_counter()
     out.console.rule("[bold]Parley: a federation of five servers, each in its own process")
     async with AsyncExitStack() as stack:
@@ -66,7 +62,7 @@ async def federation_demo(out: Output, loop: str) -> None:
 
 
 async def _gather(out: Output, loop: str, stack: AsyncExitStack) -> Cast:
-    """Start the servers, tell each of the others, and have both clients log in."""
+    """Start and configure the servers, and log both clients in."""
     servers = await _started(loop, stack)
     carol, dave = Node(Identity.create()), Node(Identity.create())
     ids = {name: _id_of(servers[name].address) for name in NAMES}
@@ -106,7 +102,7 @@ async def _gather(out: Output, loop: str, stack: AsyncExitStack) -> Cast:
 
 
 async def _started(loop: str, stack: AsyncExitStack) -> dict[str, OtherProcess]:
-    """Have all servers start at once."""
+    """Start all servers at once."""
     started: dict[str, OtherProcess] = {}
     over = anyio.Event()
 
@@ -127,7 +123,7 @@ async def _started(loop: str, stack: AsyncExitStack) -> dict[str, OtherProcess]:
 
 
 async def _call_across(cast: Cast) -> None:
-    """A call over three hops, or four if cards told of that way first."""
+    """Call over three hops, or four if the cards of that path arrived first."""
     async with _reached(cast) as dave:
         began = perf_counter()
         answer = await dave.call("greet", timeout=PATIENCE)
@@ -140,7 +136,7 @@ async def _call_across(cast: Cast) -> None:
 
 
 async def _room(cast: Cast) -> None:
-    """A room at eve's: writers on three servers, readers at two homes, one order."""
+    """Use a topic on eve: writers on three servers, readers at two homes, one order."""
     heard: dict[str, list[object]] = {}
     topic = f"{FEDERATION_ROOM}@{cast.id_of('eve')}"
     ready = {name: anyio.Event() for name in ("carol", "dave")}
@@ -177,7 +173,7 @@ async def _write(cast: Cast, name: str) -> None:
 
 
 async def _liar(cast: Cast) -> None:
-    """A server between changes one bit of what passes through it."""
+    """Let a server on the path flip a bit of the traffic."""
     between = ""
     try:
         async with _reached(cast) as dave:
@@ -196,7 +192,7 @@ async def _liar(cast: Cast) -> None:
 
 
 async def _killed(cast: Cast) -> None:
-    """A server between is killed under load: the session goes on by another way."""
+    """Kill a server on the path under load: the session resumes over another path."""
     answered = failed = 0
     async with _reached(cast) as dave:
         await dave.call("greet", timeout=PATIENCE)
@@ -236,7 +232,7 @@ async def _killed(cast: Cast) -> None:
 
 @asynccontextmanager
 async def _reached(cast: Cast) -> AsyncIterator[Peer]:
-    """A session of carol with dave, at his home."""
+    """Open a session of carol with dave, at his home."""
     async with await cast.carol.reach(
         cast.id_of("cleo"), cast.id_of("dave"), timeout=PATIENCE
     ) as dave:
@@ -244,7 +240,7 @@ async def _reached(cast: Cast) -> AsyncIterator[Peer]:
 
 
 def _path_to_dave(cast: Cast) -> tuple[NodeId, ...]:
-    """The way that carol's session takes now, as dave sees it."""
+    """Return the current path of carol's session, as dave sees it."""
     return next(peer.path for peer in cast.daves.peers if peer.path)
 
 

@@ -34,7 +34,7 @@ STOP_TIMEOUT = 5.0
 
 
 class OtherProcess:
-    """A process that runs a hidden command: `address` is that of its node, with the node id."""
+    """A process that runs a hidden command; `address` is that of its node, with the node id."""
 
     def __init__(self, process: Process) -> None:
         self.address = ""
@@ -47,7 +47,7 @@ class OtherProcess:
         self._in = process.stdin
 
     async def line(self) -> Any:
-        """The next line that it prints, as JSON."""
+        """Return its next line, parsed as JSON."""
         while "\n" not in self._text:
             try:
                 self._text += await self._out.receive()
@@ -59,19 +59,18 @@ class OtherProcess:
         return json.loads(line)
 
     async def tell(self, what: Any) -> Any:
-        """Give it a line of JSON; returns the line that it answers with."""
+        """Send a line of JSON and return the response."""
         await self._in.send(json.dumps(what).encode() + b"\n")
         with _in_time(START_TIMEOUT, "answer"):
             return await self.line()
 
     async def kill(self) -> None:
-        """SIGKILL: nobody is told."""
         self._killed = True
         self._process.kill()
         await self._process.wait()
 
     async def end(self) -> None:
-        """Have it end in order; ParleyError if it does not, or failed."""
+        """Close its input and wait for its end; ParleyError if it fails."""
         await self._in.aclose()
         with _in_time(STOP_TIMEOUT, "end"):
             if (code := await self._process.wait()) != 0 and not self._killed:
@@ -82,7 +81,7 @@ class OtherProcess:
 
 @asynccontextmanager
 async def other_process(command: str, *options: str) -> AsyncIterator[OtherProcess]:
-    """A process that runs a hidden command, once its node listens; leaving ends it.
+    """Run a hidden command in a process until the block is left.
 
     Raises:
         ParleyError: it did not start, or failed.
@@ -127,7 +126,7 @@ POEM = ("Two", "nodes", "met;", "neither", "spoke", "in", "the", "clear.")
 
 
 async def respond() -> None:
-    """Be bob until standard input ends."""
+    """Run bob until standard input ends."""
     out = Output(as_json=True)
     # Between processes of one machine a transport that ends has a process at its end that did.
     async with Node(Identity.create(), config=NodeConfig(resume=0.0)) as node:
@@ -139,7 +138,6 @@ async def respond() -> None:
 
 
 def offer(node: Node) -> None:
-    """What bob offers: a call, a streamed answer, a file's receipt, two topics."""
     prices, room = node.topic(PRICES), node.topic(ROOM)
 
     @node.on_call("greet")
@@ -185,7 +183,7 @@ _LEAST_LIE: Final = 128  # bytes: what is shorter may be a Received, which nobod
 
 
 async def serve_demo() -> None:
-    """Be a server until standard input ends."""
+    """Run a server until standard input ends."""
     out = Output(as_json=True)
     async with AsyncExitStack() as stack:
         node = await stack.enter_async_context(Node(Identity.create()))
@@ -223,7 +221,7 @@ def _tuples(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lie() -> None:
-    """From now on this process runs changed code: of what passes through, one bit is another."""
+    """Flip a bit of the next message that this process forwards."""
     honest = TunnelWriter.write
 
     def write(self: TunnelWriter, data: bytes, cost: int = 0) -> None:

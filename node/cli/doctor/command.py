@@ -43,7 +43,8 @@ SLOW_HANDSHAKE: Final = 3.0  # of the 10 s that it may take
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One connection: `trust` is the policy's name, `pinned` whether the address has an id."""
+    """Facts about a connection: `trust` is the policy's name, `pinned` whether the address has an
+    id."""
 
     suite: Suite | None
     trust: str
@@ -55,7 +56,7 @@ class Facts:
 
 
 def weaknesses(facts: Facts) -> Iterator[Diagnosis]:
-    """Everything about a connection that is not ok, and what is."""
+    """Yield the findings about a connection."""
     if facts.suite is None:
         yield Diagnosis(
             Level.WEAK,

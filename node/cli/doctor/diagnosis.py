@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How much a finding matters, the least first."""
+    """The severity of a finding, in ascending order."""
 
     OK = "ok"
     NOTE = "note"  # good to know
@@ -15,7 +15,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One thing that was looked at. `mend` is empty where there is nothing to do."""
+    """A finding. `mend` is the advice, empty if there is nothing to do."""
 
     level: Level
     subject: str

@@ -29,7 +29,7 @@ _OPTIONAL: Final = ("uvloop", "trio", "blake3")
 
 
 def versions() -> dict[str, str | None]:
-    """What runs here, name to version; None for what could be installed and is not."""
+    """Return the versions of the software in use; None for optional packages that are missing."""
     found: dict[str, str | None] = {
         "parley": version_of("parley-node"),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
@@ -42,20 +42,20 @@ def versions() -> dict[str, str | None]:
 
 
 def core() -> str:
-    """Which core this is; both are of one source, and do the same."""
+    """Return whether the protocol core is compiled."""
     compiled = (session.__file__ or "").endswith(tuple(EXTENSION_SUFFIXES))
     return "compiled" if compiled else "pure Python"
 
 
 def check_machine() -> Iterator[Diagnosis]:
-    """Everything that can be known without a connection."""
+    """Yield the findings that need no connection."""
     yield from check_algorithms(self_test())
     yield from check_home()
     yield check_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 def check_algorithms(outcomes: Iterable[tuple[str, str, str | None]]) -> Iterator[Diagnosis]:
-    """One finding for each algorithm that does not work, or one for all of them."""
+    """Yield a finding for each broken algorithm, and one for the working ones."""
     broken = False
     working = []
     for parameter, name, wrong in outcomes:
@@ -70,7 +70,7 @@ def check_algorithms(outcomes: Iterable[tuple[str, str, str | None]]) -> Iterato
 
 
 def check_home() -> Iterator[Diagnosis]:
-    """The directory of known peers and keys: whose it is, and who else may read or write."""
+    """Check owner and permissions of the directory of known peers and keys."""
     try:
         known_peers = default_known_peers()
     except ConfigError as error:
@@ -94,7 +94,7 @@ def check_home() -> Iterator[Diagnosis]:
 
 
 def check_descriptors(soft: int) -> Diagnosis:
-    """How many files and sockets this process may have open (`ulimit -n`)."""
+    """Check the limit of open files and sockets (`ulimit -n`)."""
     wanted = NodeConfig().max_connections + SPARE_DESCRIPTORS
     mend = f"ulimit -n {wanted}"
     if soft == resource.RLIM_INFINITY or soft >= wanted:

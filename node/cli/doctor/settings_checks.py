@@ -38,7 +38,7 @@ _MEND: Final = "listen on 127.0.0.1, [::1] or a Unix socket; from afar, --forwar
 
 
 def check_settings(path: Path | None) -> Iterator[Diagnosis]:
-    """What the settings (those in the file at `path`, and the variables) say of dialects."""
+    """Check the dialects in the settings of the file at `path` and the environment."""
     try:
         settings = load_settings(path)
     except ParleyError as error:
@@ -53,7 +53,6 @@ def check_settings(path: Path | None) -> Iterator[Diagnosis]:
 
 
 def check_dialects(settings: Settings) -> Iterator[Diagnosis]:
-    """One finding for each address that the settings name."""
     for name, dialect in (
         ("SimProto", settings.simproto),
         ("named events", settings.named),
@@ -64,7 +63,7 @@ def check_dialects(settings: Settings) -> Iterator[Diagnosis]:
 
 
 def check_address(dialect: str, text: str, *, allowed: bool = True) -> Diagnosis:
-    """Who can reach an address; `allowed` says whether it would be listened on at all.
+    """Check who can reach an address; `allowed` is whether a server would listen on it.
 
     Raises:
         AddressError: the text is not an address.
@@ -95,7 +94,7 @@ def _of_socket(subject: str, path: Path) -> Diagnosis:
 
 
 def _is_own(path: Path) -> bool:
-    """Whether the socket, or a directory above it, keeps all others out."""
+    """Whether the socket, or a directory above it, excludes all other users."""
     return any(keeps_out(each, _ENTER) for each in path.parents) or keeps_out(path, _WRITE)
 
 
@@ -127,7 +126,7 @@ PATIENCE: Final = 10.0
 
 
 def check_bus(path: Path | None) -> Iterator[Diagnosis]:
-    """What the settings (those in the file at `path`, and the variables) say of a bus."""
+    """Check the bus in the settings of the file at `path` and the environment."""
     try:
         settings = load_settings(path)
     except ParleyError:
@@ -138,7 +137,6 @@ def check_bus(path: Path | None) -> Iterator[Diagnosis]:
 
 
 def check_offered(settings: Settings) -> Iterator[Diagnosis]:
-    """What settings say of a bus; nothing without one."""
     if settings.bus.url is not None:
         yield from check_store(settings.bus.url)
         yield from check_rights(settings)
@@ -148,7 +146,7 @@ def check_offered(settings: Settings) -> Iterator[Diagnosis]:
 
 
 def check_store(url: str) -> Iterator[Diagnosis]:
-    """Who else can reach what the bus at an address keeps."""
+    """Check who else can access the storage of the bus at an address."""
     subject = f"bus {without_password(url)}"
     try:
         require_offerable(url)
@@ -168,8 +166,8 @@ def check_store(url: str) -> Iterator[Diagnosis]:
 
 
 def check_contents(url: str) -> Iterator[Diagnosis]:
-    """Whether the events of a bus in a file can be read; a damaged file may show it only later.
-    Nothing for a bus that doesn't have a file, or whose file `check_store` reports."""
+    """Check the events of a SQLite bus, since damage may show only later. Yields nothing for other
+    buses, and for files that `check_store` reports."""
     file = sqlite_path(url)
     if file is None or not file.is_file():
         return
@@ -195,7 +193,7 @@ def check_contents(url: str) -> Iterator[Diagnosis]:
 
 
 def check_rights(settings: Settings) -> Iterator[Diagnosis]:
-    """What anybody may do with the bus that is offered."""
+    """Check the rights of nodes that aren't named."""
     anybody = [right for right in settings.bus.rights if right.node_id is None]
     # Any stranger may come, or only nodes that a policy or a network key lets in.
     strangers = settings.serve.trust == "any" and settings.node.network_key is None
@@ -286,7 +284,7 @@ _WHAT_SHOWS: Final = "who talked to whom, when and how much is not encrypted"
 
 
 def check_journal(path: Path | None) -> Iterator[Diagnosis]:
-    """What the settings (those in the file at `path`, and the variables) say of a journal."""
+    """Check the journal in the settings of the file at `path` and the environment."""
     try:
         settings = load_settings(path).journal
     except ParleyError:
@@ -295,7 +293,6 @@ def check_journal(path: Path | None) -> Iterator[Diagnosis]:
 
 
 def check_kept(settings: JournalSettings) -> Iterator[Diagnosis]:
-    """What settings say of a journal; nothing without one."""
     if settings.directory is None and not settings.auditors:
         return
     if settings.directory is None or not settings.auditors:
@@ -348,7 +345,7 @@ def _check_auditors(settings: JournalSettings) -> Iterator[Diagnosis]:
 
 
 def _check_keys(directories: Iterable[Path]) -> Iterator[Diagnosis]:
-    """A private key beside what is sealed to it protects nothing."""
+    """Find auditors' private keys, which should not be on this machine."""
     for directory in directories:
         try:
             found = [path for path in sorted(directory.iterdir())[:MOST_FILES] if _is_key(path)]
@@ -377,7 +374,7 @@ def _home() -> list[Path]:
 
 
 def findings(settings: Settings) -> list[dict[str, str]]:
-    """Of this machine, and of dialects, journal and bus of the settings; it reads files."""
+    """Return the findings about this machine and the settings of a running server."""
     return [asdict(found) for found in _diagnoses(settings)]
 
 

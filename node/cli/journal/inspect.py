@@ -43,10 +43,10 @@ LEFT: Final = "left open"  # a newer segment is there: a crash left it
 
 @dataclass(slots=True)
 class SegmentFacts:
-    """One segment. `first` and `last` are times in ns; sizes are bytes.
+    """The contents of a segment. `first` and `last` are times in ns; sizes are in bytes.
 
-    `cut` is what recovery cut off, `unfinished` what stands after the last whole record of
-    one that is open, `damaged` what is not a record, or an altered one.
+    `cut` was removed by recovery, `unfinished` follows the last complete record of an open segment,
+    `damaged` is unreadable or altered.
     """
 
     name: SegmentName
@@ -64,8 +64,8 @@ class SegmentFacts:
 
 @dataclass(slots=True)
 class SessionCounts:
-    """One session, as its node has it. `code` is None while it has not ended;
-    `parted` and `resumed` are how often it lost its transport and got another."""
+    """One session, as its node recorded it. `code` is None until it ends; `parted` and `resumed`
+    count lost and replaced transports."""
 
     session_id: str
     run: str
@@ -82,10 +82,7 @@ class SessionCounts:
 
 
 class JournalSurvey:
-    """Counts what is in the segments of one node, told one after another.
-
-    `tunnels` are those that the node says it joined, if they are wanted `with_tunnels`.
-    """
+    """Counts the records of one node's segments; with `with_tunnels`, also lists the tunnels."""
 
     def __init__(self, node: str, *, with_tunnels: bool = False) -> None:
         self.node = node
@@ -96,15 +93,13 @@ class JournalSurvey:
 
     @property
     def sessions(self) -> list[SessionCounts]:
-        """All that were met, in the order of their beginning."""
+        """All sessions, in the order of their start."""
         return sorted(self._sessions.values(), key=lambda each: each.started)
 
     def sessions_of(self, run: str) -> int:
-        """How many sessions a run has."""
         return sum(each.run == run for each in self._sessions.values())
 
     def segment(self, file: SegmentFile, is_newest: bool, records: Iterable[Record]) -> None:
-        """Count one segment's records."""
         state = "closed" if file.name.state == CLOSED else OPEN if is_newest else LEFT
         facts = SegmentFacts(file.name, state, file.size)
         self.segments.append(facts)

@@ -23,7 +23,6 @@ def keygen(
 
 
 def show_auditor_key(out: Output, path: Path, shown: AuditorPrivateKey) -> None:
-    """Print the public key of an auditor's key file."""
     out.say(shown.public.text)
     out.remark(f"the private key is in {path}; nodes take the line above (--auditor)")
     out.done(path=str(path), auditor=shown.public.text)
@@ -32,6 +31,6 @@ def show_auditor_key(out: Output, path: Path, shown: AuditorPrivateKey) -> None:
 def read_auditor_keys(
     paths: list[Path] | None, passphrase_file: Path | None
 ) -> list[AuditorPrivateKey]:
-    """The keys in these files; raises KeyFileError, FileError."""
+    """Return the keys in these files; raises KeyFileError, FileError."""
     passphrase = read_passphrase(passphrase_file)
     return [load_auditor_key(path, passphrase) for path in paths or ()]

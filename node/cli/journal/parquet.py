@@ -46,12 +46,12 @@ _TIMES: Final = {
 class ParquetFiles:
     """`events`, `sessions`, `tunnels` and `findings.parquet` in a directory.
 
-    Leaving in order gives them their names; otherwise nothing is left of them. `written`
-    says then how many rows each has.
+    The files get their names when the block is left without an error; otherwise they are removed.
+    `written` then has the number of rows of each.
     """
 
     def __init__(self, directory: Path) -> None:
-        """Raises FileError if one of them is there, OSError."""
+        """Raises FileError if a file exists, OSError."""
         self.written: dict[Path, int] = {}
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         columns = {
@@ -77,7 +77,6 @@ class ParquetFiles:
             self.written[table.path] = table.count
 
     def add(self, piece: AuditBatch) -> None:
-        """Rows that come next."""
         size = sum(len(row[_PAYLOAD_AT] or b"") for row in piece.events)
         events, sessions, tunnels, findings = self._tables
         events.add(piece.events, size)
@@ -87,7 +86,7 @@ class ParquetFiles:
 
 
 class _Table:
-    """One file, written beside its name until it is whole."""
+    """One file, written under another name until it is complete."""
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
         self.path = path
@@ -134,7 +133,7 @@ class _Table:
 
 
 def schema(columns: Sequence[str]) -> pa.Schema:
-    """The columns of a table of rows, and `date`; times are timestamps of a microsecond, UTC."""
+    """Return the schema of a table with these columns and `date`; times are microseconds, UTC."""
     named = [(_TIMES.get(name, name), _type(name)) for name in columns]
     return pa.schema([*named, ("date", pa.date32())])
 

@@ -36,10 +36,10 @@ _PIECE_SIZE: Final = 1 << 24  # bytes, likewise
 
 
 def find_segments(directory: Path, node: str | None) -> dict[str, list[SegmentFile]]:
-    """The segments in a directory, node id to its own in their order.
+    """Return the segments in a directory by node id, in order.
 
     Raises:
-        FileError: none was found. ConfigError: `node` fits none or several. OSError.
+        FileError: there are none. ConfigError: `node` matches no node, or several. OSError.
     """
     found = {
         text: list(segments)
@@ -57,7 +57,7 @@ def find_segments(directory: Path, node: str | None) -> dict[str, list[SegmentFi
 
 
 class ProgressBar:
-    """How far a command is, on standard error, if that is a terminal."""
+    """A progress bar on standard error, if that is a terminal."""
 
     def __init__(self, total: int) -> None:
         console = Console(stderr=True)
@@ -74,22 +74,19 @@ class ProgressBar:
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """While it lasts, the bar moves."""
         with self._progress:
             yield
 
     def about(self, name: SegmentName) -> None:
-        """What is being read."""
         text = f"{name.node[:8]} {name.start} {name.number}"
         self._progress.update(self._task, description=text)
 
     def advance(self, size: int) -> None:
-        """So many bytes more are read."""
         self._progress.advance(self._task, size)
 
 
 def read_segment(segment: SegmentFile, bar: ProgressBar) -> Iterator[Record]:
-    """All records of a segment; of a live one those that are wholly there. Raises OSError."""
+    """Yield all complete records of a segment. Raises OSError."""
     waiting = done = 0
     for part in plan_ranges(segment.path, segment.size) or [RecordRange(0, 0, 0, ())]:
         for record in read_range(segment.path, part.start, part.end, part.blocks):
@@ -102,7 +99,7 @@ def read_segment(segment: SegmentFile, bar: ProgressBar) -> Iterator[Record]:
 
 
 class AuditBatch(NamedTuple):
-    """What some records gave, and how many they were."""
+    """The rows of an audit for a number of records."""
 
     node: str
     records: int
@@ -119,7 +116,7 @@ def audit_segments(
     *,
     payloads: bool,
 ) -> Iterator[AuditBatch]:
-    """Verify all segments; with auditors' keys also decrypt. Raises OSError."""
+    """Verify all segments; with auditors' keys, also decrypt them. Raises OSError."""
     for node, segments in journals.items():
         audit = Audit(auditors, payloads=payloads)
         count = size = 0

@@ -87,7 +87,7 @@ def verify(
 
 @dataclass(slots=True)
 class EventRange:
-    """Events of a status in one direction of a session: how many, from which place to which."""
+    """Number and places of events with one status, in one direction of a session."""
 
     first: int
     last: int
@@ -95,9 +95,9 @@ class EventRange:
 
 
 class Totals:
-    """What was counted: `changes` of transports, `tunnels` that were joined, `statuses` of events,
-    `findings` by kind; `open` says which events are `_OPEN`, by journal, session, direction and
-    status."""
+    """Counts of an audit: `changes` of transports, joined `tunnels`, `statuses` of events,
+    `findings` by kind; `open` has the events with `_OPEN` statuses by journal, session, direction
+    and status."""
 
     def __init__(self) -> None:
         self.records = self.tunnels = 0
@@ -108,7 +108,7 @@ class Totals:
         self.open: dict[tuple[str, str, str, str], EventRange] = {}
 
     def add(self, piece: AuditBatch) -> None:
-        """Count what a piece has; of the notes of one event the first alone."""
+        """Count a batch; of the notes of one event only the first."""
         self.records += piece.records
         self.sessions.update(row.session for row in piece.sessions)
         self.changes.update(row.what for row in piece.sessions if row.what in _CHANGES)
@@ -138,7 +138,6 @@ class Totals:
 
     @property
     def sentence(self) -> str:
-        """For people."""
         listed = ", ".join(f"{count:,} {name}" for name, count in sorted(self.statuses.items()))
         tunnels = f"{pluralise(self.tunnels, 'tunnel')}, " if self.tunnels else ""
         parted = ", ".join(f"{what} {pluralise(self.changes[what], 'time')}" for what in _CHANGES)

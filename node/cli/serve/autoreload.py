@@ -30,7 +30,7 @@ MOST_NAMES: Final = 3
 
 
 class SourceFilter(PythonFilter):
-    """Matches changes of Python files that are not of an installed package."""
+    """Matches changes of Python files outside of installed packages."""
 
     ignore_dirs = (*PythonFilter.ignore_dirs, "site-packages")
 
@@ -40,7 +40,7 @@ Reason = signal.Signals | list[str] | FileError
 
 
 def keep_running(options: NodeOptions, directories: Iterable[Path], others: Iterable[Path]) -> None:
-    """Run this process' own command line without `--reload` until a signal comes.
+    """Run this process's command line without `--reload` until a signal.
 
     The child restarts when a Python file below `directories` or one of the `others` changes.
     """
@@ -53,7 +53,6 @@ def keep_running(options: NodeOptions, directories: Iterable[Path], others: Iter
 
 
 def without_reload(arguments: list[str]) -> list[str]:
-    """Return the arguments without `--reload`, `--reload-dir` and its value."""
     kept: list[str] = []
     rest = iter(arguments)
     for argument in rest:

@@ -16,7 +16,6 @@ class BusRights:
         self.change(settings)
 
     def change(self, settings: BusSettings) -> None:
-        """Replace the rights, from the next request on."""
         self._rights = settings.rights
 
     def allow(self, request: BusRequest) -> bool | Awaitable[bool]:

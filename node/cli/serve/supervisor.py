@@ -25,7 +25,7 @@ LONGEST_STATUS: Final = 256
 
 
 class Supervisor:
-    """Whoever started this process, as `environ` has it; perhaps nobody who wants to know."""
+    """The service manager that started this process, according to `environ`, if any."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         environ = os.environ if environ is None else environ
@@ -34,16 +34,14 @@ class Supervisor:
         self._warned = False
 
     def ready(self, status: str) -> None:
-        """The service is up."""
         self._tell("READY=1", _status(status))
 
     def stopping(self) -> None:
-        """It begins to end."""
         self._tell("STOPPING=1", _status("closing connections"))
 
     @contextmanager
     def reloading(self) -> Iterator[None]:
-        """It reads its settings again, until this is left: then it is ready again."""
+        """Report that the settings are being reloaded, until the block is left."""
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1_000  # by which systemd orders them
         self._tell("RELOADING=1", f"MONOTONIC_USEC={now}")
         try:
@@ -52,8 +50,7 @@ class Supervisor:
             self._tell("READY=1")
 
     async def keep_alive(self) -> None:
-        """Give signs of life as long as the loop turns, several in the time that the watchdog
-        waits for one; returns at once where there is no watchdog."""
+        """Send the watchdog's signs of life while the event loop runs; returns if there is none."""
         while self._pause is not None:
             self._tell("WATCHDOG=1")
             await anyio.sleep(self._pause)
@@ -79,14 +76,14 @@ class Supervisor:
 
 
 def _address(text: str) -> str | None:
-    """The address of the socket: a path, or with `@` the name of an abstract one."""
+    """Return the socket's address: a path, or `@` and the name of an abstract socket."""
     if text.startswith("@"):
         return "\0" + text[1:]
     return text if text.startswith("/") else None
 
 
 def _pause(environ: Mapping[str, str]) -> float | None:
-    """Seconds between two signs of life; None if this process is to give none."""
+    """Return the seconds between signs of life; None if this process sends none."""
     microseconds, pid = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", "")
     if not microseconds.isdecimal() or pid not in ("", str(os.getpid())):
         return None

@@ -43,7 +43,7 @@ _ELSEWHERE: Final = {
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """How the giver of a code is found."""
+    """How the sender of a code can be found."""
 
     home: str | None
     listen: Sequence[str]
@@ -53,7 +53,7 @@ class Rendezvous:
     def chosen(
         cls, home: str | None, listen: list[str] | None, announced: bool | None
     ) -> "Rendezvous":
-        """What the options say; ConfigError if they exclude each other."""
+        """Return what the options mean; ConfigError if they exclude each other."""
         places = listen or ([] if home else [EVERYWHERE])
         if announced and not places:
             raise ConfigError(
@@ -70,10 +70,10 @@ class Rendezvous:
 async def accept_by_code(
     options: NodeOptions, out: Output, meeting: Rendezvous
 ) -> AsyncIterator[Peer]:
-    """The peer that took the code which is shown, and is on record from now on.
+    """Show a code and yield the peer that used it, which is recorded as known.
 
     Raises:
-        WrongCodeError, CodeGoneError: as `CodeGiver.taker`. And what it takes to wait somewhere.
+        WrongCodeError, CodeGoneError: as `CodeGiver.taker`. And the errors of listening.
     """
     async with AsyncExitStack() as stack:
         if meeting.home is None:
@@ -111,7 +111,7 @@ async def accept_by_code(
 async def log_in(
     node: Node, options: NodeOptions, address: str, export: str
 ) -> AsyncIterator[Home]:
-    """A home at which the node is logged in."""
+    """Log the node in to a home server."""
     trust = options.dialling_trust(address)
     async with node.home(address, exports=[export], trust=trust) as home:
         with handshake_hint():
@@ -120,8 +120,7 @@ async def log_in(
 
 
 def record_peer(out: Output, node_id: NodeId) -> None:
-    """Have a peer that a code has proved among the known ones; a file that does not let us is told,
-    and ends nothing."""
+    """Record a peer that a code has proved; warn if the file cannot be written."""
     words = fingerprint(node_id)
     out.event("met", node_id=str(node_id), words=words)
     out.say(f"met   {out.petnames.beside(node_id)}")
@@ -163,8 +162,8 @@ def _show(out: Output, code: Code, places: Sequence[str], meeting: Rendezvous) -
 
 
 def _dialled(place: str) -> str:
-    """An address as the other side may type it. The code proves who is there, so that it has no
-    node id; and one that is all of this machine's is the one that others would reach."""
+    """Return an address for the receiver: without the node id, which the code proves, and with a
+    reachable host in place of all interfaces."""
     address = Address.parse(place).without_node_id()
     there = _ELSEWHERE.get(address.host)
     if there is None:
@@ -190,11 +189,11 @@ Ready = Callable[[Node, Peer], object]
 async def connect_by_code(
     options: NodeOptions, out: Output, code: Code, at: str | None, home: str | None, ready: Ready
 ) -> AsyncIterator[Peer]:
-    """The peer that has the code: at an address, through a home, or on the local network.
+    """Connect to the sender of the code: at an address, through a home, or on the local network.
 
     Raises:
-        WrongCodeError, CodeGoneError: as `take_code`; or nobody waits there. ConfigError: both ways
-            are given, or none where the local network cannot be asked. And as `Node.connect`.
+        WrongCodeError, CodeGoneError: as `take_code`, or no sender waits. ConfigError: `at` and
+            `home` are given, or the local network can't be searched. And as `Node.connect`.
     """
     if at is not None and home is not None:
         raise ConfigError(f"cannot use --at {at} with --home {home}: leave one of the options out")
@@ -230,7 +229,7 @@ async def connect_by_code(
 
 
 async def _prove(node: Node, peer: Peer, code: Code, ready: Ready) -> None:
-    """Raises as `take_code`, and hangs up then."""
+    """Prove the code to a peer; disconnect on an error of `take_code`."""
     try:
         await take_code(node, peer, code, partial(ready, node, peer))
     except BaseException:
@@ -239,7 +238,7 @@ async def _prove(node: Node, peer: Peer, code: Code, ready: Ready) -> None:
 
 
 async def _announced(out: Output, code: Code) -> list[tuple[str, ...]]:
-    """The addresses of each node on the local network that says it waits at the slot."""
+    """Return the addresses of each node on the local network that announces the slot."""
     if find_spec("zeroconf") is None:
         raise ConfigError(
             f"cannot find the sender of the code {code.slot}-..: searching the local network "
@@ -256,8 +255,8 @@ async def _announced(out: Output, code: Code) -> list[tuple[str, ...]]:
 
 
 def _identities(options: NodeOptions, places: Sequence[tuple[str, ...]]) -> list[Identity]:
-    """With whose key to go there, and then with whose. A node never talks to itself: whoever
-    receives from themselves does so with a throw-away one."""
+    """Return the identities to try. A node cannot connect to itself: users receive from themselves
+    with a temporary one."""
     identity = options.identity()
     if not options.uses_own_identity:
         return [identity]
@@ -273,8 +272,8 @@ async def _first(
     places: list[tuple[str, ...]],
     ready: Ready,
 ) -> Peer:
-    """The first that has the code; else the last one's error. Who was met, and may have had its
-    guess, is no more among `places`."""
+    """Connect to the first sender that has the code; else raise the last error. Tried senders are
+    removed from `places`."""
     why: ParleyError = CodeGoneError("nobody waits for this code")
     for place in list(places):
         address, *also = place

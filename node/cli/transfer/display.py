@@ -29,7 +29,7 @@ PROGRESS_INTERVAL = 1.0  # seconds between two JSON lines of one file
 
 
 class Display(Watcher):
-    """Shows each transfer on `out`. `arrow` stands between a file and the other side."""
+    """Shows transfers on `out`; `arrow` is printed between a file and the peer."""
 
     def __init__(self, out: Output, arrow: str) -> None:
         self._out = out
@@ -47,13 +47,12 @@ class Display(Watcher):
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """While it lasts, bars move."""
         with self._progress:
             yield
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Meanwhile nothing moves: a person is asked something."""
+        """Stop the progress bars while a user is asked."""
         self._progress.stop()
         try:
             yield
@@ -113,12 +112,11 @@ class Display(Watcher):
         self._say(f"{name}: {error}; trying again in {pause:g} s")
 
     async def tell(self, text: str, kind: str, /, **fields: Any) -> None:
-        """Show what became of the connection."""
         self._event(kind, **fields)
         self._say(text)
 
     def _forget(self, transfer: Transfer) -> float:
-        """How long it took, in seconds."""
+        """Remove a transfer and return its duration."""
         bar = self._bars.pop(transfer, None)
         if bar is not None:
             self._progress.remove_task(bar)

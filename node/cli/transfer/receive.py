@@ -45,7 +45,7 @@ _NAMELESS: Final = "Somebody who proves no id wants to send {name} ({size:,} byt
 
 
 class SenderConsent:
-    """Asks about each sender once. `paused` keeps other output off the terminal meanwhile."""
+    """Asks about each unknown sender once. `paused` suspends other output meanwhile."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class SenderConsent:
         self._turn = anyio.Lock()  # one question at a time
 
     async def welcome(self, peer: Remote, offer: FileOffer) -> bool:
-        """Whether files of this peer are taken; KnownPeersError as `KnownPeers`."""
+        """Whether to accept files of this peer; KnownPeersError as `KnownPeers`."""
         if self._is_known(peer):
             return True  # whatever question about others waits for an answer
         async with self._turn:
@@ -195,10 +195,10 @@ def receive(options: NodeOptions, given: ReceiveOptions) -> None:
 
 
 async def _until_sent(peer: Peer, taking: FileReceiver) -> None:
-    """Until the sender has said all, or as much came as is wanted.
+    """Wait until the sender has sent all files, or as many as are wanted.
 
     Raises:
-        PeerClosedError: the sender did not come to an end.
+        PeerClosedError: the sender did not finish.
     """
 
     async def enough() -> None:

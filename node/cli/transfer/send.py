@@ -109,7 +109,7 @@ async def _by_code(
 
 @asynccontextmanager
 async def _opened(out: Output, paths: list[Path]) -> AsyncIterator[list[Source]]:
-    """The files, hashed; leaving it tells that all were sent."""
+    """Open and hash the files; leaving reports that all were sent."""
     began = perf_counter()
     with ExitStack() as opened:
         sources = [opened.enter_context(await Source.open(path)) for path in paths]
@@ -121,7 +121,7 @@ async def _opened(out: Output, paths: list[Path]) -> AsyncIterator[list[Source]]
 async def _send_all(
     link: OpenSessions, sources: Sequence[Source], display: Display, retries: int, parallel: int
 ) -> list[CallRefused]:
-    """Send each; a refused one does not keep the others. Returns the refusals."""
+    """Send all files, and return the refusals."""
     refused: list[CallRefused] = []
     waiting = iter(sources)
     peer = await link.ready()
@@ -142,7 +142,7 @@ async def _send_all(
 
 
 def _require_sendable(paths: Sequence[Path]) -> None:
-    """Raises ConfigError for what no receiver would take, before anybody is met."""
+    """Raise ConfigError for files that no receiver accepts."""
     if not paths:
         raise ConfigError("no file is given; give FILE... [ADDR], with the address last")
     met: dict[str, Path] = {}
