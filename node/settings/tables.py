@@ -213,6 +213,7 @@ class BusSettings:
 
     @property
     def rights(self) -> Collection[BusRight]:
+        """The entries of `allow`."""
         return tuple(map(parse_right, self.allow))
 
 
@@ -439,6 +440,7 @@ class FederationSettings:
 
     @property
     def carried(self) -> frozenset[NodeId]:
+        """The servers of `carry`."""
         return node_ids("carry", self.carry, MOST_SERVERS)
 
 
