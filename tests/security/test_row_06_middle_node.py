@@ -2,9 +2,9 @@
 in the middle does to the handshake, neither side takes the other for identified on anything
 but what the other really said, no application is reached, and both end by their deadlines.
 
-Every event of every kind of handshake is changed at every byte (Proofs of 12 KB with ML-DSA at
-some), lost, repeated, reordered, reflected, replaced, and reworded. What is provable, and checked
-each time (`Middle`):
+Every event of every kind of handshake is changed at every byte (long ones at some, which the seed
+of the run chooses), lost, repeated, reordered, reflected, replaced, and reworded. What is provable,
+and checked each time (`Middle`):
 
 - A side identifies the other only if all that either received until then is what was sent.
   So a change in Hello, Retry, Reply or the responder's Proof keeps the initiator from sending
