@@ -29,7 +29,7 @@ from parley._node.messaging.topics import PUBLISH
 from parley._node.metrics.metrics import Metrics
 from parley._node.peer.addresses import AddressList
 from parley._node.peer.idempotency import IdempotencyKey
-from parley._node.peer.link_subscription import LinkSessions, LinkSubscription
+from parley._node.peer.link_subscription import LinkSubscription
 from parley._node.peer.peer import DEFAULT_TIMEOUT, CallOptions, Peer, SubscribeOptions, published
 from parley._node.peer.reconnecting import ReconnectingClient, ReconnectingEmitter, random_fraction
 from parley._node.protocol.codes import CloseCode
@@ -47,10 +47,141 @@ if TYPE_CHECKING:
     from parley._node.bus.remote.store import ClientBuses
 
 
-class LinkRequests(LinkSessions):
-    """What is asked of a link."""
+# Subscriptions of a link.
+MOST_SUBSCRIPTIONS: Final = 1_024
+_UNKNOWN: Final = "the other side says that it does not know the session"
+# A responder that does not trust us says so only once the handshake is over for us.
+_NOT_TRUSTED: Final = frozenset({CloseCode.AUTHENTICATION_FAILED, CloseCode.PEER_NOT_TRUSTED})
 
-    _buses: "ClientBuses | None" = None
+
+class Dialler(Protocol):
+    """What a link asks of its node."""
+
+    @property
+    def backend(self) -> Backend:
+        """The loop it runs in; ParleyError if it does not run."""
+
+    async def connect(self, address: str, *, trust: TrustPolicy | AcceptHook | None = None) -> Peer:
+        """Dial a node and do the handshake; raises as `Node.connect`."""
+
+    def add_addresses(self, peer: Peer, addresses: Iterable[str]) -> None:
+        """Let the session of a peer that was dialled go on over these addresses, too."""
+
+    @property
+    def metrics(self) -> Metrics:
+        """What is counted of it."""
+
+
+class Link(ReconnectingClient[Peer]):
+    """A node that is kept reachable while `async with node.link(..) as link` lasts. It dials at
+    once, and again with growing pauses whenever a session is over.
+
+    A link has one node: the one whose id the addresses carry, or else the one that answered first.
+    If that is refused, refuses us, or has nothing in common with us, it is dialled on, with the
+    longest pauses: somebody may change a setting.
+    """
+
+    def __init__(
+        self,
+        node: Dialler,
+        among: "set[Link]",
+        address: str,
+        also: Sequence[str] = (),
+        *,
+        trust: TrustPolicy | AcceptHook | None = None,
+        pauses: Pauses | None = None,
+        draw: Callable[[], float] = random_fraction,
+    ) -> None:
+        self._places = AddressList(address, also)
+        if trust is not None:
+            decider(trust)
+        elif self._places.node_id is None:
+            raise ConfigError(f"{self._places} carries no node id, and no trust policy is given")
+        self._node = node
+        self._among = among  # the node's links that run
+        self._trust = trust
+        self._subscriptions: set[object] = set()
+        self._buses: ClientBuses | None = None
+        super().__init__(f"link to {self._places}", pauses, draw)
+
+    def __repr__(self) -> str:
+        return f"<Link to {self._places}, {'up' if self.is_up else 'down'}>"
+
+    def __str__(self) -> str:
+        """The link as log lines name it."""
+        return f"link to {self._places}"
+
+    # What is known of it.
+
+    @property
+    def peer(self) -> Peer | None:
+        """The node, over the session of this moment; None while the link is down."""
+        peer = self._current
+        return peer if peer is not None and peer.is_open else None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether there is a session; one that is parted counts, since it may go on."""
+        return self.peer is not None
+
+    # Life.
+
+    async def __aenter__(self) -> Self:
+        """Start to dial; returns at once. ParleyError: the node is not running, or the link was
+        entered before."""
+        if self._loop is not None:
+            raise ParleyError("a link is entered once")
+        self._loop = self._node.backend
+        self._redial.begin(self._loop)
+        self._among.add(self)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        """Dial no more and close the session; by an exception without waiting for that."""
+        await self.aclose(graceful=exc_type is None)
+
+    async def aclose(self, *, graceful: bool = True) -> None:
+        """End it: who waits for it meets PeerClosedError. `graceful` waits for the Close."""
+        if graceful and self._usable() is not None:
+            await self.close_buses()  # as long as events can be given back
+        self._among.discard(self)
+        self._finish()
+        if self._loop is None:
+            return
+        peer = self._current
+        try:
+            if graceful and peer is not None and peer.is_open:
+                await peer.close()
+            if graceful:
+                await self.close_buses(str(self.over_error()))
+        finally:
+            if peer is not None:
+                peer.live.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
+            await self._stop()
+
+    async def node_ends(self, *, graceful: bool) -> None:
+        """No session follows the one that there is, which the node closes; as `aclose`."""
+        if graceful and self._usable() is not None:
+            await self.close_buses()
+        self._finish()
+        await yield_to_loop(self.backend)  # what was begun a moment ago has to run to be ended
+
+    def redial(self) -> None:
+        """The network has changed: make a new transport for the session now or, while the link is
+        down, dial now. A session that does not resume is left alone."""
+        peer = self.peer
+        if peer is None:
+            self._redial.hurry()
+            return
+        with suppress(LocalProtocolError, PeerClosedError):  # it cannot be resumed, or it ends
+            peer.redial()
+
+    # Requests.
 
     @overload
     async def call(
@@ -232,140 +363,6 @@ class LinkRequests(LinkSessions):
         """Close what `bus` has opened; as `Bus.aclose`."""
         if self._buses is not None:
             await self._buses.aclose(because)
-
-
-# Subscriptions of a link.
-MOST_SUBSCRIPTIONS: Final = 1_024
-_UNKNOWN: Final = "the other side says that it does not know the session"
-# A responder that does not trust us says so only once the handshake is over for us.
-_NOT_TRUSTED: Final = frozenset({CloseCode.AUTHENTICATION_FAILED, CloseCode.PEER_NOT_TRUSTED})
-
-
-class Dialler(Protocol):
-    """What a link asks of its node."""
-
-    @property
-    def backend(self) -> Backend:
-        """The loop it runs in; ParleyError if it does not run."""
-
-    async def connect(self, address: str, *, trust: TrustPolicy | AcceptHook | None = None) -> Peer:
-        """Dial a node and do the handshake; raises as `Node.connect`."""
-
-    def add_addresses(self, peer: Peer, addresses: Iterable[str]) -> None:
-        """Let the session of a peer that was dialled go on over these addresses, too."""
-
-    @property
-    def metrics(self) -> Metrics:
-        """What is counted of it."""
-
-
-class Link(ReconnectingClient[Peer], LinkRequests):
-    """A node that is kept reachable while `async with node.link(..) as link` lasts. It dials at
-    once, and again with growing pauses whenever a session is over.
-
-    A link has one node: the one whose id the addresses carry, or else the one that answered first.
-    If that is refused, refuses us, or has nothing in common with us, it is dialled on, with the
-    longest pauses: somebody may change a setting.
-    """
-
-    def __init__(
-        self,
-        node: Dialler,
-        among: "set[Link]",
-        address: str,
-        also: Sequence[str] = (),
-        *,
-        trust: TrustPolicy | AcceptHook | None = None,
-        pauses: Pauses | None = None,
-        draw: Callable[[], float] = random_fraction,
-    ) -> None:
-        self._places = AddressList(address, also)
-        if trust is not None:
-            decider(trust)
-        elif self._places.node_id is None:
-            raise ConfigError(f"{self._places} carries no node id, and no trust policy is given")
-        self._node = node
-        self._among = among  # the node's links that run
-        self._trust = trust
-        self._subscriptions: set[object] = set()
-        super().__init__(f"link to {self._places}", pauses, draw)
-
-    def __repr__(self) -> str:
-        return f"<Link to {self._places}, {'up' if self.is_up else 'down'}>"
-
-    def __str__(self) -> str:
-        """The link as log lines name it."""
-        return f"link to {self._places}"
-
-    # What is known of it.
-
-    @property
-    def peer(self) -> Peer | None:
-        """The node, over the session of this moment; None while the link is down."""
-        peer = self._current
-        return peer if peer is not None and peer.is_open else None
-
-    @property
-    def is_up(self) -> bool:
-        """Whether there is a session; one that is parted counts, since it may go on."""
-        return self.peer is not None
-
-    # Life.
-
-    async def __aenter__(self) -> Self:
-        """Start to dial; returns at once. ParleyError: the node is not running, or the link was
-        entered before."""
-        if self._loop is not None:
-            raise ParleyError("a link is entered once")
-        self._loop = self._node.backend
-        self._redial.begin(self._loop)
-        self._among.add(self)
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        """Dial no more and close the session; by an exception without waiting for that."""
-        await self.aclose(graceful=exc_type is None)
-
-    async def aclose(self, *, graceful: bool = True) -> None:
-        """End it: who waits for it meets PeerClosedError. `graceful` waits for the Close."""
-        if graceful and self._usable() is not None:
-            await self.close_buses()  # as long as events can be given back
-        self._among.discard(self)
-        self._finish()
-        if self._loop is None:
-            return
-        peer = self._current
-        try:
-            if graceful and peer is not None and peer.is_open:
-                await peer.close()
-            if graceful:
-                await self.close_buses(str(self.over_error()))
-        finally:
-            if peer is not None:
-                peer.live.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
-            await self._stop()
-
-    async def node_ends(self, *, graceful: bool) -> None:
-        """No session follows the one that there is, which the node closes; as `aclose`."""
-        if graceful and self._usable() is not None:
-            await self.close_buses()
-        self._finish()
-        await yield_to_loop(self.backend)  # what was begun a moment ago has to run to be ended
-
-    def redial(self) -> None:
-        """The network has changed: make a new transport for the session now or, while the link is
-        down, dial now. A session that does not resume is left alone."""
-        peer = self.peer
-        if peer is None:
-            self._redial.hurry()
-            return
-        with suppress(LocalProtocolError, PeerClosedError):  # it cannot be resumed, or it ends
-            peer.redial()
 
     # For what speaks on it.
 

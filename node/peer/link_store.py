@@ -183,7 +183,7 @@ class LinkStore:
     remove_consumers = _asks(RemoteStore.remove_consumers)
     remove_group = _asks(RemoteStore.remove_group)
 
-    # LinkSessions.
+    # Sessions.
 
     async def _session(self) -> RemoteStore:
         """The bus over the session that there is."""

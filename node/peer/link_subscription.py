@@ -84,7 +84,7 @@ PASSING: Final = frozenset(
     }
 )
 PAUSES: Final = Pauses(first=0.2, longest=10.0)
-# LinkSessions whose notes wait unread, at most: the next one is subscribed to when the reader has
+# Sessions whose notes wait unread, at most: the next one is subscribed to when the reader has
 # come to the end of the first.
 _MOST_UNREAD: Final = 2
 

@@ -13,13 +13,12 @@ from parley._crypto.registry import Suite
 from parley._lbm.codec import Encodable, Value
 from parley._node.data_types import D, Model, R, data_type
 from parley._node.errors import CallRefused, PeerClosedError
-from parley._node.handlers.interceptors import Intercepted, Interceptors, PassedHeaders
+from parley._node.handlers.interceptors import Intercepted, PassedHeaders
 from parley._node.messaging.formats import FormatName
 from parley._node.messaging.idempotency import ONCE_EPOCH_SIZE, ONCE_INFO
-from parley._node.messaging.outgoing_requests import OutgoingCalls
 from parley._node.messaging.payloads import Payload, Tandem, make_payload
 from parley._node.messaging.topic_history import TopicPosition
-from parley._node.messaging.topics import PUBLISH, Topics
+from parley._node.messaging.topics import PUBLISH
 from parley._node.peer.answer_stream import AnswerStream, answer_of
 from parley._node.peer.connection_handlers import ConnectionHandlers, NodeContext
 from parley._node.peer.idempotency import IdempotencyKey, answer_of_once, epoch_to_ask
@@ -33,8 +32,6 @@ from parley._node.remote.emission import Emission
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.remote.remote import RequestOptions
 from parley._node.remote.stream import Stream
-from parley._node.transport.backend import Backend
-from parley._node.transport.driver import Driver
 from parley._node.trust.policies import Decider
 
 if TYPE_CHECKING:
@@ -88,15 +85,128 @@ class SubscribeOptions(TypedDict, total=False):
     on_malformed: OnMalformed
 
 
-class PeerRequests:
-    """What is asked of it waits for room to be sent, and ends with the connection."""
+async def published(call: Awaitable[Value], topic: str) -> int | None:
+    """Await the call that publishes a note and return the note's number, None if it has none.
 
-    live: LiveConnection
-    backend: Backend
-    driver: Driver
-    outgoing: OutgoingCalls
-    topics: Topics
-    interceptors: Interceptors
+    Raises:
+        CallRefused: the error explains a topic that doesn't exist or has no writers.
+    """
+    try:
+        answer = await call
+    except CallRefused as error:
+        if error.code == ResultCode.TOPIC_NOT_FOUND:
+            error.args = (
+                f"cannot publish to topic {topic!r}: the node has no such topic, or it has no "
+                "writers; the node must create it with writers=",
+            )
+        raise
+    return answer if type(answer) is int else None
+
+
+class Peer:
+    """The other node. Made by `Node`. `name`, for the log, is the address dialled or where the
+    connection came from."""
+
+    def __init__(
+        self,
+        core: Connection,
+        host: NodeContext,
+        name: str,
+        trust: Decider,
+        dialled: str | None,
+        on_change: Callable[["Peer"], None],
+    ) -> None:
+        self.core = core
+        self.backend = host.backend
+        self.name = name
+        self.live = live = LiveConnection(core, self, host.backend, host.config, name)
+        self.endpoint = end = ConnectionHandlers(live, host, trust, dialled)
+        self.driver = live.driver
+        self.calls = end.calls
+        self.outgoing = end.calls.outgoing
+        self.interceptors = host.handlers.interceptors
+        self.topics = end.topics
+        self.streams = end.streams
+        self._buses: ClientBuses | None = None
+        live.on_change = lambda: on_change(self)
+
+    def __repr__(self) -> str:
+        return f"<Peer {self.node_id.short if self.node_id else self.name}>"
+
+    def __str__(self) -> str:
+        """The peer as log lines name it."""
+        return f"peer {self.node_id.short if self.node_id else self.name}"
+
+    # What is known of it.
+
+    @property
+    def node_id(self) -> NodeId | None:
+        """The id that the other side has proved; None on an unencrypted connection."""
+        return self.live.node_id
+
+    @property
+    def suite(self) -> Suite | None:
+        """The algorithms agreed on; None on an unencrypted connection."""
+        return self.live.agreed.suite if self.live.agreed else None
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the connection is encrypted and its peer authenticated."""
+        return self.suite is not None
+
+    @property
+    def role(self) -> str:
+        """What the other side claims to be: a claim, from which no rights follow."""
+        return self.live.agreed.remote_role if self.live.agreed else ""
+
+    @property
+    def info(self) -> Mapping[str, Value]:
+        """What the other side says of itself."""
+        return self.live.agreed.info if self.live.agreed else {}
+
+    @property
+    def limits(self) -> Limits:
+        """The limits that both sides keep."""
+        return self.live.limits
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether its transport is closed."""
+        return self.live.gone
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether the session has lost its transport and waits for another; what is asked of it
+        meanwhile waits with it. It is open all the same."""
+        return self.live.is_suspended
+
+    @property
+    def path(self) -> tuple[NodeId, ...]:
+        """The way of its transport through a federation (section 19), from origin to target; empty
+        for a direct one. Only the neighbour is proven: nothing is authorised by the others."""
+        return self.live.path
+
+    @property
+    def resumes(self) -> int:
+        """How often the session went on over a new transport."""
+        return self.live.resumes
+
+    @property
+    def running_calls(self) -> int:
+        """How many handlers of this peer's calls run."""
+        return len(self.calls.incoming)
+
+    @property
+    def ignored(self) -> int:
+        """Named events of the peer for which there was no handler."""
+        return self.calls.named.ignored
+
+    @property
+    def dropped(self) -> int:
+        """Events that nobody took."""
+        return self.core.dropped
+
+    # Requests.
 
     @property
     def is_open(self) -> bool:
@@ -343,130 +453,6 @@ class PeerRequests:
         kind = None if returns is None else data_type(returns)
         arguments = topic, data, timeout, window, after, kind, on_malformed
         return Subscription(self.live, self.outgoing, self.topics, self.interceptors, *arguments)
-
-
-async def published(call: Awaitable[Value], topic: str) -> int | None:
-    """Await the call that publishes a note and return the note's number, None if it has none.
-
-    Raises:
-        CallRefused: the error explains a topic that doesn't exist or has no writers.
-    """
-    try:
-        answer = await call
-    except CallRefused as error:
-        if error.code == ResultCode.TOPIC_NOT_FOUND:
-            error.args = (
-                f"cannot publish to topic {topic!r}: the node has no such topic, or it has no "
-                "writers; the node must create it with writers=",
-            )
-        raise
-    return answer if type(answer) is int else None
-
-
-class Peer(PeerRequests):
-    """The other node. Made by `Node`. `name`, for the log, is the address dialled or where the
-    connection came from."""
-
-    def __init__(
-        self,
-        core: Connection,
-        host: NodeContext,
-        name: str,
-        trust: Decider,
-        dialled: str | None,
-        on_change: Callable[["Peer"], None],
-    ) -> None:
-        self.core = core
-        self.backend = host.backend
-        self.name = name
-        self.live = live = LiveConnection(core, self, host.backend, host.config, name)
-        self.endpoint = end = ConnectionHandlers(live, host, trust, dialled)
-        self.driver = live.driver
-        self.calls = end.calls
-        self.outgoing = end.calls.outgoing
-        self.interceptors = host.handlers.interceptors
-        self.topics = end.topics
-        self.streams = end.streams
-        self._buses: ClientBuses | None = None
-        live.on_change = lambda: on_change(self)
-
-    def __repr__(self) -> str:
-        return f"<Peer {self.node_id.short if self.node_id else self.name}>"
-
-    def __str__(self) -> str:
-        """The peer as log lines name it."""
-        return f"peer {self.node_id.short if self.node_id else self.name}"
-
-    # What is known of it.
-
-    @property
-    def node_id(self) -> NodeId | None:
-        """The id that the other side has proved; None on an unencrypted connection."""
-        return self.live.node_id
-
-    @property
-    def suite(self) -> Suite | None:
-        """The algorithms agreed on; None on an unencrypted connection."""
-        return self.live.agreed.suite if self.live.agreed else None
-
-    @property
-    def encrypted(self) -> bool:
-        """Whether the connection is encrypted and its peer authenticated."""
-        return self.suite is not None
-
-    @property
-    def role(self) -> str:
-        """What the other side claims to be: a claim, from which no rights follow."""
-        return self.live.agreed.remote_role if self.live.agreed else ""
-
-    @property
-    def info(self) -> Mapping[str, Value]:
-        """What the other side says of itself."""
-        return self.live.agreed.info if self.live.agreed else {}
-
-    @property
-    def limits(self) -> Limits:
-        """The limits that both sides keep."""
-        return self.live.limits
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether its transport is closed."""
-        return self.live.gone
-
-    @property
-    def is_suspended(self) -> bool:
-        """Whether the session has lost its transport and waits for another; what is asked of it
-        meanwhile waits with it. It is open all the same."""
-        return self.live.is_suspended
-
-    @property
-    def path(self) -> tuple[NodeId, ...]:
-        """The way of its transport through a federation (section 19), from origin to target; empty
-        for a direct one. Only the neighbour is proven: nothing is authorised by the others."""
-        return self.live.path
-
-    @property
-    def resumes(self) -> int:
-        """How often the session went on over a new transport."""
-        return self.live.resumes
-
-    @property
-    def running_calls(self) -> int:
-        """How many handlers of this peer's calls run."""
-        return len(self.calls.incoming)
-
-    @property
-    def ignored(self) -> int:
-        """Named events of the peer for which there was no handler."""
-        return self.calls.named.ignored
-
-    @property
-    def dropped(self) -> int:
-        """Events that nobody took."""
-        return self.core.dropped
-
-    # What to ask of it.
 
     def emit(
         self,
