@@ -32,6 +32,12 @@ ALLOWED = {
     # The first lines of files.
     "crypto/keyfile.py: label in no document: parley1 auditor key",
     "crypto/keyfile.py: label in no document: parley1 key file",
+    # Filled in when the store has answered, for all callers that share the request.
+    "node/bus/batcher.py: never assigned by its class: _Share.answer",
+    # Applications inherit from it.
+    "node/handlers/registry.py: has one subclass only: Namespace <- Chess",
+    # Streams are created by their table, and those of tunnels by the tunnel.
+    "node/remote/stream.py: has one subclass only: Stream <- TunnelStream",
     # The function that returns a text in any case.
     "node/errors.py: reads strerror",
 }
@@ -61,6 +67,9 @@ SECRET = re.compile(
 )
 # Sizes, numbers and names are public, and so are constants.
 PUBLIC = re.compile(r"len\([^()]*\)|\b[A-Z_.]*[A-Z]\w*\b|'[^']*'|\w+_(size|delay)")
+
+# The annotations in subclasses of these are fields.
+FIELD_BASES = {"NamedTuple", "Protocol", "Struct", "TypedDict"}
 
 _LEVELS = ("debug", "info", "warning", "error", "exception", "critical", "log")
 Trees = dict[str, ast.Module]
@@ -305,11 +314,63 @@ def _has(tree: ast.Module | ast.stmt, parts: list[str]) -> bool:
     )
 
 
+def unassigned_attributes(trees: Trees) -> Iterator[str]:
+    """Attributes that a class only declares, so that other code has to assign them."""
+    fields = FIELD_BASES | {
+        name for tree in trees.values() for name, bases in _classes(tree) if bases & FIELD_BASES
+    }
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ClassDef) or _declares_fields(node, fields):
+                continue
+            assigned = {
+                target.attr
+                for target in ast.walk(node)
+                if isinstance(target, ast.Attribute) and isinstance(target.ctx, ast.Store)
+            }
+            for each in node.body:
+                match each:
+                    case ast.AnnAssign(ast.Name(name), annotation, None) if name not in assigned:
+                        if not ast.unparse(annotation).startswith(("ClassVar", "Final")):
+                            yield f"{path}: never assigned by its class: {node.name}.{name}"
+
+
+def _declares_fields(node: ast.ClassDef, fields: set[str]) -> bool:
+    """Whether the annotations of a class are fields: of a dataclass, a protocol and the like."""
+    bases = {ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases}
+    decorators = " ".join(map(ast.unparse, node.decorator_list))
+    return bool(bases & fields) or "dataclass" in decorators
+
+
+def single_subclasses(trees: Trees) -> Iterator[str]:
+    """Bases with exactly one subclass, which are often one class that was split.
+
+    A base that is created itself, and a Protocol, are classes of their own.
+    """
+    subclasses = defaultdict(set)
+    defined_in = {}
+    for path, tree in trees.items():
+        for name, bases in _classes(tree):
+            if "Protocol" not in bases:
+                defined_in[name] = path
+            for base in bases:
+                subclasses[base.rpartition(".")[2]].add(name)
+    used = {
+        node.func.id
+        for tree in trees.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    for base, names in subclasses.items():
+        if len(names) == 1 and base in defined_in and base not in used:
+            yield f"{defined_in[base]}: has one subclass only: {base} <- {next(iter(names))}"
+
+
 def main() -> int:
     trees = parsed()
     rules = (
         *(private_api, outside_tasks, compared_secrets, undocumented_labels, strerrors),
-        *(unnamed_events, uncompilable, documents),
+        *(unnamed_events, uncompilable, documents, unassigned_attributes, single_subclasses),
     )
     found = {line for rule in rules for line in rule(trees)}
     for line in sorted(found - ALLOWED):
