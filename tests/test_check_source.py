@@ -31,6 +31,8 @@ WRONG = {
     "uncompilable": [
         "def f():\n    try: pass\n    except A as error: pass\n    except B as error: pass",
     ],
+    "unassigned_attributes": ["class A:\n    other: int", "class A(B):\n    x: int\n    y = 1"],
+    "single_subclasses": ["class A: pass\nclass B(A): pass"],
 }
 RIGHT = """
 import anyio
@@ -39,11 +41,28 @@ from os import urandom as _urandom
 from parley._node.errors import ParleyError
 DOMAIN = b"parley1 chain"
 class Own:
+    _mac: bytes
+    LIMIT: ClassVar[int]
     def __init__(self, mac):
         self._mac = mac
     def is_it(self, other):
         logger.info("x", extra={"event": "a.b"})
         return compare_digest(other._mac, self._mac) and len(mac) == MAC_SIZE
+class Fields(TypedDict):
+    size: int
+class MoreFields(Fields):
+    count: int
+@dataclass
+class Row:
+    number: int
+class Base: pass
+class One(Base): pass
+class Two(Base): pass
+class Created: pass
+class Special(Created): pass
+created = Created()
+class Seam(Protocol): pass
+class Narrow(Seam, Protocol): pass
 async def coroutine():
     anyio.CancelScope()
     return row._replace(a=1)

@@ -5,33 +5,24 @@ once, with its code. How it ended is in the log.
 """
 
 import logging
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from parley._node.config import NodeConfig
 from parley._node.errors import NotTrustedError
-from parley._node.handlers.registry import Entry, Handlers
+from parley._node.handlers.registry import Handlers
 from parley._node.handlers.topic import Topic
 from parley._node.logs import RateLimitedLogger, one_line
 from parley._node.messaging.dispatch import Dispatch
 from parley._node.messaging.idempotency import IdempotencyCache
-from parley._node.messaging.incoming_requests import IncomingCall
-from parley._node.messaging.requests import RequestMux
-from parley._node.messaging.topics import LABEL, Topics
+from parley._node.messaging.topics import LABEL
 from parley._node.metrics.metrics import Metrics
 from parley._node.peer.emitters import InterceptedEmitter, NativeEmitter
-from parley._node.peer.request_handlers import (
-    CallHandlers,
-    EventHandlers,
-    OnceHandlers,
-    Responses,
-    SubscribeHandlers,
-)
+from parley._node.peer.request_handlers import RequestHandlers
 from parley._node.peer.stream_handlers import StreamHandlers
-from parley._node.protocol.codes import CloseCode, ResultCode, code_name, supercategory
+from parley._node.protocol.codes import CloseCode, code_name, supercategory
 from parley._node.protocol.errors import RemoteProtocolError
 from parley._node.protocol.handshake import Agreed
 from parley._node.protocol.reports import (
@@ -57,66 +48,10 @@ from parley._node.remote.live_connection import LiveConnection
 from parley._node.remote.session_table import SessionTable
 from parley._node.remote.stream_table import StreamTable
 from parley._node.transport.backend import Backend
-from parley._node.transport.driver import Driver
 from parley._node.trust.decision import Deciding
 from parley._node.trust.policies import Decider
 
-account_logger = logging.getLogger("parley.accounts")
-
-
-class AccountHandlers:
-    """The account of one peer, if its node is a home and it may have one."""
-
-    __slots__ = ("_handlers", "_live")
-
-    def __init__(self, live: LiveConnection, handlers: Handlers) -> None:
-        self._live = live
-        self._handlers = handlers
-
-    def decide(self, exports: Sequence[str] | None) -> ResultCode:
-        """Take a Login with these exports, or with None a Logout; the code that answers it. Nobody
-        logs in through a tunnel: an account is reached over its link alone."""
-        live, accounts = self._live, self._handlers.accounts
-        who = live.node_id
-        if accounts is None or who is None or live.path:
-            return ResultCode.NOT_AUTHORISED
-        if exports is None:
-            return accounts.logout(who, live)
-        if live.draining:
-            return ResultCode.OVERLOADED
-        code = accounts.login(who, live)
-        if code == ResultCode.ACCEPTED:
-            named = one_line(", ".join(exports)) or "nothing"
-            now, text = live.backend.now(), "%s logged in, and exports %s"
-            self._handlers.logins.log(
-                account_logger,
-                logging.INFO,
-                now,
-                text,
-                who,
-                named,
-                extra={"event": "account.login", "peer": who},
-            )
-        return code
-
-    def connection_ended(self) -> None:
-        """Its session is over."""
-        accounts, who = self._handlers.accounts, self._live.node_id
-        if accounts is not None and who is not None:
-            accounts.logout(who, self._live)
-
-
 CODES: Final = frozenset(CloseCode)
-
-
-def count_final(
-    refused: Counter[int], now: Callable[[], float], call: IncomingCall | None, code: int
-) -> None:
-    """A request is over: of a call or event with its handler, or it was `refused` before that."""
-    if call is None:
-        refused[code] += 1
-    elif type(call.entry) is Entry:  # else a subscription, of which its topic tells
-        call.entry.tally.add(code, now() - call.came)
 
 
 def direction(live: LiveConnection) -> str:
@@ -269,11 +204,11 @@ class ConnectionHandlers:
     that was dialled."""
 
     __slots__ = (
-        "_accounts",
         "_emitted",
         "_handlers",
         "_live",
         "_opened",
+        "_requests",
         "_sessions",
         "calls",
         "deciding",
@@ -290,27 +225,12 @@ class ConnectionHandlers:
         core, handlers = live.core, host.handlers
         self._live = live
         self._opened = 0.0
-        live.metrics = host.metrics
         self.endings = host.endings
         self._sessions = host.sessions
         self.deciding = Deciding(live, trust, dialled)
-        answers = Responses(live, handlers)
-        subscribes = SubscribeHandlers(live, handlers, answers, host.topics)
-        once = OnceHandlers(live, handlers, answers, host.once)
-        called = CallHandlers(live, handlers, answers, subscribes, once)
-        events = EventHandlers(live, handlers, answers)
-        self._accounts = accounts = AccountHandlers(live, handlers)
-        self.calls = calls = answers.calls = RequestMux(
-            core,
-            called.find,
-            called.run,
-            _stop,
-            find_event=events.find,
-            run_event=events.run,
-            login=accounts.decide,
-            on_final=partial(count_final, host.metrics.refused, live.backend.now),
-        )
-        self.topics = subscribes.topics = Topics(core, calls.incoming, host.topics.__contains__)
+        self._requests = requests = RequestHandlers(live, handlers, host.topics, host.once)
+        self.calls = calls = requests.calls
+        self.topics = requests.topics
         self.streams = StreamTable(live, calls.stream_requests)
         self._handlers = StreamHandlers(live, handlers, self.streams)
         self.emitter = NativeEmitter(live, calls)
@@ -318,15 +238,7 @@ class ConnectionHandlers:
         self.dispatch = Dispatch(
             core, calls, self.topics, self.streams.receive, self.streams.restricted
         )
-        live.driver = Driver(
-            core,
-            live.backend,
-            self.take,
-            calls.next_deadline,
-            calls.handle_deadline,
-            self.transport_closed,
-            host.config.write_buffer,
-        )
+        live.attach(self.take, calls.next_deadline, calls.handle_deadline, self.transport_closed)
 
     def emitter_of(self, name: str) -> NativeEmitter:
         """What sends one event of this name, inside of its interceptors if there are any."""
@@ -429,7 +341,7 @@ class ConnectionHandlers:
             else:
                 self.endings.used(live.name)
         self.deciding.stop()
-        self._accounts.connection_ended()
+        self._requests.connection_ended()
         self.calls.connection_ended(code, text)
         self.topics.connection_ended(code, text)
         self.streams.connection_ended(code, text)
@@ -439,8 +351,3 @@ class ConnectionHandlers:
         """Whether the responder has refused us, once the handshake was over for us."""
         said = ended.remote and ended.code == CloseCode.AUTHENTICATION_FAILED
         return said and now - self._opened < REFUSED_WITHIN
-
-
-def _stop(request: IncomingCall) -> None:
-    if request.runner is not None:
-        request.runner.cancel()

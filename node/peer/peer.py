@@ -119,7 +119,9 @@ class Peer:
         self.core = core
         self.backend = host.backend
         self.name = name
-        self.live = live = LiveConnection(core, self, host.backend, host.config, name)
+        self.live = live = LiveConnection(
+            core, self, host.backend, host.config, name, host.metrics, lambda: on_change(self)
+        )
         self.endpoint = end = ConnectionHandlers(live, host, trust, dialled)
         self.driver = live.driver
         self.calls = end.calls
@@ -128,7 +130,6 @@ class Peer:
         self.topics = end.topics
         self.streams = end.streams
         self._buses: ClientBuses | None = None
-        live.on_change = lambda: on_change(self)
 
     def __repr__(self) -> str:
         return f"<Peer {self.node_id.short if self.node_id else self.name}>"

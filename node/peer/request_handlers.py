@@ -7,8 +7,10 @@ handler's value or a fixed sentence; details go to the log.
 
 import logging
 import marshal
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -31,6 +33,7 @@ from parley._node.handlers.invoke import (
 from parley._node.handlers.permissions import is_permitted
 from parley._node.handlers.registry import Entry, Handlers
 from parley._node.handlers.topic import SubscribeRequest, Topic
+from parley._node.logs import one_line
 from parley._node.messaging.call_codec import FinalAnswer, encode_result
 from parley._node.messaging.fanout import Fanout, Feed
 from parley._node.messaging.feeds import HistoryFeed, StreamFeed
@@ -50,6 +53,7 @@ from parley._node.remote.requests import Call, CallHandler, NamedEvent
 from parley._node.transport.conditions import yield_to_loop
 
 logger = logging.getLogger("parley.peer")
+account_logger = logging.getLogger("parley.accounts")
 
 # Items that are encoded at a time, in about a millisecond.
 SLICE: Final = 2_000
@@ -60,10 +64,8 @@ class Responses:
 
     __slots__ = ("_handlers", "_live", "_one", "calls")
 
-    # Set once it is made: the requests that are answered here.
-    calls: RequestMux
-
-    def __init__(self, live: LiveConnection, handlers: Handlers) -> None:
+    def __init__(self, live: LiveConnection, handlers: Handlers, calls: RequestMux) -> None:
+        self.calls = calls
         self._live = live
         self._handlers = handlers
         self._one = anyio.Lock()  # held while one answer of the connection is encoded in slices
@@ -162,89 +164,6 @@ class Responses:
             exc_info=True,
             extra={"event": "answer.unsent", "topic": name},
         )
-
-
-class SubscribeHandlers:
-    """The topics of a node, for one peer."""
-
-    __slots__ = ("_answers", "_handlers", "_live", "_published", "topics")
-
-    # Set once it is made: the subscriptions of the connection, which ask for what is found here.
-    topics: Topics
-
-    def __init__(
-        self,
-        live: LiveConnection,
-        handlers: Handlers,
-        answers: Responses,
-        published: Mapping[str, Topic],
-    ) -> None:
-        self._live = live
-        self._handlers = handlers
-        self._answers = answers
-        self._published = published
-
-    def find(self, name: str) -> Topic | ResultCode:
-        """The topic that a Subscribe to `name` is decided for, or the code that refuses it."""
-        found = self._find(name)
-        if isinstance(found, ResultCode):
-            now = self._live.backend.now()
-            log_refused(self._handlers.refused, self._live.remote, "topic", name, found, now)
-        return found
-
-    def _find(self, name: str) -> Topic | ResultCode:
-        topic = self._published.get(name)
-        if topic is None:
-            elsewhere = self._handlers.find_elsewhere
-            found = None if elsewhere is None else elsewhere(name, self._live.remote)
-            if not isinstance(found, Topic):
-                return ResultCode.TOPIC_NOT_FOUND if found is None else found
-            topic = found
-        if not topic.takes(self._live.supercategory):
-            return ResultCode.WRONG_SUPERCATEGORY
-        if self.topics.is_subscribed(name):
-            return ResultCode.ALREADY_SUBSCRIBED
-        return ResultCode.OVERLOADED if self._live.draining else topic
-
-    def run(self, call: IncomingCall) -> None:
-        """Decide on a Subscribe to the topic that `find` found."""
-        call.runner = self._live.backend.spawn(self._serve, call)
-
-    async def _serve(self, call: IncomingCall) -> None:
-        topic: Topic = call.entry
-        live, answers = self._live, self._answers
-        code: int = ResultCode.CANCELLED
-        data: Any = None
-        call.begun = True
-        try:
-            request = SubscribeRequest(live.remote, call)
-            code, data = await decide(topic, request, self._handlers, live.supercategory)
-            if code == ResultCode.ACCEPTED:
-                self._accept(await topic.open(request, call.after), call, data)
-                return
-        except CallRefused as refused:
-            code, data = refused.code, refused.data
-        except LbmEncodeError:
-            answers.log_unsent("the answer to a subscription of %r", topic.name)
-            code, data = FAILED
-        finally:
-            # Also when it was cancelled: each request gets its one answer.
-            answers.give(call, code, data)
-
-    def _accept(self, topic: Topic, call: IncomingCall, data: Any) -> None:
-        live = self._live
-        data, after = topic.begin(data, call.after)
-
-        def make(stream: int, on_closed: Callable[[StreamFeed], None]) -> StreamFeed:
-            def feed(fanout: Fanout, closed: Callable[[Feed], None]) -> StreamFeed:
-                where = live.core, stream, live.limits.max_payload, live.remote, closed
-                if fanout.kept is None:
-                    return StreamFeed(fanout, *where)
-                return HistoryFeed(fanout, fanout.kept, after, *where)
-
-            return topic.join(feed, on_closed)
-
-        self.topics.open_feed(call, data, make, remembers=topic.position is not None)
 
 
 TOO_LONG = "the answer is longer than what is remembered"
@@ -414,59 +333,71 @@ class OnceHandlers:
         return ResultCode.NOT_ONCE, None
 
 
-class CallHandlers:
-    """The handlers of calls, for one peer; its other requests go to `subscribes`, and calls that
-    are to be made once to `once`."""
+# What natively a handler's replies are in.
+NATIVE_FORMAT: Final[FormatName] = "lbm"
 
-    __slots__ = ("_answers", "_handlers", "_live", "_once", "_subscribes")
+
+class RequestHandlers:
+    """The requests of one peer: finds and runs the handlers of its calls, named events and
+    Subscribes, and decides on its logins. `published` are the node's topics, `cache` its remembered
+    results of calls with `once`.
+    """
+
+    __slots__ = ("_handlers", "_live", "_once", "_published", "_responses", "calls", "topics")
 
     def __init__(
         self,
         live: LiveConnection,
         handlers: Handlers,
-        answers: Responses,
-        subscribes: SubscribeHandlers,
-        once: OnceHandlers,
+        published: Mapping[str, Topic],
+        cache: IdempotencyCache,
     ) -> None:
         self._live = live
         self._handlers = handlers
-        self._answers = answers
-        self._subscribes = subscribes
-        self._once = once
+        self._published = published
+        self.calls = calls = RequestMux(
+            live.core,
+            self.find,
+            self.run,
+            _stop,
+            find_event=self.find_event,
+            run_event=self.run_event,
+            login=self.login,
+            on_final=partial(count_final, live.metrics.refused, live.backend.now),
+        )
+        self.topics = Topics(live.core, calls.incoming, published.__contains__)
+        self._responses = Responses(live, handlers, calls)
+        self._once = OnceHandlers(live, handlers, self._responses, cache)
+
+    # Calls.
 
     def find(self, subcategory: int, topic: str) -> Entry[CallHandler] | Topic | ResultCode:
         """What a request for `topic` may run, or the code that refuses the request."""
         live = self._live
         if live.driver.path and not self._handlers.exported(topic):
-            return self._refused(topic, ResultCode.NOT_AUTHORISED)
+            return self._refused("call", topic, ResultCode.NOT_AUTHORISED)
         if subcategory != CALL:
-            return self._subscribes.find(topic)
+            return self._find_topic(topic)
         entry = self._handlers.calls.find(topic)
         if entry is None:
-            return self._refused(topic, ResultCode.TOPIC_NOT_FOUND)
+            return self._refused("call", topic, ResultCode.TOPIC_NOT_FOUND)
         if entry.supercategories is not None and not entry.takes(live.supercategory):
-            return self._refused(topic, ResultCode.WRONG_SUPERCATEGORY)
-        return self._refused(topic, ResultCode.OVERLOADED) if live.draining else entry
-
-    def _refused(self, topic: str, code: ResultCode) -> ResultCode:
-        now = self._live.backend.now()
-        log_refused(self._handlers.refused, self._live.remote, "call", topic, code, now)
-        return code
+            return self._refused("call", topic, ResultCode.WRONG_SUPERCATEGORY)
+        return self._refused("call", topic, ResultCode.OVERLOADED) if live.draining else entry
 
     def run(self, call: IncomingCall) -> None:
         """Run what `find` found for a request."""
         if call.subcategory != CALL:
-            self._subscribes.run(call)
-            return
-        if call.once is not None:
+            call.runner = self._live.backend.spawn(self._serve_subscribe, call)
+        elif call.once is not None:
             self._once.run(call)
-            return
-        self._live.driver.pending_tasks.append((self._serve, call))
+        else:
+            self._live.driver.pending_tasks.append((self._serve_call, call))
 
-    async def _serve(self, call: IncomingCall) -> None:
+    async def _serve_call(self, call: IncomingCall) -> None:
         if call.answered:
             return  # nobody waits for it any more
-        remote, answers = self._live.remote, self._answers
+        remote, answers = self._live.remote, self._responses
         call.begun = True
         outcome: Outcome = (ResultCode.CANCELLED, None)
         try:
@@ -495,51 +426,90 @@ class CallHandlers:
 
         async def encode_item(item: Any) -> bytes:
             if is_large(item, SLICE):
-                item = await self._answers.encode_large(item)
+                item = await self._responses.encode_large(item)
             return encode({} if item is None else {keys.DATA: item})
 
-        chunk = self._answers.calls.incoming.chunk
+        chunk = self.calls.incoming.chunk
         return await send_items(self._live, call, items, encode_item, chunk)
 
+    # Subscriptions.
 
-# What natively a handler's replies are in.
-NATIVE_FORMAT: Final[FormatName] = "lbm"
+    def _find_topic(self, name: str) -> Topic | ResultCode:
+        """The topic that a Subscribe to `name` is decided for, or the code that refuses it."""
+        found = self._published_topic(name)
+        return self._refused("topic", name, found) if isinstance(found, ResultCode) else found
 
+    def _published_topic(self, name: str) -> Topic | ResultCode:
+        topic = self._published.get(name)
+        if topic is None:
+            elsewhere = self._handlers.find_elsewhere
+            found = None if elsewhere is None else elsewhere(name, self._live.remote)
+            if not isinstance(found, Topic):
+                return ResultCode.TOPIC_NOT_FOUND if found is None else found
+            topic = found
+        if not topic.takes(self._live.supercategory):
+            return ResultCode.WRONG_SUPERCATEGORY
+        if self.topics.is_subscribed(name):
+            return ResultCode.ALREADY_SUBSCRIBED
+        return ResultCode.OVERLOADED if self._live.draining else topic
 
-class EventHandlers:
-    """The handlers of named events, for one peer."""
+    async def _serve_subscribe(self, call: IncomingCall) -> None:
+        topic: Topic = call.entry
+        live, answers = self._live, self._responses
+        code: int = ResultCode.CANCELLED
+        data: Any = None
+        call.begun = True
+        try:
+            request = SubscribeRequest(live.remote, call)
+            code, data = await decide(topic, request, self._handlers, live.supercategory)
+            if code == ResultCode.ACCEPTED:
+                self._accept(await topic.open(request, call.after), call, data)
+                return
+        except CallRefused as refused:
+            code, data = refused.code, refused.data
+        except LbmEncodeError:
+            answers.log_unsent("the answer to a subscription of %r", topic.name)
+            code, data = FAILED
+        finally:
+            # Also when it was cancelled: each request gets its one answer.
+            answers.give(call, code, data)
 
-    __slots__ = ("_answers", "_handlers", "_live")
+    def _accept(self, topic: Topic, call: IncomingCall, data: Any) -> None:
+        live = self._live
+        data, after = topic.begin(data, call.after)
 
-    def __init__(self, live: LiveConnection, handlers: Handlers, answers: Responses) -> None:
-        self._live = live
-        self._handlers = handlers
-        self._answers = answers
+        def make(stream: int, on_closed: Callable[[StreamFeed], None]) -> StreamFeed:
+            def feed(fanout: Fanout, closed: Callable[[Feed], None]) -> StreamFeed:
+                where = live.core, stream, live.limits.max_payload, live.remote, closed
+                if fanout.kept is None:
+                    return StreamFeed(fanout, *where)
+                return HistoryFeed(fanout, fanout.kept, after, *where)
 
-    def find(self, namespace: str, name: str) -> Entry[Any] | ResultCode:
+            return topic.join(feed, on_closed)
+
+        self.topics.open_feed(call, data, make, remembers=topic.position is not None)
+
+    # Named events.
+
+    def find_event(self, namespace: str, name: str) -> Entry[Any] | ResultCode:
         """The handler that an event may run, or the code that refuses the event."""
         if self._live.path and not self._handlers.exported(name):
-            return self._refused(name, ResultCode.NOT_AUTHORISED)
+            return self._refused("event", name, ResultCode.NOT_AUTHORISED)
         entry = self._handlers.find_event(namespace, name)
         if entry is None:
             return NO_HANDLER
         if not entry.takes(self._live.supercategory):
-            return self._refused(name, ResultCode.WRONG_SUPERCATEGORY)
-        return self._refused(name, ResultCode.OVERLOADED) if self._live.draining else entry
+            return self._refused("event", name, ResultCode.WRONG_SUPERCATEGORY)
+        return self._refused("event", name, ResultCode.OVERLOADED) if self._live.draining else entry
 
-    def _refused(self, name: str, code: ResultCode) -> ResultCode:
-        now = self._live.backend.now()
-        log_refused(self._handlers.refused, self._live.remote, "event", name, code, now)
-        return code
+    def run_event(self, emit: IncomingEmit) -> None:
+        """Run the handler that `find_event` found for an event."""
+        self._live.driver.pending_tasks.append((self._serve_event, emit))
 
-    def run(self, emit: IncomingEmit) -> None:
-        """Run the handler that `find` found for an event."""
-        self._live.driver.pending_tasks.append((self._serve, emit))
-
-    async def _serve(self, emit: IncomingEmit) -> None:
+    async def _serve_event(self, emit: IncomingEmit) -> None:
         if emit.answered:
             return  # nobody waits for it any more
-        remote, answers = self._live.remote, self._answers
+        remote, answers = self._live.remote, self._responses
         emit.begun = True
         outcome: Outcome = (ResultCode.CANCELLED, None)
         port = NativeReplies(self._live, answers, emit)
@@ -563,6 +533,45 @@ class EventHandlers:
         finally:
             # Also when it was cancelled: each event gets its one end.
             answers.give(emit, *outcome)
+
+    # Accounts.
+
+    def login(self, exports: Sequence[str] | None) -> ResultCode:
+        """Take a Login with these exports, or with None a Logout; the code that answers it. Nobody
+        logs in through a tunnel: an account is reached over its link alone."""
+        live, accounts = self._live, self._handlers.accounts
+        who = live.node_id
+        if accounts is None or who is None or live.path:
+            return ResultCode.NOT_AUTHORISED
+        if exports is None:
+            return accounts.logout(who, live)
+        if live.draining:
+            return ResultCode.OVERLOADED
+        code = accounts.login(who, live)
+        if code == ResultCode.ACCEPTED:
+            named = one_line(", ".join(exports)) or "nothing"
+            now, text = live.backend.now(), "%s logged in, and exports %s"
+            self._handlers.logins.log(
+                account_logger,
+                logging.INFO,
+                now,
+                text,
+                who,
+                named,
+                extra={"event": "account.login", "peer": who},
+            )
+        return code
+
+    def connection_ended(self) -> None:
+        """Log the peer out: its session is over."""
+        accounts, who = self._handlers.accounts, self._live.node_id
+        if accounts is not None and who is not None:
+            accounts.logout(who, self._live)
+
+    def _refused(self, kind: str, name: str, code: ResultCode) -> ResultCode:
+        live = self._live
+        log_refused(self._handlers.refused, live.remote, kind, name, code, live.backend.now())
+        return code
 
 
 class NativeReplies:
@@ -616,3 +625,18 @@ class NativeReplies:
         if emit.async_id:
             return await send_items(self._live, emit, items, encode_item, named.reply)
         return await drain_items(self._live, items)
+
+
+def count_final(
+    refused: Counter[int], now: Callable[[], float], call: IncomingCall | None, code: int
+) -> None:
+    """A request is over: of a call or event with its handler, or it was `refused` before that."""
+    if call is None:
+        refused[code] += 1
+    elif type(call.entry) is Entry:  # else a subscription, of which its topic tells
+        call.entry.tally.add(code, now() - call.came)
+
+
+def _stop(request: IncomingCall) -> None:
+    if request.runner is not None:
+        request.runner.cancel()

@@ -6,7 +6,7 @@ Whatever is queued in the core is flushed by the driver; nothing here asks for t
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from parley._crypto.identity import NodeId
 from parley._node.config import NodeConfig
@@ -152,9 +152,6 @@ class LiveConnection:
         "unknown",
     )
 
-    driver: Driver  # which is made of what speaks on the connection
-    metrics: Metrics  # of its node
-
     def __init__(
         self,
         core: Connection,
@@ -162,12 +159,16 @@ class LiveConnection:
         backend: Backend,
         config: NodeConfig,
         name: str,
+        metrics: Metrics,
+        on_change: Callable[[], None],
     ) -> None:
         self.core = core
         self.remote = remote
         self.backend = backend
         self.config = config
         self.name = name
+        self.metrics = metrics
+        self.on_change = on_change
         self.agreed: Agreed | None = None
         self.round_trip = RoundTrip()
         self.supercategory = Supercategory.PEER_TO_PEER
@@ -177,7 +178,6 @@ class LiveConnection:
         self.draining = False
         self.rekeys = [0, 0]
         self.changes = Condition(backend.waiter)
-        self.on_change: Callable[[], None] = lambda: None
         self.resumes = 0
         self.asks_anew = True
         self.parted_by = ""
@@ -192,6 +192,24 @@ class LiveConnection:
 
     def __repr__(self) -> str:
         return f"<LiveConnection {self.name}>"
+
+    def attach(
+        self,
+        on_reports: Callable[[list[Any]], None],
+        next_deadline: Callable[[], float],
+        handle_deadline: Callable[[float], None],
+        on_closed: Callable[[], None],
+    ) -> None:
+        """Create the driver, which calls these handlers: the last step of a new connection."""
+        self.driver = Driver(
+            self.core,
+            self.backend,
+            on_reports,
+            next_deadline,
+            handle_deadline,
+            on_closed,
+            self.config.write_buffer,
+        )
 
     @property
     def node_id(self) -> NodeId | None:
