@@ -351,7 +351,7 @@ def single_subclasses(trees: Trees) -> Iterator[str]:
     defined_in = {}
     for path, tree in trees.items():
         for name, bases in _classes(tree):
-            if "Protocol" not in bases:
+            if not bases & FIELD_BASES:
                 defined_in[name] = path
             for base in bases:
                 subclasses[base.rpartition(".")[2]].add(name)
