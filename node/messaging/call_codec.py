@@ -40,11 +40,6 @@ _DEADLINE: Final = bytes((keys.DEADLINE_MS,))
 _WITH_DEADLINE, _WITHOUT = 0xA3, 0xA2  # heads of a map of 3 and of 2 cells
 
 
-def usual_result(data: Encodable) -> bytes:
-    """The payload of a Result of code 0 with `data`, which is not None; raises LbmEncodeError."""
-    return _ACCEPTED + encode_value(data)
-
-
 def encode_call(topic: str, data: Encodable | Model, deadline_ms: int | None) -> bytes | None:
     """The payload of a Call; None where it is not as usual, or has no encoding."""
     if data is None or type(topic) is not str or len(topic) >= _SHORT:
@@ -53,7 +48,7 @@ def encode_call(topic: str, data: Encodable | Model, deadline_ms: int | None) ->
         value = encode_value(cast(Encodable, data))
         if deadline_ms is None:
             return _head(topic, _WITHOUT) + value
-        return _head(topic, _WITH_DEADLINE) + value + _DEADLINE + encode_head(UINT, deadline_ms)
+        return _head(topic, _WITH_DEADLINE) + value + _encode_deadline(deadline_ms)
     except LbmEncodeError:
         return None
 
@@ -98,6 +93,11 @@ def _head(topic: str, cells: int) -> bytes:
 
 
 @lru_cache(maxsize=256)
+def _encode_deadline(deadline_ms: int) -> bytes:
+    return _DEADLINE + encode_head(UINT, deadline_ms)
+
+
+@lru_cache(maxsize=256)
 def _deadline(cell: bytes) -> int | None:
     """The deadline that is all of `cell`, in milliseconds."""
     try:
@@ -131,7 +131,7 @@ _EMPTY_END: Final[FinalAnswer] = (NAMED, END, encode({}))
 def encode_result(code: int, data: Encodable = None, stream: int = 0) -> FinalAnswer:
     """A Result; raises LbmEncodeError for data without an encoding."""
     if not code and not stream and data is not None:
-        return SIM, RESULT, usual_result(data)
+        return SIM, RESULT, _ACCEPTED + encode_value(data)
     cells: dict[int, Encodable] = {keys.CODE: int(code)}  # members of enumerations take longer
     if data is not None:
         cells[keys.DATA] = data

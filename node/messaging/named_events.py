@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 from parley._lbm import keys
 from parley._lbm.codec import Encodable, Value, encode
 from parley._lbm.errors import LbmDecodeError
-from parley._node.messaging.call_codec import FinalAnswer, encode_end
+from parley._node.messaging.call_codec import encode_end
 from parley._node.messaging.deadlines import clamp_timeout
 from parley._node.messaging.incoming_requests import IncomingCall, IncomingCalls
 from parley._node.messaging.outgoing_requests import OutgoingCall, OutgoingCalls
@@ -112,8 +112,9 @@ def check_names(name: object, namespace: object) -> None:
 
 
 class IncomingEmit(IncomingCall):
-    """An event that came, for its handler; `topic` is its name."""
+    """An event of the peer, for its handler; `topic` is its name."""
 
+    category: ClassVar[int] = NAMED
     __slots__ = ("namespace", "payload")
 
     def __init__(
@@ -126,16 +127,14 @@ class IncomingEmit(IncomingCall):
         weight: int,
         cost: int,
         entry: Any = None,
+        came: float = 0.0,
     ) -> None:
-        super().__init__(EMIT, name, None, {}, stream, async_id, weight, cost, entry)
+        super().__init__(EMIT, name, NO_FIELDS, stream, async_id, weight, cost, entry, came)
         self.namespace = namespace
         self.payload = payload
 
-    def final(self, code: int, data: Any = None, stream: int = 0) -> FinalAnswer:
-        """Its End or Error; raises LbmEncodeError or FormatError for data without a form."""
-        return encode_end(code, data)
 
-
+NO_FIELDS: Final[dict[int, Any]] = {}
 # What `find` says of an event that nobody handles.
 NO_HANDLER: Final = ResultCode.TOPIC_NOT_FOUND
 ACCEPTED: Final = ResultCode.ACCEPTED  # members of enumerations are slow to look up
@@ -236,13 +235,11 @@ class NamedEvents:
             self._refuse(stream, async_id, entry)
             return False
         weight += REQUEST_WEIGHT
-        if not self._incoming.has_room(weight):
+        payload = Payload(*read_cells(cells))
+        emit = IncomingEmit(name, namespace, payload, stream, async_id, weight, cost, entry, now)
+        if not self._incoming.admit(emit):
             self._refuse(stream, async_id, ResultCode.OVERLOADED)
             return False
-        payload = Payload(*read_cells(cells))
-        emit = IncomingEmit(name, namespace, payload, stream, async_id, weight, cost, entry)
-        emit.came = now
-        self._incoming.admit(emit)
         self._run(emit)
         return True
 

@@ -15,7 +15,7 @@ from parley._lbm.errors import LbmDecodeError
 from parley._node.messaging.call_codec import encode_accepted, encode_result
 from parley._node.messaging.feeds import StreamFeed
 from parley._node.messaging.incoming_requests import IncomingCall, IncomingCalls
-from parley._node.messaging.notes import NO_HEADERS, decode_notes, decode_notify
+from parley._node.messaging.notes import decode_notes, decode_notify
 from parley._node.protocol import event_types
 from parley._node.protocol.codes import NOTES, CloseCode, ResultCode
 from parley._node.protocol.connection import Connection
@@ -141,14 +141,11 @@ class Topics:
         try:
             cells, weight = event_types.UNSUBSCRIBE.read_weighed(payload)
         except LbmDecodeError:
-            incoming.refuse(stream, async_id, ResultCode.MALFORMED)
-            return False
+            return incoming.refuse(stream, async_id, ResultCode.MALFORMED)
         topic, weight = cells[keys.TOPIC], weight + EVENT_WEIGHT
-        if not incoming.turns.is_free(topic) and not incoming.has_room(weight):
-            incoming.refuse(stream, async_id, ResultCode.OVERLOADED)
-            return False
-        call = IncomingCall(subcategory, topic, None, NO_HEADERS, stream, async_id, weight, cost)
-        incoming.admit(call)
+        call = IncomingCall(subcategory, topic, cells, stream, async_id, weight, cost)
+        if not incoming.admit(call, always=incoming.turns.is_free(topic)):
+            return incoming.refuse(stream, async_id, ResultCode.OVERLOADED)
         incoming.turns.take(call, self._unsubscribe)
         return True
 

@@ -69,6 +69,24 @@ class MemoryBudget:
             total.held -= size
             total = total._total
 
+    def try_charge(self, size: int) -> bool:
+        """Charge so many bytes if there is room for them; returns whether there was."""
+        budget: MemoryBudget | None = self
+        while budget is not None:
+            held = budget.held + size
+            if held > budget.limit:
+                return False
+            if held <= budget._share:
+                break
+            budget = budget._total
+        budget = self
+        while budget is not None:
+            budget.held += size
+            budget = budget._total
+        if self.on_charge is not None:
+            self.on_charge()
+        return True
+
     def has_room(self, size: int = 1) -> bool:
         account: MemoryBudget | None = self
         while account is not None:

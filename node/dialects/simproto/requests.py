@@ -8,6 +8,7 @@ bytes.
 
 from collections.abc import Callable
 
+from parley._lbm import keys
 from parley._node.dialects.simproto.codec import (
     ACCEPTED,
     NO_DATA,
@@ -21,7 +22,6 @@ from parley._node.dialects.simproto.codec import (
 from parley._node.dialects.simproto.core import RequestReceived, SimProtoCore
 from parley._node.messaging.deadlines import Deadlines, clamp_timeout
 from parley._node.messaging.incoming_requests import IncomingCall, PerTopicQueue
-from parley._node.messaging.notes import NO_HEADERS
 from parley._node.messaging.outgoing_requests import OutgoingCall
 from parley._node.protocol.codes import LOST, ResultCode
 from parley._node.protocol.errors import PayloadTooLargeError
@@ -164,7 +164,7 @@ class SimProtoIncoming:
         if topic is None or code:
             self._core.answer(dialog, response_code(kind, code), b"", now)
             return
-        call = IncomingCall(kind, topic, data or None, NO_HEADERS, 0, dialog, len(data), 0)
+        call = IncomingCall(kind, topic, {keys.DATA: data or None}, 0, dialog, len(data), 0)
         self._running[dialog] = call
         if kind == RPC:
             self._run(call)

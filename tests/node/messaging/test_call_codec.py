@@ -13,7 +13,7 @@ from parley._node.messaging.call_codec import (
     decode_call,
     decode_result,
     encode_call,
-    usual_result,
+    encode_result,
 )
 from parley._node.protocol import event_types
 from tests.lbm.strategies import values
@@ -36,7 +36,7 @@ def test_usual_ones_are_written_and_read_as_lbm_does(size: int, deadline: int | 
         assert decode_call(payload) == event_types.CALL.read_weighed(payload)
         assert event_types.CALL.read(payload) == cells
     result = encode({keys.CODE: 0, keys.DATA: bytes(size)})
-    assert usual_result(bytes(size)) == result
+    assert encode_result(0, bytes(size))[2] == result
     assert decode_result(result) == event_types.RESULT.read(result)
 
 
@@ -45,7 +45,7 @@ def test_whatever_the_data_is(data: Any, topic: str, deadline: int | None) -> No
     payload = encode_call(topic, data, deadline)
     assert payload is None or payload == encode(call_cells(topic, data, deadline))
     if data is not None:
-        assert usual_result(data) == encode({keys.CODE: 0, keys.DATA: data})
+        assert encode_result(0, data)[2] == encode({keys.CODE: 0, keys.DATA: data})
 
 
 def agrees(payload: bytes) -> None:
@@ -84,4 +84,4 @@ def test_what_is_not_usual_is_left_to_the_encoder(topic: str, data: Any) -> None
 
 def test_an_answer_without_an_encoding() -> None:
     with pytest.raises(LbmEncodeError):
-        usual_result(object())  # type: ignore[arg-type]  # what a handler may return
+        encode_result(0, object())  # type: ignore[arg-type]  # what a handler may return

@@ -9,7 +9,7 @@ from tests.node.messaging.fake import FakeConnection, Shell, call_event, cancel_
 
 
 def new_call(stream: int, async_id: int = 1) -> IncomingCall:
-    return IncomingCall(CALL, "x", None, {}, stream, async_id, 0, 0)
+    return IncomingCall(CALL, "x", {}, stream, async_id, 0, 0)
 
 
 def new_room() -> tuple[FakeConnection, BlockedAnswers]:

