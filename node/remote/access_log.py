@@ -1,4 +1,4 @@
-"""The access log, `parley.access`: who came and who went, and which requests were refused."""
+"""The access log `parley.access`: connections opened and closed, and refused requests."""
 
 import logging
 from typing import Final, Protocol
@@ -14,27 +14,26 @@ LONGEST_NAME: Final = 200
 
 
 class Party(Protocol):
-    """The other side of a connection: what it proved, and where it came from or was dialled."""
+    """The other side of a connection, as the access log names it."""
 
     name: str
 
     @property
     def node_id(self) -> NodeId | None:
-        """None if it proved none."""
+        """The proved node id, or None."""
 
 
 def party(peer: Party) -> dict[str, object]:
-    """Who the other side is, as each line of the access log has it."""
+    """Return the fields of every line about `peer`."""
     return {"peer": peer.node_id, "address": peer.name}
 
 
 def logs_answers() -> bool:
-    """Whether `log_answered` logs anything: it was asked for."""
     return logger.isEnabledFor(logging.DEBUG)
 
 
 def log_answered(peer: Party, kind: str, name: str, code: int, seconds: float) -> None:
-    """Log that a handler answered a request, as `log_refused`. Only on request: on level debug."""
+    """Log the result of a request, on level debug."""
     logger.debug(
         "%s: %s %r answered in %.1f ms: %s",
         peer,
@@ -56,8 +55,8 @@ def log_answered(peer: Party, kind: str, name: str, code: int, seconds: float) -
 def log_refused(
     ration: RateLimitedLogger, peer: Party, kind: str, name: str, code: int, now: float
 ) -> None:
-    """Log that a request was refused: of this `kind` (call, topic, event, stream, bus), for
-    `name`, with a code of Result or of Reset. `now` is as `RateLimitedLogger.log` has it."""
+    """Log a refused request of a `kind` (call, topic, event, stream, bus), with a code of Result or
+    Reset."""
     name = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}.."
     ration.log(
         logger,

@@ -1,8 +1,4 @@
-"""`Emission`: an event that is emitted, and its replies as they are read.
-
-It is sent once, by awaiting it or by asking for its replies. It is the same for every dialect: what
-sends is its `Emitter`.
-"""
+"""Emitted events and their replies, for every dialect."""
 
 import warnings
 from collections.abc import AsyncIterator, Generator
@@ -30,24 +26,22 @@ REPLY_TIMEOUT = 30.0
 
 
 class Emitter(Protocol):
-    """What sends events over one connection. `marks_end` tells whether the other side says
-    when a handler is done."""
+    """Sends events over one connection. `marks_end` tells whether the peer marks the last reply."""
 
     marks_end: bool
 
     @property
-    def backend(self) -> Loop:
-        """The loop it runs in."""
+    def backend(self) -> Loop: ...
 
     @property
     def has_room(self) -> bool:
-        """Whether a sender need not wait."""
+        """Whether a sender may send without waiting."""
 
     async def room(self, timeout: float | None) -> float | None:
-        """Wait while too much waits to be written; returns what is left of `timeout`."""
+        """Wait until a sender may send; returns the rest of `timeout`."""
 
     def send(self, name: str, namespace: str, payload: Payload) -> None:
-        """Send an event to which no reply is wanted; ConnectionClosedError when over."""
+        """Send an event without replies; raises ConnectionClosedError."""
 
     def ask(
         self, emit: OutgoingEmit, name: str, namespace: str, payload: Payload, timeout: float | None
@@ -55,18 +49,18 @@ class Emitter(Protocol):
         """Send an event; `emit` gets its replies, or code 17 after `timeout` seconds."""
 
     def leave(self, emit: OutgoingEmit) -> None:
-        """Wait for no more of its replies; its handler may go on."""
+        """Stop waiting for replies; the handler may continue."""
 
     def give_up(self, emit: OutgoingEmit) -> None:
-        """Want none of its replies: its handler is to end, where that can be said."""
+        """Cancel the handler if the dialect can, and discard its replies."""
 
     def closed_error(self) -> PeerClosedError:
-        """Why nothing can be sent any more."""
+        """Return the reason why nothing can be sent."""
 
 
 class Emission:
-    """An event on its way: `await` it to send it, `reply()` for its first reply, or
-    `replies()` for all. Made by `emit`.
+    """An event to be sent: `await` it, or use `reply()` for its first reply or `replies()` for all
+    of them. Created by `emit`.
 
     Raises:
         LocalProtocolError: the name or the namespace is not text.
@@ -88,11 +82,11 @@ class Emission:
         return f"<Emission of {self._name!r}>"
 
     def __await__(self) -> Generator[Any, Any, None]:
-        """Send it; no reply is wanted.
+        """Send the event without waiting for a reply.
 
         Raises:
-            PeerClosedError: the connection is over. PayloadTooLargeError: not sent.
-            LbmEncodeError, FormatError: the data has no form in the format.
+            PeerClosedError: the connection is over. PayloadTooLargeError: it wasn't sent.
+            LbmEncodeError, FormatError: the data cannot be encoded in the format.
         """
         self._is_used = True
         return self._send().__await__()
@@ -103,13 +97,14 @@ class Emission:
             warnings.warn(text, RuntimeWarning, stacklevel=2, source=self)
 
     async def reply(self, timeout: float | None = REPLY_TIMEOUT) -> Reply:
-        """Send it and wait for the first reply, at most `timeout` seconds. The handler goes
-        on if it has more to say; what it says then is not read. Without a handler, or
-        from one that says nothing, natively the reply is empty: its `data` is None.
+        """Send the event and return its first reply, within `timeout` seconds.
+
+        Later replies are discarded. If no handler replies, a native peer's reply is empty: its
+        `data` is None.
 
         Raises:
-            CallTimeout: it took longer. CallRefused: the handler failed (code 500), or
-                refused. And what awaiting it raises.
+            CallTimeout: it took longer. CallRefused: the handler failed (code 500) or refused.
+            Otherwise as for awaiting it.
         """
         self._is_used = True
         emitter = self._emitter
@@ -132,11 +127,11 @@ class Emission:
         return last_reply(emit) or Reply(None, Format.LBM, last=True)
 
     def replies(self, timeout: float | None = None) -> "Replies":
-        """Send it, and read its replies with `async for`, for at most `timeout` seconds in
-        all. `async with` it to leave early: the handler is told, where that can be said.
+        """Send the event and iterate over its replies, for at most `timeout` seconds in total.
+        Leaving its `async with` block early cancels the handler if the dialect can.
 
-        Without a time-out until the last reply; where no reply is marked as that, for 30 s
-        (`math.inf`: for ever), since a handler that just stops would be waited for without end.
+        The default is no timeout if the peer marks the last reply, otherwise 30 s; `math.inf` waits
+        forever.
         """
         self._is_used = True
         if timeout is None and not self._emitter.marks_end:
@@ -169,11 +164,10 @@ class Emission:
 
 
 class Replies:
-    """The replies to an event, in their order, up to the last one. Made by
-    `Emission.replies`; one task may read at a time.
+    """The replies to an event, in order; one task may read at a time.
 
-    Without a mark for the end (named events of the crate's versions 0.14 to 0.17) they end
-    with the time-out, or by `close`.
+    If the peer doesn't mark the last reply (the crate's versions 0.14 to 0.17), they end by the
+    timeout or by `close`.
     """
 
     def __init__(self, emission: Emission, timeout: float | None) -> None:
@@ -190,7 +184,7 @@ class Replies:
         return f"<Replies to {self._emission!r}>"
 
     async def __aenter__(self) -> Self:
-        """Emit it; raises as awaiting the emission does."""
+        """Send the event; raises as for awaiting it."""
         await self._begin()
         return self
 
@@ -206,11 +200,11 @@ class Replies:
         return self
 
     async def __anext__(self) -> Reply:
-        """The next reply; the first time, emit the event.
+        """Return the next reply; the first call sends the event.
 
         Raises:
-            CallTimeout: it took longer. CallRefused: the handler failed (code 500), or
-                refused. UnreadRepliesError: too many waited to be read.
+            CallTimeout: it took longer. CallRefused: the handler failed (code 500) or refused.
+            UnreadRepliesError: too many replies were unread.
             PeerClosedError: the connection is over. BusyResourceError: two tasks read.
         """
         with self._reading:
@@ -226,7 +220,7 @@ class Replies:
             return last
 
     def close(self) -> None:
-        """Want no more replies; a reader that waits for one gets the end."""
+        """Discard further replies and end a waiting reader."""
         if self._begun and not self._emit.done:
             self._emitter.give_up(self._emit)
         self._closed = True
@@ -234,7 +228,6 @@ class Replies:
         self._changes.notify()
 
     async def aclose(self) -> None:
-        """Want no more replies, as `contextlib.aclosing` calls it."""
         self.close()
 
     async def _begin(self) -> None:
@@ -252,7 +245,7 @@ class Replies:
 
 
 def last_reply(emit: OutgoingEmit) -> Reply | None:
-    """The last reply of an event that is over, if that had any; or what its code means."""
+    """Return the last reply of a finished event, if any; raise the error of its code."""
     code = emit.code
     if not code:
         reply: Reply | None = emit.data

@@ -1,8 +1,4 @@
-"""`LiveConnection`: one native connection, for everything that speaks on it.
-
-It joins the core, the driver and the loop with the facts of the handshake and of the end.
-Whatever is queued in the core is flushed by the driver; nothing here asks for that.
-"""
+"""One native connection: its core, driver and loop, and facts about its handshake and end."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -38,8 +34,10 @@ LARGEST_ROUND_TRIP: Final = 2.0
 
 
 class RoundTrip:
-    """An upper estimate of the round-trip time, and `latest`, the last one measured: in seconds, 0
-    until the first measurement."""
+    """An upper estimate of the round-trip time, as in RFC 6298.
+
+    `latest` is the last measurement in seconds, 0 before the first.
+    """
 
     __slots__ = ("_awaited", "_measured", "_sent_at", "_smoothed", "_variation", "latest")
 
@@ -57,17 +55,17 @@ class RoundTrip:
         return min(self._smoothed + 4 * self._variation, LARGEST_ROUND_TRIP)
 
     def is_due(self, now: float) -> bool:
-        """Whether to send a Ping: none is unanswered, and the last one was sent 10 s ago."""
+        """Whether to send a Ping: none is unanswered, and the last was sent 10 s ago."""
         if self._awaited is not None:
             return False
         return self._sent_at is None or now - self._sent_at >= MEASURE_INTERVAL
 
     def sent(self, async_id: int, now: float) -> None:
-        """A Ping was sent to measure it."""
+        """Note that a Ping was sent."""
         self._awaited, self._sent_at = async_id, now
 
     def answered(self, async_id: int, seconds: float) -> None:
-        """Take the round-trip time of a Pong, whatever its Ping was sent for."""
+        """Add the round-trip time of a Pong, whatever its Ping was for."""
         if async_id == self._awaited:
             self._awaited = None
         self.latest = seconds
@@ -80,16 +78,15 @@ class RoundTrip:
 
 
 class Resumer(Protocol):
-    """What makes new transports for a session that was dialled here."""
+    """Makes new transports for a session that this side dialled."""
 
     def begin(self) -> None:
-        """The session is parted."""
+        """The session is suspended."""
 
     def now(self, by: int | None = None) -> None:
-        """Make one now, also while it is not; `by` one of several ways."""
+        """Dial now, even if the session has a transport; `by` selects one of several routes."""
 
-    def stop(self) -> None:
-        """The session is over."""
+    def stop(self) -> None: ...
 
 
 class LiveConnection:
@@ -97,27 +94,25 @@ class LiveConnection:
 
     Attributes:
         remote: the other node, as handlers see it.
-        name: the address dialled, or where the connection came from, for the log.
-        agreed: what the handshake agreed on, once it is over.
-        supercategory: that of what the other side sends, from then on.
+        name: the dialled address, or the address of an accepted connection, for the log.
+        agreed: the result of the handshake, once it has completed.
+        supercategory: the supercategory of the other side's events.
         ended: how the connection ended, once it has.
-        refused: why we do not trust the other side, or not any more, in the policy's own words.
+        refused: why the other side is not trusted, or no longer is.
         gone: whether its transport is closed.
-        draining: whether nothing new is taken, since it will be closed.
-        rekeys: the number of the last rekey of each direction (received, sent).
+        draining: whether new requests are refused because it will be closed.
+        rekeys: the number of the last rekey in each direction (received, sent).
         round_trip: the estimated round-trip time, from all Pongs.
-        resumes: how often the session went on over a new transport.
-        asks_anew: whether a session that the other side says it does not know is put to the proof
-            by a new one, and then ends; otherwise it is kept to its time.
-        parted_by: why it lost its transport the last time.
-        parted_for: how long it was without one the last time, in seconds.
-        found_by: the tags under which its node finds the session, should it be dialled again.
-        unknown: whether the other side said, unproved, that it does not know the session, which
-            is without a transport since.
-        redialling: what dials again, if this side dialled and may.
-        made_at: when it was made, by the loop's clock.
-        became: the session that goes on over the transport of this connection, which was only
-            for that.
+        resumes: how often the session was resumed.
+        asks_anew: whether to make a new session as a test if the other side doesn't know this
+            session; it then ends. Otherwise it is kept until it expires.
+        parted_by: why it last lost its transport.
+        parted_for: for how many seconds it was last suspended.
+        found_by: the tags by which the node finds the session when it is resumed.
+        unknown: whether the other side claimed, without proof, not to know the suspended session.
+        redialling: resumes the session, if this side dialled it and it can be resumed.
+        made_at: when it was created, by the loop's clock.
+        became: the resumed session that took over the transport of this connection.
         changes: notified when one of these changed, after `on_change` was called.
     """
 
@@ -219,38 +214,37 @@ class LiveConnection:
 
     @property
     def path(self) -> tuple[NodeId, ...]:
-        """The way that its transport takes through a federation (section 19), from the first server
-        to the target; empty for a direct one. Only the neighbour in it is proven."""
+        """The route of its transport through a federation (section 19), from the first server to
+        the target; empty for a direct one. Only the neighbour is proved."""
         return self.driver.path
 
     @property
     def limits(self) -> Limits:
-        """The limits that both sides keep."""
+        """The agreed limits."""
         return self.agreed.limits if self.agreed else self.core.config.limits
 
     @property
     def is_open(self) -> bool:
-        """Whether the handshake is over and the connection is not."""
+        """Whether the handshake has completed and the connection has not ended."""
         return self.agreed is not None and self.ended is None
 
     @property
     def is_suspended(self) -> bool:
-        """Whether it has lost its transport and waits for another."""
+        """Whether it has lost its transport and can be resumed."""
         return self.core.is_suspended and self.ended is None
 
     def closed_error(self) -> PeerClosedError:
-        """Why nothing can be asked any more."""
+        """Return the error for requests after the end."""
         if self.ended is None:
             return PeerClosedError(CloseCode.NORMAL, "the connection is closing")
         return PeerClosedError(self.ended.code, self.ended.text)
 
     def changed(self) -> None:
-        """One of its facts changed."""
         self.on_change()
         self.changes.notify()
 
     async def room(self, timeout: float | None = None) -> float | None:
-        """Wait while too much waits to be written; returns what is left of `timeout`.
+        """Wait until a caller may send; returns the rest of `timeout`.
 
         Raises:
             CallTimeout: it took longer.
@@ -262,7 +256,6 @@ class LiveConnection:
     # Stream 0.
 
     async def ping(self) -> float:
-        """As `Peer.ping`."""
         waiter = self.backend.waiter()
         try:
             async_id = self.core.ping(self.backend.now())
@@ -279,14 +272,13 @@ class LiveConnection:
         return answer[0]
 
     def measure_round_trip(self) -> None:
-        """Send a Ping for `round_trip`, unless one is unanswered or was sent within 10 s."""
+        """Send a Ping for `round_trip`, if one is due."""
         now = self.backend.now()
         if self.round_trip.is_due(now):
             with suppress(LocalProtocolError):  # the connection is closed, or too many Pings wait
                 self.round_trip.sent(self.core.ping(now), now)
 
     def pong_received(self, async_id: int, round_trip: float) -> None:
-        """A Pong came, after so many seconds."""
         self.round_trip.answered(async_id, round_trip)
         waiting = self.pings.get(async_id)
         if waiting is not None:
@@ -294,7 +286,6 @@ class LiveConnection:
             waiting[0].wake()
 
     async def rekey(self) -> int:
-        """As `Peer.rekey`."""
         number = min(self.rekeys) + 1
         try:
             self.core.rekey(self.backend.now())
@@ -306,7 +297,6 @@ class LiveConnection:
         return number
 
     def update_keys(self) -> None:
-        """As `Peer.update_keys`."""
         try:
             self.core.update_keys(self.backend.now())
         except ConnectionClosedError as error:
@@ -327,7 +317,7 @@ class LiveConnection:
         self.changed()
 
     def resumed(self) -> None:
-        """The session goes on over a new transport."""
+        """The session was resumed over a new transport."""
         self.resumes += 1
         self.metrics.resumed += 1
         self.unknown = False
@@ -346,7 +336,6 @@ class LiveConnection:
         self.changed()
 
     def redial(self) -> None:
-        """As `Peer.redial`."""
         if not self.is_open:
             raise self.closed_error()
         if self.redialling is None or self.core.resumption is None:
@@ -357,7 +346,7 @@ class LiveConnection:
         self.redialling.now()
 
     def lost(self, reason: str) -> None:
-        """End a session that shall not go on over any transport; the other side is not told."""
+        """End a session that cannot be resumed, without telling the other side."""
         self.core.abort(self.backend.now(), CloseCode.CONNECTION_LOST, reason)
         self.driver.step()
 
@@ -377,15 +366,17 @@ class LiveConnection:
             raise self.refused or handshake_error(ended.code, ended.text, ended.reason)
 
     async def closed(self) -> ConnectionEnded:
-        """Wait for the end of the connection; returns why it ended."""
+        """Wait for the end of the connection; returns how it ended."""
         while self.ended is None:
             await self.changes.until(lambda: self.ended is not None)
         return self.ended
 
     def drop(self, code: CloseCode) -> None:
-        """End a connection that is not wanted any more: a handshake at once and in silence, an open
-        connection with Close. Where that was said, it lingers as it would have: should it not be
-        out yet, the other side would keep the session for a transport that never comes."""
+        """End a connection: silently during the handshake, otherwise with Close.
+
+        A core that is already closing lingers, so that its Close is sent: otherwise the other side
+        would keep the session for a transport that never comes.
+        """
         now = self.backend.now()
         if self.core.state is State.CLOSING:
             if self.agreed is None:
@@ -395,8 +386,8 @@ class LiveConnection:
         self.driver.step()
 
     def refuse(self, refusal: NotTrustedError) -> None:
-        """The other side is not trusted any more: end now, with a Close where there is a transport,
-        and let nobody come back, nor for what is left of a session that is over."""
+        """End the connection because the other side is no longer trusted, and refuse to resume
+        it."""
         self.refused = refusal
         if self.ended is None:
             self.core.refuse_peer(refusal.text, self.backend.now())
@@ -404,7 +395,6 @@ class LiveConnection:
         self.changed()
 
     def connection_ended(self, ended: ConnectionEnded) -> None:
-        """The connection is over: nothing answers any more."""
         self.ended = ended
         if ended.code in _GARBLED:
             self.driver.blame()

@@ -1,8 +1,4 @@
-"""`Remote`: the other side of a connection, as a handler sees it.
-
-A native `Peer` is one, and so is a `Guest` of another dialect, which has proved nothing and
-speaks a part of this.
-"""
+"""The other side of a connection, as handlers see it: a `Peer`, or a `Guest` of another dialect."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol, TypedDict, Unpack, overload
@@ -34,8 +30,8 @@ class RequestOptions(TypedDict, total=False):
 
 
 class Remote(Protocol):
-    """The other side of one connection. `name` is where it came from, or what was dialled;
-    `backend` and `driver` are for whatever runs its requests."""
+    """The other side of one connection. `name` is the dialled address, or where the connection came
+    from."""
 
     backend: Backend
     driver: Driver
@@ -43,11 +39,11 @@ class Remote(Protocol):
 
     @property
     def node_id(self) -> NodeId | None:
-        """The node id that it proved; None if it proved none."""
+        """The proved node id, or None."""
 
     @property
     def path(self) -> tuple[NodeId, ...]:
-        """The way of its transport through a federation; empty for a direct one (`Peer.path`)."""
+        """The route of its transport through a federation; empty for a direct one."""
 
     @property
     def encrypted(self) -> bool:
@@ -55,15 +51,15 @@ class Remote(Protocol):
 
     @property
     def suite(self) -> Suite | None:
-        """The algorithms agreed on; None without encryption."""
+        """The agreed algorithms; None without encryption."""
 
     @property
     def role(self) -> str:
-        """What it claims to be: a claim, from which no rights follow."""
+        """The role that it claims; it gives no rights."""
 
     @property
     def info(self) -> Mapping[str, Value]:
-        """What it says of itself."""
+        """Application data from its handshake (unverified)."""
 
     @property
     def is_open(self) -> bool:
@@ -104,7 +100,7 @@ class Remote(Protocol):
         returns: Any = None,
         **options: Unpack[RequestOptions],
     ) -> Any:
-        """Call a topic and return the data of its answer; raises as `Peer.call`."""
+        """Call a topic and return the result; raises as `Peer.call`."""
 
     def emit(
         self,
@@ -117,10 +113,10 @@ class Remote(Protocol):
         """Emit a named event; raises as `Peer.emit`."""
 
     async def close(self, code: int = ..., text: str = "") -> None:
-        """End the connection gracefully: what is queued goes first."""
+        """Send queued data, then close the connection."""
 
     async def closed(self) -> ConnectionEnded:
-        """Wait for the end of the connection; returns why it ended."""
+        """Wait for the end of the connection; returns how it ended."""
 
     def closed_error(self) -> PeerClosedError:
-        """Why nothing can be asked any more."""
+        """Return the error for requests after the end."""

@@ -1,7 +1,4 @@
-"""Requests as their handlers see them: calls, and what they share with subscriptions.
-
-They are only read: handlers answer by what they return or raise.
-"""
+"""Calls and named events, as their handlers see them. Handlers respond by returning or raising."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol
@@ -19,12 +16,12 @@ from parley._node.remote.remote import Remote
 
 
 class Request(Generic[D]):
-    """What a peer asks of a handler.
+    """A request from a peer.
 
     Attributes:
         peer: the peer; a `Guest` if the request came in another dialect.
-        topic: the topic that is called, or to be subscribed to.
-        data: what came with the request; None if nothing did.
+        topic: the called or subscribed topic.
+        data: the data of the request, or None.
     """
 
     __slots__ = ("_call", "data", "peer", "topic")
@@ -36,7 +33,7 @@ class Request(Generic[D]):
         self._call = call
 
     def hold_to(self, kind: DataType[D]) -> None:
-        """Make its data what `kind` says; MalformedDataError if it does not fit."""
+        """Convert the data to `kind`; raises MalformedDataError if it doesn't fit."""
         self.data = kind.read(self.data)
 
     def __repr__(self) -> str:
@@ -44,10 +41,10 @@ class Request(Generic[D]):
 
 
 class Call(Request[D]):
-    """What was asked, by whom (`peer`), and until when.
+    """A call.
 
-    A handler answers by returning any LBM value, or raises `CallRefused(code, data)`. One whose
-    hint is `Call[Order]` is given an Order as `data`, and is not run for anything else.
+    A handler returns any LBM value, or raises `CallRefused(code, data)`. A handler with the hint
+    `Call[Order]` gets an Order as `data`, and isn't run for other data.
     """
 
     __slots__ = ()
@@ -59,7 +56,7 @@ class Call(Request[D]):
 
     @property
     def deadline(self) -> float | None:
-        """When the caller gives up, in seconds of the loop's clock, or None."""
+        """When the caller gives up, by the loop's clock, or None."""
         return self._call.deadline
 
 
@@ -67,21 +64,21 @@ CallHandler = Callable[[Call[Any]], Any]
 
 
 class ReplyPort(Protocol):
-    """Where the replies to one event go. `format` is what they are in unless told."""
+    """Sends the replies to one event, in `format` by default."""
 
     format: FormatName
 
     @property
     def wanted(self) -> bool:
-        """Whether the emitter said that it waits for replies, or cannot say."""
+        """Whether the emitter waits for replies, or the dialect cannot tell."""
 
     async def reply(self, name: str, namespace: str, payload: Payload) -> None:
-        """Send one; it may wait for room. PeerClosedError if the connection is over."""
+        """Send a reply; may wait until it can be written. Raises PeerClosedError."""
 
 
 class NamedEvent(Generic[D]):
-    """An event that `peer` emitted: its `name`, its `namespace` (empty for none), and what
-    it carries. A handler whose hint is `NamedEvent[Order]` is given an Order as `data`."""
+    """An event that `peer` emitted, with a `name` and a `namespace` (empty for none). A handler
+    with the hint `NamedEvent[Order]` gets an Order as `data`."""
 
     __slots__ = ("_kind", "_payload", "_port", "name", "namespace", "peer")
 
@@ -101,16 +98,16 @@ class NamedEvent(Generic[D]):
 
     @property
     def data(self) -> D:
-        """What it carries, by the format that it says; raw bytes if it says none.
+        """The payload, decoded by its format; bytes if it has none.
 
         Raises:
-            FormatError: it is not of that format.
+            FormatError: the payload isn't of its format.
         """
         data: Any = self._payload.data
         return data if self._kind is None else self._kind.read(data)
 
     def hold_to(self, kind: DataType[D]) -> None:
-        """Make its data what `kind` says; MalformedDataError if it does not fit."""
+        """Convert the data to `kind`; raises MalformedDataError if it doesn't fit."""
         try:
             kind.read(self._payload.data)
         except FormatError as error:
@@ -121,12 +118,12 @@ class NamedEvent(Generic[D]):
 
     @property
     def raw(self) -> bytes:
-        """What it carries as bytes, unread."""
+        """The payload as bytes."""
         return self._payload.raw
 
     @property
     def tandem(self) -> Tandem:
-        """The two payloads that it carries.
+        """Both payloads of a tandem.
 
         Raises:
             FormatError: it is not a tandem payload.
@@ -135,17 +132,17 @@ class NamedEvent(Generic[D]):
 
     @property
     def payload(self) -> Payload:
-        """What it carries as it came, to be passed on or answered unread."""
+        """The undecoded payload, to be forwarded."""
         return self._payload
 
     @property
     def format(self) -> int | None:
-        """The format id of what it carries (section 10); None for raw bytes."""
+        """The format id of the payload (section 10); None for raw bytes."""
         return self._payload.format
 
     @property
     def wants_reply(self) -> bool:
-        """Whether its emitter waits for replies; False if they would go nowhere."""
+        """Whether the emitter waits for replies."""
         return self._port.wanted
 
     async def emit(
@@ -156,12 +153,12 @@ class NamedEvent(Generic[D]):
         namespace: str = "",
         format: FormatName | None = None,
     ) -> None:
-        """Reply to it, with more to follow; nothing happens if nobody waits. Natively the
-        name goes along only if it is another one than the event's.
+        """Send a reply that may be followed by others; ignored if the emitter doesn't wait. A
+        native peer learns the name only if it differs from the event's.
 
         Raises:
             LocalProtocolError: the name or the namespace is not text, or too long.
-            LbmEncodeError, FormatError: the data has no form in the format.
+            LbmEncodeError, FormatError: the data cannot be encoded in the format.
             PeerClosedError: the connection is over.
         """
         check_names(name, namespace)

@@ -1,9 +1,4 @@
-"""Coming back as the side that dialled: a parted session is resumed over a new transport, by one
-attempt after another (docs/protocol.md section 17).
-
-The first begins at once, each further one after a longer pause; whoever asks for one has it now.
-It ends with the session, or as soon as that goes on.
-"""
+"""Resumption of suspended sessions by the side that dialled (docs/protocol.md section 17)."""
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -38,12 +33,11 @@ STEADY: Final = 1.0
 
 
 class SessionResumer:
-    """The new transports of one session, which `dials` are tried for in turn; `next` is the
-    number of the first, and so of the one that worked last.
+    """Makes new transports for one session, trying `dials` in turn from number `next`.
 
-    Anybody on the way can say that the session is not known. Said twice in a row, it is put to the
-    proof: if the node itself answers a new handshake (`prove`), it was started anew, and nobody
-    has to wait for a session that is gone.
+    The first attempt starts immediately, later ones after growing pauses. Any intermediary can
+    claim that the session is unknown. After two such claims in a row, a new handshake with the node
+    itself (`prove`) confirms that it was restarted; the session then ends.
     """
 
     def __init__(self, live: LiveConnection, dials: Sequence[Dial], prove: Prove) -> None:
@@ -58,17 +52,15 @@ class SessionResumer:
         self._pausing: Waiter | None = None
 
     def add(self, dials: Iterable[Dial]) -> None:
-        """Try these, too."""
         self._dials.extend(dials)
 
     def begin(self) -> None:
-        """The session is parted."""
+        """The session is suspended."""
         if self._runner is None:
             self._runner = self._live.backend.spawn(self._run)
 
     def now(self, by: int | None = None) -> None:
-        """Begin an attempt now, also while the session has a transport; `by` the dial of this
-        number, or else by the one whose turn it is."""
+        """Start an attempt now, even if the session has a transport; `by` selects a dial."""
         if by is not None:
             self.next = by
         self._wanted = True
@@ -77,7 +69,6 @@ class SessionResumer:
             self._pausing.wake()
 
     def stop(self) -> None:
-        """The session is over."""
         runner, self._runner = self._runner, None
         if runner is not None:
             runner.cancel()
@@ -110,7 +101,7 @@ class SessionResumer:
         self._runner = None
 
     async def _is_gone(self, dial: Dial) -> bool:
-        """Whether the other side answers, and so does not know the session indeed."""
+        """Whether the node answers a new handshake, so that it has lost the session."""
         try:
             await self._prove(dial)
         except (ParleyError, OSError) as error:
@@ -134,7 +125,7 @@ class SessionResumer:
             timer.cancel()
 
     def _log_failure(self, why: str) -> None:
-        """Say it once, until it is another reason or the session went on."""
+        """Log a failure if it differs from the last one of this dial."""
         level = logging.DEBUG if self._said.get(self.next) == why else logging.INFO
         self._said[self.next] = why
         logger.log(
@@ -146,7 +137,6 @@ class SessionResumer:
         )
 
     async def _attempt(self, dial: Dial) -> "_Try":
-        """Try to go on with the session over what is dialled."""
         one = _Try(self._live)
         try:
             with anyio.move_on_after(DIAL_TIMEOUT):
@@ -177,7 +167,7 @@ class _Try:
         self.why = "the other side did not answer as it must, or not in time"
 
     def begin(self) -> Driver | None:
-        """There is a transport: from here on the session has no other."""
+        """The transport is connected; the session gives up its old one."""
         live = self._live
         try:
             self._attempt = live.core.start_attempt(live.backend.now())
@@ -196,7 +186,6 @@ class _Try:
         return driver
 
     def give_up(self) -> None:
-        """Close what was not handed over."""
         if self.driver is not None and not self.resumed:
             self._attempt.abort(self._live.backend.now(), CloseCode.CONNECTION_LOST, "given up")
             self.driver.step()

@@ -1,9 +1,5 @@
-"""The sessions of one node that may come back: found by their tags, and bounded while they are
-without a transport (docs/protocol.md section 17).
-
-Those that others dialled are found when a Resume comes, whether they have lost their transport
-or seem alive; a few seconds longer also what is left of those that were closed.
-"""
+"""The resumable sessions of one node, by their tags, with limits on suspended ones
+(docs/protocol.md section 17)."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -22,8 +18,7 @@ _TOO_MANY: Final = "too many sessions, or too much of them, are without a transp
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
-    """A session without a transport, or what is left of one: whose it is, and how many bytes of
-    memory it takes."""
+    """A suspended session, or a closed one that may still be asked for."""
 
     live: LiveConnection
     held: Callable[[], int]
@@ -31,13 +26,15 @@ class _Waiting:
 
     @property
     def node_id(self) -> NodeId | None:
-        """The node id of the other side."""
         return self.live.node_id
 
 
 class SessionTable:
-    """The table of one node. `changed` is to be called whenever a connection has changed; `config`
-    may change too, and its limits hold from the next session on that loses its transport."""
+    """The table of one node. Changed limits in `config` apply from the next suspension on.
+
+    A session that another node dialled is found when a Resume comes; closed ones are kept for a few
+    seconds.
+    """
 
     def __init__(self, config: NodeConfig, backend: Callable[[], Backend]) -> None:
         self.config = config
@@ -49,7 +46,7 @@ class SessionTable:
         self._grown: Timer | None = None  # until memory is looked at
 
     def __len__(self) -> int:
-        """How many sessions are without a transport, what is left of closed ones included."""
+        """The number of suspended sessions, including closed ones that are kept."""
         return len(self._waiting)
 
     @property
@@ -59,11 +56,10 @@ class SessionTable:
 
     @property
     def closed(self) -> list[LiveConnection]:
-        """The connections of closed sessions of which something is left."""
         return [its.live for one, its in self._waiting.items() if isinstance(one, ClosedSession)]
 
     def changed(self, live: LiveConnection) -> None:
-        """A connection opened, parted, went on, ended, or was refused."""
+        """A connection opened, ended, was suspended, resumed or refused."""
         if live.refused is not None:
             for one, its in list(self._waiting.items()):
                 if isinstance(one, ClosedSession) and its.live is live:
@@ -86,7 +82,7 @@ class SessionTable:
             self._wait(live, _Waiting(live, lambda: live.core.memory, live.lost))
 
     def asked(self, fresh: LiveConnection, resume: ResumeRequest) -> None:
-        """On a new connection a session is asked for: it goes on there, or is unknown."""
+        """Resume the session that a new connection asks for, or refuse."""
         now = fresh.backend.now()
         found = self._by_tag.get(resume.tag)
         if found is None:
@@ -107,12 +103,11 @@ class SessionTable:
         fresh.core.refuse_resume(now)
 
     def end(self, reason: str) -> None:
-        """No session comes back any more: all without a transport end."""
+        """End all suspended sessions."""
         for one in list(self._waiting.values()):
             one.end(reason)
 
     def clear(self) -> None:
-        """The node has ended."""
         for timer in (*self._timers.values(), *([self._grown] if self._grown else [])):
             timer.cancel()
         for table in (self._by_tag, self._waiting, self._timers):
@@ -148,7 +143,7 @@ class SessionTable:
         self._trim(waiting.node_id)
 
     def _grew(self) -> None:
-        """A session that waits takes more memory: look at that when its caller has returned."""
+        """Check limits once the caller, which added memory, has returned."""
         if self._grown is None:
             backend = self._backend()
             self._grown = backend.at(backend.now(), self._look)
@@ -158,14 +153,14 @@ class SessionTable:
         self._trim(None)
 
     def _trim(self, node_id: NodeId | None) -> None:
-        """End sessions while there are too many, or too much of them. `node_id` has a new one."""
+        """End sessions until the limits are kept; `node_id` has a new one."""
         while (surplus := self._surplus(node_id)) is not None:
             its = self._waiting.pop(surplus)
             its.live.core.watch_memory(None)
             its.end(_TOO_MANY)
 
     def _surplus(self, node_id: NodeId | None) -> LiveConnection | ClosedSession | None:
-        """The session to end, if there are too many or they take too much memory."""
+        """Return a session to end if a limit is exceeded."""
         waiting, config = self._waiting, self.config
         of_id = [one for one, its in waiting.items() if its.node_id == node_id]
         if len(of_id) > config.tuning.parted_per_id:

@@ -6,7 +6,7 @@ When the stream ends, everything that waits on it fails immediately with the str
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final, Generic, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 import anyio
 from anyio.abc import ByteStream
@@ -39,10 +39,11 @@ READS_PER_TURN: Final = 64
 
 
 class ReceiveQueue(Generic[T]):
-    """Things of one kind, in their order, for one reader at a time.
+    """Received bytes or events for one reader. `end` is raised after the last one; None while more
+    may come.
 
-    `end` is what the reader meets after the last of them, an exception or its type; None
-    while more may come.
+    Credit goes back to the sender only when the reader takes items, so that a slow reader slows
+    only its own sender.
     """
 
     __slots__ = ("_guard", "_live", "_reader", "_reads", "_stream", "end", "items")
@@ -62,10 +63,10 @@ class ReceiveQueue(Generic[T]):
     # The reader's side.
 
     async def first(self) -> T:
-        """Wait for the first thing, which stays until `take`.
+        """Wait for the first item, which stays until `take`.
 
         Raises:
-            BusyResourceError: another task waits. What `end` says, after the last one.
+            BusyResourceError: another task waits. Otherwise `end`, after the last item.
         """
         with self._guard:
             if self.items and self._reads < READS_PER_TURN:
@@ -86,12 +87,12 @@ class ReceiveQueue(Generic[T]):
             return self.items[0][0]
 
     def take(self) -> None:
-        """The first thing is used: its credit goes back."""
+        """Remove the first item and give its credit back."""
         _, cost = self.items.popleft()
         self._live.core.consume(self._stream, cost)
 
     def take_all(self) -> list[tuple[T, int]]:
-        """All things, with what each took of the credit, which does not go back."""
+        """Remove all items with their costs, without giving credit back."""
         items = list(self.items)
         self.items.clear()
         return items
@@ -99,12 +100,11 @@ class ReceiveQueue(Generic[T]):
     # The stream's side.
 
     def put(self, item: T, cost: int) -> None:
-        """Something came, which took `cost` of the stream's credit."""
         self.items.append((item, cost))
         self._wake()
 
     def finish(self, end: Exception | type[Exception], *, drop: bool) -> None:
-        """Nothing more will come; the first reason stays, except for one that drops."""
+        """No more items come; the first `end` stays unless this one drops the items."""
         if drop:
             for _, cost in self.items:
                 self._live.core.consume(self._stream, cost)
@@ -130,7 +130,8 @@ EVENTS_PER_TURN = 16
 
 
 class SendLimiter:
-    """The room of a stream. `check` raises once nothing may be sent any more."""
+    """Limits what one stream queues: senders wait in order. `check` raises if the stream has
+    ended."""
 
     __slots__ = ("_check", "_live", "_queued", "_since", "_stream", "_turn", "_writer")
 
@@ -147,16 +148,14 @@ class SendLimiter:
 
     @property
     def is_free(self) -> bool:
-        """Whether a sender would not have to wait."""
         return not self.has_waiting and self._has_room()
 
     @property
     def has_waiting(self) -> bool:
-        """Whether a sender waits."""
         return self._turn is not None and self._turn.locked()
 
     async def wait(self) -> None:
-        """Return when one event may be queued; raises what `check` does."""
+        """Return when one event may be queued; raises as `check`."""
         self._since += 1
         if self._since > EVENTS_PER_TURN:
             self._since = 0
@@ -185,16 +184,15 @@ class SendLimiter:
                     self._writer = None
 
     def took(self, size: int) -> None:
-        """An event of `size` bytes was queued."""
         self._queued += size
 
     def changed(self) -> None:
-        """There is room, or nothing may be sent any more."""
+        """There may be space, or the stream has ended."""
         if self._writer is not None:
             self._writer.wake()
 
     def _is_clear(self) -> bool:
-        """Whether an event of the stream would wait for nothing but the transport."""
+        """Whether an event of the stream would wait only for the transport."""
         core = self._live.core
         return not core.outbox.waiting(self._stream) and core.has_credit(self._stream)
 
@@ -210,25 +208,9 @@ class SendLimiter:
         return waiting < WAITING_SMALL_EVENTS and self._queued < SMALL_EVENTS_SIZE
 
 
-class AnsweringStream(Protocol):
-    """The stream that an event came on, as far as its answer needs it."""
-
-    live: LiveConnection
-
-    async def send_answer(
-        self,
-        request: IncomingRequest,
-        category: int,
-        subcategory: int,
-        data: Encodable,
-        payload: bytes | None,
-    ) -> None:
-        """Answer a request; raises as `StreamEvent.answer`."""
-
-
 class StreamEvent:
-    """An event of `category` 64..255 (on the bus's streams: 6). `payload` is its bytes, empty
-    for none; `async_id` is 0 unless it asks or answers."""
+    """An event on a stream, of `category` 64..255 (on the bus's streams: 6). `payload` is its
+    bytes; `async_id` is 0 unless it is a request or a response."""
 
     __slots__ = (
         "_cells",
@@ -242,7 +224,7 @@ class StreamEvent:
     )
 
     def __init__(
-        self, stream: AnsweringStream, event: EventReceived, request: IncomingRequest | None = None
+        self, stream: "Stream", event: EventReceived, request: IncomingRequest | None = None
     ) -> None:
         self.stream = stream
         self.category = event.category
@@ -260,32 +242,31 @@ class StreamEvent:
 
     @property
     def cells(self) -> Mapping[int, Value]:
-        """The payload's cells, none without payload; raises LbmDecodeError if it is no LBM."""
+        """The payload as a map; empty without a payload. Raises LbmDecodeError."""
         if self._cells is None:
             self._cells = decode(self.payload) if self.payload else {}
         return self._cells
 
     @property
     def data(self) -> Value:
-        """What `send_event` or `answer` was given as data; raises LbmDecodeError."""
+        """The `data` given to `send_event` or `answer`; raises LbmDecodeError."""
         return self.cells.get(keys.DATA)
 
     @property
     def wants_answer(self) -> bool:
-        """Whether it asks and was not answered yet."""
+        """Whether it is a request without an answer."""
         return self._request is not None and not self._request.answered
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for the answer: Cancel came, or the stream has ended.
+        """Whether the sender no longer waits: Cancel came, or the stream has ended.
 
-        After Cancel the answer is still owed: until it comes, the other side cannot use
-        its async id again.
+        A cancelled request must still be answered, because its async id is in use until then.
         """
         return self._request is not None and self._request.cancelled
 
     async def wait_cancelled(self) -> None:
-        """Wait until nobody waits for an answer: it was `cancelled`, or is answered."""
+        """Wait until the request is cancelled or answered."""
         await anyio.lowlevel.checkpoint()
         request = self._request
         if request is not None and not request.over:
@@ -295,8 +276,8 @@ class StreamEvent:
             await self._changes.until(lambda: request.over)
 
     def when_cancelled(self, callback: Callable[[], None]) -> None:
-        """Call back, once, when nobody waits for the answer; at once if that is so already, or
-        it asked for none. It replaces `wait_cancelled` where there is no task to spare."""
+        """Call `callback` once when the request is cancelled, immediately if it already is or isn't
+        a request. An alternative to `wait_cancelled` without a task."""
         request = self._request
         if request is None or request.over:
             callback()
@@ -311,13 +292,13 @@ class StreamEvent:
         category: int | None = None,
         payload: bytes | None = None,
     ) -> None:
-        """Answer, finally, with an event that the other side has declared as an answer.
+        """Answer the request with an event of a type that the other side declared as an answer.
 
-        `category` is the request's own if it is not given; the rest is as with
-        `Stream.send_event`, and so are the errors; after one it is still unanswered.
+        `category` defaults to the request's. Other arguments and errors are as for
+        `Stream.send_event`; after an error the request can still be answered.
 
         Raises:
-            LocalProtocolError: it asks for no answer, or was answered.
+            LocalProtocolError: it isn't a request, or was answered.
         """
         if self._request is None:
             raise LocalProtocolError(
@@ -329,7 +310,7 @@ class StreamEvent:
 
 
 class StreamEvents:
-    """The events of a stream for `async for`; ends when the other side has finished."""
+    """The events of a stream for `async for`."""
 
     __slots__ = ("_receive",)
 
@@ -347,12 +328,12 @@ class StreamEvents:
 
 
 class Stream(ByteStream):
-    """A stream to a peer, both ways. Leaving `async with` finishes our direction; by an
-    exception, both ways are reset.
+    """A stream to a peer, in both directions. Leaving `async with` finishes our direction; leaving
+    it by an exception resets both.
 
-    `label` says what it is for; `answers` are the types of the other side's events that
-    answer our requests. One task may receive bytes, one may send bytes and one may
-    receive events at a time; any number may send events, ask and answer.
+    `label` names its purpose; `answers` are the types of the peer's events that answer our
+    requests. One task at a time may receive bytes, send bytes, and receive events; any number may
+    send events, requests and answers.
     """
 
     def __init__(
@@ -365,7 +346,7 @@ class Stream(ByteStream):
         answers: frozenset[tuple[int, int]] = frozenset(),
         carries: Carries = APPLICATION,
     ) -> None:
-        """`on_over` is called once nothing can come for it any more."""
+        """`on_over` is called once nothing more can come."""
         self.live = live
         self.peer = live.remote
         self._requests = requests
@@ -386,17 +367,17 @@ class Stream(ByteStream):
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more comes on it: it was finished by the other side, reset or closed."""
+        """Whether nothing more comes: the peer finished it, or it was reset or closed."""
         return self._eof or self._closed or self._error is not None
 
     # Bytes.
 
     async def receive(self, max_bytes: int = LARGEST_PIECE) -> bytes:
-        """1 to `max_bytes` bytes.
+        """Return 1 to `max_bytes` bytes.
 
         Raises:
             EndOfStream: the other side finished. StreamResetError: it was reset.
-            PeerClosedError: the connection is over. BusyResourceError: two receive.
+            PeerClosedError: the connection is over. BusyResourceError: two tasks receive.
             ClosedResourceError: it was closed here. ValueError: `max_bytes` is below 1.
         """
         if max_bytes < 1:
@@ -412,11 +393,11 @@ class Stream(ByteStream):
         return piece
 
     async def send(self, item: bytes) -> None:
-        """Send all of `item`; returns when it is queued and not much else is.
+        """Queue all of `item`, waiting while much is queued.
 
         Raises:
             StreamResetError, PeerClosedError: it was not sent, or not all of it.
-            ClosedResourceError: our direction is finished. BusyResourceError: two send.
+            ClosedResourceError: our direction is finished. BusyResourceError: two tasks send.
         """
         with self._sending:
             await anyio.lowlevel.checkpoint_if_cancelled()
@@ -440,13 +421,13 @@ class Stream(ByteStream):
     # Events.
 
     def events(self) -> StreamEvents:
-        """The events that come, for `async for`; raises as `receive_event`."""
+        """Iterate over the events; raises as `receive_event`."""
         return StreamEvents(self.receive_event)
 
     async def receive_event(self) -> StreamEvent:
-        """The next event that is not an answer; raises as `receive`.
+        """Return the next event that isn't an answer; raises as `receive`.
 
-        Events and bytes come in the order in which each were sent, not in any of both.
+        Events are in order, and so are bytes, but not relative to each other.
         """
         event = await self._events.first()
         self._events.take()
@@ -540,7 +521,6 @@ class Stream(ByteStream):
         data: Encodable,
         payload: bytes | None,
     ) -> None:
-        """Answer a request; for `StreamEvent.answer`."""
         largest = self.live.limits.max_payload
         body, lbm = self.carries.encode(category, subcategory, data, payload, largest)
         if request.answered:
@@ -562,8 +542,7 @@ class Stream(ByteStream):
     # The end.
 
     async def send_eof(self) -> None:
-        """Finish our direction; what was sent before goes first. Requests that were not
-        answered fail on the other side.
+        """Finish our direction, behind what was sent. The peer's requests without an answer fail.
 
         Raises:
             BusyResourceError: another task is sending.
@@ -575,10 +554,10 @@ class Stream(ByteStream):
             self._finish()
 
     def reset(self, code: int = CloseCode.CANCELLED, text: str = "") -> None:
-        """End both directions now; the other side gets `code` (section 11).
+        """Reset both directions now with `code` (section 11).
 
         Raises:
-            ValueError: `code` is not one that Reset may carry, or `text` is too long.
+            ValueError: Reset cannot carry `code`, or `text` is too long.
         """
         with suppress(LocalProtocolError):  # the connection is over
             self.live.core.reset_stream(self.id, code, text)
@@ -588,7 +567,7 @@ class Stream(ByteStream):
         self._on_over(self)
 
     async def aclose(self) -> None:
-        """Finish our direction and read no more; what still comes is answered by Reset."""
+        """Finish our direction and stop reading; the peer's further data is answered by Reset."""
         if not self._closed:
             # All at once: a cancelled close has closed as well.
             self._close()
@@ -604,14 +583,13 @@ class Stream(ByteStream):
     # From the peer.
 
     def data_received(self, data: bytes, cost: int) -> None:
-        """A Data event came."""
         if self._closed:
             self._unwanted(cost)
         else:
             self._bytes.put(data, cost)
 
     def event_received(self, event: EventReceived) -> bool:
-        """Take an event, unless the stream doesn't carry its category; returns whether it did.
+        """Take an event; returns False if the stream doesn't carry its category.
 
         Raises:
             RemoteProtocolError: `protocol-error`, its async id is taken.
@@ -639,7 +617,7 @@ class Stream(ByteStream):
         return True
 
     def finished(self) -> None:
-        """The other side's direction has ended: it sends nothing more, nor any answer."""
+        """The peer finished its direction."""
         self._eof = True
         for inbox in (self._bytes, self._events):
             inbox.finish(anyio.EndOfStream, drop=False)
@@ -647,7 +625,7 @@ class Stream(ByteStream):
         self._forget_if_over()
 
     def failed(self, error: StreamResetError | PeerClosedError) -> None:
-        """Reset, or the end of the connection; what came before a Finish stays readable."""
+        """The stream was reset, or the connection ended; data before a Finish stays readable."""
         self._error = error
         if not self._closed:
             for inbox in (self._bytes, self._events):
@@ -657,7 +635,6 @@ class Stream(ByteStream):
         self._room.changed()
 
     def writable(self) -> None:
-        """Nothing waits to be written any more."""
         self._room.changed()
 
     # Inside.
@@ -669,7 +646,7 @@ class Stream(ByteStream):
             raise anyio.ClosedResourceError
 
     def _unanswered(self) -> Exception:
-        """Why a request can have no answer."""
+        """Return the reason why a request cannot be answered."""
         if self._closed:
             return anyio.ClosedResourceError()
         return self._error or anyio.EndOfStream("the other side finished and answers nothing")
@@ -695,7 +672,6 @@ class Stream(ByteStream):
         self._forget_if_over()
 
     def _close(self) -> None:
-        """Read no more, and wait for no answers."""
         self._closed = True
         for inbox in (self._bytes, self._events):
             inbox.finish(anyio.ClosedResourceError, drop=True)
@@ -708,14 +684,13 @@ class Stream(ByteStream):
             self.reset()  # nobody will ever read it
 
     def _overloaded(self) -> None:
-        """More requests are unanswered than may be, and an application has no code for that."""
+        """Reset the stream: too many requests are unanswered."""
         with suppress(LocalProtocolError):
             self.live.core.reset_stream(self.id, CloseCode.OVERLOADED)
         self._on_over(self)
         self.failed(StreamResetError(CloseCode.OVERLOADED, ""))
 
     def _forget_if_over(self) -> None:
-        """Be forgotten once both directions have ended and all is read."""
         if self._eof and self._finished and not (self._bytes or self._events):
             self._on_over(self)
 

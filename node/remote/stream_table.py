@@ -1,7 +1,4 @@
-"""The streams of one connection, by their ids, and what the core reports of them.
-
-A stream is in the table as long as something can still come for it, and no longer.
-"""
+"""The streams of one connection, by id."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -38,9 +35,11 @@ TUNNEL_ANSWERS: Final = frozenset({(TUNNEL, TUNNEL_ANSWER)})
 
 
 class StreamTable:
-    """The streams of a connection that are not over, and the `requests` on them. `restricted` are
-    the ids of those that don't carry calls, topics or named events. An id stays there until
-    `reports_taken`: events that were decrypted before the stream was reset may follow."""
+    """The streams of a connection that can still receive, and the `requests` on them.
+
+    `restricted` are the ids of streams that don't carry calls, topics or named events. They stay
+    until `reports_taken`, because events that were decrypted before a reset may follow.
+    """
 
     __slots__ = ("_live", "_streams", "over", "requests", "restricted")
 
@@ -61,22 +60,19 @@ class StreamTable:
         return f"<StreamTable of {len(self)}>"
 
     def open(self, label: str, answers: Iterable[tuple[int, int]]) -> Stream:
-        """Open a stream of an application; raises as `Peer.open_stream`."""
+        """Open an application's stream; raises as `Peer.open_stream`."""
         types = parse_types(answers)
         if label in RESERVED_LABELS:
             raise ConfigError(f"the label {label!r} is reserved")
         return self._open(label, types)
 
     def open_bus(self) -> Stream:
-        """Open a stream to the bus that the other side offers; raises as `Peer.open_stream`."""
         return self._open(BUS_LABEL, BUS_ANSWERS, BUS_ASKING)
 
     def open_federation(self) -> Stream:
-        """Open the stream on which two servers tell each other cards; raises likewise."""
         return self._open(FEDERATION_LABEL, frozenset(), FEDERATION_EVENTS)
 
     def open_tunnel(self) -> TunnelStream:
-        """Open a stream on which a tunnel begins; raises as `Peer.open_stream`."""
         stream = self._open(TUNNEL_LABEL, TUNNEL_ANSWERS, TUNNEL_EVENTS)
         assert isinstance(stream, TunnelStream)  # its label says so
         return stream
@@ -88,7 +84,6 @@ class StreamTable:
         answers: frozenset[tuple[int, int]] = frozenset(),
         carries: Carries = APPLICATION,
     ) -> Stream:
-        """A stream was opened, by either side; `answers` are the types that answer requests."""
         kind = TunnelStream if label == TUNNEL_LABEL else Stream
         stream = self._streams[stream_id] = kind(
             self._live, self.requests, self.forget, stream_id, label, answers, carries
@@ -98,19 +93,17 @@ class StreamTable:
         return stream
 
     def forget(self, stream: Stream) -> None:
-        """Both directions are over and its buffer is empty."""
         self._streams.pop(stream.id, None)
         if stream.id in self.restricted:
             self.over.add(stream.id)
 
     def reports_taken(self) -> None:
-        """All events that were decrypted so far have been delivered."""
+        """All decrypted events have been delivered."""
         self.restricted -= self.over
         self.over.clear()
 
     def receive(self, event: EventReceived) -> bool:
-        """Take Data, or an event of an application, the bus or a restricted stream; returns whether
-        a stream took it.
+        """Pass an event to its stream; returns whether a stream took it.
 
         Raises:
             RemoteProtocolError: as `Stream.event_received`.
@@ -126,7 +119,7 @@ class StreamTable:
         return True
 
     def changed(self, report: StreamFinished | StreamReset | StreamWritable) -> None:
-        """A stream was finished, was reset, or may be written again."""
+        """A stream was finished, was reset, or is writable again."""
         stream = self._streams.get(report.stream)
         if stream is None:
             return
@@ -139,7 +132,6 @@ class StreamTable:
             stream.writable()
 
     def connection_ended(self, code: int, text: str) -> None:
-        """All streams end with the connection."""
         streams, self._streams = self._streams, {}
         self.restricted.clear()
         self.over.clear()

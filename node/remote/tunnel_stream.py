@@ -1,8 +1,4 @@
-"""`TunnelStream`: one hop of a tunnel (docs/protocol.md section 19).
-
-A Dial is asked and answered on it as on any stream, once. From then on it carries Data alone, which
-goes to a taker in the moment that it comes: no task reads it.
-"""
+"""One hop of a tunnel (docs/protocol.md section 19)."""
 
 from typing import Protocol
 
@@ -14,26 +10,25 @@ from parley._node.remote.stream import Stream
 
 
 class Taker(Protocol):
-    """Who takes what comes through an open tunnel. It bounds what it keeps, and gives the credit
-    back (`TunnelStream.give_back`)."""
+    """Receives the data of an open tunnel. It limits what it buffers and gives credit back
+    (`TunnelStream.give_back`)."""
 
     def data_received(self, data: bytes, cost: int) -> None:
         """Data came, which took `cost` of the credit."""
 
-    def finished(self) -> None:
-        """No more Data comes."""
+    def finished(self) -> None: ...
 
     def failed(self, code: int) -> None:
         """The stream was reset with this code, or has ended with its connection (1)."""
 
     def writable(self) -> None:
-        """Nothing of ours waits in the connection, or there is credit again: it was asked for."""
+        """Nothing of ours is queued, or there is credit again."""
 
 
 class TunnelStream(Stream):
-    """A stream `tunnel`, at either side. Data is 1 to 16,384 bytes. Longer Data, Data before the
-    Answer, and any event except one Dial, one Answer and a Cancel before the Answer reset the
-    stream (`protocol-error`)."""
+    """A stream `tunnel`, at either side: one Dial, one Answer, then Data of 1 to 16,384 bytes,
+    passed to a taker as it comes. Anything else, except a Cancel before the Answer, resets it
+    (`protocol-error`)."""
 
     active_at = 0.0  # when the last Data passed, in either direction
     _taker: Taker | None = None
@@ -41,7 +36,7 @@ class TunnelStream(Stream):
     _answered = False
 
     def pass_to(self, taker: Taker) -> None:
-        """The tunnel is open: `taker` is told of all that comes, first of what waits here."""
+        """Pass all data to `taker`, beginning with the data that waits here."""
         self._taker, self._answered = taker, True
         self.active_at = self.live.backend.now()
         for data, cost in self._bytes.take_all():
@@ -56,33 +51,31 @@ class TunnelStream(Stream):
             self._forget_if_over()
 
     def accept(self) -> None:
-        """The Answer is about to be sent: Data may come, and waits for a taker."""
+        """The Answer is about to be sent: data may come."""
         self._answered = True
 
     def give_back(self, cost: int) -> None:
-        """The taker has used what took `cost` of the credit."""
         self.live.core.give_back(self.id, cost)
 
     def finish(self) -> None:
-        """Our direction ends behind what was sent; a second time changes nothing."""
+        """Finish our direction, behind what was sent."""
         self._finish()
 
     def leave(self) -> None:
-        """Finish our direction, and take no more: what still comes is answered by Reset."""
+        """Finish our direction and stop reading; further data is answered by Reset."""
         self._taker = None
         if not self._closed:
             self._close()
             self._finish()
 
     def end(self, code: int) -> None:
-        """Reset it, and tell the taker as if the peer had."""
+        """Reset it, and notify the taker as if the peer had."""
         self.reset(code)
         self.failed(StreamResetError(code, ""))
 
     # From the peer.
 
     def data_received(self, data: bytes, cost: int) -> None:
-        """A Data event came."""
         taker = self._taker
         if len(data) > LARGEST_TUNNEL_DATA or self._is_early:
             self.live.core.consume(self.id, cost)
@@ -95,7 +88,7 @@ class TunnelStream(Stream):
             taker.data_received(data, cost)
 
     def event_received(self, event: EventReceived) -> bool:
-        """Take a Dial, an Answer, or a Cancel of the Dial; reset the stream for anything else."""
+        """Take a Dial, an Answer, or a Cancel; reset the stream for anything else."""
         is_cancel = (event.category, event.subcategory) == (SIM, CANCEL)
         if is_cancel and self._met and not self._answered:
             if not self._requests.claims(event):
@@ -110,30 +103,26 @@ class TunnelStream(Stream):
         return super().event_received(event)
 
     def finished(self) -> None:
-        """The other side sends no more."""
         super().finished()
         if self._taker is not None:
             self._taker.finished()
 
     def failed(self, error: StreamResetError | PeerClosedError) -> None:
-        """Reset, or the end of the connection."""
         super().failed(error)
         if self._taker is not None:
             self._taker.failed(_code_of(error))
 
     def writable(self) -> None:
-        """Nothing waits to be written any more, or there is credit."""
         super().writable()
         if self._taker is not None:
             self._taker.writable()
 
     @property
     def _is_early(self) -> bool:
-        """Whether Data that comes now may not: the Dial is not answered yet."""
+        """Whether data must not come yet because the Dial isn't answered."""
         return not (self._answered or self._closed)
 
     def _violated(self) -> None:
-        """What came may not be in a tunnel."""
         self.end(CloseCode.PROTOCOL_ERROR)
 
 

@@ -1,15 +1,13 @@
-"""Addresses: where a node listens or is dialled, and which node id is expected there.
+"""Addresses at which a node listens or is dialled, with the expected node id.
 
-An `Address` exists only if it is sound, and there is one spelling for each, since
-it also serves as a name in the file of known peers.
+An `Address` is always valid and has one spelling, because it is also a key in the file of known
+peers.
 
     tcp://host:port[#node id]    host: a name, an IPv4 address, or [an IPv6 address]
     unix:///path[#node id]       path: absolute, percent-encoded as in RFC 3986
     memory://name[#node id]      name: a word, of a node in the same event loop
     via://host:port/server[/home]#node id
-                                 by a tunnel (docs/protocol.md section 19): `server` is the node id
-                                 of the server at host and port, `home` that of the server at which
-                                 the node has an account, if it is not a server itself
+                                 through a tunnel (docs/protocol.md section 19)
 """
 
 import re
@@ -42,11 +40,11 @@ _PATH_SAFE: Final = "/:@+="
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A place to listen or dial: `host` and `port` with tcp, `path` with unix, which is the name
-    with memory; `server`, and perhaps `home`, too with via.
+    """An address: `host` and `port` for tcp and via, `path` for unix and memory (the name); via
+    also has `server` and, if the node isn't a server itself, the `home` server of its account.
 
-    Port 0 lets the system choose one. `node_id` is the id expected there, or None.
-    AddressError, also when made without `parse`, if it does not fit together.
+    Port 0 lets the system choose one. `node_id` is the expected id, or None. Raises AddressError if
+    the parts don't fit together.
     """
 
     scheme: Scheme
@@ -94,7 +92,7 @@ class Address:
     @classmethod
     @lru_cache(maxsize=256)  # the same few are dialled again and again
     def parse(cls, text: str) -> "Address":
-        """Read an address in any of its forms; else AddressError."""
+        """Parse an address in any of its forms; raises AddressError."""
         try:
             return cls._parse(text)
         except AddressError as error:
@@ -130,30 +128,27 @@ class Address:
 
     @classmethod
     def parse_web(cls, text: str) -> "Address":
-        """Read where HTTP is served: `HOST:PORT`, or the same behind `tcp://`; else
-        AddressError."""
+        """Parse `HOST:PORT` or `tcp://HOST:PORT`, where HTTP is served; raises AddressError."""
         address = cls.parse(text if "://" in text else f"tcp://{text}")
         if address.scheme != "tcp" or address.node_id is not None:
             raise AddressError(f"cannot serve HTTP on {_shown(text)}: give HOST:PORT")
         return address
 
     def with_node_id(self, node_id: NodeId) -> "Address":
-        """Return this address with another expected node id."""
         return self if self.node_id == node_id else replace(self, node_id=node_id)
 
     def without_node_id(self) -> "Address":
-        """Return the place alone: what stands in the file of known peers."""
+        """Return the address as the file of known peers has it."""
         return replace(self, node_id=None)
 
     def with_port(self, port: int) -> "Address":
-        """Return this tcp address with another port; AddressError if it is another."""
         if self.scheme != "tcp":
             raise AddressError(f"cannot give {self} the port {port}: only tcp addresses have one")
         return replace(self, port=port)
 
     @property
     def of_server(self) -> "Address":
-        """Of a via address: where its server is dialled."""
+        """The address of the server of a via address."""
         return Address("tcp", self.host, self.port, node_id=self.server)
 
     @property
@@ -168,12 +163,11 @@ class Address:
         return f"{self.scheme}://{host}:{self.port}{''.join(servers)}"
 
     def __str__(self) -> str:
-        """Return the one spelling, which `parse` reads back as this address."""
         return self.place if self.node_id is None else f"{self.place}#{self.node_id}"
 
 
 def _shown(text: str) -> str:
-    """Return an address that could not be read, without a password, for an error."""
+    """Return invalid text for an error, without a password."""
     if not text.startswith("unix://"):
         scheme, mark, rest = text.rpartition("://")
         rest, query, _ = rest.partition("?")
@@ -192,7 +186,7 @@ def _node_id(text: str, where: str = "after '#'") -> NodeId:
 
 
 def _servers(rest: str) -> tuple[str, NodeId, NodeId | None]:
-    """What stands before the first slash of a via address, its server and its home."""
+    """Split the rest of a via address into host and port, server and home."""
     place, *ids = rest.split("/")
     if not 1 <= len(ids) <= 2:
         raise AddressError(
@@ -231,7 +225,7 @@ def _host_and_port(rest: str) -> tuple[str, int]:
 
 
 def _canonical_host(host: str) -> str:
-    """Return a host's one spelling: lower case, an IP address in its shortest form."""
+    """Return lower case, or an IP address in its shortest form."""
     if ":" in host:
         return _canonical_ipv6(host)
     host = host.lower()

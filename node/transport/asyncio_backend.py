@@ -60,20 +60,16 @@ _LIBRARIES = tuple(
 
 
 class AsyncioWaiter(asyncio.Future[None]):
-    """A raw future: there is one for each call."""
-
     def wake(self) -> None:
-        """End the wait."""
         if not self.done():
             self.set_result(None)
 
     def wait(self) -> Awaitable[None]:
-        """Until `wake`."""
         return self
 
 
 class AsyncioTransport(asyncio.Protocol):
-    """A socket as asyncio serves it: callbacks in, writes out."""
+    """A socket of asyncio."""
 
     def __init__(
         self, accept: Callable[[str], Attached | None], living: "set[AsyncioTransport]"
@@ -90,7 +86,6 @@ class AsyncioTransport(asyncio.Protocol):
     # asyncio's side.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A socket is connected."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER)
         self._living.add(self)
@@ -111,31 +106,27 @@ class AsyncioTransport(asyncio.Protocol):
             driver.connected(self)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came."""
         if self._served is not None:
             self._served.received(data)
         if len(data) >= LONG_READ and not self._waits_for_turn:
             self._let_others_read()
 
     def eof_received(self) -> bool:
-        """The other side shut its sending side; ours is closed when the driver says so."""
+        """Keep our side open until the driver closes it."""
         if self._served is not None:
             self._served.ended()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
         self._living.discard(self)
         self._transport = None
         if self._served is not None:
             self._served.ended()
 
     def pause_writing(self) -> None:
-        """The buffer is full."""
         self._writing = False
 
     def resume_writing(self) -> None:
-        """The buffer has room."""
         self._writing = True
         if self._served is not None:
             self._served.resume_writing()
@@ -143,25 +134,22 @@ class AsyncioTransport(asyncio.Protocol):
     # The driver's side.
 
     def serve(self, served: TransportProtocol | None) -> None:
-        """Another driver from now on, or none."""
         self._served = served
 
     def write(self, data: bytes) -> bool:
-        """Take bytes; False until `resume_writing`."""
         if self._transport is None:
             return False
         self._transport.write(data)
         return self._writing
 
     def write_eof(self) -> None:
-        """Shut the sending side."""
         transport = self._transport
         if transport is not None and not transport.is_closing() and transport.can_write_eof():
             with suppress(OSError):  # the other side is gone, and the loop is yet to say so
                 transport.write_eof()
 
     def close(self) -> None:
-        """Close now; what the kernel has already is still sent."""
+        """Close now; the kernel still sends what it has."""
         transport = self._transport
         if transport is None:
             return
@@ -171,12 +159,10 @@ class AsyncioTransport(asyncio.Protocol):
             transport.close()
 
     def pause_reading(self) -> None:
-        """Read no more."""
         self._paused = True
         self._set_reading(False)
 
     def resume_reading(self) -> None:
-        """Go on reading."""
         self._paused = False
         if not self._waits_for_turn:
             self._set_reading(True)
@@ -201,7 +187,7 @@ class AsyncioTransport(asyncio.Protocol):
 
 
 class AsyncioListener:
-    """A server of asyncio's; closing it leaves its connections alone."""
+    """A server of asyncio; closing it doesn't close its connections."""
 
     def __init__(self, server: asyncio.Server, address: Address) -> None:
         self._server = server
@@ -209,7 +195,6 @@ class AsyncioListener:
         self.address = address
 
     async def aclose(self) -> None:
-        """Listen no more."""
         self._server.close()
         self._file.remove()
 
@@ -228,20 +213,16 @@ class AsyncioBackend:
         self.scheduler = FairScheduler(self.now, self.soon)
 
     def soon_from_thread(self, callback: Callable[[], None]) -> None:
-        """Call back in the loop, asked by another thread."""
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(callback)
 
     def at(self, when: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
-        """Call back at `when`."""
         return self._loop.call_later(max(0.0, when - self.now()), callback)
 
     def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> asyncio.Task[Any]:
-        """A raw task, kept until it is done."""
         return self._keep(self._loop.create_task(cast(Any, function(*arguments))))
 
     def begin(self, begun: Iterable[TaskStart]) -> None:
-        """Run each in a task, which starts immediately from Python 3.12 on."""
         for function, one in begun:
             steps = _run_for(function, one)
             try:
@@ -269,7 +250,6 @@ class AsyncioBackend:
             logger.error("a task failed", exc_info=error, extra={"event": "task.bug"})
 
     async def connect(self, address: Address, accept: Callable[[], Attached | None]) -> None:
-        """Dial `address`."""
         if address.scheme == "memory":
             await connect_memory(address, accept, self)
             return
@@ -296,7 +276,6 @@ class AsyncioBackend:
             raise UnreachableError(f"{address.without_node_id()} closed at once")
 
     async def listen(self, address: Address, accept: Accept) -> Listener:
-        """Listen on `address`."""
         if address.scheme == "memory":
             return MemoryListener(address, accept, self)
         check_socket_scheme(address)
@@ -331,8 +310,8 @@ class AsyncioBackend:
     async def aclose(self) -> None:
         """Cancel the tasks, close the sockets, and wait until both have ended.
 
-        Tasks that ignore cancellation, and sockets that the loop doesn't close, are logged and
-        left after `CLOSE_PATIENCE` seconds.
+        Logs and leaves tasks that ignore cancellation, and sockets that the loop doesn't close,
+        after `CLOSE_PATIENCE` seconds.
         """
         try:
             await asyncio.sleep(0)
@@ -387,12 +366,11 @@ def _nobody(_: str) -> Driver | None:
 
 
 def _has_begun(task: asyncio.Task[Any]) -> bool:
-    """Whether it ran at all: one that is cancelled before that would not clean up."""
     return getcoroutinestate(cast(Any, task.get_coro())) != CORO_CREATED
 
 
 def awaited_by(task: asyncio.Task[Any]) -> str:
-    """Return where a task waits: its innermost coroutine that is neither ours nor a library's."""
+    """Return where a task waits: its innermost coroutine that isn't ours or a library's."""
     coroutine: Any = task.get_coro()
     found = "a task"
     while coroutine is not None:
@@ -406,7 +384,7 @@ def awaited_by(task: asyncio.Task[Any]) -> str:
 
 
 def _lengthen_backlog(server: asyncio.Server) -> None:
-    """Let `BACKLOG` connections wait in the kernel: asyncio's `backlog` means both numbers."""
+    """Let `BACKLOG` connections wait in the kernel; asyncio's `backlog` sets both numbers."""
     for listening in server.sockets:
         with socket.socket(fileno=os.dup(listening.fileno())) as same:
             same.listen(BACKLOG)

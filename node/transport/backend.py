@@ -1,8 +1,4 @@
-"""What a node asks of an event loop and its sockets: one seam, two implementations.
-
-Nothing above it knows which of the two runs. Asyncio's side is in asyncio_backend.py, trio's in
-trio_backend.py; each is imported only where its loop runs.
-"""
+"""The event loop and sockets of a node, with one implementation for asyncio and one for trio."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
@@ -19,51 +15,51 @@ Accept = Callable[[str], Driver | None]
 
 
 class Listener(Protocol):
-    """A listening address."""
-
     address: Address
 
     async def aclose(self) -> None:
-        """Listen no more; connections that were accepted go on."""
+        """Stop listening; accepted connections continue."""
 
 
 class Backend(Loop, Protocol):
-    """An event loop and its sockets. Made inside of the loop it is for."""
+    """An event loop and its sockets."""
 
     async def connect(self, address: Address, accept: Callable[[], Attached | None]) -> None:
-        """Dial `address` and serve what `accept` makes; with None the connection is closed at
-        once.
+        """Dial `address` for the driver that `accept` returns; None closes the connection.
 
         Raises:
-            UnreachableError: nobody answers, or there is no driver.
+            UnreachableError: the dial failed, or there is no driver.
         """
 
     async def listen(self, address: Address, accept: Accept) -> Listener:
-        """Listen on `address` and serve what `accept` makes.
+        """Listen on `address` and serve each connection with the driver that `accept` returns.
 
         Raises:
             UnreachableError: the address cannot be listened on.
         """
 
     def soon_from_thread(self, callback: Callable[[], None]) -> None:
-        """Call back in the loop, asked by another thread; nothing once the loop has ended."""
+        """Call `callback` in the loop, from another thread; ignored once the loop has ended."""
 
     async def aclose(self) -> None:
-        """Cancel what was spawned and wait until it is gone."""
+        """Cancel spawned tasks and wait for them."""
 
 
 class Clock(Protocol):
-    """Where a node's time comes from: the part of `Loop` that tells it."""
+    """A source of time that replaces the event loop's."""
 
     def now(self) -> float:
-        """Seconds since any moment; never goes back."""
+        """Seconds since an arbitrary moment; never decreases."""
 
     def at(self, when: float, callback: Callable[[], None]) -> Timer:
-        """Call back, in the event loop's thread, once `now` is `when` or later."""
+        """Call `callback` in the event loop's thread at `when` or later."""
 
 
 class ClockedBackend:
-    """`Backend` of the running loop on the time of a clock."""
+    """The running loop's backend with another clock, for tests and simulations.
+
+    Only `now` and `at` use the clock.
+    """
 
     def __init__(self, backend: Backend, clock: Clock) -> None:
         self._backend = backend
@@ -76,42 +72,35 @@ class ClockedBackend:
         self.begin = backend.begin
 
     def soon(self, callback: Callable[[], None]) -> None:
-        """Call back in the loop's next turn."""
         self._backend.soon(callback)
 
     def soon_from_thread(self, callback: Callable[[], None]) -> None:
-        """Call back in the loop, asked by another thread."""
         self._backend.soon_from_thread(callback)
 
     def at(self, when: float, callback: Callable[[], None]) -> Timer:
-        """Call back at `when` of the clock."""
         if when <= self.now():
             # A clock that stands still would never come to it.
             return self._backend.at(self._backend.now(), callback)
         return self._clock.at(when, callback)
 
     def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> Runner:
-        """Run a coroutine function in a task of the loop's."""
         return self._backend.spawn(function, *arguments)
 
     async def connect(self, address: Address, accept: Callable[[], Attached | None]) -> None:
-        """Dial `address`."""
         await self._backend.connect(address, accept)
 
     async def listen(self, address: Address, accept: Callable[[str], Driver | None]) -> Listener:
-        """Listen on `address`."""
         return await self._backend.listen(address, accept)
 
     async def aclose(self) -> None:
-        """Cancel what was spawned and wait until it is gone."""
         await self._backend.aclose()
 
 
 def keep_freed_memory() -> None:
-    """Let glibc keep up to 8 MiB of freed memory for later allocations.
+    """Let glibc keep up to 8 MiB of freed memory, so that each flush of long events needn't map new
+    pages.
 
-    glibc first returns freed memory above 128 KiB to the system, and each flush of long events
-    would need new pages. When a mapped block is freed, glibc raises its thresholds to the size of
-    that block and twice that size (mallopt(3), M_MMAP_THRESHOLD).
+    glibc returns freed memory above 128 KiB to the system at first. When a mapped block is freed,
+    it raises its thresholds to the size of the block and twice that (mallopt(3), M_MMAP_THRESHOLD).
     """
     bytes(4 * 2**20)

@@ -1,4 +1,4 @@
-"""Checks on the functions and names that an application passes to decorators and options."""
+"""Checks of the functions and names that an application registers."""
 
 from collections.abc import Callable
 from inspect import (
@@ -19,9 +19,10 @@ _SHOWN: Final = 64  # characters of a name in an error
 def require_callable(
     function: object, what: str, *arguments: str, yields: bool = False, plain: bool = False
 ) -> Callable[..., Any]:
-    """Return `function`, checked. `what` describes it in errors, `arguments` are the names of the
-    positional arguments that it is called with. Only with `yields` can it be an asynchronous
-    generator, and with `plain` it can't be asynchronous at all.
+    """Return `function` if it can be called with positional arguments of these names.
+
+    `what` describes it in errors. `yields` permits an asynchronous generator; `plain` forbids
+    asynchronous functions.
 
     Raises:
         ConfigError: it isn't callable, doesn't accept these arguments, or is a generator.
@@ -38,7 +39,7 @@ def require_callable(
 
 
 def is_callable_with(function: Callable[..., Any], count: int) -> bool:
-    """Whether a function can be called with so many positional arguments, and not with one less."""
+    """Whether a function accepts `count` positional arguments, and not one fewer."""
     return (
         _fault(function, ("",) * count, yields=False) is None
         and _fault(function, ("",) * (count - 1), yields=False) is not None
@@ -46,11 +47,10 @@ def is_callable_with(function: Callable[..., Any], count: int) -> bool:
 
 
 def require_name(name: object, decorator: str, example: str | None = None) -> str:
-    """Return the `name` that was given to a decorator, checked. `example` is the name that an
-    error proposes, by default that of the function.
+    """Return the `name` given to a decorator.
 
     Raises:
-        ConfigError: it isn't text, such as a function that was decorated without parentheses.
+        ConfigError: it isn't text, for example because the decorator has no parentheses.
     """
     if isinstance(name, str):
         return check_name("a handler", name)
@@ -64,12 +64,10 @@ def require_name(name: object, decorator: str, example: str | None = None) -> st
 
 
 def check_name(owner: str, name: object) -> str:
-    """Return a name of a call, topic, stream, event or namespace, checked; `owner` describes what
-    has it, in errors.
+    """Return the name of a call, topic, stream, event or namespace; `owner` describes it in errors.
 
     Raises:
-        ConfigError: it isn't text, or has a lone surrogate: such text cannot be encoded, so no peer
-            can ask for it.
+        ConfigError: it isn't text, or has a lone surrogate, which cannot be encoded.
     """
     if not isinstance(name, str):
         raise ConfigError(f"cannot use {name!r} as the name of {owner}: a name is text")

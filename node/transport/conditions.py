@@ -1,8 +1,4 @@
-"""Waiting for a state to change, as peers and nodes do; for a turn of the loop, for a time, and
-for room within a time-out; and whether a function of the application's is to be awaited.
-
-A change wakes all that wait, and each of them looks again.
-"""
+"""Waiting for changes of state, for time, and for transports to accept data."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -19,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def is_async(function: object) -> bool:
-    """Whether it is a coroutine function, or an object that is called as one."""
+    """Whether calling `function` returns a coroutine."""
     while isinstance(function, partial):
         function = function.func
     called = getattr(type(function), "__call__", None)  # noqa: B004 - what a call of it would run
@@ -27,14 +23,12 @@ def is_async(function: object) -> bool:
 
 
 class Wakeable(Protocol):
-    """Who is told that something may have changed."""
-
     def wake(self) -> None:
-        """Look again; a second time is fine."""
+        """Check again; may be called repeatedly."""
 
 
 class WriteWaiters:
-    """Those who wait for room at one place; `waits` counts how often one began to."""
+    """Callers that wait until more may be written; `waits` counts them over time."""
 
     __slots__ = ("waiters", "waits")
 
@@ -43,7 +37,6 @@ class WriteWaiters:
         self.waits = 0
 
     async def wait(self, waiter: "Waiter") -> None:
-        """Wait for `waiter`, which is woken when there may be room."""
         self.waits += 1
         self.waiters.append(waiter)
         try:
@@ -53,14 +46,13 @@ class WriteWaiters:
                 self.waiters.remove(waiter)
 
     def wake(self) -> None:
-        """There may be room: each looks again."""
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
             waiter.wake()
 
 
 class Condition:
-    """The changes of one thing. `waiter` makes a wait (`Backend.waiter`)."""
+    """A condition variable for one event loop; `waiter` is `Loop.waiter`."""
 
     __slots__ = ("_waiter", "waiters")
 
@@ -69,7 +61,7 @@ class Condition:
         self.waiters: set[Waiter] = set()
 
     def notify(self) -> None:
-        """Something changed."""
+        """Wake all waiters, which check again."""
         if not self.waiters:
             return
         waiters, self.waiters = self.waiters, set()
@@ -77,7 +69,7 @@ class Condition:
             waiter.wake()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for `condition`, which may be true already."""
+        """Wait until `condition()` is true."""
         while not condition():
             waiter = self._waiter()
             self.waiters.add(waiter)
@@ -88,14 +80,14 @@ class Condition:
 
 
 async def yield_to_loop(loop: "Loop") -> None:
-    """Let everything else that can run do so once."""
+    """Let all other runnable callbacks and tasks run once."""
     waiter = loop.waiter()
     loop.soon(waiter.wake)
     await waiter.wait()
 
 
 async def pause(loop: "Loop", seconds: float) -> None:
-    """Wait for so long, by the loop's own clock."""
+    """Sleep by the loop's own clock."""
     waiter = loop.waiter()
     timer = loop.at(loop.now() + seconds, waiter.wake)
     try:
@@ -107,7 +99,7 @@ async def pause(loop: "Loop", seconds: float) -> None:
 async def pause_until(
     loop: "Loop", seconds: float, changes: Condition, condition: Callable[[], bool]
 ) -> None:
-    """Wait for so long, by the loop's own clock, or until `condition`, of which `changes` tell."""
+    """Sleep by the loop's own clock, or until `condition()`, which `changes` announces."""
     over = False
 
     def end() -> None:
@@ -125,7 +117,7 @@ async def pause_until(
 async def wait_within(
     wait: Callable[[], Awaitable[None]], timeout: float | None, now: Callable[[], float]
 ) -> float | None:
-    """Wait within a request's `timeout` in seconds; returns what is left of it.
+    """Run `wait` within `timeout` seconds; returns the rest of the timeout.
 
     Raises:
         CallTimeout: it took longer.

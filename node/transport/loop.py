@@ -1,7 +1,7 @@
-"""What the driver asks of an event loop: to wake, to wait, to call back, to run a task.
+"""The event loop as connections use it.
 
-What is done for every event costs a microsecond or two here, where anyio's general forms cost three
-to thirteen; everything else is anyio's.
+Work per event takes 1 to 2 us here; anyio's general functions take 3 to 13 us. Everything else uses
+anyio.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
@@ -11,35 +11,29 @@ from parley._node.transport.fair_reads import FairScheduler
 
 
 class Waiter(Protocol):
-    """One wait for one wake-up: `await` it, or `wait`."""
+    """One wait for one wake-up."""
 
     def __await__(self) -> Generator[Any, None, None]:
-        """Until `wake`; a cancellation point."""
+        """Wait for `wake`; a cancellation point."""
 
     def wake(self) -> None:
-        """End the wait; a second time, or before it began, is fine."""
+        """End the wait; may be called repeatedly, and before the wait."""
 
-    def wait(self) -> Awaitable[None]:
-        """Until `wake`; a cancellation point."""
+    def wait(self) -> Awaitable[None]: ...
 
 
 class Timer(Protocol):
-    """A callback that is due at a time."""
-
-    def cancel(self) -> None:
-        """Do not call back."""
+    def cancel(self) -> None: ...
 
 
 class Runner(Protocol):
-    """A task of its own."""
+    """A task."""
 
-    def cancel(self) -> object:
-        """Cancel it; it goes on until it has cleaned up."""
+    def cancel(self) -> object: ...
 
 
 class Cancellable(Protocol):
-    """The request or event that a coroutine handles. `runner` is set to the object that cancels
-    it."""
+    """A request whose handler can be cancelled by `runner`."""
 
     runner: Any
 
@@ -49,28 +43,26 @@ TaskStart = tuple[Callable[[Any], Coroutine[Any, Any, object]], Cancellable]
 
 
 class Loop(Protocol):
-    """An event loop as the shell uses it for every connection. In its `line` stand those of
-    which more came than one turn takes."""
+    """The event loop that all connections of a node share."""
 
     @property
     def scheduler(self) -> FairScheduler:
-        """The scheduler of received bytes for all connections on this loop."""
+        """The scheduler of received bytes."""
 
     def now(self) -> float:
-        """Seconds of the loop's clock, which never goes back."""
+        """Seconds of a clock that never goes back."""
 
-    def waiter(self) -> Waiter:
-        """A new wait."""
+    def waiter(self) -> Waiter: ...
 
     def soon(self, callback: Callable[[], None]) -> object:
-        """Call back in the loop's next turn."""
+        """Call `callback` in the next turn of the loop."""
 
     def at(self, when: float, callback: Callable[[], None]) -> Timer:
-        """Call back at `when` of `now`."""
+        """Call `callback` at `when`."""
 
     def begin(self, begun: Iterable[TaskStart]) -> None:
-        """Run coroutine functions in tasks. On asyncio from Python 3.12 on they run immediately
-        until they first wait. They must not raise."""
+        """Run coroutine functions in tasks; they must not raise. asyncio runs them immediately
+        until they first wait, from Python 3.12 on."""
 
     def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> Runner:
-        """Run a coroutine function in a task; it must not raise."""
+        """Run a coroutine function, which must not raise, in a task."""

@@ -1,8 +1,4 @@
-"""Two byte streams joined in memory: for tests, examples and nodes of one process.
-
-Bytes move only in plain code between two awaits, so that a cancelled call has either moved them or
-not. No task is started, and no timer set.
-"""
+"""Pairs of byte streams in memory, and listeners at `memory://NAME` within one event loop."""
 
 from collections.abc import Callable
 from typing import Final
@@ -29,7 +25,8 @@ DEFAULT_BUFFER_SIZE: Final = 65_536
 def memory_pair(buffer_size: int = DEFAULT_BUFFER_SIZE) -> tuple["MemoryStream", "MemoryStream"]:
     """Return two connected streams with at most `buffer_size` unread bytes in each direction.
 
-    ValueError if that is less than 1.
+    Raises:
+        ValueError: that is less than 1.
     """
     if buffer_size < 1:
         raise ValueError(f"buffer_size is {buffer_size}; it must be at least 1")
@@ -38,7 +35,7 @@ def memory_pair(buffer_size: int = DEFAULT_BUFFER_SIZE) -> tuple["MemoryStream",
 
 
 class MemoryStream(ByteStream):
-    """One end of a pair. One task may send and one receive at a time (BusyResourceError)."""
+    """One end of a pair. One task at a time may send, and one may receive."""
 
     def __init__(self, outgoing: "_Pipe", incoming: "_Pipe") -> None:
         self._outgoing = outgoing
@@ -50,10 +47,12 @@ class MemoryStream(ByteStream):
     async def send(self, item: bytes) -> None:
         """Send bytes, waiting while the buffer is full.
 
-        An item that fits in the buffer goes whole or, if the call is cancelled, not at
-        all; of a longer one a cancelled call may have sent a beginning, as on a socket.
-        ClosedResourceError after `aclose` or `send_eof`, BrokenResourceError once the
-        other end is closed.
+        A cancelled call has sent nothing of an item that fits into the buffer, but may have sent
+        the beginning of a longer one.
+
+        Raises:
+            ClosedResourceError: after `aclose` or `send_eof`.
+            BrokenResourceError: the other end is closed.
         """
         with self._sending:
             await checkpoint()
@@ -76,10 +75,11 @@ class MemoryStream(ByteStream):
                     await pipe.wait_for_room(least)
 
     async def receive(self, max_bytes: int = 65_536) -> bytes:
-        """Return 1 to `max_bytes` bytes, waiting for the first.
+        """Return 1 to `max_bytes` bytes.
 
-        EndOfStream when the other end sent or closed all, ClosedResourceError after
-        `aclose`, ValueError if `max_bytes` is less than 1.
+        Raises:
+            EndOfStream: the other end has finished. ClosedResourceError: after `aclose`.
+            ValueError: `max_bytes` is less than 1.
         """
         if max_bytes < 1:
             raise ValueError(f"max_bytes is {max_bytes}; it must be at least 1")
@@ -96,10 +96,7 @@ class MemoryStream(ByteStream):
                 await pipe.wait_for_bytes()
 
     async def send_eof(self) -> None:
-        """End this direction: the other end reads what is left, then EndOfStream.
-
-        Does nothing the second time; ClosedResourceError after `aclose`.
-        """
+        """Finish this direction; the other end can still read what was sent."""
         with self._sending:
             await checkpoint()
             if self._closed:
@@ -107,11 +104,7 @@ class MemoryStream(ByteStream):
             self._outgoing.finish()
 
     async def aclose(self) -> None:
-        """Close both directions at once, also when cancelled.
-
-        What was sent before can still be read at the other end; what was not yet read
-        here is dropped.
-        """
+        """Close both directions; the other end can still read what was sent."""
         self._closed = True
         self._outgoing.finish()
         self._incoming.abandon()
@@ -119,8 +112,6 @@ class MemoryStream(ByteStream):
 
 
 class _Pipe:
-    """One direction: unread bytes, and the tasks that wait at each end."""
-
     __slots__ = ("_least", "_reader", "_writer", "abandoned", "capacity", "finished", "unread")
 
     def __init__(self, capacity: int) -> None:
@@ -134,7 +125,6 @@ class _Pipe:
 
     @property
     def room(self) -> int:
-        """How many bytes can be put now."""
         return self.capacity - len(self.unread)
 
     def put(self, data: memoryview) -> None:
@@ -188,10 +178,10 @@ listeners: RunVar["dict[str, MemoryListener]"] = RunVar("parley_memory_listeners
 
 
 class MemoryListener:
-    """A name that is listened on; `loop` runs what is accepted.
+    """A listener at a name.
 
     Raises:
-        UnreachableError: somebody listens there already.
+        UnreachableError: the name is in use.
     """
 
     def __init__(self, address: Address, accept: Accept, loop: Loop) -> None:
@@ -207,13 +197,11 @@ class MemoryListener:
         self._loop = loop
 
     async def aclose(self) -> None:
-        """Listen no more; connections that were accepted go on."""
         names = listeners.get({})
         if names.get(self.address.path) is self:
             del names[self.address.path]
 
     def connected(self, stream: MemoryStream) -> bool:
-        """Serve the end of a connection; False if it is not wanted."""
         driver = self._accept(REMOTE_NAME)
         if driver is not None:
             StreamTransport(stream, driver, self._loop)
@@ -223,7 +211,7 @@ class MemoryListener:
 async def connect_memory(
     address: Address, accept: Callable[[], Attached | None], loop: Loop
 ) -> None:
-    """Dial a name; as `Backend.connect`."""
+    """Dial a name, as `Backend.connect`."""
     place = address.without_node_id()
     await checkpoint()  # as every dial lets others run, and may be cancelled
     listener = listeners.get({}).get(address.path)

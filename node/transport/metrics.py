@@ -1,12 +1,9 @@
-"""What is told of a node's loop: the processor time of its thread and of its turns, and how late it
-is.
+"""Metrics of a node's event loop: processor time, duration of turns and lag.
 
-The thread's whole time is the system's own count, read when asked for: it costs nothing meanwhile.
-To measure every turn would cost each of them two system calls. Instead one turn is measured four
-times a second, while somebody reads the numbers: a timer rings (how late, that is the lag), and
-until the loop has come around once the thread's processor time is that of one turn, waiting for
-sockets not counted. Turns are chosen by time and not by their length, so those that are many count
-as much as they are many.
+Measuring every turn would cost two system calls each. Instead, one turn is measured four times a
+second while the metrics are read: a timer fires (its delay is the lag), and the thread's processor
+time until the loop's next turn is the turn's duration. Turns are sampled by time, so that frequent
+turns are measured more often.
 """
 
 import time
@@ -25,7 +22,7 @@ PERIOD: Final = 0.25
 
 
 class LoopCollector:
-    """The loop of one node, which `running` gives, or raises ParleyError."""
+    """The metrics of one node's loop; `running` returns the backend or raises ParleyError."""
 
     def __init__(self, running: Callable[[], Backend], metrics: Metrics) -> None:
         self._running = running
@@ -40,7 +37,7 @@ class LoopCollector:
         metrics.add(self.families)
 
     def begin(self) -> None:
-        """Measure turns, if the node runs and somebody reads the numbers."""
+        """Start to measure if the node runs and the metrics are read."""
         if self._loop is not None or not self._metrics.is_watched:
             return
         try:
@@ -50,13 +47,12 @@ class LoopCollector:
         self._wait()
 
     def stop(self) -> None:
-        """The node ends."""
         self._loop = None
         if self._timer is not None:
             self._timer.cancel()
 
     def families(self) -> Iterator[MetricFamily]:
-        """What is told of it; to be asked in its own thread."""
+        """Collect in the loop's own thread."""
         yield family(catalogue.PROCESSOR, time.thread_time())
         yield family(catalogue.LOOP_TURN, self._turns)
         yield family(catalogue.LOOP_LAG, self._lag)

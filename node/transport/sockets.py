@@ -1,7 +1,4 @@
-"""Details of sockets: errors as one clear sentence, and the files of Unix sockets.
-
-An address that is being served is never taken over.
-"""
+"""Error messages of sockets, and the files of Unix sockets."""
 
 import errno
 import os
@@ -15,14 +12,14 @@ from parley._node.transport.address import Address
 
 
 def remote_name(peer: object) -> str:
-    """Where a connection comes from: the host of TCP, `unix` otherwise."""
+    """Return the host of a TCP connection, otherwise `unix`."""
     if isinstance(peer, tuple) and peer:
         return str(peer[0])
     return "unix"
 
 
 def check_socket_scheme(address: Address) -> None:
-    """Raise AddressError for an address that names no socket: a tunnel is dialled by a node."""
+    """Raise AddressError for an address without a socket."""
     if address.scheme == "via":
         raise AddressError(
             f"cannot use {address} here: only native nodes support via:// addresses, and only "
@@ -31,7 +28,6 @@ def check_socket_scheme(address: Address) -> None:
 
 
 def connect_error(address: Address, error: OSError) -> UnreachableError:
-    """What a failed dial means, with the address and without its node id."""
     reasons = {
         errno.ECONNREFUSED: "nobody listens there",
         errno.ENOENT: "there is no such socket",
@@ -43,7 +39,6 @@ def connect_error(address: Address, error: OSError) -> UnreachableError:
 
 
 def listen_error(address: Address, error: OSError) -> UnreachableError:
-    """What a failed listen means."""
     reasons = {
         errno.EADDRINUSE: "the address is in use",
         errno.EEXIST: "another kind of file is in the way",
@@ -55,10 +50,10 @@ def listen_error(address: Address, error: OSError) -> UnreachableError:
 
 
 async def claim_unix_path(address: Address) -> None:
-    """Remove a socket file that is not served any more.
+    """Remove a socket file on which no process listens.
 
     Raises:
-        OSError: EADDRINUSE, it is being served; EEXIST, it is another kind of file.
+        OSError: EADDRINUSE if a process listens; EEXIST if it is another kind of file.
     """
     try:
         if await to_thread.run_sync(_is_stale, address.path):
@@ -68,14 +63,14 @@ async def claim_unix_path(address: Address) -> None:
 
 
 class SocketFile:
-    """The file of a Unix socket that we just bound; nothing with tcp."""
+    """The file of a Unix socket that this process bound; nothing for tcp."""
 
     def __init__(self, address: Address) -> None:
         self._path = address.path
         self._made = _file_number(address.path) if address.scheme == "unix" else None
 
     def remove(self) -> None:
-        """Remove it, unless another one stands in its place by now."""
+        """Remove it, unless another file has replaced it."""
         if self._made is not None and _file_number(self._path) == self._made:
             os.unlink(self._path)
 

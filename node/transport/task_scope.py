@@ -1,7 +1,7 @@
-"""The backend that runs a node, a bus, a relay or a client, and task groups with their own task.
+"""Scopes of tasks: the backend of a node, bus, relay or client, a task group, a single task.
 
-On asyncio both may be entered in one task and left in another one, as fixtures of pytest-asyncio
-and other frameworks do. trio doesn't allow that.
+On asyncio a scope may be left in another task than it was entered in, as fixtures of pytest-asyncio
+do. trio doesn't permit that.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,7 +19,7 @@ from parley._node.transport.loop import Loop
 
 
 class TaskScope:
-    """The backend that runs the tasks of one object; errors name the object as `what`.
+    """The backend that runs the tasks of one object, which errors call `what`.
 
     `clock` replaces the clock of the event loop.
     """
@@ -37,13 +37,13 @@ class TaskScope:
 
     @property
     def backend(self) -> Backend:
-        """The backend; ParleyError before `enter` and after `leave`."""
+        """The backend; raises ParleyError outside of the scope."""
         if self._backend is None:
             raise ParleyError(f"{self._what} is not running: use `async with`")
         return self._backend
 
     async def enter(self) -> Backend:
-        """Begin; ParleyError if it has begun already."""
+        """Start; raises ParleyError if it is running already."""
         if self._is_entered:
             raise ParleyError(f"{self._what} is running already")
         if running_library() == "trio":
@@ -54,7 +54,7 @@ class TaskScope:
         return self._backend
 
     async def leave(self) -> None:
-        """Cancel what was spawned, close the sockets, and wait until both are gone."""
+        """Cancel the tasks, close the sockets, and wait for both."""
         if not self._is_entered:
             return
         self._is_entered = False
@@ -71,10 +71,9 @@ class TaskScope:
 
 @asynccontextmanager
 async def own_task_group(what: str) -> AsyncIterator[TaskGroup]:
-    """Open a task group in a task of its own, and cancel the group when the block is left.
+    """Run a task group in a task of its own; leaving the block cancels it.
 
-    On asyncio the block may be left in another task than it was entered in. An exception of a task
-    ends the group, and is raised when the block is left.
+    If a task raises, the group ends, and leaving the block raises the exception.
     """
     ground = TaskScope(what)
     backend = await ground.enter()
@@ -111,15 +110,15 @@ async def own_task_group(what: str) -> AsyncIterator[TaskGroup]:
 
 
 def running_library() -> str:
-    """Return the name of the running library: `asyncio`, `trio` or another."""
+    """Return `asyncio`, `trio` or the name of another library."""
     return current_token().backend_class.__module__.rsplit(".", 1)[-1].lstrip("_")
 
 
 def current_backend(task_group: TaskGroup | None) -> Backend:
-    """Return a backend of the running loop. On trio its tasks run in `task_group`.
+    """Return a backend of the running loop; on trio its tasks run in `task_group`.
 
     Raises:
-        ParleyError: neither asyncio nor trio runs.
+        ParleyError: the running loop is neither asyncio's nor trio's.
     """
     # Each is imported only where its loop runs already, so trio stays optional.
     name = running_library()
@@ -135,10 +134,10 @@ def current_backend(task_group: TaskGroup | None) -> Backend:
 
 
 class SingleTask:
-    """A task that can be started again once it has ended. `changes` is notified when it ends.
+    """A task that can be started again once it has ended; `changes` announces its end.
 
-    `start` and `cancel` may be called in callbacks of the event loop. anyio's cancel scopes may not
-    be made there, because outside of tasks anyio does not know which event loop is running.
+    `start` and `cancel` may be called in callbacks of the event loop, in which anyio cannot create
+    a cancel scope.
     """
 
     __slots__ = ("_cancelled", "_changes", "_loop", "_scope", "running")
@@ -151,13 +150,13 @@ class SingleTask:
         self.running = False
 
     def start(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> None:
-        """Run a coroutine function, which must not raise, unless the task is running already."""
+        """Run a coroutine function, which must not raise, unless the task is running."""
         if not self.running:
             self._loop.spawn(self._run, function, *arguments)
             self._cancelled, self.running = False, True
 
     def cancel(self) -> None:
-        """Cancel the task, also if its first step has yet to run."""
+        """Cancel the task, even before its first step."""
         self._cancelled = True
         if self._scope is not None:
             self._scope.cancel()

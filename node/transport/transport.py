@@ -20,52 +20,48 @@ NEVER: Final = 1 << 62
 
 
 class TransportProtocol(Protocol):
-    """Whoever is told what a transport brings: a driver."""
+    """The driver, as its transport calls it."""
 
-    def received(self, data: bytes) -> None:
-        """Bytes came."""
+    def received(self, data: bytes) -> None: ...
 
     def ended(self) -> None:
-        """Nothing comes any more."""
+        """The transport ended or broke."""
 
     def resume_writing(self) -> None:
-        """Bytes are taken again."""
+        """The transport accepts bytes again."""
 
 
 class Attached(TransportProtocol, Protocol):
-    """Whoever a transport is made for."""
+    """A driver that waits for its transport."""
 
-    def connected(self, outlet: "Transport") -> None:
-        """The transport is there."""
+    def connected(self, outlet: "Transport") -> None: ...
 
 
 class Transport(Protocol):
-    """The transport as the driver sees it."""
+    """The transport, as its driver calls it."""
 
     def serve(self, served: TransportProtocol | None) -> None:
-        """From now on tell `served` what comes, and nobody with None."""
+        """Pass received bytes to `served` from now on; None discards them."""
 
     def write(self, data: bytes) -> bool:
-        """Take bytes to send, in order; returns whether more may follow at once."""
+        """Queue bytes to send; returns whether more may follow immediately."""
 
     def write_eof(self) -> None:
-        """Shut the sending side after what was written."""
+        """Shut down the sending side once everything is written."""
 
     def close(self) -> None:
         """Close both sides now."""
 
-    def pause_reading(self) -> None:
-        """Read no more until `resume_reading`."""
+    def pause_reading(self) -> None: ...
 
-    def resume_reading(self) -> None:
-        """Go on reading."""
+    def resume_reading(self) -> None: ...
 
 
 class WriteBarrier:
-    """One gate for all connections of a node; all of it in the loop's thread.
+    """One barrier for all connections of a node.
 
-    `recorded` and `safe`, where given, are asked how far the record goes and how much of
-    it is safe: bytes that were encrypted at a position leave once that is safe.
+    `recorded` returns the journal's position, `safe` the position up to which it is stored: bytes
+    that were encrypted at a position leave once it is safe.
     """
 
     __slots__ = ("_recorded", "_safe", "_waiting", "holding", "open")
@@ -82,46 +78,43 @@ class WriteBarrier:
         self.holding: dict[BufferedTransport, None] = {}  # what holds anything
 
     def shut(self) -> None:
-        """Have everybody wait."""
         self.open = False
 
     def reopen(self) -> None:
-        """Let all that waited go on, in the order in which they came."""
+        """Resume all waiting connections in the order of their arrival."""
         self.open = True
         waiting, self._waiting = self._waiting, {}
         for resume in waiting:
             resume()
 
     def wait(self, resume: Callable[[], None]) -> None:
-        """Have `resume` called when it opens, once however often it is asked for."""
+        """Call `resume` once when the barrier opens."""
         self._waiting[resume] = None
 
     def leave(self, resume: Callable[[], None]) -> None:
-        """Do not call `resume`."""
+        """Don't call `resume`."""
         self._waiting.pop(resume, None)
 
     def guarded(self, outlet: Transport, on_room: Callable[[], None]) -> Transport:
-        """`outlet`, or one that holds back for it what is not safe yet; `on_room` is called
-        when that takes bytes again."""
+        """Return `outlet`, or a buffer in front of it if there is a journal; `on_room` is called
+        when the buffer accepts bytes again."""
         if self._recorded is None or self._safe is None:
             return outlet
         return BufferedTransport(self, outlet, on_room)
 
     def recorded(self) -> int:
-        """How far the record goes."""
         return 0 if self._recorded is None else self._recorded()
 
     def safe(self) -> int:
-        """How much of it is safe."""
         return NEVER if self._safe is None else self._safe()
 
     def release(self) -> None:
-        """More is safe."""
+        """Write the bytes that have become safe."""
         for outlet in list(self.holding):
             outlet.release()
 
     def retire(self) -> None:
-        """Nothing is recorded any more: open for good, and hold nothing."""
+        """Open for good: nothing is recorded any longer."""
         self._recorded = self._safe = None
         self.release()
         self.reopen()
@@ -131,7 +124,7 @@ OPEN: Final = WriteBarrier()
 
 
 class BufferedTransport:
-    """An outlet whose bytes leave when what they were recorded at is safe."""
+    """A transport whose bytes leave once the records about them are safe."""
 
     __slots__ = ("_eof", "_full", "_gate", "_held", "_on_room", "_outlet", "_size")
 
@@ -149,7 +142,6 @@ class BufferedTransport:
         self._full = self._eof = False
 
     def write(self, data: bytes) -> bool:
-        """Hold bytes until all that is recorded by now is safe."""
         gate = self._gate
         position = gate.recorded()
         if not self._held and position <= gate.safe():
@@ -161,34 +153,30 @@ class BufferedTransport:
         return not self._full
 
     def serve(self, served: TransportProtocol | None) -> None:
-        """Serve another; what is held for the last one is lost, and was never said."""
+        """Serve another driver; buffered bytes of the last one are discarded."""
         self._forget()
         if served is not None:
             self._on_room = served.resume_writing
         self._outlet.serve(served)
 
     def write_eof(self) -> None:
-        """Shut the sending side after what is held."""
         if self._held:
             self._eof = True
         else:
             self._outlet.write_eof()
 
     def close(self) -> None:
-        """Close both sides now; what is held is lost, and was never said."""
+        """Close both sides and discard buffered bytes."""
         self._forget()
         self._outlet.close()
 
     def pause_reading(self) -> None:
-        """Read no more."""
         self._outlet.pause_reading()
 
     def resume_reading(self) -> None:
-        """Go on reading."""
         self._outlet.resume_reading()
 
     def release(self) -> None:
-        """Write what has become safe."""
         held, safe = self._held, self._gate.safe()
         writable = True
         while held and held[0][0] <= safe:
@@ -221,7 +209,7 @@ _BROKEN = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceErr
 
 
 class StreamTransport:
-    """Serves a driver over one stream, which ends with it unless it is handed to another."""
+    """A transport over an anyio byte stream, with one task that reads and one that writes."""
 
     def __init__(self, stream: ByteStream, driver: Attached, loop: Loop) -> None:
         self._stream = stream
@@ -243,11 +231,9 @@ class StreamTransport:
     # The driver's side.
 
     def serve(self, served: TransportProtocol | None) -> None:
-        """Another driver from now on, or none."""
         self._served = served
 
     def write(self, data: bytes) -> bool:
-        """Take bytes; False until `resume_writing`."""
         if self._closed:
             return False
         self._queue.append(data)
@@ -257,12 +243,10 @@ class StreamTransport:
         return not self._full
 
     def write_eof(self) -> None:
-        """Shut the sending side after what was written."""
         self._eof = True
         self._wake_writer()
 
     def close(self) -> None:
-        """Close both sides now."""
         if not self._closed:
             self._closed = True
             self._reader.cancel()
@@ -273,11 +257,9 @@ class StreamTransport:
             self._wake_writer()
 
     def pause_reading(self) -> None:
-        """Read no more."""
         self._paused = True
 
     def resume_reading(self) -> None:
-        """Go on reading."""
         self._paused = False
         if self._reader_wakes is not None:
             self._reader_wakes.wake()

@@ -1,7 +1,6 @@
-"""`Backend` on trio: anyio's streams, each with a task that reads and one that writes.
+"""The backend on trio: anyio's streams, each with a task that reads and one that writes.
 
-Its tasks live in the node's task group and catch their own errors, so that one peer never ends a
-node.
+The tasks run in the node's task group and catch their own errors.
 """
 
 import logging
@@ -40,19 +39,15 @@ ACCEPT_PAUSE = 0.1
 
 
 class TrioWaiter:
-    """An event of trio's."""
-
     __slots__ = ("_event",)
 
     def __init__(self) -> None:
         self._event = trio.Event()
 
     def wake(self) -> None:
-        """End the wait."""
         self._event.set()
 
     async def wait(self) -> None:
-        """Until `wake`."""
         await self._event.wait()
 
     def __await__(self) -> Generator[Any, None, None]:
@@ -60,7 +55,7 @@ class TrioWaiter:
 
 
 class TrioListener:
-    """Listening sockets, and for each a task that accepts."""
+    """Listening sockets, each with a task that accepts."""
 
     def __init__(self, tasks: "list[tuple[anyio.CancelScope, trio.Event]]", address: Address):
         self._tasks = tasks
@@ -68,7 +63,6 @@ class TrioListener:
         self.address = address
 
     async def aclose(self) -> None:
-        """Listen no more."""
         for scope, _ in self._tasks:
             scope.cancel()
         for _, closed in self._tasks:
@@ -88,20 +82,17 @@ class TrioBackend:
         self.scheduler = FairScheduler(self.now, self.soon)
 
     def waiter(self) -> TrioWaiter:
-        """A new wait."""
         return TrioWaiter()
 
     def soon(self, callback: Callable[[], None]) -> None:
-        """Call back in the loop's next turn."""
         self._token.run_sync_soon(callback)
 
     def soon_from_thread(self, callback: Callable[[], None]) -> None:
-        """Call back in the loop, asked by another thread."""
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(callback)
 
     def at(self, when: float, callback: Callable[[], None]) -> anyio.CancelScope:
-        """Call back at `when`: a task that sleeps."""
+        """Start a task that sleeps until `when`."""
 
         async def ring() -> None:
             await trio.sleep_until(when)
@@ -110,12 +101,10 @@ class TrioBackend:
         return self.spawn(ring)
 
     def begin(self, begun: Iterable[TaskStart]) -> None:
-        """A task for each: trio lets nobody take its steps."""
         for function, one in begun:
             one.runner = self.spawn(function, one)
 
     def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> anyio.CancelScope:
-        """A task in the node's task group, with a scope of its own."""
         # Cancelling the node's owner cancels no task of ours: peers are owed a Close.
         scope = anyio.CancelScope(shield=True)
         self.scopes.add(scope)
@@ -138,7 +127,6 @@ class TrioBackend:
         return scope
 
     async def connect(self, address: Address, accept: Callable[[], Attached | None]) -> None:
-        """Dial `address`."""
         if address.scheme == "memory":
             await connect_memory(address, accept, self)
             return
@@ -158,7 +146,6 @@ class TrioBackend:
         StreamTransport(stream, driver, self)
 
     async def listen(self, address: Address, accept: Accept) -> Listener:
-        """Listen on `address`."""
         if address.scheme == "memory":
             return MemoryListener(address, accept, self)
         check_socket_scheme(address)
@@ -226,7 +213,7 @@ class TrioBackend:
             StreamTransport(stream, driver, self)
 
     async def aclose(self) -> None:
-        """Cancel the tasks and wait until they are gone."""
+        """Cancel the tasks and wait for them."""
         for scope in list(self.scopes):
             scope.cancel()
         if self.scopes:
