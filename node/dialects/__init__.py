@@ -1,1 +1,2 @@
-"""The older protocols that a node speaks as well: SimProto, named events, the event relay."""
+"""Cores of the older protocols that a node also supports: SimProto, named events, the event
+relay."""

@@ -1,8 +1,7 @@
-"""What the cores of all foreign dialects share: bytes in and out, time, and the end.
+"""The base of the cores of foreign dialects, with a send queue and a frame splitter.
 
-As in the native core, nothing that the other side sends makes these methods raise: it ends in a
-report, at the latest `ConnectionEnded`. They do no I/O; the driver that serves native cores
-serves these too. A dialect adds what the bytes mean.
+As in the native core, received data never raises: every violation ends in a report. Cores do no
+I/O.
 """
 
 from abc import ABC, abstractmethod
@@ -25,9 +24,8 @@ MOST_FORGOTTEN = 4 << 20
 class ForeignCore(ABC):
     """One connection in a foreign dialect, either side.
 
-    `happened` is what `reports` will return. Once it is `ended` the transport is to be closed.
-    `write_buffer` is how many bytes may wait to be written before nothing more is read;
-    `account` is charged with what the other side makes us hold.
+    Nothing is read while more than `write_buffer` bytes wait to be written. `account` is charged
+    for memory that the other side makes this one use.
     """
 
     __slots__ = (
@@ -60,26 +58,22 @@ class ForeignCore(ABC):
 
     @property
     def wants_data(self) -> bool:
-        """Whether bytes should be read now: a side that reads no answers may not ask more."""
         return self.outbox.size <= self._write_buffer or self.closing
 
     @property
     def wants_eof(self) -> bool:
-        """Whether the sending side is to be shut once all is written."""
         return self.closing and not self.outbox.count
 
     @property
     def queued_bytes(self) -> int:
-        """What waits to be written."""
         return self.outbox.size
 
     def reports(self) -> list[object]:
-        """What happened since the last call, in order."""
+        """Return the reports since the last call."""
         happened, self.happened = self.happened, []
         return happened
 
     def receive_data(self, data: bytes, now: float) -> None:
-        """Bytes came."""
         self._last_byte = now
         if self.closing:
             # Read and forgotten, because unread bytes would have the system reset the
@@ -95,41 +89,37 @@ class ForeignCore(ABC):
             self._fail(CloseCode(error.code), error.reason, now)
 
     def receive_some(self, data: bytes, now: float) -> None:
-        """Bytes came, no more than the driver gives in one go."""
         self.receive_data(data, now)
 
     def receive_eof(self, now: float) -> None:
-        """The transport ended or broke."""
         self._end(CloseCode.CONNECTION_LOST, "the transport ended")
         self._hang_up()
 
     def data_to_send(self, now: float) -> bytes:
-        """The next bytes for the transport: 256 KiB or more, fewer if nothing is left."""
+        """Return 256 KiB or more to write, less if that is all."""
         if not self.outbox.count:
             return b""
         self._last_byte = now
         return self.outbox.take(FLUSH_SIZE)
 
     def next_deadline(self) -> float:
-        """When `handle_deadline` has something to do."""
         if self.ended:
             return NEVER
         return self._linger_until if self.closing else self._next_deadline()
 
     def handle_deadline(self, now: float) -> None:
-        """Do what is due."""
         if not self.closing:
             self._handle_deadline(now)
         elif now >= self._linger_until:
             self._hang_up()  # the other side had its time to read and hang up
 
     def close(self, now: float, code: int = CloseCode.NORMAL, text: str = "") -> None:
-        """Send what is queued, then end. None of these dialects can say why."""
+        """Send queued data, then end. These dialects cannot carry a reason."""
         self._end(code, text, remote=False)
         self._shut(now)
 
     def abort(self, now: float, code: CloseCode, reason: str) -> None:
-        """End now, because of a violation or a mistake of ours."""
+        """End now because of a violation or a bug."""
         self._end(code, reason, remote=False)
         self._hang_up()
 
@@ -137,24 +127,20 @@ class ForeignCore(ABC):
 
     @abstractmethod
     def _receive(self, data: bytes, now: float) -> None:
-        """Take bytes; raises RemoteProtocolError for a violation."""
+        """Process bytes; raises RemoteProtocolError for a violation."""
 
     @abstractmethod
-    def _next_deadline(self) -> float:
-        """When something is due while the connection is open."""
+    def _next_deadline(self) -> float: ...
 
     @abstractmethod
-    def _handle_deadline(self, now: float) -> None:
-        """Do what is due while the connection is open."""
+    def _handle_deadline(self, now: float) -> None: ...
 
     def _fail(self, code: CloseCode, reason: str, now: float) -> None:
-        """The other side broke a rule: what is queued (the error, in a dialect that has one) is
-        still sent, then the connection is over."""
+        """End because of a violation, after sending queued data such as the error message."""
         self._end(code, reason, remote=False)
         self._shut(now)
 
     def _require_open(self) -> None:
-        """Raise ConnectionClosedError if the connection is closing."""
         if self.closing:
             raise ConnectionClosedError(CloseCode.NORMAL, "the connection is closing")
 
@@ -173,10 +159,11 @@ class ForeignCore(ABC):
 
 
 class ByteQueue:
-    """Byte strings that wait to be written, in order, charged to `account`: `size` is how many
-    bytes, `count` how many strings. Each is copied once, into what goes to the transport; views
-    of what was received may be queued, and keep it alive until then. `waker` is told of what is
-    queued."""
+    """Byte strings to be written, charged to `account`: `size` in bytes, `count` in strings.
+
+    Views of received data may be queued; they keep it alive until it is copied into the written
+    data.
+    """
 
     __slots__ = ("_account", "_queue", "count", "size", "waker")
 
@@ -188,7 +175,6 @@ class ByteQueue:
         self.waker = Waker()
 
     def put(self, data: bytes | memoryview) -> None:
-        """Queue bytes."""
         self._queue.append(data)
         self._account.charge(len(data) + FRAMES_WEIGHT)
         self.count += 1
@@ -198,8 +184,7 @@ class ByteQueue:
             waker.wake()
 
     def take(self, limit: int) -> bytes:
-        """The next byte strings, joined: `limit` bytes or a little more, fewer only if nothing
-        is left."""
+        """Return `limit` bytes or a little more, less if that is all."""
         queue = self._queue
         if self.size <= limit:
             data = b"".join(queue)
@@ -217,7 +202,6 @@ class ByteQueue:
         return b"".join(parts)
 
     def clear(self) -> None:
-        """Forget everything."""
         self._queue.clear()
         self._account.release(self.size + FRAMES_WEIGHT * self.count)
         self.count = self.size = 0
@@ -228,11 +212,8 @@ Measure = Callable[[bytes, int], int]
 
 
 class FrameSplitter:
-    """Frames that begin with a head of `head_size` bytes, from which `measure` reads the
-    whole length; it raises for one that is not allowed.
-
-    Less than one frame is kept between two calls.
-    """
+    """Splits bytes into frames. `measure` returns a frame's whole length from its first `head_size`
+    bytes, or raises as soon as the length is known to be invalid."""
 
     __slots__ = ("_head_size", "_measure", "_needed", "_pending")
 
@@ -243,10 +224,10 @@ class FrameSplitter:
         self._needed = head_size  # with fewer bytes there is nothing to do
 
     def feed(self, data: bytes) -> Iterator[memoryview]:
-        """Take bytes; yields each frame that is now complete, in order, as a view of them.
+        """Add bytes; yields views of the complete frames.
 
         Raises:
-            RemoteProtocolError: as `measure` does, after the frames before.
+            RemoteProtocolError: as `measure`, after the frames before.
         """
         pending = self._pending
         if pending:
@@ -270,5 +251,4 @@ class FrameSplitter:
 
     @property
     def pending_bytes(self) -> int:
-        """How many bytes are kept of a frame that is not complete."""
         return len(self._pending)

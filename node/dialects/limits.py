@@ -1,4 +1,4 @@
-"""The limits of connections in foreign dialects. Sizes are in bytes, times in seconds."""
+"""Limits of connections in foreign dialects. Sizes are in bytes, times in seconds."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final

@@ -26,7 +26,7 @@ class ConversionError(FormatError):
 
 
 def to_bytes(value: Encodable, rest: Rest = "cbor") -> bytes:
-    """The bytes of a value; `rest` is the format of what is neither bytes nor text.
+    """Encode a value; `rest` is the format of values that are neither bytes nor text.
 
     Raises:
         ConversionError: it has no form there, such as bytes inside a map in JSON.
@@ -44,5 +44,5 @@ def to_bytes(value: Encodable, rest: Rest = "cbor") -> bytes:
 
 
 def from_bytes(data: bytes | memoryview) -> bytes | None:
-    """The value of bytes that came: the bytes themselves, or None if empty."""
+    """Return received bytes, or None if empty."""
     return bytes(data) or None

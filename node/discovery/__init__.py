@@ -1,5 +1,4 @@
-"""Who else is on the local network: multicast DNS, by `zeroconf` (the extra `discovery`).
+"""Discovery of nodes on the local network by multicast DNS, with `zeroconf` (extra `discovery`).
 
-What is found is a proposal: a node id, and addresses at which that node says that it is. Nobody
-vouches for it but the handshake, in which whoever answers has to be that node.
+Announcements are unverified: the handshake proves that an address has the announced node id.
 """

@@ -48,7 +48,7 @@ class FoundNode:
 
 
 def require_name(name: str) -> None:
-    """Raises ConfigError unless a node may announce itself under this name."""
+    """Raise ConfigError unless a node may announce itself under this name."""
     if len(name.encode("utf-8", "replace")) > LONGEST_NAME:
         shown = ascii(name)[:80]
         raise ConfigError(f"an announced name has at most {LONGEST_NAME} bytes of UTF-8: {shown}")
@@ -80,7 +80,7 @@ def reachable(addresses: Iterable[Address], interfaces: Iterable[str]) -> list[s
 
 
 def is_on_loopback(places: Iterable[str]) -> bool:
-    """Whether only programs of this machine can dial any of these."""
+    """Whether only programs on this machine can dial all of these."""
     hosts = (_ip(Address.parse(place).host) for place in places)
     return all(host is not None and host.is_loopback for host in hosts)
 
@@ -93,7 +93,6 @@ def properties(
     server: bool = False,
     slot: int | None = None,
 ) -> dict[str, str]:
-    """The keys and values of a node's TXT record."""
     said = {"txtvers": VERSION.decode(), "id": node_id.text}
     if name:
         said["name"] = name
@@ -105,7 +104,7 @@ def properties(
 
 
 def is_instance(name: str) -> bool:
-    """Whether it is the text of a node id, by which instances are named."""
+    """Whether it is the text of a node id, which instances have as their names."""
     try:
         NodeId.parse(name)
     except IdentityError:
@@ -114,10 +113,10 @@ def is_instance(name: str) -> bool:
 
 
 def read_announcement(instance: str, text: bytes) -> FoundNode | None:
-    """What a TXT record says of the node after which its instance is named.
+    """Parse the TXT record of an instance.
 
-    None if it is not an announcement, is longer than 1,300 bytes, or names no address; what it
-    says beyond that is passed over.
+    Returns None if it isn't an announcement, is longer than 1,300 bytes, or has no address; ignores
+    unknown keys.
     """
     if len(text) > LONGEST_TEXT:
         return None
@@ -136,7 +135,7 @@ def read_announcement(instance: str, text: bytes) -> FoundNode | None:
 
 
 def _strings(text: bytes) -> Iterator[tuple[str, bytes]]:
-    """Keys and values; of a key that comes twice the first (RFC 6763, section 6.4)."""
+    """Return keys and values; the first of a repeated key counts (RFC 6763, section 6.4)."""
     seen = set()
     at = 0
     while at < len(text):
@@ -174,7 +173,7 @@ def _slot(value: bytes) -> int | None:
 
 
 def _is_dialled(host: IPv4Address | IPv6Address) -> bool:
-    """Whether it is an address of one machine that means the same on each."""
+    """Whether it is a unicast address that isn't local to a link."""
     of_a_link = host.version == 6 and host.is_link_local
     return not (host.is_unspecified or host.is_multicast or of_a_link)
 

@@ -1,7 +1,4 @@
-"""Announcing a node on the local network, and finding others: what programs call.
-
-It needs the extra `discovery`. Nothing is announced, and nobody looked for, unless it is asked for.
-"""
+"""Announcing a node on the local network, and finding others (extra `discovery`)."""
 
 import logging
 import math
@@ -32,15 +29,13 @@ LONGEST: Final = 3_600.0
 
 
 class Announced(Protocol):
-    """A node as an announcement needs it; `Node` is one."""
+    """A node that can be announced."""
 
     @property
-    def node_id(self) -> NodeId:
-        """Its id."""
+    def node_id(self) -> NodeId: ...
 
     @property
-    def addresses(self) -> list[str]:
-        """What it listens on, with its id."""
+    def addresses(self) -> list[str]: ...
 
 
 @asynccontextmanager

@@ -1,8 +1,7 @@
-"""Multicast DNS by `zeroconf`: announcing, browsing, asking for one node. Runs in an asyncio loop.
+"""Multicast DNS by `zeroconf` in an asyncio loop: announcing, browsing, resolving.
 
-`zeroconf` keeps at most 10,000 records of what is said on the network, and drops packets above
-8,966 bytes; what is kept of them here is far less. It is spoken over IPv4 alone; the addresses
-in announcements may be of either kind.
+`zeroconf` keeps at most 10,000 records and drops packets above 8,966 bytes. It uses IPv4; announced
+addresses may be IPv4 or IPv6.
 """
 
 import asyncio
@@ -74,14 +73,14 @@ class Announcer:
         self._keeping: asyncio.Task[None] | None = None
 
     async def start(self, listeners: Sequence[Address]) -> list[str]:
-        """Say where a node that listens there can be dialled, and say it anew when the machine's
-        addresses change.
+        """Announce the addresses at which others can dial the node, and update them when the
+        machine's addresses change.
 
         Returns:
-            What is said; empty, and nothing said, where others could not dial it.
+            The announced addresses; empty, and nothing announced, if others cannot dial the node.
 
         Raises:
-            UnreachableError: the system does not let us.
+            UnreachableError: the system doesn't permit it.
         """
         places = await self._announce(listeners)
         if places:
@@ -89,7 +88,7 @@ class Announcer:
         return places
 
     async def aclose(self) -> None:
-        """Take the announcement back."""
+        """Withdraw the announcement."""
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.wait([self._keeping])
@@ -142,10 +141,10 @@ class Announcer:
 
 
 class Gathering:
-    """What one search has found: at most 256 nodes by their ids; `left_out` counts the others."""
+    """The results of one search: at most 256 nodes by id; `left_out` counts others."""
 
     def __init__(self, slot: int | None = None) -> None:
-        """Only of nodes that wait at `slot`, if there is one; `some` is set with the first."""
+        """Find only nodes that wait at `slot`, if given; `some` is set with the first result."""
         self.found: dict[str, FoundNode] = {}
         self.left_out = 0
         self.some = asyncio.Event()
@@ -154,7 +153,6 @@ class Gathering:
     def heard(
         self, zeroconf: Zeroconf, service_type: str, name: str, state_change: ServiceStateChange
     ) -> None:
-        """A node is there, says something else, or has gone."""
         instance = name.removesuffix(f".{SERVICE}")
         if state_change is ServiceStateChange.Removed:
             self.found.pop(instance, None)
@@ -166,7 +164,6 @@ class Gathering:
         self.take(instance, info.text or b"", is_new=state_change is ServiceStateChange.Added)
 
     def take(self, instance: str, text: bytes, *, is_new: bool) -> None:
-        """Keep what an announcement says, if it is one and there is room."""
         node = read_announcement(instance, text)
         if node is None or self._slot not in (None, node.slot):
             return
@@ -180,8 +177,8 @@ class Gathering:
 async def browse(
     seconds: float, interfaces: Sequence[str], slot: int | None = None
 ) -> tuple[list[FoundNode], int]:
-    """Who is there, by id, and how many more were; raises UnreachableError. Of those who wait at a
-    `slot` there is seldom more than one: soon after the first it is over."""
+    """Return the nodes by id, and how many were left out; raises UnreachableError. With a `slot` it
+    ends soon after the first result."""
     gathering = Gathering(slot)
     async with _spoken(interfaces) as mdns:
         browser = AsyncServiceBrowser(
@@ -201,7 +198,7 @@ async def browse(
 
 
 async def ask_for(node_id: NodeId, seconds: float, interfaces: Sequence[str]) -> FoundNode | None:
-    """Ask for one node for at most so long; raises UnreachableError."""
+    """Resolve one node within `seconds`; raises UnreachableError."""
     info = AsyncServiceInfo(SERVICE, f"{node_id}.{SERVICE}")
     async with _spoken(interfaces) as mdns:
         await info.async_request(mdns.zeroconf, round(seconds * 1000), _ASKED)
@@ -238,6 +235,6 @@ def _as_unreachable() -> Iterator[None]:
 
 
 def own_addresses() -> list[str]:
-    """The IP addresses of this machine."""
+    """Return this machine's IP addresses."""
     found = (ip.ip for adapter in ifaddr.get_adapters() for ip in adapter.ips)
     return [ip if isinstance(ip, str) else ip[0] for ip in found]

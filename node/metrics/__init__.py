@@ -1,1 +1,1 @@
-"""What a node counts of itself, and the families of samples that it is read as."""
+"""Metrics of a node, and their exporters."""

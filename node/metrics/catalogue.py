@@ -1,7 +1,7 @@
-"""What is read of a node: families of samples, in the words of Prometheus and OpenTelemetry.
+"""The catalogue of metric families.
 
-A family has a name without the prefix `parley_` and without the suffixes of its kind and unit: an
-exporter adds what its own side expects.
+A family's name has no prefix `parley_` and no suffix for its kind and unit: exporters add what
+their formats expect.
 """
 
 from bisect import bisect_left
@@ -19,8 +19,8 @@ SECONDS_BOUNDS: Final = (*SECONDS, 1.0, 2.5, 5.0, 10.0)
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What a family tells: `help` is a sentence for people, `unit` empty, `seconds` or `bytes`,
-    `labels` the names of its labels."""
+    """A metric: `help` is a sentence, `unit` empty, `seconds` or `bytes`, `labels` the names of its
+    labels."""
 
     name: str
     kind: Kind
@@ -30,13 +30,13 @@ class Measure:
 
     @property
     def full_name(self) -> str:
-        """As Prometheus has it, with unit and suffix: `parley_calls_received_total`."""
+        """The name for Prometheus, such as `parley_calls_received_total`."""
         unit = f"_{self.unit}" if self.unit else ""
         return f"parley_{self.name}{unit}{'_total' if self.kind == 'counter' else ''}"
 
 
 class Histogram:
-    """Observations by size: how many are at most each bound, and their sum. 17 numbers."""
+    """Counts of observations up to each bound, and their sum."""
 
     __slots__ = ("bounds", "counts", "sum")
 
@@ -46,13 +46,12 @@ class Histogram:
         self.sum = 0.0
 
     def observe(self, value: float) -> None:
-        """Count one."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
     @property
     def buckets(self) -> Iterator[tuple[str, int]]:
-        """Each upper bound as text, `+Inf` at last, and how many are at most that."""
+        """Each upper bound as text, ending with `+Inf`, and the number of observations up to it."""
         count = 0
         bounds = (*map(str, self.bounds), "+Inf")
         for bound, more in zip(bounds, self.counts, strict=True):
@@ -61,26 +60,25 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many were observed."""
         return sum(self.counts)
 
 
 class Sample(NamedTuple):
-    """One number of a family: the values of its labels, and itself."""
+    """The values of a family's labels, and the value."""
 
     labels: tuple[str, ...]
     value: float | Histogram
 
 
 class MetricFamily(NamedTuple):
-    """A measure, and its samples at this moment."""
+    """A measure and its current samples."""
 
     measure: Measure
     samples: tuple[Sample, ...]
 
 
 def family(measure: Measure, value: float | Histogram) -> MetricFamily:
-    """A family of one sample without labels."""
+    """Return a family of one sample without labels."""
     return MetricFamily(measure, (Sample((), value),))
 
 
@@ -95,8 +93,8 @@ def named(
     *,
     name_size: int = 1,
 ) -> MetricFamily:
-    """A family by the names that begin its labels, of `name_size` labels each. The first 200 are
-    told, and those beyond as the sum of them, `other`; samples of equal labels count together."""
+    """Return a family whose first `name_size` labels are names. Equal labels are summed; after 200
+    names the rest is summed as `other`."""
     names: set[tuple[str, ...]] = set()
     found: dict[tuple[str, ...], float | Histogram] = {}
     for labels, value in samples:
@@ -113,8 +111,8 @@ def named(
 def labelled(
     measure: Measure, samples: Iterable[tuple[tuple[str, ...], float | Histogram]]
 ) -> MetricFamily:
-    """A family of samples with labels. Lone surrogates, as in paths that aren't UTF-8, are escaped:
-    exporters cannot encode them."""
+    """Return a family of samples with labels. Lone surrogates are escaped, because exporters cannot
+    encode them."""
     found = ((tuple(map(_encodable, labels)), value) for labels, value in samples)
     return MetricFamily(measure, tuple(Sample(labels, value) for labels, value in found))
 

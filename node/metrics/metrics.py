@@ -1,8 +1,4 @@
-"""`Metrics`: the numbers of one node, counted always, and read when somebody asks.
-
-What happens is counted where it happens, by adding to a plain number. What is a level (queues,
-links, lag) is read of the parts themselves when asked for: they are `sources`.
-"""
+"""The metrics of one node: counters, and sources that are read when the metrics are collected."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -23,7 +19,7 @@ OTHER: Final = -4  # those beyond
 
 
 class RequestTally:
-    """Requests that are over: how many by code, and how long they took."""
+    """Finished requests by code, and their durations."""
 
     __slots__ = ("codes", "seconds")
 
@@ -32,7 +28,6 @@ class RequestTally:
         self.seconds = Histogram()
 
     def add(self, code: int, took: float) -> None:
-        """Count one, which took so many seconds."""
         codes = self.codes
         count = codes.get(code)
         if count is not None:
@@ -47,7 +42,6 @@ class RequestTally:
 
     @property
     def by_label(self) -> Counter[str]:
-        """How many by the label of their code."""
         labels: Counter[str] = Counter()
         for code, count in self.codes.items():
             labels[result_name(code)] += count
@@ -55,10 +49,10 @@ class RequestTally:
 
 
 class Metrics:
-    """What a node tells of itself, as `Node.metrics`; asked in the node's own loop.
+    """The metrics of a node (`Node.metrics`), collected in the node's loop.
 
-    There are no node ids in it, and names only where this node has registered them: nobody who
-    connects can make it grow. Attributes are what is counted here, for the parts of the node.
+    They don't contain node ids, and only names that this node registered, so that peers cannot make
+    them grow. Attributes are the counters.
     """
 
     __slots__ = (
@@ -102,8 +96,8 @@ class Metrics:
         return f"<Metrics of {len(self._sources)} sources>"
 
     def add(self, source: Source, refresh: Refresh | None = None) -> Callable[[], None]:
-        """Have `source` asked too, for families that no other has, until what is returned is
-        called. `refresh` is awaited before, where something must be fetched that is then read."""
+        """Also collect from `source`, until the returned function is called. `refresh` is awaited
+        before, to fetch data."""
         self._sources[source] = None
         if refresh is not None:
             self._refreshes[refresh] = None
@@ -116,23 +110,23 @@ class Metrics:
         return remove
 
     def collect(self) -> list[MetricFamily]:
-        """All families with their samples, as they are now."""
+        """Return all families with their current samples."""
         sources = (self._own, *self._sources)
         return [family for source in sources for family in source()]
 
     async def refresh(self) -> None:
-        """Fetch what cannot be read at once, such as the lag of a bus; `collect` tells it then."""
+        """Fetch data that cannot be read immediately, such as the lag of a bus."""
         for refresh in list(self._refreshes):
             await refresh()
 
     @property
     def is_watched(self) -> bool:
-        """Whether somebody reads it again and again, so that samples are worth taking."""
+        """Whether the metrics are read repeatedly, so that sampling is useful."""
         return self._watchers > 0
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """While it lasts somebody does."""
+        """Mark the metrics as read repeatedly during the block."""
         self._watchers += 1
         self.on_watched()
         try:

@@ -1,8 +1,8 @@
-"""A node's numbers through OpenTelemetry's API; it needs the package `opentelemetry-api`.
+"""Export to OpenTelemetry; requires the package `opentelemetry-api`.
 
-The API knows no histogram that is read when asked for, and recording each call would cost more than
-the call's own counting. A histogram is therefore three counters: how many (`.count`), their sum
-(`.sum`), and how many up to each bound (`.bucket`, attribute `le`), as Prometheus has them.
+The API has no histogram that is read on collection, and recording each call would cost more than
+counting it. A histogram is therefore exported as three counters, as in Prometheus: `.count`,
+`.sum`, and `.bucket` with the attribute `le`.
 """
 
 import logging
@@ -29,25 +29,22 @@ _PARTS: Final = (".count", ".sum", ".bucket")
 
 
 class FromThread(Protocol):
-    """A loop that another thread may ask to call back."""
+    """A loop that other threads can call."""
 
-    def soon_from_thread(self, callback: Callable[[], None]) -> None:
-        """Call back in the loop."""
+    def soon_from_thread(self, callback: Callable[[], None]) -> None: ...
 
-    def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> object:
-        """Run a function as a task, until the node ends."""
+    def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> object: ...
 
 
 class Observed(Protocol):
     """A node."""
 
     @property
-    def metrics(self) -> Metrics:
-        """Its numbers."""
+    def metrics(self) -> Metrics: ...
 
     @property
     def backend(self) -> FromThread:
-        """Its loop; ParleyError if it does not run."""
+        """The node's loop; raises ParleyError if it isn't running."""
 
 
 @contextmanager
@@ -84,7 +81,7 @@ def observed(
 
 
 class _Collection(local):
-    """What one thread collects: all families at once, and each instrument its own of them."""
+    """The families that one thread collects for all instruments."""
 
     def __init__(self) -> None:
         self.families: dict[str, MetricFamily] = {}
@@ -92,7 +89,7 @@ class _Collection(local):
 
 
 class _Reading:
-    """All numbers of a node, for the instruments that ask for them one by one."""
+    """The last collected families of a node."""
 
     def __init__(self, node: Observed, attributes: Mapping[str, str]) -> None:
         self._node = node
@@ -102,7 +99,7 @@ class _Reading:
         self.ended = False
 
     def tell(self, measure: Measure, part: str, _: CallbackOptions) -> Iterable[Observation]:
-        """The samples of one instrument."""
+        """Return the observations of one instrument."""
         key, collection = measure.name + part, self._collection
         if collection.told is None or key in collection.told:  # another collection
             collection.told = set()
@@ -143,7 +140,7 @@ class _Reading:
         return found if done.wait(PATIENCE) else {}
 
     async def _fetch(self) -> None:
-        """Fetch what must be fetched; what is late, or fails, is told as it was."""
+        """Refresh the metrics; late or failing sources keep their old values."""
         try:
             with anyio.move_on_after(FETCHING):
                 await self._node.metrics.refresh()

@@ -1,4 +1,4 @@
-"""A node's numbers as text for Prometheus; it needs the package `prometheus-client`."""
+"""Export to Prometheus; requires the package `prometheus-client`."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -19,13 +19,10 @@ OPENMETRICS: Final = "application/openmetrics-text"
 
 
 class FamilyCollector(Collector):
-    """Families, as prometheus-client has them read."""
-
     def __init__(self, families: Iterable[MetricFamily]) -> None:
         self._families = families
 
     def collect(self) -> Iterator[Metric]:
-        """Each as its own kind of metric; those without a sample have only a name."""
         for measure, samples in self._families:
             unit = f"_{measure.unit}" if measure.unit else ""
             name, labels = f"parley_{measure.name}{unit}", measure.labels
@@ -45,8 +42,8 @@ class FamilyCollector(Collector):
 
 
 def prometheus_text(families: Iterable[MetricFamily], accept: str = "") -> tuple[bytes, str]:
-    """Return the families as text and its content type: OpenMetrics if the HTTP header `accept`
-    names it, in any version, else the text format of Prometheus."""
+    """Return the families as text and its content type: OpenMetrics if the header `accept` names
+    it, otherwise the text format of Prometheus."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(FamilyCollector(families))
     ranges = [media_range.partition(";")[0].strip() for media_range in accept.split(",")]

@@ -1,7 +1,6 @@
-"""Bytes of named events, in both flavours of the format: two lengths, a header, data.
+"""The encoding of named events, in both flavours: two lengths, a header, data.
 
-A header may be longer than its fields: the rest is ignored. A shorter one is a violation. All
-integers are big-endian.
+A header may be longer than its fields; the rest is ignored. All integers are big-endian.
 """
 
 import struct
@@ -63,16 +62,16 @@ _SMALL = 4_096
 
 
 class Flavour(StrEnum):
-    """The header: that of the document (bromine 0.14 to 0.17), or that of 0.18 and later, with
-    the event's type after its id. Nothing on the wire tells them apart."""
+    """The header of the document (bromine 0.14 to 0.17), or that of 0.18 and later, with the
+    event's type after its id. The wire doesn't tell them apart."""
 
     PLAIN = "plain"
     TYPED = "typed"
 
 
 class BromineType(IntEnum):
-    """The types of the typed flavour. A plain event is a RESPONSE if it refers to another, or
-    else an INITIATOR."""
+    """The types of the typed flavour. A plain event is a RESPONSE if it refers to another event,
+    otherwise an INITIATOR."""
 
     INITIATOR = 0
     RESPONSE = 1
@@ -87,7 +86,7 @@ _TYPED = Flavour.TYPED
 
 
 class BromineEvent(NamedTuple):
-    """One event. `ref_id` is the event that it replies to; `namespace` is empty for none."""
+    """One event. `ref_id` is the event to which it replies; `namespace` is empty for none."""
 
     event_id: int
     type: BromineType
@@ -98,8 +97,7 @@ class BromineEvent(NamedTuple):
 
 
 def measure_of(flavour: Flavour, longest: int) -> Callable[[bytes, int], int]:
-    """For `FrameSplitter`: what finds the length of an event, of `longest` bytes at most, from
-    its first 8 bytes."""
+    """Return the `measure` of a `FrameSplitter` for events of at most `longest` bytes."""
     least_header = _LEAST_HEADER[flavour]
     longest_total = longest - LENGTHS_SIZE
     unpack = _LENGTHS.unpack_from
@@ -124,7 +122,7 @@ def measure_of(flavour: Flavour, longest: int) -> Callable[[bytes, int], int]:
 
 
 def parse_event(frame: memoryview, flavour: Flavour, longest_name: int) -> BromineEvent:
-    """The event in a complete frame that was measured by `measure_of`.
+    """Parse a complete frame.
 
     Raises:
         RemoteProtocolError: `protocol-error`, or `frame-too-large` for a name.
@@ -179,12 +177,12 @@ def serialise_head(
     data_size: int,
     limits: DialectLimits,
 ) -> bytes:
-    """The bytes of an event before its data.
+    """Return the bytes of an event before its data.
 
     Raises:
-        PayloadTooLargeError: it would be longer than `longest_frame`.
-        LocalProtocolError: a name is longer than `longest_name` or has a lone surrogate, or
-            both together are longer than a header can be.
+        PayloadTooLargeError: the event would be longer than `longest_frame`.
+        LocalProtocolError: a name is longer than `longest_name` or has a lone surrogate, or both
+            together are longer than a header can be.
     """
     try:
         spaces, names = namespace.encode(), name.encode()
@@ -220,7 +218,7 @@ def serialise_head(
 
 
 def encode_error(code: int, text: str) -> bytes:
-    """The payload of an error: u16 code, u32 length, UTF-8 text.
+    """Encode the payload of an error: u16 code, u32 length, UTF-8 text.
 
     Raises:
         ValueError: `code` is not 0..65,535.
@@ -232,7 +230,7 @@ def encode_error(code: int, text: str) -> bytes:
 
 
 def decode_error(data: bytes) -> tuple[int, str] | None:
-    """Code and text of an error's payload, None if it is malformed. What follows is ignored."""
+    """Return the code and text of an error's payload, None if it is malformed."""
     if len(data) < _ERROR.size:
         return None
     code, size = _ERROR.unpack_from(data)

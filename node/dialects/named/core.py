@@ -1,8 +1,7 @@
-"""One connection with byte-exact named events, either side: events out, replies in.
+"""One connection with byte-exact named events, either side.
 
-A reply goes to the event of ours that waits for it, if one does; everything else is an ordinary
-event, for a handler. The dialect has neither a greeting nor a farewell: a side that breaks the
-format is disconnected.
+A reply goes to the event that waits for it. Every other event is for a handler. The dialect has no
+message that opens or closes a connection.
 """
 
 from collections import deque
@@ -47,11 +46,11 @@ TURN_EVENTS: Final = 64
 
 
 class EventParser:
-    """Hands each event to `take`, in order. `running` counts those whose handlers run; they are
-    charged to `account`.
+    """Parses received events for `take`, pausing while too many handlers run. `running` handlers
+    are charged to `account`.
 
-    `on_turn` is called when much came at once; `go_on` must follow once other connections had
-    their turn. Without `on_turn` everything is taken at once.
+    `on_turn` is called after many events at once; `go_on` resumes once other connections have run.
+    Without `on_turn` there is no such pause.
     """
 
     __slots__ = (
@@ -88,11 +87,10 @@ class EventParser:
 
     @property
     def holds_back(self) -> bool:
-        """Whether some of what was read has to wait."""
         return self._frames is not None
 
     def feed(self, data: bytes) -> None:
-        """Bytes came; raises RemoteProtocolError for a malformed event."""
+        """Add bytes; raises RemoteProtocolError for a malformed event."""
         if self._frames is not None:
             self._held.append(data)  # little: the transport was told to pause
             return
@@ -101,23 +99,21 @@ class EventParser:
         self._take_frames()
 
     def started(self, event: BromineEvent) -> None:
-        """The handler of an event starts."""
         self.running += 1
         self._account.charge(len(event.data) + REQUEST_WEIGHT)
 
     def done(self, event: BromineEvent) -> None:
-        """The handler of an event is over, and another event may be taken; raises as `feed`."""
+        """The handler of an event has ended; raises as `feed`."""
         self.running -= 1
         self._account.release(len(event.data) + REQUEST_WEIGHT)
         self._resume()
 
     def go_on(self) -> None:
-        """Other connections had their turn; raises as `feed`."""
+        """Resume after `on_turn`; raises as `feed`."""
         self._turn_left = TURN_EVENTS
         self._resume()
 
     def clear(self) -> None:
-        """Forget what is held back."""
         self._frames = None
         self._held.clear()
 
@@ -132,7 +128,6 @@ class EventParser:
         return self.running < self._limits.requests and self._account.has_room()
 
     def _take_frames(self) -> None:
-        """Take what was read, as far as there is room."""
         flavour, longest_name = self._flavour, self._limits.longest_name
         frames, take, on_turn = self._frames, self._take, self.on_turn
         while frames is not None:
@@ -152,10 +147,8 @@ class EventParser:
 
 
 class NamedCore(ForeignCore):
-    """One connection. Its reports are the events for handlers, as `BromineEvent`: each must be
-    given to `finish`, `fail` or `release` once. `dropped` counts Ends that came for events of
-    ours whose replies are not wanted any more.
-    """
+    """One connection. Its reports are `BromineEvent`s for handlers: pass each to `finish`, `fail`
+    or `release` once. `dropped` counts Ends for events whose replies are no longer awaited."""
 
     __slots__ = (
         "_deadlines",
@@ -187,24 +180,23 @@ class NamedCore(ForeignCore):
 
     @property
     def wants_data(self) -> bool:
-        """Whether bytes should be read now: not while as many handlers run as may, either."""
+        """Whether to read: not while too many handlers run, or too much waits to be written."""
         to_be_read = not self._intake.holds_back and self.outbox.size <= self._write_buffer
         return to_be_read or self.closing
 
     # What we send.
 
     def emit(self, name: str, data: bytes, namespace: str = "") -> None:
-        """Send an event to which no reply is wanted.
+        """Send an event without replies.
 
         Raises:
-            ConnectionClosedError: it is over. PayloadTooLargeError: longer than
-                `longest_frame`. LocalProtocolError: a name is too long.
+            ConnectionClosedError: it is over. PayloadTooLargeError: longer than `longest_frame`.
+            LocalProtocolError: a name is too long.
         """
         self._send(_INITIATOR, name, data, namespace, None)
 
     def reply(self, event: BromineEvent, data: bytes, name: str = "", namespace: str = "") -> None:
-        """Send a reply to an event, other than its last; raises as `emit`. Without a name it is
-        called `reply`: where nothing waits for it, it is an event of that name."""
+        """Send a reply that isn't the last; raises as `emit`. Its default name is `reply`."""
         self._send(_RESPONSE, name or REPLY_NAME, data, namespace, event)
 
     def ask(
@@ -216,8 +208,8 @@ class NamedCore(ForeignCore):
         timeout: float | None = None,
         namespace: str = "",
     ) -> None:
-        """Send an event; `emit` gets what comes in reply to it, as `NamedReply`, for
-        `timeout` seconds from `now`. `client_memory` bounds what may wait unread.
+        """Send an event; `emit` gets its replies, as `NamedReply`, for `timeout` seconds from
+        `now`. `client_memory` limits unread replies.
 
         Raises:
             As `emit`. LimitReachedError: too many events wait for replies.
@@ -232,22 +224,21 @@ class NamedCore(ForeignCore):
             emit.slot = self._deadlines.add(emit, now + timeout)
 
     def give_up(self, emit: OutgoingEmit) -> None:
-        """No more replies are wanted: what still comes is an ordinary event."""
+        """Treat further replies as ordinary events."""
         if not emit.done:
             emit.done = True
             self._forget(emit)
 
     def leave(self, emit: OutgoingEmit) -> None:
-        """Only its first reply was wanted: others that wait become ordinary events, as if they
-        had come later."""
+        """Treat all replies but the first as ordinary events."""
         self.give_up(emit)
         if not self.closing:
             for reply, _ in list(emit.replies)[1:]:
                 self._take_ordinary(reply.event)
 
     def finish(self, event: BromineEvent, data: bytes | None, now: float) -> None:
-        """Its handler returned `data`, or None for nothing. The data is one more reply; in the
-        typed flavour an event named `end` has it, which is sent in any case.
+        """Send the `data` that a handler returned, if any, as one more reply. The typed flavour
+        sends it in an event named `end`, which is always sent.
 
         Raises:
             As `emit`; the event is still the handler's.
@@ -259,23 +250,21 @@ class NamedCore(ForeignCore):
         self.release(event, now)
 
     def fail(self, event: BromineEvent, code: int, text: str, now: float) -> None:
-        """Its handler failed: an event named `error` says so, unless the event was an error
-        itself, since two sides could go on like that for ever. A code that does not fit is sent
-        as 500. Raises as `finish`."""
+        """Send an event named `error`, unless the event itself was an error, to avoid a loop. A
+        code that doesn't fit is sent as 500. Raises as `finish`."""
         code = code if code <= LARGEST_CODE else EVENT_FAILED
         if not self._is_error(event):
             self._send(_ERROR, ERROR_NAME, encode_error(code, text), "", event)
         self.release(event, now)
 
     def release(self, event: BromineEvent, now: float) -> None:
-        """Its handler is over, or it had none: another event may be taken."""
+        """The handler has ended, or there was none."""
         try:
             self._intake.done(event)
         except RemoteProtocolError as error:
             self._fail(CloseCode(error.code), error.reason, now)
 
     def go_on(self, now: float) -> None:
-        """Other connections had their turn."""
         try:
             self._intake.go_on()
         except RemoteProtocolError as error:
@@ -285,17 +274,15 @@ class NamedCore(ForeignCore):
 
     @property
     def running(self) -> int:
-        """How many events have a handler that runs."""
         return self._intake.running
 
     @property
     def waiting(self) -> int:
-        """How many events of ours wait for replies."""
         return len(self._waiting)
 
     def take_turns(self, on_turn: Callable[[], None]) -> None:
-        """Have `on_turn` called when much came at once; `go_on` must follow once other
-        connections had their turn."""
+        """Call `on_turn` after many events at once; `go_on` must follow once other connections have
+        run."""
         self._intake.on_turn = on_turn
 
     def _receive(self, data: bytes, now: float) -> None:
@@ -386,5 +373,5 @@ class NamedCore(ForeignCore):
 
 
 def cost_of(event: BromineEvent) -> int:
-    """The memory that an event takes while it waits, in bytes."""
+    """Return the memory that an unread event takes, in bytes."""
     return len(event.data) + len(event.name) + len(event.namespace)

@@ -1,4 +1,4 @@
-"""What comes in reply to a byte-exact named event of ours."""
+"""Replies to byte-exact named events."""
 
 from parley._lbm.codec import Encodable, Value
 from parley._node.dialects.named.codec import BromineEvent, BromineType
@@ -7,10 +7,10 @@ from parley._node.messaging.payloads import FormattedPayload
 
 
 class NamedReply(Reply):
-    """A reply to an event of ours: `event` as it came. `last` says that it came with the End.
+    """A reply; `event` is the received event, `last` whether it was an End.
 
-    Nothing on the wire says what its bytes are, so the reader chooses: `data` takes the first
-    byte for a format id, `raw` and `tandem` take all of them.
+    The wire doesn't carry a format: `data` takes the first byte as a format id, `raw` and `tandem`
+    take all bytes.
     """
 
     __slots__ = ("event", "formatted")
@@ -23,9 +23,7 @@ class NamedReply(Reply):
 
     @property
     def data(self) -> Value:
-        """The value in the format that the first byte says, as of a `FormattedPayload`."""
         return self.formatted.data
 
     def cells(self) -> dict[int, Encodable]:
-        """The cells of a native event: raw bytes, as of a `FormattedPayload`."""
         return self.formatted.cells()

@@ -1,7 +1,6 @@
 """A client's side of a connection to an event relay.
 
-The UUID is sent first; since the relay says nothing if it accepts it, the client does not wait
-for an answer. What comes is reported, and the reader says what it has read.
+The client sends its UUID first and doesn't wait, because the relay doesn't confirm it.
 """
 
 from parley._node.dialects.core import ForeignCore
@@ -41,7 +40,6 @@ class RelayClientConnection(ForeignCore):
     def __init__(
         self, uuid: bytes, limits: DialectLimits, now: float, unread: MemoryBudget | None = None
     ) -> None:
-        """`uuid` has 16 bytes; the relay decides whether it accepts it."""
         super().__init__(now, limits.write_buffer, MemoryBudget(limits.client_memory))
         if len(uuid) != UUID_SIZE:
             raise ValueError(f"the UUID has {len(uuid)} bytes; it must have {UUID_SIZE}")
@@ -56,7 +54,7 @@ class RelayClientConnection(ForeignCore):
 
     @property
     def wants_data(self) -> bool:
-        """Whether the reader keeps up. What is queued does not matter: none of it is an answer."""
+        """Whether the reader keeps up."""
         return self._unread.has_room(0) or self.closing
 
     def send(self, to: bytes, payload: bytes) -> None:
@@ -74,7 +72,6 @@ class RelayClientConnection(ForeignCore):
         self.outbox.put(HEAD.pack(length, to, self.uuid) + payload)
 
     def consumed(self, message: RelayMessage) -> None:
-        """The application has read a message."""
         paused = not self.wants_data
         self._unread.release(len(message.payload) + MESSAGE_COST)
         if paused and self.wants_data:
@@ -122,7 +119,7 @@ class RelayClientConnection(ForeignCore):
             pending += data[at:] if at else data
 
     def _look_ahead(self, data: bytes, at: int) -> int:
-        """How many bytes are needed to go on with a message whose head is not complete."""
+        """Return how many bytes are needed to continue with an incomplete head."""
         if len(data) - at < LENGTH.size:
             return LENGTH.size
         check_length(LENGTH.unpack_from(data, at)[0], self._limits.longest_frame)

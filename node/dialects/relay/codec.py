@@ -1,8 +1,8 @@
-"""Messages of the event relay as bytes.
+"""The encoding of relay messages.
 
     [LEN: 4][TO: 16][FROM: 16][payload: LEN - 32]      all integers in network byte order
 
-LEN counts what follows it: both UUIDs and the payload.
+LEN counts both UUIDs and the payload.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ SERVER: Final = b"\xff" * UUID_SIZE  # as the sender: an error
 
 
 class RelayCode(IntEnum):
-    """What an error message says."""
+    """The codes of error messages."""
 
     INVALID_UUID = 1
     ALREADY_CONNECTED = 2
@@ -46,8 +46,8 @@ TEXTS: Final[dict[RelayCode, str]] = {
 
 
 class RelayMessage(NamedTuple):
-    """A message as a client reads it: its sender (16 bytes), its payload, and whether it was
-    sent to all."""
+    """A message as a client reads it: its sender (16 bytes), its payload, and whether it is a
+    broadcast."""
 
     sender_bytes: bytes
     payload: bytes
@@ -55,27 +55,27 @@ class RelayMessage(NamedTuple):
 
     @property
     def sender(self) -> UUID:
-        """The UUID of the client that sent it, as the relay guarantees."""
+        """The UUID of the sender, as the relay guarantees."""
         return UUID(bytes=self.sender_bytes)
 
 
 class RelayFault(NamedTuple):
-    """An error that the relay reports: `code` is one of `RelayCode`, or another server's own."""
+    """An error that the relay reports; other servers may use codes outside of `RelayCode`."""
 
     code: int
     text: str
 
 
 def is_client_uuid(uuid: bytes) -> bool:
-    """Whether a client may have this UUID; its version and variant do not matter."""
+    """Whether a client may have this UUID, whatever its version and variant."""
     return len(uuid) == UUID_SIZE and uuid not in (BROADCAST, SERVER)
 
 
 def encode_message(to: bytes, sender: bytes, payload: bytes) -> bytes:
-    """One message; `to` and `sender` are 16 bytes each.
+    """Encode a message; `to` and `sender` are 16 bytes each.
 
     Raises:
-        ValueError: a UUID is of another size.
+        ValueError: a UUID has another size.
     """
     if len(to) != UUID_SIZE or len(sender) != UUID_SIZE:
         raise ValueError(
@@ -85,12 +85,12 @@ def encode_message(to: bytes, sender: bytes, payload: bytes) -> bytes:
 
 
 def encode_error(to: bytes, code: int, text: str = "") -> bytes:
-    """An error for the client `to`."""
+    """Encode an error for the client `to`."""
     return encode_message(to, SERVER, CODE.pack(code) + text.encode())
 
 
 def not_connected(sender: bytes, target: bytes) -> bytes:
-    """The error for a message of `sender` to a target that is not connected; it names that."""
+    """Encode the error for a message of `sender` to a target that isn't connected."""
     name = target.hex()
     dashed = f"{name[:8]}-{name[8:12]}-{name[12:16]}-{name[16:20]}-{name[20:]}"
     text = f"{TEXTS[RelayCode.NOT_CONNECTED]}: {dashed}"
@@ -110,7 +110,7 @@ def check_length(length: int, longest: int) -> None:
 
 
 def decode_messages(data: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """Recipient, sender and payload of each of several complete, checked messages."""
+    """Yield recipient, sender and payload of complete, checked messages."""
     at, end = 0, len(data)
     while at < end:
         length, to, sender = HEAD.unpack_from(data, at)
@@ -120,7 +120,7 @@ def decode_messages(data: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
 
 
 def decode_error(payload: bytes) -> RelayFault:
-    """The error in a payload; bytes that are not UTF-8 are replaced.
+    """Decode the error in a payload; replaces bytes that aren't UTF-8.
 
     Raises:
         RemoteProtocolError: it has no code.

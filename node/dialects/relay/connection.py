@@ -1,7 +1,7 @@
-"""The relay's side of one client's connection: its UUID, then its messages to others.
+"""The relay's side of one client's connection.
 
-Each member gets what a received batch has for it in one call. Senders wait for a client that
-reads; a client that does not read is dropped. The router knows who else is connected.
+Each recipient gets its part of a received batch in one call. Senders wait for a slow client; a
+client that doesn't read is dropped.
 """
 
 from collections.abc import Sequence
@@ -53,10 +53,11 @@ class _Everyone(Enum):
 
 
 class MessageSorter:
-    """Sorts what one client sends; `uuid` is its own, and errors go to `client`.
+    """Sorts the messages of one client by recipient, without copying: a run of messages to one
+    target is one slice.
 
-    `held` is how many bytes of earlier receives an incomplete message keeps; `postponed` is
-    what is left of a receive that cost too much, and is to be sorted soon.
+    Errors go to `client`. `held` is how many bytes an incomplete message keeps alive; `postponed`
+    is the rest of a read that was too expensive.
     """
 
     __slots__ = (
@@ -96,8 +97,8 @@ class MessageSorter:
         self.postponed = b""
 
     def target(self, data: bytes, at: int) -> bytes:
-        """The recipient of the message that has begun, or that `data` has at `at`; empty if it
-        is not known yet."""
+        """Return the recipient of the message that has begun, or begins at `at`; empty if
+        unknown."""
         if self._size:
             return self._to
         if self._skip or self._start or len(data) - at < _HEAD_SIZE:
@@ -105,10 +106,10 @@ class MessageSorter:
         return data[at + LENGTH.size : at + LENGTH.size + UUID_SIZE]
 
     def sort(self, data: bytes, at: int, batch: Batch) -> str:
-        """Add to `batch` what `data` has from `at` on, messages and errors, in order.
+        """Add the messages and errors from `at` on to `batch`.
 
         Returns:
-            Why the connection has to be closed after that; empty if it goes on.
+            Why the connection must be closed; empty if it continues.
         """
         self._cost = 0
         if self._skip:
@@ -179,8 +180,8 @@ class MessageSorter:
     def _add_run(
         self, batch: Batch, target: RelayMember | _Everyone | None, run: memoryview, size: int
     ) -> None:
-        """Add messages to one target; those without a target have `size` bytes each and the
-        same head."""
+        """Add messages to one target; those without a target have `size` bytes and the same
+        head."""
         if target is _Everyone.ELSE:
             self._add_to_everyone(batch, [run])
         elif target is not None:
@@ -211,7 +212,7 @@ class MessageSorter:
     # Errors.
 
     def _answer_short(self, data: bytes, at: int, batch: Batch) -> int:
-        """Answer messages whose length is below 32, and skip them."""
+        """Answer and skip messages whose length is below 32."""
         count, last = 0, len(data) - LENGTH.size
         while at <= last and count < TURN_COST:
             (length,) = LENGTH.unpack_from(data, at)
@@ -239,7 +240,7 @@ class MessageSorter:
     # A message in parts.
 
     def _finish_head(self, data: bytes, at: int, batch: Batch) -> tuple[int, str]:
-        """Go on with a message whose head is incomplete."""
+        """Continue with a message whose head is incomplete."""
         before = len(self._start)
         start = self._start = self._start + data[at : at + _HEAD_SIZE - before]
         if len(start) < LENGTH.size:
@@ -260,7 +261,7 @@ class MessageSorter:
         return at + _HEAD_SIZE - before, ""
 
     def _begin(self, data: bytes, at: int) -> None:
-        """Keep a message whose head is valid, from `at` on."""
+        """Keep a message whose head is valid."""
         length, self._to, _ = HEAD.unpack_from(data, at)
         self._size = LENGTH.size + length
         self._have = len(data) - at
@@ -268,7 +269,7 @@ class MessageSorter:
         self.held = len(data)
 
     def _finish_message(self, data: bytes, at: int, batch: Batch) -> int:
-        """Go on with a message whose head is valid."""
+        """Continue with a message whose head is valid."""
         parts, rest = self._parts, self._size - self._have
         part = memoryview(data)[at : at + rest]
         if part:
@@ -294,7 +295,6 @@ class MessageSorter:
         return at + rest
 
     def forget(self) -> None:
-        """Forget an incomplete message."""
         self._size = self._have = self.held = 0
         self._joined = bytearray()
         self._parts = []
@@ -302,17 +302,15 @@ class MessageSorter:
 
 
 class RelayDriver(Protocol):
-    """The driver of a connection, for when another connection's batch has reached its core."""
+    """The driver of a connection, used when another client's batch has reached its core."""
 
-    def flush(self) -> None:
-        """Write now what the transport takes."""
+    def flush(self) -> None: ...
 
-    def step(self) -> None:
-        """Hand on reports; then flush, or close."""
+    def step(self) -> None: ...
 
 
 class ClientIdentified:
-    """Report: the client sent its UUID and is accepted."""
+    """Report: the client's UUID was accepted."""
 
     __slots__ = ()
 
@@ -364,11 +362,9 @@ class RelayConnection(ForeignCore):
 
     @property
     def wants_data(self) -> bool:
-        """Whether all that came is sorted, and no recipient has to be waited for."""
         return self._sorter is None or not (self._crowds or self._sorter.postponed)
 
     def deliver(self, pieces: Sequence[Piece], held: int, now: float) -> WaitingSenders | None:
-        """Take messages for this client, as a `Member`."""
         if self.closing:
             return None
         slices, driver = self._slices, self.driver
@@ -393,21 +389,19 @@ class RelayConnection(ForeignCore):
         return self._crowd
 
     def go_on(self, crowd: WaitingSenders) -> None:
-        """A client need not be waited for any more, as a `WaitingSender`."""
         self._crowds.pop(crowd, None)
         if not self._crowds:
             self._waited = True
             self.outbox.waker.changed()
 
     def data_to_send(self, now: float) -> bytes:
-        """As `ForeignCore.data_to_send`; then senders that wait for it may go on."""
         data = super().data_to_send(now)
         if data and (self._crowd.lagging or self.uuid in self._router.crowded):
             self._moved(now)
         return data
 
     def abort(self, now: float, code: CloseCode, reason: str) -> None:
-        """End now; for a mistake of ours, with an error that says so."""
+        """End now; after a bug, with an error message."""
         if code is CloseCode.INTERNAL_ERROR and not self.closing:
             self.outbox.clear()
             self._say(RelayCode.INTERNAL_ERROR, self.uuid or NOBODY)
@@ -431,11 +425,11 @@ class RelayConnection(ForeignCore):
         self._sort(sorter, data, at, now)
 
     def _is_crowded(self) -> bool:
-        """Whether senders are to wait for it."""
+        """Whether senders must wait for it."""
         return self._slices.size > self._crowded_size or not self.account.has_room()
 
     def _sort(self, sorter: MessageSorter, data: bytes, at: int, now: float) -> None:
-        """Distribute what `data` has from `at` on, unless it is for a crowded client."""
+        """Distribute the data from `at` on, unless it is for a client for which senders wait."""
         if sorter.postponed:
             data, sorter.postponed = sorter.postponed + data, b""
         if self._router.crowded and not self._crowds:
@@ -454,8 +448,8 @@ class RelayConnection(ForeignCore):
             self._fail(CloseCode.PROTOCOL_ERROR, reason, now)
 
     def _wait_for(self, target: bytes, now: float) -> None:
-        """Wait if too much waits for the recipient of the next message. Otherwise many senders
-        that each send once before they wait could have a client dropped although it reads."""
+        """Wait if too much waits for the next recipient. Otherwise many senders that each send once
+        could cause a reading client to be dropped."""
         for uuid, crowd in self._router.crowded.items():
             if uuid == target or (target == BROADCAST and uuid != self.uuid):
                 self._wait_in(crowd, now)
@@ -465,7 +459,6 @@ class RelayConnection(ForeignCore):
         self._crowds[crowd] = None
 
     def _moved(self, now: float) -> None:
-        """Its transport took something."""
         if self._slices.size <= self._caught_up_size:
             self._router.crowded.pop(self.uuid, None)
             self._crowd.disperse()
@@ -473,7 +466,7 @@ class RelayConnection(ForeignCore):
             self._crowd.moved(now)
 
     def _let_in(self, uuid: bytes, now: float) -> MessageSorter | None:
-        """The first 16 bytes have come: accept them as the client's UUID, or refuse it."""
+        """Accept the first 16 bytes as the client's UUID, or refuse it."""
         if not is_client_uuid(uuid):
             code = RelayCode.INVALID_UUID
         elif uuid in self._router.members:
@@ -551,7 +544,7 @@ class SliceQueue(ByteQueue):
         self._held = 0  # by the loose ones, at most
 
     def extend(self, slices: Sequence[bytes | memoryview], held: int) -> None:
-        """Queue slices of buffers of `held` bytes in all."""
+        """Queue slices of buffers of `held` bytes in total."""
         count = len(slices)
         self._queue.extend(slices)
         size = sum(map(len, slices))
@@ -567,14 +560,12 @@ class SliceQueue(ByteQueue):
             waker.wake()
 
     def take(self, limit: int) -> bytes:
-        """As `ByteQueue.take`."""
         data = super().take(limit)
         if not self.count:
             self._loose = self._held = 0
         return data
 
     def clear(self) -> None:
-        """Forget everything."""
         super().clear()
         self._loose = self._held = 0
 

@@ -1,7 +1,4 @@
-"""The members of a relay, by UUID, and senders that wait until one of them has read more.
-
-A UUID has one member at a time: a client's connection, or the node's own bridge.
-"""
+"""The members of a relay by UUID, and senders that wait for them."""
 
 from collections.abc import Collection, Sequence
 from typing import Protocol
@@ -12,24 +9,22 @@ Piece = bytes | memoryview
 
 
 class WaitingSender(Protocol):
-    """A client that is not read because its messages have to wait."""
+    """A client that isn't read because its messages must wait."""
 
-    def go_on(self, crowd: "WaitingSenders") -> None:
-        """The senders of a crowd need not wait any more."""
+    def go_on(self, crowd: "WaitingSenders") -> None: ...
 
 
 class WaitingSenders:
-    """The senders that wait until one client has read more.
+    """The senders that wait for one client.
 
-    `waiting` are the senders; `since` is when the client last took anything, or when the first
-    of them began to wait. A client that takes nothing for `patience` seconds is *lagging*:
-    senders do not wait for it again until it has caught up.
+    `since` is when the client last took data, or the first sender began to wait. A client that
+    takes nothing for `patience` seconds is *lagging*: senders don't wait for it until it has caught
+    up.
     """
 
     __slots__ = ("lagging", "patience", "since", "waiting")
 
     def __init__(self, patience: float) -> None:
-        """`patience` is in seconds."""
         self.patience = patience
         self.waiting: dict[WaitingSender, None] = {}
         self.since = 0.0
@@ -37,25 +32,22 @@ class WaitingSenders:
 
     @property
     def deadline(self) -> float:
-        """When senders stop waiting, unless the client takes something."""
         return self.since + self.patience
 
     def join(self, sender: WaitingSender, now: float) -> None:
-        """`sender` waits from now on."""
         if not self.waiting:
             self.since = now
         self.waiting[sender] = None
 
     def leave(self, sender: WaitingSender) -> None:
-        """`sender` waits no longer."""
         self.waiting.pop(sender, None)
 
     def moved(self, now: float) -> None:
-        """The client took something, but not enough."""
+        """The client took data, but not enough."""
         self.since = now
 
     def disperse(self) -> None:
-        """The client has caught up, or is gone: senders may wait for it again."""
+        """The client has caught up or left: resume the senders."""
         self.lagging = False
         self._let_go()
 
@@ -74,11 +66,10 @@ class RelayMember(Protocol):
     """A recipient of messages."""
 
     def deliver(self, pieces: Sequence[Piece], held: int, now: float) -> WaitingSenders | None:
-        """Take complete messages, in one piece or several, of which each may be a slice of
-        what was received; the buffers behind them have `held` bytes in all.
+        """Take complete messages as slices of buffers, which have `held` bytes in total.
 
         Returns:
-            The crowd in which their sender has to wait, if too much waits for the member.
+            What the sender must wait for, if too much waits for the member.
         """
 
 
@@ -101,7 +92,7 @@ class Router:
         self.dropped = 0
 
     def join(self, uuid: bytes, member: RelayMember) -> None:
-        """Let `member` get what is for `uuid`.
+        """Register `member` under `uuid`.
 
         Raises:
             ValueError: the UUID is taken, or a client may not have it.
@@ -113,21 +104,18 @@ class Router:
         self.members[uuid] = member
 
     def leave(self, uuid: bytes, member: RelayMember) -> None:
-        """Take `member` out, if it is in."""
         if self.members.get(uuid) is member:
             del self.members[uuid]
             self.crowded.pop(uuid, None)
 
     def give_up(self, crowds: Collection[WaitingSenders]) -> None:
-        """Let no sender wait for these members any more."""
         for uuid, crowd in list(self.crowded.items()):
             if crowd in crowds:
                 del self.crowded[uuid]
                 crowd.give_up()
 
     def broadcast(self, sender: bytes, pieces: Sequence[Piece], held: int, now: float) -> None:
-        """Deliver complete messages to all but the sender; for members without a connection,
-        which never wait."""
+        """Deliver messages to all but the sender; for members that never make a sender wait."""
         for uuid, member in list(self.members.items()):
             if uuid != sender:
                 member.deliver(pieces, held, now)

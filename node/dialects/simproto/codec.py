@@ -28,7 +28,6 @@ LONGEST_PING_PAYLOAD: Final = 1_024
 
 
 def serialise_message(kind: int, dialog: int, payload: bytes = b"") -> bytes:
-    """A whole message."""
     return HEAD.pack(kind, dialog, len(payload)) + payload
 
 
@@ -41,8 +40,7 @@ class HeadReader:
         self._longest = longest
 
     def measure(self, data: bytes, at: int) -> int:
-        """The size of the message that begins at `at`, or of its head if that is incomplete;
-        its first byte must have come.
+        """Return the size of the message at `at`, or of its head if that is incomplete.
 
         Raises:
             RemoteProtocolError: `protocol-error` for an unknown type, `frame-too-large` for a
@@ -85,7 +83,7 @@ RESPONSE_HEADS: Final = tuple(bytes([code]) for code in range(256))
 
 
 class RequestPacket(NamedTuple):
-    """A request. `topic` is bytes that are matched exactly; they need not be UTF-8."""
+    """A request. `topic` is matched as bytes; it need not be UTF-8."""
 
     kind: int
     topic: bytes
@@ -93,18 +91,16 @@ class RequestPacket(NamedTuple):
 
 
 class ResponsePacket(NamedTuple):
-    """A response: a code of the document and its data."""
-
     code: int
     data: bytes
 
 
 def serialise_request(kind: int, topic: str, longest_topic: int) -> bytes:
-    """A request packet up to its data, which follows.
+    """Return a request packet without its data.
 
     Raises:
         PayloadTooLargeError: the topic is longer than `longest_topic` bytes of UTF-8.
-        ValueError: it cannot be encoded as UTF-8 (lone surrogates).
+        ValueError: it has lone surrogates.
     """
     name = topic.encode()
     if len(name) > longest_topic:
@@ -113,7 +109,7 @@ def serialise_request(kind: int, topic: str, longest_topic: int) -> bytes:
 
 
 def parse_request(packet: memoryview) -> RequestPacket:
-    """Read a request packet.
+    """Parse a request packet.
 
     Raises:
         RemoteProtocolError: it is incomplete, or of an unknown type.
@@ -130,7 +126,7 @@ def parse_request(packet: memoryview) -> RequestPacket:
 
 
 def parse_response(packet: memoryview) -> ResponsePacket:
-    """Read a response packet. Any code is accepted; all but 0 are failures.
+    """Parse a response packet with any code; all but 0 are failures.
 
     Raises:
         RemoteProtocolError: it is empty.

@@ -1,7 +1,7 @@
 """One SimProto connection, either side: dialogs of requests and responses.
 
-An id belongs to one dialog until its response has come. What fits no dialog ends the
-connection, as does a response that takes too long. Topics are for the layer above.
+An id belongs to one dialog until its response has come. A late response, or a message without a
+dialog, ends the connection.
 Source: the SimProto document, 'Dialog Layer'.
 """
 
@@ -41,18 +41,18 @@ COPIED_SIZE: Final = 4_096
 
 
 class Requester(Protocol):
-    """Whoever made a request of ours."""
+    """The sender of a request."""
 
     def responded(self, payload: memoryview) -> None:
         """The response came; raises RemoteProtocolError if it is malformed."""
 
     def lost(self, code: int, text: str) -> None:
-        """The connection is over, with this close code: no response will come."""
+        """The connection has ended with this close code."""
 
 
 class RequestReceived(NamedTuple):
-    """A request of theirs, to be answered once by `answer`. `topic` is None if it cannot be a
-    topic here: it is not UTF-8, or longer than `longest_name`."""
+    """A request from the other side, to be answered once by `answer`. `topic` is None if it isn't
+    UTF-8 or is longer than `longest_name`."""
 
     dialog: int
     kind: int
@@ -61,9 +61,10 @@ class RequestReceived(NamedTuple):
 
 
 class SimProtoCore(ForeignCore):
-    """The dialogs of one connection, both ways, with a sim packet in each. Responses go to
-    whoever asked; the reports are `RequestReceived`, `PongReceived` and `ConnectionEnded`. A
-    Ping is answered here. `heard` is when something came last, or when reading resumed.
+    """The dialogs of one connection in both directions.
+
+    Responses go to their `Requester`; the reports are `RequestReceived`, `PongReceived` and
+    `ConnectionEnded`. `heard` is when data last came, or reading resumed.
     """
 
     __slots__ = (
@@ -103,15 +104,15 @@ class SimProtoCore(ForeignCore):
 
     @property
     def free_dialogs(self) -> int:
-        """How many more requests of ours may wait for their responses."""
+        """How many more requests may wait for responses."""
         return self.limits.requests - len(self._asked)
 
     def ask(self, kind: int, topic: str, data: bytes, now: float, asker: Requester) -> int:
-        """Begin a dialog with a request packet; returns its id.
+        """Send a request; returns the id of its dialog.
 
         Raises:
-            LimitReachedError: `dialogs` of them wait already. PayloadTooLargeError: it is
-                longer than `longest_frame`, or the topic than `longest_name`.
+            LimitReachedError: too many requests wait. PayloadTooLargeError: it is longer than
+                `longest_frame`, or the topic than `longest_name`.
             ConnectionClosedError: the connection is over. ValueError: the topic has no UTF-8.
         """
         limits = self.limits
@@ -126,7 +127,7 @@ class SimProtoCore(ForeignCore):
         return dialog
 
     def ping(self, now: float) -> int:
-        """Send a Ping; `PongReceived` will have the id that is returned.
+        """Send a Ping; returns the id that `PongReceived` will have.
 
         Raises:
             LimitReachedError: 64 wait already. ConnectionClosedError: it is over.
@@ -145,11 +146,10 @@ class SimProtoCore(ForeignCore):
     # Answering.
 
     def answer(self, dialog: int, code: int, data: bytes, now: float) -> None:
-        """End a dialog of theirs with a response packet; `code` is 0..255. Once the connection
-        is closing this does nothing.
+        """Send the response of a dialog; `code` is 0..255. Ignored while the connection is closing.
 
         Raises:
-            PayloadTooLargeError: longer than `longest_frame`; it is still to be answered.
+            PayloadTooLargeError: longer than `longest_frame`; it must still be answered.
         """
         if self.closing or dialog not in self._owed:
             return
@@ -160,33 +160,31 @@ class SimProtoCore(ForeignCore):
             self._listens_again(now)
 
     def lose_all(self, code: int, text: str) -> None:
-        """The connection is over: tell all that wait for responses."""
+        """Notify all requesters that the connection has ended."""
         asked, self._asked = self._asked, {}
         for asker, _ in asked.values():
             asker.lost(code, text)
 
     @property
     def _owes_too_much(self) -> bool:
-        """Whether a request has to be answered before anything more is read."""
         return bool(self._owed) and not self.account.has_room()
 
     @property
     def owed(self) -> int:
-        """How many requests of theirs are not answered."""
+        """How many requests of the other side are unanswered."""
         return len(self._owed)
 
     # For the driver.
 
     @property
     def wants_data(self) -> bool:
-        """Whether bytes should be read now: not while the other side reads no answers, nor
-        while too many of its requests wait for theirs."""
+        """Whether to read: not while the other side doesn't read, nor while too many of its
+        requests are unanswered."""
         return (
             self.outbox.size <= self._write_buffer and self._deaf_until == NEVER
         ) or self.closing
 
     def data_to_send(self, now: float) -> bytes:
-        """The next bytes for the transport, about 256 KiB at most; empty if nothing waits."""
         outbox = self.outbox
         count, deaf = outbox.count, outbox.size > self._write_buffer
         data = super().data_to_send(now)
@@ -311,7 +309,7 @@ class SimProtoCore(ForeignCore):
         return self.heard + self.limits.idle_before_ping
 
     def _listens_again(self, now: float) -> None:
-        """Nothing was read for a while: deadlines of what has to come count from now."""
+        """Reading resumes: deadlines of expected messages count from now."""
         self.heard = now
         if self._pings:
             self._pong_due = max(self._pong_due, now + self.limits.ping_timeout)

@@ -1,8 +1,7 @@
-"""The notes of our topics on their way to a SimProto subscriber, as Notify requests.
+"""Notes of our topics sent to SimProto subscribers, and the scheduler of dialogs.
 
-A note is on its way until its response has come. What is on its way is bounded for each
-subscription and for all of a connection together, so that calls find free dialogs. A response
-other than 0 ends the subscription.
+Unacknowledged notes are limited for each subscription and for the connection, so that calls find
+free dialogs. A response other than 0 ends the subscription.
 """
 
 from collections import deque
@@ -30,11 +29,12 @@ class DialogUser(Protocol):
     """A feed that waits for a dialog."""
 
     def pump(self) -> None:
-        """Send what may go now."""
+        """Send what may be sent."""
 
 
 class DialogScheduler:
-    """The dialogs of one connection that may begin now."""
+    """Shares the dialogs of one connection: calls come first, then feeds in turn; notes leave a
+    part of all dialogs free for calls."""
 
     __slots__ = ("_callers", "_core", "_feeds", "_most_notes", "_notes")
 
@@ -49,17 +49,16 @@ class DialogScheduler:
     # Callers.
 
     def wait(self, wake: Callable[[], None]) -> None:
-        """Have `wake` called once, when a dialog is free; another caller may take it first."""
+        """Call `wake` once when a dialog is free; another caller may take it first."""
         self._callers[wake] = None
         self._core.on_free = self._freed
 
     def leave(self, wake: Callable[[], None]) -> None:
-        """Wait no longer, or do not use the dialog that it was woken for."""
+        """Stop waiting, or don't use the dialog."""
         if self._callers.pop(wake, wake) is wake:
             self._freed()  # the next one's turn
 
     def end(self) -> None:
-        """The connection is over: wake all callers."""
         callers, self._callers = self._callers, {}
         for wake in callers:
             wake()
@@ -67,8 +66,7 @@ class DialogScheduler:
     # Feeds.
 
     def take(self, feed: DialogUser) -> bool:
-        """Take a dialog for a note; False if none is free: `feed` is pumped when its turn
-        comes."""
+        """Take a dialog for a note; if none is free, return False and queue `feed`."""
         if self._notes < self._most_notes and self._core.free_dialogs > 0:
             self._notes += 1
             return True
@@ -76,27 +74,23 @@ class DialogScheduler:
         return False
 
     def give_back(self) -> None:
-        """The dialog of a note is over, or did not begin."""
         self._notes -= 1
 
     @property
     def others_wait(self) -> bool:
-        """Whether a feed that could go on should wait for its turn."""
+        """Whether a feed should let others go first."""
         return bool(self._feeds or self._callers)
 
     def queue(self, feed: DialogUser) -> None:
-        """Pump `feed` when its turn comes."""
         self._feeds[feed] = None
         self._core.on_free = self._freed
 
     def forget(self, feed: DialogUser) -> None:
-        """`feed` has nothing more to send."""
         self._feeds.pop(feed, None)
 
     # Inside.
 
     def _freed(self) -> None:
-        """A response came."""
         if self._callers:
             wake = next(iter(self._callers))
             del self._callers[wake]
@@ -110,7 +104,7 @@ class DialogScheduler:
 
 
 class NoteDialog:
-    """One note that waits for its response."""
+    """A note that waits for its response."""
 
     __slots__ = ("_cost", "_feed")
 
@@ -119,33 +113,30 @@ class NoteDialog:
         self._cost = cost
 
     def responded(self, payload: memoryview) -> None:
-        """Its response came; raises RemoteProtocolError if that is empty."""
         self._feed.acknowledged(self._cost, parse_response(payload).code)
 
     def lost(self, code: int, text: str) -> None:
-        """The connection is over; so is the feed."""
         self._feed.lost()
 
 
 class NotePublisher(Protocol):
-    """What publishes to the other side of a connection."""
+    """The publisher of a feed."""
 
     core: SimProtoCore
     room: DialogScheduler
 
-    def now(self) -> float:
-        """The time."""
+    def now(self) -> float: ...
 
     def convert(self, batch: Batch) -> Sequence[bytes | None]:
-        """The data of a batch's notes; None for each that has no form here."""
+        """Encode the notes of a batch; None for each without a form here."""
 
     def cut_off(self, feed: "SimProtoFeed") -> None:
-        """A subscriber is too slow and gets no more notes. SimProto cannot tell it: it learns
-        of it when it unsubscribes (code 2)."""
+        """A subscriber is too slow. SimProto cannot say so; it learns of it when it unsubscribes
+        (code 2)."""
 
 
 class SimProtoFeed(Feed):
-    """The notes that wait for one subscriber."""
+    """The unsent notes of one subscriber."""
 
     __slots__ = ("_on_the_way", "_publisher", "_ready")
 
@@ -162,7 +153,6 @@ class SimProtoFeed(Feed):
         self._on_the_way = 0
 
     def pump(self) -> None:
-        """Send what may go now."""
         while self.open and (self._ready or self.waiting):
             if not self._may_send() or not self._publisher.room.take(self):
                 break
@@ -176,7 +166,6 @@ class SimProtoFeed(Feed):
         self._drained()
 
     def acknowledged(self, cost: int, code: int) -> None:
-        """The response to a note came."""
         self._on_the_way = max(0, self._on_the_way - cost)
         self._publisher.room.give_back()
         if code:
@@ -190,13 +179,12 @@ class SimProtoFeed(Feed):
             self.pump()
 
     def close(self) -> None:
-        """Send no more notes to this subscriber, and forget what waits."""
         self._ready.clear()
         self._publisher.room.forget(self)
         super().close()
 
     def lost(self) -> None:
-        """The connection is over, or the subscriber wants no more: forget what is on its way."""
+        """The connection or the subscription has ended."""
         self._on_the_way = 0
         if self.open:
             self.close()
@@ -204,24 +192,22 @@ class SimProtoFeed(Feed):
             self.over()
 
     def flush(self) -> None:
-        """Send what was published, as far as it may go now."""
         self._fanout.flush()
         self.pump()
 
     @property
     def left(self) -> tuple[int, int]:
-        """What was not sent or not acknowledged: bytes of cost, and notes."""
+        """Return what wasn't sent or acknowledged: bytes of cost, and notes."""
         return self.cost + self._on_the_way, len(self._ready)
 
     @property
     def is_finishing(self) -> bool:
-        """Whether all notes were sent, and the subscriber has yet to acknowledge some."""
+        """Whether all notes were sent and some are unacknowledged."""
         return self._finishing and self._on_the_way > 0
 
     # Inside.
 
     def _may_send(self) -> bool:
-        """Whether the next note fits beside those that are on their way."""
         if not self._ready:
             self._ready.extend(self._publisher.convert(self._take()))
         if not self._on_the_way:
@@ -229,8 +215,8 @@ class SimProtoFeed(Feed):
         return self._on_the_way + len(self._ready[0] or b"") + EVENT_COST <= ON_THE_WAY
 
     def _send_next(self) -> None:
-        """Send a note in the dialog that was taken for it. A note that has no form here, or is
-        too long, is lost."""
+        """Send a note in the taken dialog. A note without a form here, or that is too long, is
+        lost."""
         data = self._ready.popleft()
         if data is not None:
             cost = len(data) + EVENT_COST

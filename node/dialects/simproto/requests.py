@@ -28,13 +28,13 @@ from parley._node.protocol.errors import PayloadTooLargeError
 
 
 class SimProtoRequest(OutgoingCall):
-    """A request of ours. `async_id` is its dialog; `code` and `data` (bytes, or None for
-    no bytes) are its response once `done`."""
+    """A request of ours. `async_id` is its dialog; `code` and `data` are its response once
+    `done`."""
 
     __slots__ = ("_deadlines",)
 
     def responded(self, payload: memoryview) -> None:
-        """The response came; if the caller gave up, only `on_final` hears of it.
+        """The response came; if the caller gave up, only `on_final` is called.
 
         Raises:
             RemoteProtocolError: it is empty.
@@ -48,15 +48,14 @@ class SimProtoRequest(OutgoingCall):
         self.finish(code, data or None)
 
     def lost(self, code: int, text: str) -> None:
-        """The connection is over."""
         self.close_code = code
         self.close_text = text
         self.finish(LOST, None)
 
 
 class SimProtoOutgoing:
-    """Our calls and subscriptions on one connection; `deadlines` are those that callers set, if
-    they are shorter than the time-out of all dialogs."""
+    """Our calls and subscriptions on one connection; `deadlines` are the callers' timeouts that are
+    shorter than that of all dialogs."""
 
     __slots__ = ("_core", "deadlines")
 
@@ -75,7 +74,7 @@ class SimProtoOutgoing:
         """Call a topic; `timeout` is in seconds from `now`, None for that of all dialogs.
 
         Raises:
-            LocalProtocolError: not open, too large, or too many requests wait already.
+            LocalProtocolError: not open, too large, or too many requests wait.
             ValueError: the topic cannot be encoded as UTF-8.
         """
         return self._ask(RPC, topic, data, now, timeout, on_done)
@@ -88,21 +87,19 @@ class SimProtoOutgoing:
         timeout: float | None,
         on_done: Callable[[], None],
     ) -> SimProtoRequest:
-        """Ask for a topic's notes; raises as `call`."""
+        """Subscribe; raises as `call`."""
         return self._ask(SUBSCRIBE, topic, data, now, timeout, on_done)
 
     def unsubscribe(self, topic: str, now: float, on_done: Callable[[], None]) -> SimProtoRequest:
-        """Ask for no more notes of a topic; raises as `call`."""
+        """Unsubscribe; raises as `call`."""
         return self._ask(UNSUBSCRIBE, topic, b"", now, None, on_done)
 
     def give_up(self, call: SimProtoRequest) -> None:
-        """The caller waits no longer for `call`."""
         if not call.done:
             call.done = True
             call.slot.discard(call)
 
     def handle_deadline(self, now: float) -> None:
-        """End the requests whose time is over."""
         for call in self.deadlines.due(now):
             call.finish(ResultCode.DEADLINE_EXCEEDED, None)
 
@@ -154,7 +151,7 @@ class SimProtoIncoming:
         return len(self._running)
 
     def request_received(self, request: RequestReceived, now: float) -> None:
-        """Take a request: start its handler, refuse it, or let it wait for its turn."""
+        """Start the handler of a request, refuse it, or queue it."""
         dialog, kind, topic, data = request
         code = ResultCode.ACCEPTED
         if topic is None:
@@ -173,9 +170,10 @@ class SimProtoIncoming:
             self._turns.take(call, self._begin)
 
     def answer(self, call: IncomingCall, code: int, data: bytes, now: float) -> bool:
-        """Answer a request; a second answer changes nothing. Only an acceptance has data, and
-        the rejection of a subscription. If it is too long, the request fails; returns whether
-        the answer was sent as it is."""
+        """Answer a request once; returns whether the answer was sent unchanged.
+
+        Only acceptances and rejected subscriptions have data. If it is too long, the request fails.
+        """
         if call.answered:
             return True
         call.answered = True
@@ -193,13 +191,11 @@ class SimProtoIncoming:
         return True
 
     def decided(self, call: IncomingCall, now: float) -> None:
-        """A Subscribe was answered, and its subscription is active or not: requests for the
-        topic that came meanwhile have their turn."""
+        """A subscription was accepted or not: continue with queued requests for its topic."""
         self._now = now
         self._turns.end(call)
 
     def connection_ended(self) -> None:
-        """Requests cannot be answered any more: stop their handlers."""
         self._turns.clear()
         running, self._running = self._running, {}
         for call in running.values():
@@ -221,10 +217,10 @@ class SimProtoIncoming:
 
 
 def response_code(kind: int, code: int) -> int:
-    """The document's code for a code of section 9, in the response to a request.
+    """Return the document's code for a code of section 9.
 
-    A call has only 0 and 1 ('RPC has no special types'), so everything but 0 becomes 1; a
-    Subscribe that is refused for a reason of our own is rejected.
+    A failed call always has 1 ('RPC has no special types'); a subscription refused for a reason of
+    ours is rejected.
     """
     if kind == RPC:
         return NOT_FOUND if code else ACCEPTED

@@ -1,8 +1,4 @@
-"""The sim layer of one SimProto connection, either side.
-
-It joins our requests, the requests of the other side, our subscriptions and theirs, and gives
-each packet to the one that it is for.
-"""
+"""The sim layer of one SimProto connection: requests and subscriptions in both directions."""
 
 from collections import Counter, deque
 from collections.abc import Callable
@@ -30,11 +26,10 @@ from parley._node.protocol.limits import EVENT_COST
 
 
 class NoteQueue:
-    """The notes that wait for one reader. Up to `window` bytes of cost (a note's data and 64) are
-    acknowledged as they come; up to twice that, and one note, are acknowledged at most
-    `patience` seconds later.
+    """The unread notes of one subscription.
 
-    `acknowledge` is called with a dialog, `on_note` when a note came.
+    Up to `window` bytes of cost (a note's data and 64) are acknowledged when they come; up to twice
+    that, and one note, at most `patience` seconds later.
     """
 
     __slots__ = (
@@ -67,16 +62,15 @@ class NoteQueue:
         self.closed = False
 
     def __len__(self) -> int:
-        """How many notes wait."""
         return len(self._waiting)
 
     @property
     def deadline(self) -> float:
-        """When the next note must be acknowledged, whether there is room or not."""
+        """When the next note must be acknowledged."""
         return self._held[0][2] if self._held else NEVER
 
     def put(self, data: bytes, dialog: int, now: float) -> bool:
-        """A note came; returns False if there is no room for it."""
+        """Add a note; returns False if the queue is full."""
         cost, limit = len(data) + EVENT_COST, 2 * self._window
         # The first note beyond the window is always kept: its publisher could not know.
         if self._size > limit or (self._held and self._size + cost > limit):
@@ -92,7 +86,7 @@ class NoteQueue:
         return True
 
     def take(self) -> bytes:
-        """The next note's data.
+        """Remove and return the next note's data.
 
         Raises:
             IndexError: the queue is empty.
@@ -107,12 +101,10 @@ class NoteQueue:
         return data
 
     def handle_deadline(self, now: float) -> None:
-        """Acknowledge notes whose time is over."""
         while self._held and self._held[0][2] <= now:
             self._release()
 
     def close(self) -> None:
-        """The reader is gone: forget what waits."""
         self.closed = True
         self._waiting.clear()
         self._size = 0
@@ -126,7 +118,7 @@ class NoteQueue:
 
 
 class UnsubscribeAnswered(NamedTuple):
-    """The report that an Unsubscribe of ours was answered."""
+    """Report: an Unsubscribe of ours was answered."""
 
     topic: str
 
@@ -137,10 +129,10 @@ class NoteReader(Protocol):
     queue: NoteQueue
 
     def cut_off(self) -> None:
-        """The subscription is over, because it was not read in time."""
+        """The subscription ended because it wasn't read in time."""
 
     def lost(self, code: int, text: str) -> None:
-        """The connection is over; what came stays readable."""
+        """The connection ended; received notes stay readable."""
 
 
 class Subscriptions:
@@ -158,7 +150,7 @@ class Subscriptions:
         self.dropped = 0
 
     def expect(self, topic: str, reader: NoteReader, call: SimProtoRequest) -> None:
-        """A Subscribe of ours was sent. Notes may come before its response."""
+        """A Subscribe was sent; notes may come before its response."""
         first = self._readers.setdefault(topic, reader) is reader
 
         def answered(code: int, stream: int) -> None:
@@ -172,13 +164,12 @@ class Subscriptions:
         call.on_final = answered
 
     def reads(self, topic: str, reader: NoteReader) -> bool:
-        """Whether this reader gets the notes of a topic."""
         return self._readers.get(topic) is reader
 
     def leave(
         self, topic: str, reader: NoteReader, now: float, on_done: Callable[[], None] | None = None
     ) -> SimProtoRequest | None:
-        """Unsubscribe; returns the request, or None if none can be or need be sent. `on_done` is
+        """Unsubscribe; returns the request, or None if none is needed or possible. `on_done` is
         called when it is answered."""
         if self._readers.get(topic) is not reader:
             return None
@@ -192,11 +183,9 @@ class Subscriptions:
         return None
 
     def left(self, report: UnsubscribeAnswered) -> None:
-        """An Unsubscribe was answered."""
         self._leaving -= Counter((report.topic,))
 
     def note_received(self, request: RequestReceived, now: float) -> None:
-        """Take a Notify."""
         dialog, _, topic, data = request
         reader = None if topic is None or topic in self._leaving else self._readers.get(topic)
         if topic is None or reader is None or reader.queue.closed:
@@ -212,21 +201,17 @@ class Subscriptions:
             self._holding.add(reader.queue)
 
     def acknowledge(self, dialog: int, now: float) -> None:
-        """Acknowledge a note."""
         self._core.answer(dialog, ACCEPTED, b"", now)
 
     def next_deadline(self) -> float:
-        """When `handle_deadline` has something to do."""
         return min((queue.deadline for queue in self._holding), default=NEVER)
 
     def handle_deadline(self, now: float) -> None:
-        """Acknowledge notes whose time is over."""
         for queue in self._holding:
             queue.handle_deadline(now)
         self._holding = {queue for queue in self._holding if queue.deadline != NEVER}
 
     def connection_ended(self, code: int, text: str) -> None:
-        """The connection is over: tell the readers."""
         readers, self._readers = self._readers, {}
         self._holding.clear()
         for reader in readers.values():
@@ -241,8 +226,8 @@ def _nothing() -> None:
 
 
 class Sim:
-    """All requests of one connection. `find`, `run` and `stop` are those of
-    `SimProtoIncoming`; `knows` tells whether we publish a topic."""
+    """All requests of one connection. `find`, `run` and `stop` are those of `SimProtoIncoming`;
+    `knows` tells whether we publish a topic."""
 
     __slots__ = ("_core", "_feeds", "_knows", "incoming", "outgoing", "room", "subscriptions")
 
@@ -263,7 +248,7 @@ class Sim:
         self.room = DialogScheduler(core)
 
     def take(self, report: RequestReceived | UnsubscribeAnswered, now: float) -> None:
-        """Take a report of the core."""
+        """Process a report of the core."""
         if isinstance(report, UnsubscribeAnswered):
             self.subscriptions.left(report)
         elif report.kind == NOTIFY:
@@ -274,48 +259,40 @@ class Sim:
     # Topics of ours.
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether the other side gets a topic's notes from us."""
         return topic in self._feeds
 
     def add_feed(self, feed: SimProtoFeed) -> None:
-        """The other side gets a topic's notes from now on."""
         self._feeds[feed.topic] = feed
 
     def remove_feed(self, feed: SimProtoFeed) -> None:
-        """The other side gets no more of a topic's notes."""
         if self._feeds.get(feed.topic) is feed:
             del self._feeds[feed.topic]
 
     @property
     def has_feeds(self) -> bool:
-        """Whether the other side gets notes from us, or some have yet to be sent."""
         return bool(self._feeds)
 
     def finish(self) -> None:
-        """End all feeds once what was published until now is sent."""
+        """End all feeds once the notes published so far are sent."""
         for feed in list(self._feeds.values()):
             feed.flush()
             if feed.open:
                 feed.finish()
 
     def flush(self) -> None:
-        """Send what may be sent: the connection is about to be closed."""
         for feed in list(self._feeds.values()):
             feed.flush()
 
     # Time, and the end.
 
     def next_deadline(self) -> float:
-        """When `handle_deadline` has something to do."""
         return min(self.outgoing.deadlines.earliest, self.subscriptions.next_deadline())
 
     def handle_deadline(self, now: float) -> None:
-        """Do what is due."""
         self.outgoing.handle_deadline(now)
         self.subscriptions.handle_deadline(now)
 
     def connection_ended(self, code: int, text: str) -> None:
-        """Callers get `LOST`, handlers are stopped, subscriptions are over."""
         self._core.lose_all(code, text)
         self.incoming.connection_ended()
         self.subscriptions.connection_ended(code, text)
