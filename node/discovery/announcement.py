@@ -1,10 +1,10 @@
-"""What a node tells the local network of itself, as the TXT record of RFC 6763 has it.
+"""Announcements of nodes: the TXT record of RFC 6763.
 
     txtvers=1  id=<node id>  [name=<text>]  [server=1]  [slot=<number>]
     a0=tcp://<IP address>:<port>  ..  a7=...
 
-The instance is named by the node id too. Everybody there can read an announcement, and make one;
-so reading is strict, everything has a limit, and what does not fit is dropped.
+The instance has the node id as its name. Anybody on the network can read and send announcements, so
+parsing is strict and everything is limited.
 """
 
 import re
@@ -32,12 +32,11 @@ _KEYS: Final = tuple(f"a{number}" for number in range(MOST_ADDRESSES))
 
 @dataclass(frozen=True, slots=True)
 class FoundNode:
-    """A node that announced itself, by its own word.
+    """A node that announced itself, unverified.
 
-    `addresses` are at most 8, each with the node id, so that whoever answers there has to be this
-    node. `name` is what it calls itself: anybody may take any, and it may hold what steers a
-    terminal. `server` is whether it says that it is a server of a federation, `slot` where it waits
-    for whoever has a short code (docs/protocol.md section 21).
+    `addresses` are at most 8, each with the node id, which the handshake verifies. `name` is
+    arbitrary and may contain control characters. `server` tells whether it claims to be a server of
+    a federation, `slot` where it waits for a short code (docs/protocol.md section 21).
     """
 
     node_id: NodeId
@@ -57,11 +56,11 @@ def require_name(name: str) -> None:
 
 
 def reachable(addresses: Iterable[Address], interfaces: Iterable[str]) -> list[str]:
-    """The places where others may dial a node that listens at `addresses`, at most 8.
+    """Return the addresses, at most 8, at which others may dial a node that listens at `addresses`.
 
-    `interfaces` are this machine's IP addresses, which a listener on all of them has. Loopback
-    addresses count only where there are no others; Unix sockets and host names never do, nor do
-    IPv6 addresses of one link, which mean something else on each machine.
+    `interfaces` are this machine's IP addresses, used for a listener on all of them. Loopback
+    addresses count only if there are no others; Unix sockets, host names and link-local IPv6
+    addresses never do.
     """
     ours = [one for one in map(_ip, interfaces) if one is not None]
     found: dict[str, bool] = {}  # in order, with whether it is of this machine alone

@@ -47,19 +47,18 @@ async def announce(
     server: bool = False,
     slot: int | None = None,
 ) -> AsyncIterator[None]:
-    """Announce `node` on the local network while the block lasts.
+    """Announce `node` on the local network during the block.
 
-    Everybody there can read its id, at most 8 TCP addresses at which it listens, and `name` (at
-    most 63 bytes of UTF-8): what it listens on when the block begins. Where the machine's own
-    addresses change, the announcement does within 15 s. `interfaces` are IPv4 addresses of those to
-    announce on; by default all, or loopback alone for a node that only this machine can dial.
-    `server` says that it is a server of a federation, `slot` (1 to 9,999) that it waits there for
-    whoever has its short code.
+    It publishes the node id, at most 8 TCP addresses on which the node listens when the block
+    begins, and `name` (at most 63 bytes of UTF-8). Changes of the machine's addresses are announced
+    within 15 s. `interfaces` are IPv4 addresses to announce on; by default all, or loopback for a
+    node that only this machine can dial. `server` announces a server of a federation, `slot` (1 to
+    9,999) that the node waits for a short code.
 
     Raises:
-        ConfigError: the extra `discovery` is not installed; a name or an interface that does
-            not do; the node listens on no TCP address, or without encryption only.
-        UnreachableError: the system does not let us speak to the network.
+        ConfigError: the extra `discovery` is not installed; a name or an interface is invalid; the
+            node doesn't listen on TCP with encryption.
+        UnreachableError: the system doesn't permit multicast.
     """
     mdns = _mdns()
     require_name(name)
@@ -78,16 +77,16 @@ async def announce(
 async def find(
     seconds: float = SECONDS, *, interfaces: Sequence[str] = (), slot: int | None = None
 ) -> list[FoundNode]:
-    """Look for `seconds` (above 0, at most 3,600) who is announced on the local network; with a
-    `slot`, who waits there for a short code, and no longer than until somebody is found.
+    """Search the local network for announced nodes, for `seconds` (above 0, at most 3,600); with a
+    `slot`, for a node that waits for a short code there, until one is found.
 
-    At most 256 nodes, in the order of their ids; that there were more is logged. What they say is
-    their own word: the handshake proves who answers at an address. `interfaces` as in `announce`.
+    Returns at most 256 nodes, ordered by id, and logs if there were more. The results are
+    unverified. `interfaces` as in `announce`.
 
     Raises:
-        ConfigError: the extra `discovery` is not installed; `seconds` is out of range; an
-            interface that does not do.
-        UnreachableError: the system does not let us speak to the network.
+        ConfigError: the extra `discovery` is not installed; `seconds` is out of range; an interface
+            is invalid.
+        UnreachableError: the system doesn't permit multicast.
     """
     mdns = _mdns()
     _require_search(seconds, interfaces)
@@ -107,13 +106,13 @@ async def find(
 async def resolve(
     address: str, *, seconds: float = SECONDS, interfaces: Sequence[str] = ()
 ) -> list[str]:
-    """The addresses, at most 8, of the node that `mdns://NODEID` names; each has its id.
+    """Return the addresses, at most 8, of the node that `mdns://NODEID` names, each with its id.
 
-    Waits for at most `seconds` for an answer. `interfaces` as in `announce`.
+    Waits for at most `seconds`. `interfaces` as in `announce`.
 
     Raises:
-        AddressError: not such an address. UnreachableError: nobody there announces that node, or
-            the system does not let us ask. ConfigError: as `find`.
+        AddressError: not such an address. ConfigError: as `find`.
+        UnreachableError: the node is not announced, or the system doesn't permit multicast.
     """
     scheme, _, text = address.partition("://")
     try:

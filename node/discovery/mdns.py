@@ -51,8 +51,8 @@ _ASKED: Final = DNSQuestionType.QM
 
 class Announcer:
     """Announces a node, or a `server` of a federation, until it is closed. `interfaces` are IPv4
-    addresses of this machine, empty for all of them; a node that only this machine can dial is
-    announced on loopback alone. `slot` is where it waits for whoever has a short code."""
+    addresses of this machine, empty for all; a node that only this machine can dial is announced on
+    loopback. `slot` is where it waits for a short code."""
 
     def __init__(
         self,

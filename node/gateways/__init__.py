@@ -1,1 +1,1 @@
-"""Other dialects joined to a node: servers and clients that share its handlers and topics."""
+"""Servers and clients of other dialects, with a node's handlers and topics."""

@@ -1,8 +1,4 @@
-"""`DialectClient`: what the clients of all foreign dialects share: connecting and leaving.
-
-It has one connection, for as long as its `async with`; or, given pauses, one after another. A
-subclass knows the dialect.
-"""
+"""The base of the clients of foreign dialects: connecting, reconnecting and closing."""
 
 from abc import abstractmethod
 from types import TracebackType
@@ -30,13 +26,15 @@ CLOSE_TIMEOUT = CLOSE_LINGER + 1.0
 
 
 class DialectClient(ReconnectingClient[G]):
-    """With `pauses` it dials as soon as it is entered, and again whenever a connection is over:
-    what is asked meanwhile waits within its time-out, and what was under way fails with
-    PeerClosedError. Nothing is asked again by itself. Hooks are called with `pauses` only.
+    """A client with one connection; with `pauses` it reconnects, from the moment that it is
+    entered.
+
+    While it is not connected, requests wait within their timeouts; requests in progress fail with
+    PeerClosedError and are not repeated. Hooks are called with `pauses` only.
 
     Raises:
-        AddressError: not an address. ConfigError: pauses for a byte stream, which cannot be dialled
-            again.
+        AddressError: not an address. ConfigError: `pauses` for a byte stream, which cannot be
+            redialled.
     """
 
     def __init__(
@@ -69,14 +67,14 @@ class DialectClient(ReconnectingClient[G]):
 
     @property
     def is_over(self) -> bool:
-        """Whether no connection follows: the client was left, or it dials only once."""
+        """Whether no further connection follows."""
         return super().is_over if self._redials else not self.is_open
 
     async def __aenter__(self) -> Self:
-        """Connect; with pauses, only begin to: `ready` waits for the connection.
+        """Connect; with pauses, start to connect: `ready` waits for the connection.
 
         Raises:
-            UnreachableError: without pauses, the other side does not answer, or not in time.
+            UnreachableError: without pauses, the other side did not answer, or not in time.
             ParleyError: it is running already.
         """
         self._loop = await self._ground.enter()
@@ -98,7 +96,7 @@ class DialectClient(ReconnectingClient[G]):
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        """Close, and dial no more; after an exception, at once."""
+        """Close the connection and stop dialling; after an exception, without waiting."""
         try:
             if exc_type is None:
                 with anyio.move_on_after(CLOSE_TIMEOUT):
@@ -111,7 +109,6 @@ class DialectClient(ReconnectingClient[G]):
             await self._ground.leave()
 
     def over_error(self) -> ParleyError:
-        """What to raise once it is over."""
         if self._redials:
             return PeerClosedError(CloseCode.NORMAL, "the client was closed")
         return self._why(self._guest())
@@ -119,15 +116,13 @@ class DialectClient(ReconnectingClient[G]):
     # For the dialects.
 
     @abstractmethod
-    def _new_guest(self, backend: Backend, place: str) -> G:
-        """The other side."""
+    def _new_guest(self, backend: Backend, place: str) -> G: ...
 
     def _why(self, guest: G) -> ParleyError:
-        """Why a connection is over."""
         return guest.closed_error()
 
     def _guest(self) -> G:
-        """The other side, over the last connection; ParleyError before the first."""
+        """The last connection; raises ParleyError before the first."""
         if self._current is None:
             raise ParleyError(
                 f"the client of {self._place} is not connected; enter it with `async with`"
@@ -136,11 +131,11 @@ class DialectClient(ReconnectingClient[G]):
 
     @property
     def _must_wait(self) -> bool:
-        """Whether what is asked now has to wait for a connection that is still to come."""
+        """Whether requests wait for a connection."""
         return self._redials and not self.is_open
 
     async def _close(self, code: int = CloseCode.NORMAL, text: str = "") -> None:
-        """Send what is queued, then end the connection; no other follows."""
+        """Send queued data, then end the connection for good."""
         self._finish()
         guest = self._current if self._redials else self._guest()
         if guest is not None:

@@ -1,9 +1,4 @@
-"""`Forward`: a topic of another node, published here under the same name.
-
-What does not come across is counted and logged: notes that were dropped on the way, notes that
-cannot be published here, and the time without a link. Native peers and guests alike can
-subscribe to the topic here.
-"""
+"""Forwarding a topic of another node to a topic of this node."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -32,22 +27,21 @@ logger = logging.getLogger("parley.forward")
 
 class Forward:
     """Publishes the notes of `topic` of the node at `address` on the topic of the same name of
-    `node`, while its `async with` block is active.
+    `node`, during its `async with` block.
 
-    The topic exists from the start; a topic that `node` already has is shared. The other node is
-    kept reachable by a `Link`, which dials again after growing `pauses` (`draw` gives the random
-    part of them, 0 to 1); a subscription that is refused or ends is repeated after the same pauses.
-    `data` is sent with the subscription. `notes` counts the notes published here, `cuts` how often
-    the subscription was lost.
+    The topic exists from the start; an existing topic of `node` is shared. A `Link` connects to the
+    other node and reconnects after growing `pauses` (`draw` returns their random part, 0 to 1). A
+    subscription that is refused or ends is repeated after the same pauses. `data` is sent with the
+    subscription. `notes` counts the published notes, `cuts` the lost subscriptions.
 
-    Two nodes cannot forward one topic to each other, since each note would circulate forever:
-    while this node forwards, the other's subscription to the topic here is rejected, and while
-    the other is subscribed, this node doesn't forward. Rings of three or more nodes are not
-    detected, nor are two nodes that connect without encryption.
+    Two nodes cannot forward one topic to each other, because each note would circulate forever:
+    while this node forwards, the other's subscription to the topic here is rejected, and while the
+    other is subscribed, this node doesn't forward. Rings of three or more nodes, and nodes that
+    connect without encryption, are not detected.
 
     Raises:
-        AddressError: not an address. ConfigError: it carries no node id, and no `trust` policy
-            is given.
+        AddressError: not an address. ConfigError: it has no node id, and there is no `trust`
+            policy.
     """
 
     def __init__(
@@ -86,32 +80,31 @@ class Forward:
 
     @property
     def is_linked(self) -> bool:
-        """Whether notes come across now."""
+        """Whether it is subscribed now."""
         return self._subscription is not None
 
     @property
     def peer(self) -> Peer | None:
-        """The node whose topic it is, while there is a link."""
+        """The other node, while there is a link."""
         return self._link.peer if self.is_linked else None
 
     @property
     def lost(self) -> int:
-        """How many notes are known to be lost: dropped there because this node did not keep up,
-        or such as this node cannot publish. Notes published while there was no link are not
-        counted."""
+        """How many notes are known to be lost: dropped because this node was too slow, or rejected
+        by the topic here. Notes published while there was no link are not counted."""
         subscription = self._subscription
         lost = self._lost + self._misfits
         return lost if subscription is None else lost + _dropped(subscription)
 
     @property
     def seconds_without_link(self) -> float:
-        """How long there was no link, since the forward began."""
+        """For how long there was no link since the start."""
         if self._redial.is_over or self.is_linked:
             return self._without
         return self._without + self.node.backend.now() - self._since
 
     async def linked(self) -> None:
-        """Wait until there is a link; ParleyError if it isn't forwarding."""
+        """Wait for a link; raises ParleyError if it isn't forwarding."""
         if self._redial.is_over:
             raise ParleyError(f"{self!r} isn't forwarding: use `async with`")
         await self._changes.until(lambda: self.is_linked)
@@ -119,7 +112,8 @@ class Forward:
     # Life.
 
     async def __aenter__(self) -> Self:
-        """Start to dial; ParleyError if the node is not running, or the forward is already."""
+        """Start to dial; raises ParleyError if the node isn't running, or the forward already
+        is."""
         loop = self.node.backend
         if not self._redial.is_over:
             raise ParleyError(f"{self!r} is already running; make another one")
@@ -134,7 +128,7 @@ class Forward:
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        """Send Close to the other node, without waiting for it. The topic stays."""
+        """Send Close to the other node without waiting for it. The topic stays."""
         if self._redial.is_over:
             return
         cuts, self._without = self.cuts, self.seconds_without_link
@@ -158,7 +152,7 @@ class Forward:
         )
 
     async def _attempt(self) -> Exception:
-        """Wait for a session, and forward notes until the subscription ends; returns the reason."""
+        """Wait for a session and forward notes until the subscription ends; returns the reason."""
         try:
             return await self._carry(await self._link.next_session())
         finally:
@@ -221,7 +215,7 @@ class Forward:
         self._changes.notify()
 
     def _parted(self) -> None:
-        """Called when the subscription, if there was one, has ended."""
+        """The subscription, if there was one, has ended."""
         subscription = self._subscription
         if subscription is None:
             return
@@ -232,8 +226,7 @@ class Forward:
         self._changes.notify()
 
     def _tell_losses(self) -> None:
-        """Log the first loss, and then each time the number has doubled, so that a flood of
-        losses does not become a flood of lines."""
+        """Log the first loss, and then each time the number has doubled."""
         lost = self.lost
         if lost and lost >= 2 * self._told:
             self._told = lost
@@ -251,7 +244,7 @@ def _dropped(subscription: Subscription) -> int:
 
 
 def _own_headers(headers: Mapping[str, Value]) -> Mapping[str, Value] | None:
-    """The publisher's headers, without the one that concerns our subscription alone."""
+    """Return the publisher's headers without the one about our own subscription."""
     if DROPPED_HEADER in headers:
         headers = {name: value for name, value in headers.items() if name != DROPPED_HEADER}
     return headers or None

@@ -1,7 +1,7 @@
-"""`Guest`: the other side of a connection in a foreign dialect, as handlers see it.
+"""The other side of a connection in a foreign dialect, as handlers see it.
 
-A guest has proved nothing, so it never has a right that is given to a node id or a role. Only
-what travels over a stream of a native connection is known to come from that peer.
+A guest is unauthenticated, so it never has a right that is granted to a node id or a role. Only a
+guest whose connection runs over a native stream is known to be that peer.
 """
 
 import logging
@@ -35,11 +35,10 @@ _VIOLATIONS = frozenset({CloseCode.PROTOCOL_ERROR, CloseCode.FRAME_TOO_LARGE})
 class Guest(ABC):
     """The other side of one connection in a foreign dialect, client or server.
 
-    `name` is where it connects from, or the address dialled; the log shows it. `carrier` is
-    the native peer whose stream carries the connection, or None; `carried_by` is that peer's
-    connection. `on_gone` is called when the transport is closed. If the guest breaks the format,
-    the log gets a warning, rationed by `violations`, so that an operator learns why a program was
-    disconnected.
+    `name` is the dialled address, or where the connection came from. `carrier` is the native peer
+    whose stream carries the connection, or None; `carried_by` is that peer's connection. `on_gone`
+    is called when the transport is closed. A violation of the format is logged as a warning,
+    rate-limited by `violations`, so that an operator learns why a program was disconnected.
     """
 
     dialect: ClassVar[str]
@@ -83,19 +82,18 @@ class Guest(ABC):
         return f"<{type(self).__name__} {self.name}>"
 
     def __str__(self) -> str:
-        """The guest as log lines name it."""
         return f"guest {self.name}"
 
     # Who it is: as in `Peer`.
 
     @property
     def node_id(self) -> NodeId | None:
-        """The node id of the native peer that carries the connection; otherwise None."""
+        """The node id of the native peer that carries the connection, or None."""
         return self.carrier.node_id if self.carrier is not None else None
 
     @property
     def path(self) -> tuple[NodeId, ...]:
-        """The way of the native connection that carries it; empty without one."""
+        """The route of the native connection that carries it; empty without one."""
         return self.carrier.path if self.carrier is not None else ()
 
     @property
@@ -105,17 +103,17 @@ class Guest(ABC):
 
     @property
     def role(self) -> str:
-        """The role that the carrier claims; empty without one: these dialects have no roles."""
+        """The role that the carrier claims; empty without one."""
         return self.carrier.role if self.carrier is not None else ""
 
     @property
     def info(self) -> Mapping[str, Value]:
-        """What the carrier says of itself; empty without one."""
+        """Application data from the carrier's handshake; empty without one."""
         return self.carrier.info if self.carrier is not None else {}
 
     @property
     def suite(self) -> Suite | None:
-        """The algorithms of the native connection that carries it; otherwise None."""
+        """The algorithms of the native connection that carries it, or None."""
         return self.carrier.suite if self.carrier is not None else None
 
     @property
@@ -157,30 +155,30 @@ class Guest(ABC):
     # Its life.
 
     async def closed(self) -> ConnectionEnded:
-        """Wait for the end of the connection; returns why it ended."""
+        """Wait for the end of the connection; returns how it ended."""
         await self._changes.until(lambda: self._ended is not None)
         assert self._ended is not None
         return self._ended
 
     async def close(self, code: int = CloseCode.NORMAL, text: str = "") -> None:
-        """Send what is queued, then end the connection; returns when the transport is closed.
-        `code` and `text` stay on this side: the dialects cannot carry them."""
+        """Send queued data, then close the connection and its transport. The dialects cannot carry
+        `code` and `text`."""
         self._core.close(self.backend.now(), code, text)
         self.driver.step()
         await self._changes.until(lambda: self._gone)
 
     def begin_close(self) -> None:
-        """End the connection once what is queued is written; does not wait for that."""
+        """End the connection once queued data is written, without waiting."""
         self._core.close(self.backend.now(), CloseCode.GOING_AWAY)
         self.driver.step()
 
     def drop(self) -> None:
-        """End the connection now and discard what is queued."""
+        """End the connection now and discard queued data."""
         self._core.abort(self.backend.now(), CloseCode.GOING_AWAY, "dropped by us")
         self.driver.step()
 
     def closed_error(self) -> PeerClosedError:
-        """The error for a request that came too late."""
+        """Return the error for requests after the end."""
         if self._ended is None:
             return PeerClosedError(CloseCode.NORMAL, "the connection is closing")
         return PeerClosedError(self._ended.code, self._ended.text)
@@ -204,18 +202,16 @@ class Guest(ABC):
 
     @abstractmethod
     def _take(self, report: Any, now: float) -> None:
-        """Take one report of the core, other than its end."""
+        """Process one report of the core other than its end."""
 
     @abstractmethod
     def _lost(self, ended: ConnectionEnded) -> None:
-        """The connection is over: wake all that wait on it, and stop handlers."""
+        """The connection has ended: wake waiting tasks, and stop handlers."""
 
     def _next_deadline(self) -> float:
-        """When `_handle_deadline` has something to do."""
         return NEVER
 
     def _handle_deadline(self, now: float) -> None:
-        """Do what is due in the layer above the core."""
         return
 
     def _take_all(self, reports: list[Any]) -> None:

@@ -1,8 +1,6 @@
-"""`NamedPeer`: the other side of a connection with byte-exact named events, client or server.
+"""Byte-exact named events: the gateway of a node, the client, and the other side of a connection.
 
-The handlers are those that serve native peers; what they return is sent as the crate's own
-handlers would send it. As there, a handler runs to its end even if its connection is over: an
-event counts although its emitter has left.
+As in the crate, a handler completes even if its connection has ended.
 """
 
 import logging
@@ -57,8 +55,7 @@ FORMATS: Final[tuple[FormatName, ...]] = ("msgpack", "json", "raw")
 
 @dataclass(frozen=True, slots=True)
 class NamedOptions:
-    """What one side brings to a connection: the `handlers` for events of the other side, the
-    `format` of our events and replies unless told, and `limits`."""
+    """The `handlers`, the default `format` of events and replies, and the `limits` of one side."""
 
     handlers: Handlers
     flavour: Flavour
@@ -73,7 +70,7 @@ class NamedOptions:
         format: FormatName,
         limits: DialectLimits | None,
     ) -> "NamedOptions":
-        """Check what a user gave.
+        """Validate options.
 
         Raises:
             ConfigError: there is no such flavour, or the crate has no such format.
@@ -90,7 +87,7 @@ class NamedOptions:
 class NamedPeer(Guest):
     """The other side. `ignored` counts its events without a handler.
 
-    `on_over` is called once its transport is closed and none of its handlers runs.
+    `on_over` is called once its transport is closed and no handler of its events runs.
     """
 
     dialect: ClassVar[str] = "named events"
@@ -126,12 +123,11 @@ class NamedPeer(Guest):
 
     @property
     def flavour(self) -> Flavour:
-        """Which of the two formats it speaks."""
         return self._named.flavour
 
     @property
     def running(self) -> int:
-        """How many of its events have a handler that runs."""
+        """How many handlers of its events run."""
         return self._named.running
 
     def emit(
@@ -142,10 +138,11 @@ class NamedPeer(Guest):
         namespace: str = "",
         format: FormatName | None = None,
     ) -> Emission:
-        """Emit a named event: `await` it, or ask it for its `reply()` or `replies()`.
+        """Emit a named event: `await` it, or use its `reply()` or `replies()`; `Emission` describes
+        further errors.
 
-        `format` is the format of the data, by default that of the connection; `raw` takes
-        bytes as they are, a Tandem two payloads. `Emission` says what else is raised, and when.
+        `format` is the format of the data, by default that of the connection; `raw` takes bytes, a
+        Tandem two payloads.
 
         Raises:
             FormatError: there is no such format, or `raw` was given something other than bytes.
@@ -154,11 +151,10 @@ class NamedPeer(Guest):
         return Emission(self.emitter, name, namespace, payload)
 
     async def drained(self) -> None:
-        """Wait until none of its events has a handler that runs."""
+        """Wait until no handler of its events runs."""
         await self._changes.until(lambda: not self._runners)
 
     def stop_handlers(self) -> None:
-        """Cancel the handlers of its events."""
         for key, runner in list(self._runners.items()):
             runner.cancel()
             if key not in self._begun:
@@ -179,8 +175,7 @@ class NamedPeer(Guest):
         else:
             self._runners[id(report)] = self.backend.spawn(self._serve, entry, report)
 
-    def _lost(self, ended: ConnectionEnded) -> None:
-        """The core told the emissions; handlers go on."""
+    def _lost(self, ended: ConnectionEnded) -> None: ...
 
     def _wait_for_turn(self) -> None:
         self.backend.soon(self._take_turn)
@@ -221,7 +216,7 @@ class NamedPeer(Guest):
                 self._look(self)
 
     def _answer(self, event: BromineEvent, code: int, data: Any) -> None:
-        """Send what a handler returned, or how it failed; a value without a form is a failure."""
+        """Send the result or the failure of a handler; a value without a form is a failure."""
         core, now, unsent = self._named, self.backend.now(), self._handlers.unsent
         try:
             if code == ResultCode.ACCEPTED:
@@ -262,7 +257,7 @@ _OURS: Final = frozenset({Format.LBM, Format.CBOR})
 
 
 class NamedReplies:
-    """Replies to one event of a peer, in `format` unless told."""
+    """Replies to one event of a peer, by default in `format`."""
 
     __slots__ = ("_core", "_event", "_peer", "_said", "format")
 
@@ -277,15 +272,15 @@ class NamedReplies:
 
     @property
     def wanted(self) -> bool:
-        """Whether the connection is open; the dialect does not say whether the emitter waits."""
+        """Whether the connection is open; the dialect doesn't tell whether the emitter waits."""
         return self._peer.is_open
 
     async def reply(self, name: str, namespace: str, payload: Payload) -> None:
-        """Send a reply once there is room.
+        """Send a reply, waiting until it can be written.
 
         Raises:
             PeerClosedError: the connection is over. PayloadTooLargeError: it is too long.
-            LocalProtocolError: the name is too long. FormatError: the payload has no form in
+            LocalProtocolError: the name is too long. FormatError: the payload cannot be encoded in
                 its format.
         """
         try:
@@ -294,7 +289,6 @@ class NamedReplies:
             raise self._peer.closed_error() from error
 
     async def send_all(self, items: AsyncGenerator[Any, Any]) -> Outcome:
-        """Reply with each item that the handler yields."""
         async with aclosing(items):
             async for item in items:
                 try:
@@ -317,7 +311,7 @@ class NamedReplies:
 
 
 class NamedEmitter:
-    """The connection as `Emission` needs it."""
+    """The `Emitter` of a connection."""
 
     __slots__ = ("_core", "_peer", "backend", "marks_end")
 
@@ -329,42 +323,37 @@ class NamedEmitter:
 
     @property
     def has_room(self) -> bool:
-        """Whether an event can be sent without waiting."""
         return self._peer.driver.can_send
 
     async def room(self, timeout: float | None) -> float | None:
-        """Wait while too much waits to be written; CallTimeout if it takes too long."""
         if self.has_room:
             return timeout
         return await wait_within(self._peer.driver.wait_writable, timeout, self.backend.now)
 
     def send(self, name: str, namespace: str, payload: Payload) -> None:
-        """Send an event to which no reply is wanted."""
         self._core.emit(name, on_wire(payload), namespace)
 
     def ask(
         self, emit: OutgoingEmit, name: str, namespace: str, payload: Payload, timeout: float | None
     ) -> None:
-        """Send an event; `emit` gets its replies."""
         now = self.backend.now()
         self._core.ask(emit, name, on_wire(payload), now, timeout, namespace)
 
     def leave(self, emit: OutgoingEmit) -> None:
-        """Only its first reply was wanted: the others go to handlers."""
+        """Pass replies after the first one to handlers."""
         self._core.leave(emit)
         self._peer.driver.step()
 
     def give_up(self, emit: OutgoingEmit) -> None:
-        """Its replies are not wanted any more; the dialect cannot say so."""
+        """Discard its replies; the dialect cannot cancel."""
         self._core.give_up(emit)
 
     def closed_error(self) -> PeerClosedError:
-        """The error for an event that came too late."""
         return self._peer.closed_error()
 
 
 def on_wire(payload: Payload) -> bytes:
-    """The bytes of a payload in this dialect: its format id, if it has one, then its data.
+    """Encode a payload in this dialect: its format id, if it has one, then its data.
 
     Raises:
         FormatError: the crate has no such format, or a value has no form in it.
@@ -380,11 +369,10 @@ def on_wire(payload: Payload) -> bytes:
 
 
 class NamedGateway(DialectServer[NamedPeer]):
-    """Serves the named events of a running node, for as long as its `async with`.
+    """Serves the named events of a running node during its `async with` block.
 
-    `flavour` is the header that clients use: `plain` that of the document (bromine 0.14 to
-    0.17), `typed` that of 0.18 and later; nothing on the wire tells them apart. `format` is
-    the format of replies unless their handler says otherwise.
+    `flavour` is the header that clients use: `plain` (bromine 0.14 to 0.17) or `typed` (0.18 and
+    later); the wire doesn't tell them apart. `format` is the default format of replies.
 
     Raises:
         ConfigError: there is no such flavour or format.
@@ -411,22 +399,21 @@ class NamedGateway(DialectServer[NamedPeer]):
 
     @property
     def peers(self) -> list[NamedPeer]:
-        """The clients that are connected."""
+        """The connected clients."""
         return [peer for peer in self._guests.values() if peer.is_open]
 
     @property
     def clients(self) -> int:
-        """How many places are taken: by clients that are connected, or left a handler running."""
+        """How many clients are connected or have a running handler."""
         return len(self._guests)
 
     @property
     def backend(self) -> Backend:
-        """The node's."""
         return self.node.backend
 
     @property
     def ignored(self) -> int:
-        """How many events came without a handler for them."""
+        """How many events had no handler."""
         return self._ignored + sum(peer.ignored for peer in self._guests.values())
 
     # Inside.
@@ -452,12 +439,11 @@ class NamedGateway(DialectServer[NamedPeer]):
 
 
 class NamedClient(DialectClient[NamedPeer]):
-    """A connection for as long as its `async with`, or one after another; works with and without
-    a node.
+    """A connection to a server during its `async with` block, with or without a node.
 
-    `flavour` is the server's: `plain` (bromine 0.14 to 0.17) or `typed` (0.18 and later).
-    `format` is the format of events unless told. `registrar` has the handlers for what the
-    server emits; by default it is the client's own.
+    `flavour` is the server's: `plain` (bromine 0.14 to 0.17) or `typed` (0.18 and later). `format`
+    is the default format of events. `registrar` has the handlers of the server's events; by default
+    it is the client's own.
     """
 
     def __init__(
@@ -471,7 +457,7 @@ class NamedClient(DialectClient[NamedPeer]):
         timeout: float = CONNECT_TIMEOUT,
         pauses: Pauses | None = None,
     ) -> None:
-        """`timeout` is in seconds, for connecting; with `pauses` it is dialled again.
+        """`timeout` is in seconds, for connecting; with `pauses` it reconnects.
 
         Raises:
             AddressError: not an address. ConfigError: there is no such flavour or format.
@@ -482,8 +468,7 @@ class NamedClient(DialectClient[NamedPeer]):
 
     @property
     def peer(self) -> NamedPeer:
-        """The server, as handlers see it, over the last connection; ParleyError before the
-        first."""
+        """The server, over the last connection; raises ParleyError before the first."""
         return self._guest()
 
     def emit(

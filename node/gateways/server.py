@@ -1,7 +1,7 @@
-"""`DialectServer`: what the servers of all foreign dialects share.
+"""The base of the servers of foreign dialects, and their plaintext listeners.
 
-It ends with its `async with`: no further connection is accepted, what runs may finish, and then
-every connection is closed. A subclass knows the dialect: whom it serves, and how.
+The dialects don't encrypt, so listeners accept loopback and Unix sockets only, unless an address
+was declared insecure.
 """
 
 import logging
@@ -36,13 +36,12 @@ access = logging.getLogger("parley.access")
 
 
 class PlaintextListener:
-    """The listening addresses of one dialect, by which `most_clients` may be connected.
+    """The listening addresses of one dialect, for at most `most_clients` connections.
 
-    `accept` makes a driver for each connection, and is told where it comes from. Remote addresses
-    share the limit: when it is reached, the oldest connection of the address with the most is
-    dropped for an address that has at least two fewer. `owner_of` returns the key of an address;
-    `drop` closes a connection, one for which `is_open` returns True.
-    `turned_away` counts the connections for which there was no room.
+    `accept` makes a driver for a connection from an address. Remote addresses share the limit: when
+    it is reached, the oldest connection of the address with the most is dropped for an address that
+    has at least two fewer. `owner_of` returns the key of an address; `drop` closes a connection for
+    which `is_open` returns True. `turned_away` counts refused connections.
     """
 
     __slots__ = (
@@ -81,25 +80,14 @@ class PlaintextListener:
         self.turned_away = 0
 
     def __len__(self) -> int:
-        """How many are connected."""
         return len(self._drivers)
 
     @property
     def addresses(self) -> list[str]:
-        """What it listens on."""
         return [str(listener.address) for listener in self._listeners]
 
     async def listen(self, address: str, *, allow_insecure: bool = False) -> str:
-        """Listen on `tcp://host:port` (port 0: any) or `unix:///path`.
-
-        Returns:
-            The address to dial.
-
-        Raises:
-            InsecureAddressError: others than this machine could reach it, and
-                `allow_insecure` is not given. AddressError: not an address.
-            UnreachableError: it cannot be listened on.
-        """
+        """As `DialectServer.listen`."""
         place = Address.parse(address).without_node_id()
         if not allow_insecure and not is_local(place):
             raise InsecureAddressError(str(place))
@@ -108,11 +96,11 @@ class PlaintextListener:
         return str(listener.address)
 
     def left(self, driver: Driver) -> None:
-        """A connection is over: there is room for another."""
+        """A connection has ended."""
         self._drivers.remove(driver)
 
     async def stop_listening(self) -> None:
-        """Take no new connections; those that were taken go on."""
+        """Stop accepting; accepted connections continue."""
         self._ending = True
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
@@ -145,13 +133,16 @@ class PlaintextListener:
         return True
 
     def _idle_since(self, driver: Driver) -> float | None:
-        """The same for all that are open, so that the oldest goes first."""
+        """Return the same for all open ones, so that the oldest is evicted first."""
         return 0.0 if self._is_open(driver) else None
 
 
 class DialectServer(ABC, Generic[G]):
-    """A server of one dialect, for at most `clients` connections at once; `what` names it in
-    errors. What they make it hold together is charged to `account`, of `memory` bytes."""
+    """A server of one dialect for at most `clients` connections; errors call it `what`. Clients
+    together may use `memory` bytes, charged to `account`.
+
+    Leaving its `async with` stops listening, lets handlers finish, and closes all connections.
+    """
 
     def __init__(self, what: str, clients: int, memory: int) -> None:
         self.account = MemoryBudget(memory)
@@ -166,11 +157,11 @@ class DialectServer(ABC, Generic[G]):
     @property
     @abstractmethod
     def backend(self) -> Backend:
-        """The loop it runs in; ParleyError if it is not running."""
+        """The loop; raises ParleyError if it isn't running."""
 
     @property
     def addresses(self) -> list[str]:
-        """What it listens on."""
+        """The listening addresses."""
         return self._gateway.addresses if self._gateway is not None else []
 
     @property
@@ -185,20 +176,20 @@ class DialectServer(ABC, Generic[G]):
             The address to dial.
 
         Raises:
-            InsecureAddressError: other machines could reach it, although nothing is encrypted,
-                and `allow_insecure` is not given. AddressError: not an address.
-            UnreachableError: it cannot be listened on. ParleyError: it is not running.
+            InsecureAddressError: other machines can reach it, and `allow_insecure` is not given.
+            AddressError: not an address. UnreachableError: it cannot be listened on. ParleyError:
+                it is not running.
         """
         return await self._running().listen(address, allow_insecure=allow_insecure)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for a condition on the clients; it is checked whenever one comes or goes."""
+        """Wait for a condition on the clients, checked when one connects or leaves."""
         await self._changes.until(condition)
 
     # Life.
 
     async def __aenter__(self) -> Self:
-        """Start; raises ParleyError if it is running already, or its node is not."""
+        """Start; raises ParleyError if it is running already, or its node isn't."""
         if self._gateway is not None:
             raise ParleyError(f"{self._what} is running already")
         self._gateway = PlaintextListener(
@@ -217,8 +208,8 @@ class DialectServer(ABC, Generic[G]):
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        """Accept no more connections, let handlers finish and close all connections; after an
-        exception, close them at once."""
+        """Stop listening, let handlers finish and close all connections; after an exception, close
+        them immediately."""
         hasty = exc_type is not None
         try:
             # Connections and listeners are closed even on cancellation.
@@ -238,32 +229,29 @@ class DialectServer(ABC, Generic[G]):
 
     @abstractmethod
     def _new_guest(self, name: str) -> G:
-        """The guest that connects from `name`; it calls `_gone` when its connection is over."""
+        """Return the guest that connects from `name`; it calls `_gone` when its connection has
+        ended."""
 
     async def _enter(self) -> Backend:
-        """Start to run; returns the loop."""
         return self.backend
 
     async def _drain(self) -> None:
-        """Take no new requests, and let what runs finish."""
+        """Refuse new requests and let running ones finish."""
 
     def _dismiss(self, guest: G, *, hasty: bool) -> None:
-        """End one connection; does not wait for that."""
+        """End one connection without waiting."""
         if hasty:
             guest.drop()
         else:
             guest.begin_close()
 
-    async def _leave(self) -> None:
-        """Undo `_enter`."""
+    async def _leave(self) -> None: ...
 
     def _welcome(self, guest: G) -> None:
-        """A guest connected."""
         self._guests[guest.driver] = guest
         self._changes.notify()
 
     def _gone(self, guest: Guest) -> None:
-        """A guest's connection is over."""
         self._guests.pop(guest.driver, None)
         if self._gateway is not None:
             self._gateway.left(guest.driver)
@@ -281,7 +269,7 @@ class DialectServer(ABC, Generic[G]):
 
 
 def is_local(address: Address) -> bool:
-    """Whether only this machine's own programs can reach an address."""
+    """Whether only programs on this machine can reach an address."""
     if address.scheme in ("unix", "memory") or address.host == "localhost":
         return True
     try:

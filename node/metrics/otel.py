@@ -53,13 +53,15 @@ def observed(
     provider: MeterProvider | None = None,
     attributes: Mapping[str, str] | None = None,
 ) -> Iterator[None]:
-    """While it lasts, instruments of the meter `parley` tell the numbers of `node`, each under its
-    name in docs/howto/metrics.md, as `parley.calls_received`. It is entered in the node's own loop;
-    readers may ask from any thread, and get nothing if the loop does not answer in 4 seconds. One
-    that asks in that loop gets what was fetched last, such as the lag of a bus; it cannot wait.
+    """Export the metrics of `node` as instruments of the meter `parley` during the block, under the
+    names in docs/howto/metrics.md, such as `parley.calls_received`.
 
-    `provider` is the program's own by default; `attributes` go with each number, such as a name to
-    tell several nodes of one process apart.
+    Enter it in the node's loop. Readers may run in any thread; they get nothing if the loop doesn't
+    respond in 4 seconds. A reader in the node's loop cannot wait and gets the data fetched last,
+    such as the lag of a bus.
+
+    `provider` is the program's own by default; `attributes` are added to each metric, for example
+    to distinguish several nodes of one process.
     """
     reading = _Reading(node, attributes or {})
     meter = (provider or get_meter_provider()).get_meter("parley")

@@ -442,16 +442,16 @@ class Stream(ByteStream):
         *,
         payload: bytes | None = None,
     ) -> None:
-        """Send an event of category 64..255, subcategory 1..255: with `data`, any LBM
-        value, with a `payload` of a format of your own, or with neither.
+        """Send an event of category 64..255, subcategory 1..255, with `data` (any LBM value), a
+        `payload` in a format of your own, or neither.
 
-        Returns when it is queued and not much else is, often without letting other tasks
-        run. Nothing was sent if it raises.
+        Waits while much is queued. If it raises, nothing was sent.
 
         Raises:
-            ValueError: no such type, or both data and payload. LbmEncodeError: `data` has
-                no encoding. PayloadTooLargeError: it is above `limits.max_payload`.
-            LocalProtocolError: the payload is the single byte 0x00.
+            ValueError: no such type, or both data and payload. LbmEncodeError: `data` cannot be
+                encoded.
+            PayloadTooLargeError: it is above `limits.max_payload`. LocalProtocolError: the payload
+                is the single byte 0x00.
             StreamResetError, PeerClosedError, ClosedResourceError: as `send`.
         """
         largest = self.live.limits.max_payload
@@ -471,15 +471,16 @@ class Stream(ByteStream):
         timeout: float | None = DEFAULT_TIMEOUT,
         unwanted: Callable[[bytes], None] | None = None,
     ) -> StreamEvent:
-        """Send an event and wait for the one that answers it, of a type in `answers`.
+        """Send an event and return the event that answers it, of a type in `answers`.
 
-        `timeout` is seconds for all of it; None waits as long as the stream lives. A request that
-        is late or cancelled sends Cancel; `unwanted` gets the payload of an answer to one of these.
+        `timeout` is in seconds, in total; None waits while the stream is open. A late or cancelled
+        request sends Cancel; `unwanted` is called with the payload of an answer that comes later.
 
         Raises:
-            CallTimeout: no answer in time. EndOfStream: the other side finished without
-                one. StreamResetError, PeerClosedError: it ended. LimitReachedError: 65,535
-                requests wait, or it was opened without `answers`. What `send_event` raises.
+            CallTimeout: no answer in time. EndOfStream: the other side finished without one.
+            StreamResetError, PeerClosedError: it ended. LimitReachedError: 65,535 requests wait, or
+                it was opened without `answers`.
+            Otherwise as `send_event`.
         """
         largest = self.live.limits.max_payload
         body, lbm = self.carries.encode(category, subcategory, data, payload, largest)

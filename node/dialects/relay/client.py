@@ -27,12 +27,12 @@ MESSAGE_COST = 300
 
 
 class RelayClientConnection(ForeignCore):
-    """Reports `RelayMessage` and `RelayFault`; the last one is `ConnectionEnded`.
+    """Reports `RelayMessage` and `RelayFault`; the last report is `ConnectionEnded`.
 
-    `fault` is the last error that the relay reported, other than a missing target: the cause,
-    if the connection ends. `misdirected` counts messages that were for another client.
-    Nothing more is read while more than `client_memory` bytes of reports are not `consumed`:
-    `unread` counts them, for this connection and those that the client had before.
+    `fault` is the last reported error other than a missing target: the reason, if the connection
+    ends. `misdirected` counts messages for another client. Reading pauses while more than
+    `client_memory` bytes of reports are not `consumed`; `unread` counts them, including those of
+    earlier connections of the client.
     """
 
     __slots__ = ("_limits", "_needed", "_pending", "_unread", "fault", "misdirected", "uuid")

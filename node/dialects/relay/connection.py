@@ -318,10 +318,10 @@ class ClientIdentified:
 class RelayConnection(ForeignCore):
     """One client, as the relay sees it; `uuid` is empty until it is accepted.
 
-    While more than half of `write_buffer` waits for it, clients that send to it are not read:
-    until no more than a quarter waits, or its transport took nothing for `patience` seconds. It
-    is dropped, and counted, when more than `write_buffer` bytes wait for it and its transport
-    takes none of them. `driver` is its driver, once there is one.
+    While more than half of `write_buffer` waits for it, its senders are not read, until no more
+    than a quarter waits or its transport took nothing for `patience` seconds. It is dropped when
+    more than `write_buffer` bytes wait for it and its transport takes none. `driver` is its driver,
+    once there is one.
     """
 
     __slots__ = (
@@ -527,12 +527,11 @@ SLICE_COST: Final = 200
 
 
 class SliceQueue(ByteQueue):
-    """A `ByteQueue` of slices of what was received, from many senders.
+    """A `ByteQueue` of slices of received data from many senders.
 
-    However small the slices are, the buffers that they keep alive stay within twice their bytes
-    and half of `write_buffer`. Slices at the end of the queue that were not yet checked for that
-    are *loose*: once they may hold more, they are joined into one copy. A client that reads gets
-    its messages copied once, into what is written.
+    The buffers that small slices keep alive stay within twice their bytes and half of
+    `write_buffer`: slices at the end of the queue that may keep more alive (*loose* ones) are
+    joined into one copy.
     """
 
     __slots__ = ("_held", "_loose", "_most_held")

@@ -1,9 +1,8 @@
-"""Calls and subscriptions on one SimProto connection: ours, and those of the other side.
+"""Calls and subscriptions on one SimProto connection, in both directions.
 
-A caller that gives up is free at once, but its dialog goes on until the response has come or
-taken too long: SimProto has no word for cancelling. Every request of the other side gets exactly
-one response, with a code that the document defines, whatever becomes of its handler. Data is
-bytes.
+SimProto cannot cancel a request: if a caller gives up, its dialog continues until the response has
+come or is overdue. Every request of the other side gets exactly one response, with a code of the
+document.
 """
 
 from collections.abc import Callable
@@ -121,11 +120,11 @@ class SimProtoOutgoing:
 
 
 class SimProtoIncoming:
-    """The other side's calls, and requests to subscribe and unsubscribe, that are not answered.
+    """The other side's unanswered calls, and requests to subscribe and unsubscribe.
 
-    `find` returns 0 if a request of a kind (RPC, SUBSCRIBE) may run for a topic, otherwise the
-    code that refuses it; `run` starts its handler, `stop` ends it because its answer is not
-    wanted any more. `unsubscribe` ends a subscription and returns the code of its answer.
+    `find` returns 0 if a request of a kind (RPC, SUBSCRIBE) may run for a topic, otherwise the code
+    that refuses it; `run` starts its handler, `stop` cancels it. `unsubscribe` ends a subscription
+    and returns the code of the response.
     """
 
     __slots__ = ("_core", "_find", "_now", "_run", "_running", "_stop", "_turns", "_unsubscribe")

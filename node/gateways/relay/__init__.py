@@ -1,1 +1,1 @@
-"""The event relay: the gateway, the client, and the bridge between both."""
+"""The event relay: the server, the client, and the bridge to a topic."""

@@ -1,7 +1,7 @@
-"""`Bridge`: a relay's broadcasts as notes of a topic, and its notes as broadcasts.
+"""The bridge between a relay's broadcasts and a topic's notes.
 
-What came from one side goes to the other and not back. On the relay the bridge is one of the
-clients, under its node's UUID (protocol.md, section 4).
+A message isn't sent back to its source. The bridge is a client of the relay with its node's UUID
+(protocol.md, section 4).
 """
 
 import logging
@@ -30,14 +30,14 @@ MESSAGE_COST = 300
 
 
 class Bridge:
-    """Joins a `relay` to a `topic` for as long as its `async with`. Enter that before the relay
-    listens, so that no client takes the `uuid` (`node.node_id.uuid`).
+    """Joins a `relay` to a `topic` during its `async with` block. Enter it before the relay
+    listens, so that no client takes its `uuid` (`node.node_id.uuid`).
 
     A broadcast becomes a note with its payload as data and the header `relay.sender`; a note
-    becomes a payload by the table of docs/dialects.md, with `values` for what is neither bytes
-    nor text. `published` and `broadcast` count what crossed; `lost` what was too long, had no
-    form at the other side, or came faster than the topic takes it (more than
-    `limits.write_buffer` of the relay waits); `ignored` direct messages to the node.
+    becomes a payload by the table of docs/dialects.md, with `values` for data that is neither bytes
+    nor text. `published` and `broadcast` count forwarded messages; `lost` those that were too long,
+    had no form, or exceeded `limits.write_buffer` of the relay; `ignored` direct messages to the
+    node.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class Bridge:
         """Join both.
 
         Raises:
-            ConfigError: the UUID is taken at the relay. ParleyError: the relay is not
-                running, or the bridge is already.
+            ConfigError: the UUID is taken at the relay. ParleyError: the relay isn't running, or
+                the bridge already is.
         """
         if self._undo:
             raise ParleyError(f"the bridge of topic {self.topic.name!r} is already running")
@@ -91,7 +91,6 @@ class Bridge:
     # From the relay.
 
     def deliver(self, pieces: Sequence[Piece], held: int, now: float) -> None:
-        """Take messages, as a member of the relay does."""
         for to, sender, payload in decode_messages(b"".join(pieces)):
             size = len(payload) + MESSAGE_COST
             if to != BROADCAST:
@@ -144,7 +143,7 @@ class Bridge:
         self.relay.broadcast(self.uuid, message)
 
     def _came_from_here(self, sender: Encodable) -> bool:
-        """Whether a note is a broadcast of this same relay, which another node bridges too."""
+        """Whether a note is a broadcast of this relay, which another node bridges too."""
         try:
             return isinstance(sender, str) and UUID(sender) in self.relay
         except ValueError:

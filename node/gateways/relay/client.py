@@ -1,7 +1,6 @@
-"""`RelayClient`: a client of an event relay, ours or another.
+"""A client of an event relay.
 
-What is not read slows only this client, and only for a while: then the relay drops it. A relay
-that refuses the UUID says so; one that accepts it says nothing.
+Unread messages slow only this client; after a while the relay drops it.
 """
 
 import logging
@@ -31,17 +30,15 @@ logger = logging.getLogger("parley.gateway")
 
 
 class RelayClient(DialectClient["_Link"]):
-    """A client, known to others by its `uuid` (by default a fresh one), for as long as its
-    `async with`. Reading it gives the messages in their order: `async for message in
-    client`. One task may read at a time.
+    """A client with a `uuid` (by default a new one), during its `async with` block. Iterate over it
+    to read messages; one task may read at a time.
 
     `on_fault` is called with each error that the relay reports, such as a target that is not
-    connected (code 5); `faults` counts them. `limits.client_memory` bounds what waits unread.
+    connected (code 5); `faults` counts them. `limits.client_memory` limits unread messages.
 
-    With `pauses` reading goes on over connections, and `cuts` counts those that were lost before
-    the last message that was read: where it is more than before, messages may be missing. If the
-    UUID is taken it is asked for again, since the relay may not have noticed yet that the
-    connection before has ended.
+    With `pauses` it reconnects. `cuts` counts the connections lost before the last read message: if
+    it has grown, messages may be missing. A taken UUID is requested again, because the relay may
+    not have noticed the end of the last connection.
     """
 
     def __init__(
@@ -54,7 +51,7 @@ class RelayClient(DialectClient["_Link"]):
         timeout: float = CONNECT_TIMEOUT,
         pauses: Pauses | None = None,
     ) -> None:
-        """`timeout` is in seconds, for connecting; with `pauses` it is dialled again.
+        """`timeout` is in seconds, for connecting; with `pauses` it reconnects.
 
         Raises:
             AddressError: not an address.
@@ -74,13 +71,13 @@ class RelayClient(DialectClient["_Link"]):
     # Sending.
 
     async def send(self, to: UUID, payload: bytes) -> None:
-        """Send to one client; waits while too much waits to be written, and with `pauses` for the
-        connection, as long as it takes. What is sent just before a cut may be lost.
+        """Send to one client, waiting until it can be written; with `pauses` also for a connection.
+        Data sent just before a connection is lost may be lost.
 
         Raises:
             PayloadTooLargeError: it is longer than `limits.longest_frame` minus 32.
             ValueError: `to` is the nil UUID, which stands for all.
-            RelayRefusedError, PeerClosedError: the connection is over, with `pauses` the client.
+            RelayRefusedError, PeerClosedError: the connection (with `pauses` the client) has ended.
             LimitReachedError: 4,096 wait for the connection.
         """
         if not to.int:
@@ -108,11 +105,12 @@ class RelayClient(DialectClient["_Link"]):
         return self
 
     async def __anext__(self) -> RelayMessage:
-        """The next message; the iteration ends after our own `close`.
+        """Return the next message; the iteration ends after our own `close`.
 
         Raises:
             RelayRefusedError: the relay reported an error and closed the connection (never with
-                `pauses`). PeerClosedError: the connection is over for another reason (likewise).
+                `pauses`).
+            PeerClosedError: the connection ended for another reason (never with `pauses`).
         """
         inbox = self._inbox
         with self._reading:
@@ -131,7 +129,7 @@ class RelayClient(DialectClient["_Link"]):
     # Life.
 
     async def close(self) -> None:
-        """Send what is queued, then leave the relay. What was received can be read on."""
+        """Send queued data, then leave the relay. Received messages can still be read."""
         with anyio.move_on_after(CLOSE_TIMEOUT):
             await self._close()
 
@@ -190,12 +188,10 @@ class _Link(Guest):
         self._left = False
 
     def end_error(self) -> RelayRefusedError | PeerClosedError:
-        """Why the connection is over: in the relay's words, if it gave any."""
         fault = None if self._left else self.client.fault
         return self.closed_error() if fault is None else RelayRefusedError(*fault)
 
     async def close(self, code: int = CloseCode.NORMAL, text: str = "") -> None:
-        """Send what is queued, then end the connection; what was received can be read on."""
         self._left = True
         await super().close(code, text)
 

@@ -1,8 +1,4 @@
-"""`Relay`: a server of the event relay, on loopback and Unix sockets.
-
-Senders wait for a client as long as it reads; a client that does not read is dropped and
-counted. A relay needs no node; `Bridge` joins it to one.
-"""
+"""The server of the event relay, on loopback and Unix sockets."""
 
 import logging
 from collections.abc import Callable
@@ -26,11 +22,11 @@ logger = logging.getLogger("parley.gateway")
 
 
 class Relay(DialectServer["RelayGuest"]):
-    """An event relay: lives as long as its `async with`, with or without a node.
+    """An event relay, running during its `async with` block, with or without a node.
 
-    `feedback` says whether a sender is told (code 5) that its target is not connected.
-    A client for which more than `limits.write_buffer` bytes wait is dropped; before that, its
-    senders are slowed down as long as it reads.
+    `feedback` tells whether a sender gets an error (code 5) if its target isn't connected. Senders
+    wait for a client that reads; a client for which more than `limits.write_buffer` bytes wait is
+    dropped.
     """
 
     def __init__(self, *, limits: DialectLimits | None = None, feedback: bool = True) -> None:
@@ -49,12 +45,12 @@ class Relay(DialectServer["RelayGuest"]):
 
     @property
     def backend(self) -> Backend:
-        """The event loop it lives in; ParleyError outside of its `async with`."""
+        """The event loop; raises ParleyError outside of the `async with` block."""
         return self._ground.backend
 
     @property
     def clients(self) -> list[UUID]:
-        """The UUIDs of connected clients that have sent theirs, and of bridges."""
+        """The UUIDs of connected clients and bridges."""
         return [UUID(bytes=uuid) for uuid in self._router.members]
 
     @property
@@ -70,7 +66,7 @@ class Relay(DialectServer["RelayGuest"]):
     # For members without a connection: bridges.
 
     def join(self, uuid: UUID, member: RelayMember) -> Callable[[], None]:
-        """Let `member` join as `uuid`; returns what makes it leave again.
+        """Let `member` join as `uuid`; returns a function that removes it.
 
         Raises:
             ConfigError: the UUID is taken, or a client may not have it.
@@ -109,7 +105,7 @@ class Relay(DialectServer["RelayGuest"]):
 
 class RelayGuest(Guest):
     """A client. `changed` is called when it is accepted and when its connection ends; `drops`
-    rate-limits the log lines on clients that don't read."""
+    rate-limits the log lines about clients that don't read."""
 
     dialect: ClassVar[str] = "the event relay"
     turn_size: ClassVar[int] = 64 * 1024  # a message costs it a tenth of a call

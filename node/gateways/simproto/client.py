@@ -1,9 +1,9 @@
-"""`SimProtoClient`: the side that connects, to a gateway of ours or to any SimProto peer.
+"""The SimProto client, of our gateway or any SimProto peer.
 
     async with SimProtoClient("tcp://127.0.0.1:7101") as client:
         print(await client.call("echo", b"hi"))
 
-It needs no node: its `registrar` is what the other side may ask of it.
+It doesn't need a node: the other side may call the handlers of its `registrar`.
 """
 
 from typing import Self
@@ -27,11 +27,11 @@ from parley._node.transport.backend import Backend
 
 
 class SimProtoClient(DialectClient[SimProtoPeer]):
-    """A connection in SimProto, for as long as its `async with`, or one after another.
+    """A SimProto connection during its `async with` block.
 
-    `registrar` is what the other side may call and subscribe to here: a node's, or by
-    default the client's own, for `client.registrar.on_call(..)` and `.topic(..)`. `values` is
-    the form of data that is neither bytes nor text: "cbor", "msgpack" or "json".
+    `registrar` has the handlers and topics that the other side can use: a node's, or by default the
+    client's own, for `client.registrar.on_call(..)` and `.topic(..)`. `values` is the form of data
+    that is neither bytes nor text: "cbor", "msgpack" or "json".
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
         pauses: Pauses | None = None,
     ) -> None:
         """`target` is an address, or a byte stream as for `over`; `timeout` is in seconds, for
-        connecting; with `pauses` an address is dialled again.
+        connecting; with `pauses` it reconnects to an address.
 
         Raises:
             AddressError: not an address. ConfigError: there is no such form of `values`.
@@ -63,15 +63,16 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
         registrar: Registrar | None = None,
         values: Rest = "cbor",
     ) -> Self:
-        """A client over any byte stream. With `peer.open_stream("simproto")` everything is
-        encrypted, and each side knows the other's node id. The stream ends with the client."""
+        """Return a client over any byte stream, which ends with the client. Over
+        `peer.open_stream("simproto")` everything is encrypted, and each side knows the other's node
+        id."""
         return cls(stream, limits=limits, registrar=registrar, values=values)
 
     # What to ask of the other side.
 
     @property
     def peer(self) -> SimProtoPeer:
-        """The other side, over the last connection; ParleyError before the first."""
+        """The other side, over the last connection; raises ParleyError before the first."""
         return self._guest()
 
     async def call(
@@ -95,24 +96,24 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
         timeout: float | None = DEFAULT_TIMEOUT,
         window: int = WINDOW,
     ) -> SimProtoSubscription:
-        """`SimProtoPeer.subscribe`; with `pauses` the subscription waits for the connection, and
-        goes on over the next ones."""
+        """`SimProtoPeer.subscribe`; with `pauses` the subscription waits for a connection, and
+        continues over later ones."""
         if self._redials:
             return SimProtoSubscription(self, topic, data, timeout, window)
         return self.peer.subscribe(topic, data, timeout=timeout, window=window)
 
     async def ping(self) -> float:
-        """`SimProtoPeer.ping`; with `pauses` it waits for the connection, as long as it takes."""
+        """`SimProtoPeer.ping`; with `pauses` it waits for the connection."""
         if self._must_wait:
             await self.connected(None)
         return await self.peer.ping()
 
     async def closed(self) -> ConnectionEnded:
-        """Wait for the end of the last connection; returns why it ended."""
+        """Wait for the end of the last connection; returns how it ended."""
         return await self.peer.closed()
 
     async def close(self, code: int = CloseCode.NORMAL, text: str = "") -> None:
-        """Send what is queued, then end the connection, and dial no more."""
+        """Send queued data, then end the connection for good."""
         await self._close(code, text)
 
     # Inside.

@@ -1,4 +1,4 @@
-"""One SimProto connection, as our calls and subscriptions use it."""
+"""One SimProto connection, for our calls and subscriptions."""
 
 from dataclasses import dataclass
 
@@ -14,8 +14,8 @@ from parley._node.transport.conditions import wait_within
 
 @dataclass(frozen=True, slots=True)
 class SimProtoOptions:
-    """What one side brings to a connection: its `limits`, the `registrar` that the other side
-    may call and subscribe to, and the form of `values` that are neither bytes nor text.
+    """The `limits` of one side, the `registrar` of the handlers and topics that it offers, and the
+    form of `values` that are neither bytes nor text.
 
     Raises:
         ConfigError: `values` is not one of the three forms.
@@ -46,8 +46,7 @@ class SimProtoConnection:
         return self.guest.driver.can_send and self.core.free_dialogs > 0
 
     async def room(self, timeout: float | None) -> float | None:
-        """Wait while too much waits to be written or to be answered; returns what is left of
-        `timeout`.
+        """Wait until a request can be sent; returns the rest of `timeout`.
 
         Raises:
             CallTimeout: it took longer.

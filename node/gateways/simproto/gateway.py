@@ -1,9 +1,7 @@
-"""`SimProtoGateway`: a node's handlers and topics, for SimProto clients.
+"""The SimProto gateway of a node, on addresses or over streams of native peers.
 
-    async with Node(identity) as node, SimProtoGateway(node) as gateway:
-        await gateway.listen("tcp://127.0.0.1:7101")
-
-The handlers and topics are the node's own: they serve native peers and guests alike.
+async with Node(identity) as node, SimProtoGateway(node) as gateway:
+    await gateway.listen("tcp://127.0.0.1:7101")
 """
 
 from collections import Counter
@@ -33,11 +31,11 @@ STREAMS_A_PEER = 16
 
 
 class SimProtoGateway(DialectServer[SimProtoPeer]):
-    """Serves a node's handlers and topics to SimProto clients; lives as long as its `async
-    with`, inside that of the node.
+    """Serves a node's handlers and topics to SimProto clients, during its `async with` block inside
+    that of the node.
 
-    `values` is the form of answers and notes that are neither bytes nor text: "cbor",
-    "msgpack" or "json".
+    `values` is the form of responses and notes that are neither bytes nor text: "cbor", "msgpack"
+    or "json".
 
     Raises:
         ConfigError: there is no such form of `values`.
@@ -56,17 +54,15 @@ class SimProtoGateway(DialectServer[SimProtoPeer]):
 
     @property
     def peers(self) -> list[SimProtoPeer]:
-        """The clients that are connected."""
+        """The connected clients."""
         return [peer for peer in self._guests.values() if peer.is_open]
 
     @property
     def backend(self) -> Backend:
-        """The node's."""
         return self.node.backend
 
     async def serve_stream(self, stream: ByteStream) -> None:
-        """Serve one client over any byte stream, such as an encrypted `Stream` of a native
-        connection; returns when it is over."""
+        """Serve one client over any byte stream until its connection ends."""
         self._running()
         await _serve(stream, self.backend, self._terms, self._welcome, self._gone, self.account)
 
@@ -98,14 +94,13 @@ def offer_simproto(
     values: Rest = "cbor",
     allow: Allow | None = None,
 ) -> None:
-    """Serve a node's handlers and topics in SimProto over streams that peers open under
-    `label`, encrypted like the rest of their connection. On these streams `allow=` of handlers
-    applies to the peer's node id. A peer may have 16 of them at once; a further one is reset as
-    `overloaded`.
+    """Serve a node's handlers and topics in SimProto over encrypted streams that peers open under
+    `label`. There, `allow=` of handlers applies to the peer's node id. A peer can have 16 of these
+    streams; further ones are reset as `overloaded`.
 
     Raises:
-        ParleyError: the label has a handler, or is reserved. ConfigError: there is no such
-            form of `values`.
+        ParleyError: the label has a handler, or is reserved. ConfigError: there is no such form of
+            `values`.
     """
     terms = SimProtoOptions(limits or DialectLimits(), node.registrar, values)
     there: Counter[Remote | None] = Counter()
@@ -134,8 +129,8 @@ async def _serve(
     went: Callable[[SimProtoPeer], None],
     total: MemoryBudget | None = None,
 ) -> None:
-    """Serve one client over a stream until it is over; `came` and `went` are told of it. What
-    it holds is charged to the account of the peer that carries it, or else to `total`."""
+    """Serve one client over a stream until its connection ends; its memory is charged to the
+    carrying peer's account, otherwise to `total`."""
     carrier = stream.live if isinstance(stream, Stream) else None
     if carrier is not None:
         total = carrier.core.account

@@ -1,7 +1,6 @@
-"""`SimProtoPeer`: the other side of a SimProto connection, as applications use it.
+"""The other side of a SimProto connection, as applications use it.
 
-Whatever waits here ends with the connection, at once, with its code. Data is bytes in both
-directions; other values are converted by the table in `node.dialects.values`.
+Data is bytes in both directions; other values are converted by `node.dialects.values`.
 """
 
 import logging
@@ -42,10 +41,10 @@ logger = logging.getLogger("parley.gateway")
 
 
 class SimProtoService:
-    """Serves the handlers and topics of a registrar to one guest, over the `sim` layer that it
-    makes. While `draining` it takes nothing new.
+    """Serves the handlers and topics of a registrar to one guest. While `draining` it refuses new
+    requests.
 
-    `on_answered` is called when a request was answered, or a subscription of theirs ended.
+    `on_answered` is called when a request was answered, or a subscription of the guest ended.
     """
 
     __slots__ = (
@@ -85,15 +84,14 @@ class SimProtoService:
     # For feeds.
 
     def now(self) -> float:
-        """The time."""
         return self._peer.backend.now()
 
     def convert(self, batch: Batch) -> Sequence[bytes | None]:
-        """The data of a batch's notes, made once for all subscribers of this form."""
+        """Encode a batch's notes once for all subscribers of this form."""
         return batch.in_form(self._values, self._note)
 
     def cut_off(self, feed: SimProtoFeed) -> None:
-        """A subscriber is too slow: SimProto cannot tell it, so the log does."""
+        """Log that a subscriber is too slow: SimProto cannot report it."""
         text, ended = "%s lost its subscription of %r: too slow", self._handlers.ended
         ended.log(
             logger,
@@ -108,7 +106,7 @@ class SimProtoService:
     # For `Sim`.
 
     def _find(self, kind: int, topic: str) -> ResultCode:
-        """0 if a request may run, otherwise the code that refuses it."""
+        """Return 0 if a request may run, otherwise the code that refuses it."""
         if self._peer.path and not self._handlers.exported(topic):
             return ResultCode.NOT_AUTHORISED
         calls, topics = self._handlers.calls, self._topics
@@ -122,7 +120,6 @@ class SimProtoService:
         return ResultCode.OVERLOADED if self.draining else ResultCode.ACCEPTED
 
     def _run(self, call: IncomingCall) -> None:
-        """Start the handler of a request that `_find` let pass."""
         spawn = self._peer.backend.spawn
         if call.subcategory == RPC:
             call.runner = spawn(self._serve_call, self._handlers.calls.find(call.topic), call)
@@ -184,7 +181,6 @@ class SimProtoService:
         self._on_answered()
 
     def _answer(self, call: IncomingCall, code: int, data: Any) -> bool:
-        """Answer a request; returns whether it is answered by this outcome."""
         peer, unsent = self._peer, self._handlers.unsent
         now = peer.backend.now()
         right = True
@@ -237,7 +233,7 @@ class SimProtoService:
 
 
 class SimProtoPeer(Guest):
-    """The other side. Made by `SimProtoGateway` and `SimProtoClient`."""
+    """The other side. Created by `SimProtoGateway` and `SimProtoClient`."""
 
     dialect: ClassVar[str] = "SimProto"
 
@@ -305,15 +301,14 @@ class SimProtoPeer(Guest):
     ) -> Any:
         """Call a topic and return the data of its response, None if that is empty.
 
-        `timeout` is in seconds, for all of it. A response that takes longer than
-        `limits.answer_timeout` ends the connection, whoever waits for it.
+        `timeout` is in seconds, in total. A response that takes longer than `limits.answer_timeout`
+        ends the connection.
 
         Raises:
-            CallRefused: the code is not 0; 1 is 'topic not found', and also stands for any
-                failure. CallTimeout: no response in time. PeerClosedError: the connection is
-                over. PayloadTooLargeError: not sent. ConversionError: `data` has no form
-                here. NotSpokenError: `headers`, `once` or `returns` were given, and SimProto has
-                none of them.
+            CallRefused: the code is not 0; 1 is 'topic not found', and also stands for any failure.
+            CallTimeout: no response in time. PeerClosedError: the connection is over.
+            PayloadTooLargeError: not sent. ConversionError: `data` has no form here.
+            NotSpokenError: `headers`, `once` or `returns` were given, which SimProto doesn't have.
         """
         if returns is not None:
             raise NotSpokenError(self.dialect, "answers of a type")
@@ -349,15 +344,15 @@ class SimProtoPeer(Guest):
     ) -> SimProtoSubscription:
         """Subscribe to a topic: `async with` it, then `async for`.
 
-        `timeout` is in seconds, until the response; `data` is for the publisher to decide on.
-        `window` is how many bytes may wait unread and acknowledged, at least 65,536 (a note
-        counts its data and 64): beyond it notes are acknowledged as they are read, or after half of
-        `limits.answer_timeout`; beyond twice of it the subscription is lost.
+        `timeout` is in seconds, until the response; `data` is for the publisher. `window` is how
+        many bytes may be unread and acknowledged, at least 65,536 (a note counts its data and 64).
+        Further notes are acknowledged when they are read, or after half of `limits.answer_timeout`;
+        beyond twice the window the subscription ends.
         """
         return SimProtoSubscription(self, topic, data, timeout, window)
 
     async def ping(self) -> float:
-        """The round-trip time in seconds.
+        """Return the round-trip time in seconds.
 
         Raises:
             PeerClosedError: the connection is over. LimitReachedError: 64 wait already.
@@ -378,21 +373,20 @@ class SimProtoPeer(Guest):
         return answer[0]
 
     def begin_close(self) -> None:
-        """End the connection once what is queued is written; does not wait for that."""
+        """End the connection once queued data is written, without waiting."""
         self.drain()
         self.sim.flush()
         super().begin_close()
 
     async def close(self, code: int = CloseCode.NORMAL, text: str = "") -> None:
-        """Send what is queued, then end the connection; returns when the transport is closed.
-        `code` and `text` stay on this side: SimProto has no word for the end."""
+        """Send queued data, then close the connection and its transport. SimProto cannot carry
+        `code` and `text`."""
         self.drain()
         self.sim.flush()
         await super().close(code, text)
 
     async def room(self, timeout: float | None = None) -> float | None:
-        """Wait while too much waits to be written, or for responses; returns what is left
-        of `timeout`.
+        """Wait until a request can be sent; returns the rest of `timeout`.
 
         Raises:
             CallTimeout: it took longer.
@@ -403,18 +397,16 @@ class SimProtoPeer(Guest):
 
     @property
     def is_over(self) -> bool:
-        """No connection follows the one that there is."""
         return True
 
     async def connected(self, timeout: float | None) -> tuple["SimProtoPeer", float | None]:
-        """Itself, and `timeout`: what is asked of it says whether the connection is over."""
         return self, timeout
 
     # For the gateway.
 
     @property
     def running_requests(self) -> int:
-        """How many of their requests are not answered."""
+        """How many of its requests are unanswered."""
         return len(self.sim.incoming)
 
     def drain(self) -> None:
@@ -422,12 +414,12 @@ class SimProtoPeer(Guest):
         self.service.draining = True
 
     async def drained(self) -> None:
-        """Wait until all their requests are answered, or the connection is over."""
+        """Wait until all its requests are answered, or the connection has ended."""
         await self._changes.until(lambda: not self.running_requests or not self.is_open)
 
     async def finished(self) -> None:
-        """Wait until all notes published for them were sent, and their subscriptions are over,
-        or the connection is."""
+        """Wait until all notes published for it were sent and its subscriptions have ended, or the
+        connection has."""
         await self._changes.until(lambda: not self.sim.has_feeds or not self.is_open)
 
     async def gone(self) -> None:

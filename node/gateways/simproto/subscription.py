@@ -1,7 +1,7 @@
-"""`SimProtoSubscription`: a topic that the other side publishes, as it is read.
+"""Subscriptions to topics of a SimProto peer.
 
-What is not read slows only this subscription, which ends with its `async with`. SimProto numbers no
-notes and keeps none: what is published while there is no connection is lost.
+Unread notes slow only their own subscription. SimProto neither numbers nor keeps notes: those
+published while there is no connection are lost.
 """
 
 import logging
@@ -45,7 +45,7 @@ LEAVE_TIMEOUT = 5.0
 
 
 class SimProtoNotes:
-    """From one subscribing, which is done once, to its end; `window` as for
+    """One subscription over one connection, which subscribes once; `window` as for
     `SimProtoPeer.subscribe`."""
 
     def __init__(self, link: SimProtoConnection, topic: str, window: int) -> None:
@@ -57,7 +57,7 @@ class SimProtoNotes:
         self._error: StreamResetError | PeerClosedError | None = None
 
     async def begin(self, data: Encodable, timeout: float | None) -> bytes | None:
-        """Subscribe; returns what came with the acceptance. Raises as `SimProtoSubscription`."""
+        """Subscribe; returns the data of the acceptance. Raises as `SimProtoSubscription`."""
         link, sim = self._link, self._link.sim
         payload = to_bytes(data, link.values)
         timeout = await link.room(timeout)
@@ -87,7 +87,7 @@ class SimProtoNotes:
                 await self._changes.until(lambda: left.done)
 
     async def take(self) -> bytes | None:
-        """The next note; raises as `async for`."""
+        """Return the next note; raises as `async for`."""
         queue = self.queue
         if not queue:
             await self._changes.until(
@@ -103,12 +103,12 @@ class SimProtoNotes:
     # From the connection.
 
     def cut_off(self) -> None:
-        """The reader was too slow, and the subscription is over; what came can be read on."""
+        """The reader was too slow; received notes can still be read."""
         self._error = StreamResetError(CloseCode.SLOW_CONSUMER)
         self._changes.notify()
 
     def lost(self, code: int, text: str) -> None:
-        """The connection is over; what came can be read on."""
+        """The connection ended; received notes can still be read."""
         self._error = PeerClosedError(code, text)
         self._changes.notify()
 
@@ -127,7 +127,7 @@ class SimProtoNotes:
         return call.data if isinstance(call.data, bytes) else None
 
     def _leave(self) -> SimProtoRequest | None:
-        """Unsubscribe; returns the request that the publisher has yet to answer, if any."""
+        """Unsubscribe; returns the unanswered request, if any."""
         self.queue.close()
         now, notify = self._link.guest.backend.now(), self._changes.notify
         left = self._link.sim.subscriptions.leave(self.topic, self, now, notify)
@@ -139,31 +139,25 @@ class SimProtoNotes:
 
 
 class SimProtoSource(Connector["SimProtoPublisher"], Protocol):
-    """Where a topic is subscribed to: over one connection, or over one after another."""
+    """A peer or a client on which a topic is subscribed."""
 
     @property
     def is_over(self) -> bool:
-        """Whether no connection follows the one that there is, or was."""
+        """Whether no further connection follows."""
 
 
 class SimProtoPublisher(Protocol):
-    """The other side of one connection."""
-
     @property
-    def link(self) -> SimProtoConnection:
-        """The connection."""
+    def link(self) -> SimProtoConnection: ...
 
 
 class SimProtoSubscription:
-    """The notes of a topic, in their order, each as bytes (None if it is empty): `async with
-    peer.subscribe("prices") as notes`, then `async for note in notes`. One task may read
-    at a time.
+    """The notes of a topic, in order, as bytes (None if empty): `async with
+    peer.subscribe("prices") as notes`, then `async for note in notes`. One task may read at a time.
 
-    `data` is what came with the acceptance, bytes or None. If it was made by a client with
-    `pauses`, it goes on when a connection was lost: what had come is read first, and then, as the
-    next note is asked for, the topic is subscribed to again. `cuts` counts the connections that
-    were lost before the last note that was read: where it is more than before, notes may be
-    missing.
+    `data` is the data of the acceptance, bytes or None. With a client's `pauses`, received notes
+    are read first after a lost connection; the next read subscribes again. `cuts` counts the
+    connections lost before the last read note: if it has grown, notes may be missing.
 
     Raises:
         ConfigError: `window` is below 65,536.
@@ -197,7 +191,7 @@ class SimProtoSubscription:
 
     @property
     def peer(self) -> Guest:
-        """The publisher, over the last connection; ParleyError before it is entered."""
+        """The publisher, over the last connection; raises ParleyError before it is entered."""
         if self._link is None:
             raise ParleyError(
                 f"not subscribed to {self.topic!r} yet; enter the subscription with `async with`"
@@ -207,14 +201,14 @@ class SimProtoSubscription:
     # Beginning and end.
 
     async def __aenter__(self) -> Self:
-        """Subscribe; of a client with `pauses`, once there is a connection.
+        """Subscribe; with a client's `pauses`, once there is a connection.
 
         Raises:
-            SubscribeRejected: the publisher said no (code 3). CallRefused: another code:
-                1 no such topic, 2 subscribed already. CallTimeout: no response in time, or no
-                connection: then its cause is why. PeerClosedError: the connection is over.
-            ConversionError: the data has no form. LimitReachedError: 4,096 wait for the
-                connection.
+            SubscribeRejected: the publisher rejected it (code 3). CallRefused: another code: 1 no
+                such topic, 2 subscribed already.
+            CallTimeout: no response or no connection in time (then its cause is the reason).
+                PeerClosedError: the connection is over.
+            ConversionError: the data has no form. LimitReachedError: 4,096 wait for the connection.
         """
         if self._begun:
             raise ParleyError(
@@ -246,13 +240,13 @@ class SimProtoSubscription:
         return self
 
     async def __anext__(self) -> bytes | None:
-        """The data of the next note, None if it is empty.
+        """Return the data of the next note, None if it is empty.
 
         Raises:
-            StreamResetError: code 33, slow-consumer: we did not keep up. PeerClosedError: the
-                connection is over, and none follows. CallRefused: after a connection was lost the
-                publisher refuses, and not for a moment. ClosedResourceError: its `async with` is
-                over. BusyResourceError: two tasks read.
+            StreamResetError: code 33, slow-consumer: the reader was too slow.
+            PeerClosedError: the connection is over, and no other follows. CallRefused: after a
+                reconnect the publisher refuses permanently.
+            ClosedResourceError: the `async with` block was left. BusyResourceError: two tasks read.
         """
         if not self._begun:
             raise ParleyError(
@@ -313,6 +307,5 @@ class SimProtoSubscription:
 
 
 def check_window(window: int) -> None:
-    """Raise ConfigError if so many bytes are too few."""
     if window < LEAST_WINDOW:
         raise ConfigError(f"window must be at least {LEAST_WINDOW} bytes")
