@@ -30,7 +30,7 @@ def console(act: bool, open_it: bool, port: int | None, as_json: bool) -> None:
     ((place, link),) = found
     out.say(link)
     if open_it and not webbrowser.open(write_page(console_directory(), place, link).as_uri()):
-        out.remark("there is no browser here to open it with")
+        out.remark("cannot open a browser on this machine")
     out.done(link=link, url=place.url, node_id=place.node_id, may_act=act)
 
 

@@ -200,7 +200,7 @@ def _of_peer(name: str) -> str:
     known = KnownPeers(default_known_peers())
     peer = known.by_name(name)
     if peer is None:
-        raise ConfigError(f"nobody is called {name!r}: no context, and no peer in {known.path}")
+        raise ConfigError(f"{name!r} is neither a context nor a peer in {known.path}")
     places = [one for one in peer.names if _is_address(one)]
     if not places:
         raise ConfigError(f"no address of {name} is on record in {known.path}")

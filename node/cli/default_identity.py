@@ -42,7 +42,10 @@ def default_identity(passphrase: bytes | None, warn: Callable[[str], object]) ->
                 create_default_key(path, Identity.create(), passphrase)
     except (ConfigError, KeyFileUnreadableError, OSError) as error:
         why = os_reason(error) if isinstance(error, OSError) else str(error)
-        warn(f"no key can be kept ({why}): this one is thrown away, and nobody knows you again")
+        warn(
+            f"cannot save the key ({why}): using a temporary identity, so peers will not recognise "
+            "this node next time"
+        )
         return Identity.create()
     return load_identity(path, passphrase)
 

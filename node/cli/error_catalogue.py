@@ -56,7 +56,7 @@ _CLOSE: Final[dict[CloseCode, _Text]] = {
     CloseCode.NORMAL: (
         "the connection ended as intended",
         "the side that called close",
-        "nothing; connect again if there is more to say",
+        "nothing; connect again if there is more to send",
     ),
     CloseCode.GOING_AWAY: (
         "the node shuts down, or drops a connection",
@@ -72,7 +72,7 @@ _CLOSE: Final[dict[CloseCode, _Text]] = {
         "the bytes were altered, reordered or cut on their way, or encrypted under other keys",
         "the side that received it",
         "in a handshake: give both nodes the same network key, or none; otherwise look for a proxy "
-        "in between: if it happens again, somebody is tampering",
+        "in between: if it happens again, the connection is being tampered with",
     ),
     CloseCode.SEAL_VIOLATION: (
         "a signature over the received events is wrong, or came too late",
@@ -80,9 +80,9 @@ _CLOSE: Final[dict[CloseCode, _Text]] = {
         "as for bad-record; a sender that stalls for 10 s causes it too",
     ),
     CloseCode.AUTHENTICATION_FAILED: (
-        "a side's Proof was wrong, or its identity is not welcome (any more)",
+        "a side's Proof was wrong, or its identity is not allowed (any longer)",
         "either side, mostly the one that was dialled",
-        "ask whoever runs that node to let your node id in; give --identity, if you have one",
+        "ask the operator of that node to allow your node id; give --identity, if you have one",
     ),
     CloseCode.NO_COMMON_ALGORITHM: (
         "the two sides have no name of one list in common; the text says which list",
@@ -115,9 +115,9 @@ _CLOSE: Final[dict[CloseCode, _Text]] = {
         "close streams that are done, or raise max_streams on both sides",
     ),
     CloseCode.OVERLOADED: (
-        "more was asked for than the node accepts: connections, streams, bytes or Pings",
+        "a limit of the node was exceeded: connections, streams, bytes or Pings",
         "the side that received it",
-        "ask less at a time, or later; raise the limits of that node",
+        "send fewer requests at a time, or later; raise the limits of that node",
     ),
     CloseCode.INTERNAL_ERROR: (
         "something failed on that side: a handler, or Parley itself",
@@ -125,14 +125,14 @@ _CLOSE: Final[dict[CloseCode, _Text]] = {
         "read that node's log, which has the traceback",
     ),
     CloseCode.UNKNOWN_SESSION: (
-        "there is no session that could be resumed like this: it ended, or never was",
+        "there is no such session to resume: it ended, or never existed",
         "the side that was dialled again",
-        "nothing: a new session is made in its place",
+        "nothing: a new session replaces it",
     ),
     CloseCode.NOT_AUTHORISED: (
         "this node may not open streams of this label",
         "the side that received the stream",
-        "ask whoever runs that node to allow your node id; give the --identity that is allowed",
+        "ask the operator of that node to allow your node id; give the --identity that is allowed",
     ),
     CloseCode.WRONG_SUPERCATEGORY: (
         "streams of this label are not for nodes of this role",
@@ -140,7 +140,7 @@ _CLOSE: Final[dict[CloseCode, _Text]] = {
         "look at --role on both sides: client, server or peer",
     ),
     CloseCode.CANCELLED: (
-        "the stream is not read any more, or its handler was cancelled",
+        "the stream is no longer read, or its handler was cancelled",
         "the side that received the stream",
         "nothing, if that is what was wanted",
     ),
@@ -165,7 +165,7 @@ _CLOSE: Final[dict[CloseCode, _Text]] = {
         "look at the network; in a handshake: a node with another network key hangs up so",
     ),
     CloseCode.PEER_NOT_TRUSTED: (
-        "our trust policy refused the other node, or does so by now; never sent",
+        "the local trust policy refused the other node, or has since revoked its trust; never sent",
         "the side that dialled or listens",
         "read the reason; compare node ids by another way before you trust a new one",
     ),
@@ -206,12 +206,12 @@ _RESULT: Final[dict[ResultCode, _Text]] = {
     ResultCode.OVERLOADED: (
         "overloaded",
         "the node that was asked",
-        "ask less at a time, or later: too many requests are waiting there, or it is closing",
+        "send fewer requests at a time, or later: too many are waiting there, or it is closing",
     ),
     ResultCode.NOT_AUTHORISED: (
         "not authorised",
         "the node that was asked",
-        "ask whoever runs it to allow your node id; give the --identity that is allowed",
+        "ask its operator to allow your node id; give the --identity that is allowed",
     ),
     ResultCode.PAYLOAD_TOO_LARGE: (
         "the payload is too large",
@@ -289,7 +289,7 @@ _RELAY: Final[dict[RelayCode, _Text]] = {
     RelayCode.NOT_CONNECTED: (
         "the target of a message is not connected",
         "the relay",
-        "send again later; the connection goes on",
+        "send again later; the connection continues",
     ),
     RelayCode.INTERNAL_ERROR: (
         "something failed in the relay",
@@ -301,9 +301,9 @@ _RELAY: Final[dict[RelayCode, _Text]] = {
 _EXIT: Final[dict[Exit, _Text]] = {
     Exit.DONE: ("the command succeeded", "every command", "nothing"),
     Exit.FAILED: (
-        "anything else, such as a connection that ended with a code",
+        "any other error, such as a connection that ended with a code",
         "every command",
-        "read the sentence; a code in it is explained by parley errors CODE",
+        "read the sentence; parley errors CODE explains its code",
     ),
     Exit.USAGE: (
         "a wrong option, address, algorithm or value",
@@ -331,7 +331,7 @@ _EXIT: Final[dict[Exit, _Text]] = {
         "the sentence names the file; look at its path and permissions",
     ),
     Exit.FINDINGS: (
-        "a check failed: of a journal, or of how far a group lags behind",
+        "a check failed: of a journal, or of the lag of a group",
         "parley journal verify, parley bus groups",
         "read the findings: each says what is wrong, where, and what shows it",
     ),

@@ -71,8 +71,8 @@ WARNING: THE ID BEHIND {name} HAS CHANGED
     was   {old}  since {since}
     is    {new}
 
-  Somebody may be posing as that node: nothing was sent to it. It may also have been set up
-  anew; whoever runs it can tell you its node id by other means.
+  Another node may be impersonating it: nothing was sent to it. It may also have been
+  reinstalled: confirm the new node id with its operator over a separate channel.
 
   If the change is known to be right, forget the old id and try again:
 

@@ -39,5 +39,5 @@ async def _find(out: Output, seconds: float, interfaces: tuple[str, ...]) -> Non
             server=node.server,
         )
     if not nodes:
-        out.remark("nobody is announced here")
+        out.remark("no nodes found on the local network")
     out.done(count=len(nodes))

@@ -27,11 +27,11 @@ from parley._node.trust.petnames import fingerprint, in_two_lines
 from parley._node.trust.policies import Candidate, FirstUse, known_peers_of
 
 _STRANGER: Final = """\
-Nobody was met at {place} before. The node there has the id
+You have not connected to {place} before. The node there has the id
     {node_id}
-and is called, in words to read aloud,
+or, in words to read aloud,
     {words}
-Whoever runs it sees the same with `parley id show`.
+Its operator can compare with `parley id show`.
 Trust it from now on?"""
 
 
@@ -79,9 +79,9 @@ async def _identity_for(options: NodeOptions, out: Output, address: Address) -> 
     if there != identity.node_id:
         return identity
     if not options.uses_own_identity:
-        raise ConfigError(f"{address} is the node of the key that you dial it with: take another")
+        raise ConfigError(f"{address} has the id of your own key: connect with another --identity")
     if sys.stderr.isatty():
-        out.remark(f"{address.place} is your own node: you go there with a throw-away key")
+        out.remark(f"{address.place} is your own node: connecting with a temporary key")
     return options.temporary_identity()
 
 

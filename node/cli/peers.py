@@ -35,7 +35,7 @@ def list_peers(accounts: bool, known_peers: Path | None, as_json: bool) -> None:
         title, since = ("accounts", "added") if accounts else ("peers on record", "first seen")
         out.table(table_of_nodes(title, since, rows))
     else:
-        out.say(f"nobody is on record in {known.path}")
+        out.say(f"no peers are on record in {known.path}")
     out.done(count=len(peers), known_peers=str(known.path))
 
 
@@ -101,7 +101,7 @@ def find_peer(known: KnownPeers, who: str) -> KnownPeer:
     """
     found = {peer.node_id: peer for peer in known if _fits(peer, who)}
     if not found:
-        raise ConfigError(f"nobody in {known.path} has the name or the node id {who}")
+        raise ConfigError(f"no peer in {known.path} has the name or the node id {who}")
     if len(found) > 1:
         peers = "; ".join(f"{p.node_id} ({', '.join(p.names) or '-'})" for p in found.values())
         raise ConfigError(f"{who} fits {len(found)} peers, name one of them: {peers}")

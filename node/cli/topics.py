@@ -292,7 +292,7 @@ def offer_fields(offer: Offer) -> dict[str, Any]:
 def offer_lines(offers: list[Offer]) -> Iterator[str]:
     """Yield the lines for people: the offers by kind, then the types that they use."""
     if not offers:
-        yield "nothing is offered to you there"
+        yield "the node offers you nothing"
     models: dict[str, tuple[str, str]] = {}
     for kind in (*KINDS, *sorted({one.kind for one in offers} - set(KINDS))):
         of_kind = [one for one in offers if one.kind == kind]

@@ -61,7 +61,7 @@ def weaknesses(facts: Facts) -> Iterator[Diagnosis]:
         yield Diagnosis(
             Level.WEAK,
             "encryption",
-            "none: whoever is on the way reads everything, changes it, or poses as either side",
+            "none: an attacker can read and change everything and impersonate either side",
             "leave --plaintext out on both sides",
         )
     else:
@@ -72,7 +72,7 @@ def weaknesses(facts: Facts) -> Iterator[Diagnosis]:
             yield Diagnosis(
                 Level.NOTE,
                 "identity",
-                "made for this command alone: the other side cannot know you again",
+                "temporary: the other side cannot recognise you next time",
                 "leave --fresh out",
             )
     yield from _times(facts)
@@ -114,12 +114,14 @@ def _suite(suite: Suite, limits: Limits) -> Iterator[Diagnosis]:
 def _trust(facts: Facts) -> Diagnosis:
     mend = "put #NODEID after the address, as its owner tells you by another way"
     if facts.pinned:
-        return Diagnosis(Level.OK, "trust", "the address has the node id: no other is taken")
+        return Diagnosis(Level.OK, "trust", "the address has the node id: no other is accepted")
     if facts.trust == "any":
-        text = "any: whoever answers at this address is taken for the right one"
+        text = "any: every node that answers at this address is accepted"
         return Diagnosis(Level.WEAK, "trust", text, mend)
     if facts.trust == "first-use":
-        text = "first-use: the id is held to from the second meeting on, the first was not checked"
+        text = (
+            "first-use: the id is checked from the second connection on, the first was not checked"
+        )
         return Diagnosis(Level.NOTE, "trust", text, mend)
     return Diagnosis(Level.OK, "trust", f"{facts.trust}: the id was on record before")
 

@@ -78,7 +78,7 @@ def check_home() -> Iterator[Diagnosis]:
         return
     home = known_peers.parent
     if not home.exists():
-        yield Diagnosis(Level.OK, "home", f"{home} is not there yet; it is made when it is needed")
+        yield Diagnosis(Level.OK, "home", f"{home} does not exist yet and is created when needed")
         return
     try:
         paths = [home, *sorted(home.iterdir())[:MOST_FILES]]

@@ -211,7 +211,7 @@ def _of_anybody(right: BusRight, *, strangers: bool) -> Diagnosis:
     subject = f"bus rights *={actions}:{right.events}:{right.groups}"
     who = "any stranger" if strangers else "every node that is let in"
     if "manage" in right.actions:
-        text = f"{who} may throw events away, and have groups read them again"
+        text = f"{who} may delete events, and have groups read them again"
         level = Level.PROBLEM if strangers else Level.WEAK
         return Diagnosis(level, subject, text, "name the node ids that may manage")
     if right.actions == {"inspect"}:
@@ -219,7 +219,7 @@ def _of_anybody(right: BusRight, *, strangers: bool) -> Diagnosis:
         return Diagnosis(Level.WEAK if strangers else Level.NOTE, subject, text, "name node ids")
     text = f"{who} may {' and '.join(sorted(right.actions))}"
     if "consume" in right.actions:
-        text += ", and so take events away from their readers"
+        text += ", which takes events from their intended readers"
     return Diagnosis(Level.WEAK if strangers else Level.NOTE, subject, text, "name node ids")
 
 
@@ -229,7 +229,7 @@ def _check_file(subject: str, file: Path) -> Iterator[Diagnosis]:
         require_bus(str(file))
     except (BusError, sqlite3.Error, OSError) as error:
         text = f"{bus_error(error, str(file))}: parley serve will not start"
-        yield Diagnosis(Level.PROBLEM, subject, text, "name another file, or mend this one")
+        yield Diagnosis(Level.PROBLEM, subject, text, "name another file, or repair this one")
         return
     found = False
     for beside in _BESIDE:
@@ -240,17 +240,17 @@ def _check_file(subject: str, file: Path) -> Iterator[Diagnosis]:
             continue  # not there yet, or not ours to look into
         found = True
         if status.st_uid != os.geteuid() or status.st_mode & _WRITE:
-            text = f"others may change {path}, and so all events"
+            text = f"other users can change {path} and all events"
             yield Diagnosis(
                 Level.PROBLEM, subject, text, f"chown {os.geteuid()}, chmod 600 '{path}'"
             )
         elif status.st_mode & _OTHERS:
-            text = f"others can read {path}, and so all events"
+            text = f"other users can read {path} and all events"
             yield Diagnosis(Level.WEAK, subject, text, f"chmod 600 '{path}'")
         else:
             yield Diagnosis(Level.OK, subject, f"{path} is yours alone")
     if not found:
-        yield Diagnosis(Level.OK, subject, "it is not there yet; it is made when it is needed")
+        yield Diagnosis(Level.OK, subject, "it does not exist yet and is created when needed")
 
 
 def _check_redis(subject: str, parts: SplitResult) -> Iterator[Diagnosis]:
@@ -310,7 +310,7 @@ def check_kept(settings: JournalSettings) -> Iterator[Diagnosis]:
 def _check_directory(settings: JournalSettings, directory: Path) -> Iterator[Diagnosis]:
     subject = f"journal {directory}"
     if not directory.exists():
-        yield Diagnosis(Level.OK, subject, "it is not there yet; parley serve makes it")
+        yield Diagnosis(Level.OK, subject, "it does not exist yet; parley serve creates it")
         return
     if not directory.is_dir() or not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
         text = "it is not a directory that you can write to: parley serve will not start"

@@ -138,7 +138,7 @@ async def _freed(home: Home, slot: int) -> None:
 
 def _failed(out: Output, peer: str) -> None:
     out.event("wrong-code", peer=peer)
-    out.say(f"somebody tried another code: {peer}")
+    out.say(f"a peer tried a wrong code: {peer}")
 
 
 def _show(out: Output, code: Code, places: Sequence[str], meeting: Rendezvous) -> None:
@@ -248,7 +248,7 @@ async def _announced(out: Output, code: Code) -> list[tuple[str, ...]]:
     found = await find(slot=code.slot)
     if not found:
         raise CodeGoneError(
-            f"nobody on the local network waits at {code.slot}: give --at ADDR or --home ADDR, "
+            f"no sender on the local network waits at {code.slot}: give --at ADDR or --home ADDR, "
             "as the sender shows it"
         )
     return [one.addresses for one in found[:MOST_TRIED]]
@@ -274,7 +274,7 @@ async def _first(
 ) -> Peer:
     """Connect to the first sender that has the code; else raise the last error. Tried senders are
     removed from `places`."""
-    why: ParleyError = CodeGoneError("nobody waits for this code")
+    why: ParleyError = CodeGoneError("no sender waits for this code")
     for place in list(places):
         address, *also = place
         # The code proves who it is, so that whoever answers will do until then.

@@ -68,7 +68,7 @@ class Display(Watcher):
         )
         self._event("begin", **_described(transfer), offset=transfer.offset)
         if 0 < transfer.offset < offer.size:
-            self._say(f"{offer.name}: going on at {transfer.offset:,} of {offer.size:,} bytes")
+            self._say(f"{offer.name}: resuming at {transfer.offset:,} of {offer.size:,} bytes")
 
     def advanced(self, transfer: Transfer) -> None:
         if transfer in self._bars:

@@ -36,12 +36,12 @@ from parley._node.trust.petnames import fingerprint, in_two_lines
 
 REMEMBERED: Final = 1_024  # answers
 _QUESTION: Final = """\
-Somebody new wants to send {name} ({size:,} bytes). They have proved the id
+An unknown sender wants to send {name} ({size:,} bytes). It has proved the id
     {node_id}
-and are called, in words to read aloud,
+or, in words to read aloud,
     {words}
-Take files from them from now on?"""
-_NAMELESS: Final = "Somebody who proves no id wants to send {name} ({size:,} bytes). Take files?"
+Accept files from this sender from now on?"""
+_NAMELESS: Final = "A sender without an id wants to send {name} ({size:,} bytes). Accept it?"
 
 
 class SenderConsent:

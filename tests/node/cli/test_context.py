@@ -242,7 +242,7 @@ def test_what_stands_for_an_address(tmp_path: Path) -> None:
         ("@", "no ADDR is given, and no context is in use"),
         ("@key", "the context key has no address"),
         ("@bob", "no address of bob is on record"),
-        ("@carol", "nobody is called 'carol'"),
+        ("@carol", "'carol' is neither a context nor a peer in "),
     ):
         with pytest.raises(ConfigError, match=sentence):
             resolve_address(text)

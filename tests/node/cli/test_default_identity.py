@@ -94,8 +94,8 @@ def test_where_others_could_read_it_none_is_kept(
     monkeypatch.setattr(own_key, "save_identity", save)
     default_identity(None, said.append)
     assert said == [
-        f"no key can be kept (no file in {home} can be its owner's alone): "
-        "this one is thrown away, and nobody knows you again"
+        f"cannot save the key (no file in {home} can be its owner's alone): "
+        "using a temporary identity, so peers will not recognise this node next time"
     ]
     assert os.listdir(home) == []
 
@@ -128,7 +128,7 @@ def test_where_nothing_can_be_kept(home: Path, monkeypatch: pytest.MonkeyPatch) 
     assert default_identity(None, said.append).node_id != made.node_id
     monkeypatch.setenv("PARLEY_HOME", "~no-such-user-of-this-system")
     default_identity(None, said.append)
-    assert all(one.startswith("no key can be kept (") for one in said)
+    assert all(one.startswith("cannot save the key (") for one in said)
     assert "there is no home directory: set PARLEY_HOME" in said[-1]
     assert len(said) == 3
 

@@ -53,7 +53,7 @@ def test_nobody_is_announced(parley: Parley, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(command, "search", search)
     done = parley("find")
-    assert (done.code, done.out, done.err) == (0, "", "nobody is announced here\n")
+    assert (done.code, done.out, done.err) == (0, "", "no nodes found on the local network\n")
 
 
 @pytest.mark.parametrize(

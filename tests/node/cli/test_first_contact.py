@@ -128,12 +128,12 @@ async def test_one_s_own_node_is_dialled_with_a_throw_away_key(anyio_backend: st
             with at_terminal() as terminal:
                 assert await call_on(address) == own.node_id
                 assert terminal.read() == (
-                    f"{host.place} is your own node: you go there with a throw-away key\n"
+                    f"{host.place} is your own node: connecting with a temporary key\n"
                 )
         await call_on(host.place)  # on record by now, and silent in scripts
         assert len(set(host.met)) == 3
         assert own.node_id not in host.met
-        with pytest.raises(ConfigError, match="is the node of the key that you dial it with"):
+        with pytest.raises(ConfigError, match="has the id of your own key"):
             await call_on(host.place, identity_path=default_key_path())
         with pytest.raises(NotTrustedError, match="the peer has our own node id"):
             await call_on(host.place, trust="any")  # nobody looked who is there

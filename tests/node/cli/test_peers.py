@@ -65,7 +65,7 @@ def test_an_address_is_shown_as_it_is(parley: Parley, known: KnownPeers) -> None
 
 def test_nobody_is_known(parley: Parley, tmp_path: Path) -> None:
     path = tmp_path / "home" / "known_peers"
-    assert parley("peers", "list") == (0, f"nobody is on record in {path}\n", "")
+    assert parley("peers", "list") == (0, f"no peers are on record in {path}\n", "")
     assert parley("peers", "list", "--json").last["count"] == 0
 
 
@@ -115,7 +115,7 @@ def test_forget_nobody(parley: Parley, known: KnownPeers, who: str) -> None:
     before = known.path.read_bytes()
     done = parley("peers", "forget", who)
     assert (done.code, done.out) == (2, "")
-    assert f"nobody in {known.path} has the name or the node id {who}".strip() in done.err
+    assert f"no peer in {known.path} has the name or the node id {who}".strip() in done.err
     assert known.path.read_bytes() == before
 
 
@@ -181,7 +181,7 @@ def test_rename_to_what_cannot_be(
 
 def test_accounts_are_in_a_file_of_their_own(parley: Parley, tmp_path: Path) -> None:
     path, option = tmp_path / "home" / "accounts", "--accounts"
-    assert parley("peers", "list", option).out == f"nobody is on record in {path}\n"
+    assert parley("peers", "list", option).out == f"no peers are on record in {path}\n"
     assert parley("peers", "add", str(ALICE), "alice", option).out.startswith(
         f"{ALICE} has an account as alice\n"
     )

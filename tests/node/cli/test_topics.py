@@ -56,7 +56,7 @@ def test_what_a_server_offers(parley: Parley, server: str) -> None:
         "      Replies with the payload of the event.",
     ]
     done = parley("topics", server, "nothing begins with this")
-    assert (done.code, done.out) == (0, "nothing is offered to you there\n")
+    assert (done.code, done.out) == (0, "the node offers you nothing\n")
 
 
 def test_json(parley: Parley, server: str) -> None:

@@ -73,7 +73,7 @@ def test_a_home_that_is_not_there(home: Path) -> None:
     home.rmdir()
     (found,) = check_home()
     assert (found.level, found.subject) == (Level.OK, "home")
-    assert "not there yet" in found.text
+    assert "does not exist yet" in found.text
 
 
 def test_no_home_at_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ def test_rights_of_anybody(
         ("publish", "any stranger may publish"),
         (
             "consume+publish",
-            "any stranger may consume and publish, and so take events away from their readers",
+            "any stranger may consume and publish, which takes events from their intended readers",
         ),
         ("inspect+publish", "any stranger may inspect and publish"),
     ],

@@ -187,7 +187,7 @@ def test_nobody_on_the_local_network(
 
     monkeypatch.setattr(taking, "find", find)
     done = parley("receive", "7-crossover-clockwork", str(directory))
-    assert (done.code, "nobody on the local network waits at 7" in done.err) == (3, True)
+    assert (done.code, "no sender on the local network waits at 7" in done.err) == (3, True)
     monkeypatch.setattr(taking, "find_spec", lambda name: None)
     done = parley("receive", "7-crossover-clockwork", str(directory))
     assert (done.code, "--at ADDR or --home ADDR" in done.err) == (2, True)

@@ -46,7 +46,7 @@ async def test_a_yes_puts_the_sender_on_record(anyio_backend: str, known: KnownP
             assert await asking.welcome(met.back, offer())  # is not asked again
             shown = terminal.read()
         who = met.client.node_id
-        assert "Somebody new wants to send report.pdf (1,234 bytes)." in shown
+        assert "An unknown sender wants to send report.pdf (1,234 bytes)." in shown
         assert str(who) in shown
         assert fingerprint(who) in " ".join(shown.split())
         assert shown.count("[yes/no]") == 1
@@ -133,7 +133,7 @@ async def test_who_proves_no_id_is_never_on_record(anyio_backend: str, known: Kn
         with at_terminal() as terminal:
             async with terminal.answered("yes\n"):
                 assert await strangers(known).welcome(met.back, offer())
-            assert "Somebody who proves no id wants to send a" in terminal.read()
+            assert "A sender without an id wants to send a" in terminal.read()
         assert len(known) == 0
 
 
