@@ -53,7 +53,12 @@ def test_nothing_is_weak() -> None:
             Level.NOTE,
             "ecdsa-p256",
         ),
-        (replace(STRONG, pinned=False, trust="any"), "trust", Level.WEAK, "every node that answers"),
+        (
+            replace(STRONG, pinned=False, trust="any"),
+            "trust",
+            Level.WEAK,
+            "every node that answers",
+        ),
         (replace(STRONG, pinned=False), "trust", Level.NOTE, "the first was not checked"),
         (replace(STRONG, own_identity=False), "identity", Level.NOTE, "cannot recognise you"),
         (replace(STRONG, handshake=3.5), "handshake", Level.NOTE, "3.500 s is slow"),
