@@ -22,7 +22,7 @@ from parley.journal import (
 
 
 async def keep(directory: Path, auditor: AuditorPrivateKey) -> None:
-    """A shop that keeps a journal, sealed to the auditor: it cannot read it back itself."""
+    """A shop that keeps a journal, encrypted to the auditor: it cannot read it back itself."""
     shop = Node(Identity.create(), journal=Journal.open(directory, auditor.public))
     async with shop, Node(Identity.create()) as guest:
 

@@ -203,9 +203,7 @@ def _repeated_sessions(starts: DataFrame) -> DataFrame:
             none.cast("long").alias("time_ns"),
             f.col("at.offset").alias("offset"),
             "count",
-            f.lit("the session begins more than once: it stands there a second time").alias(
-                "evidence"
-            ),
+            f.lit("the session begins a second time in the journal").alias("evidence"),
         )
     )
 

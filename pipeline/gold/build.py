@@ -94,7 +94,7 @@ def repeated_sessions(sessions: Iterable[Row]) -> Iterator[Found]:
                 segment=segment,
                 offset=offset,
                 events=len(places),
-                evidence="the session begins more than once: it stands there a second time",
+                evidence="the session begins a second time in the journal",
             )
 
 

@@ -60,7 +60,7 @@ class OpenSegment:
         if self._auditors is None or self._auditors == {auditor for auditor, _ in boxes}:
             return
         self._auditors = None
-        what = "a secret is sealed to other auditors than those that the segment names"
+        what = "a secret is encrypted to other auditors than those that the segment names"
         self._output.finding("wrong-auditors", record, what)
 
 
