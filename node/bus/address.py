@@ -35,7 +35,7 @@ def open_store(address: str, config: BusConfig | None = None) -> tuple[Store, Bu
         parts = urlsplit(address)
         _ = parts.port  # the beginning of a password, where a / or a ? is in it
     except ValueError:
-        # Its text may be part of a password.
+        # The error's text may contain part of a password.
         raise AddressError(f"this is not the address of a bus: {_EXPECTED}") from None
     config = _settings(parts, config or BusConfig())
     if parts.scheme == "sqlite":

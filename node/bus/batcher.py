@@ -21,8 +21,8 @@ from parley._node.errors import ParleyError
 from parley._node.transport.conditions import yield_to_loop
 from parley._node.transport.loop import Loop, Waiter
 
-# Errors that one item alone may have caused, and that say that nothing was done. After any other
-# that is unknown, or each item alone would meet the same.
+# Errors that a single item may have caused, and after which nothing was done. After any other error
+# the outcome is unknown, or the same for each item.
 _ONES_OWN: Final = (InvalidEventError, BusRefusedError, BusFullError, BusDamagedError)
 
 Item = TypeVar("Item")
@@ -83,7 +83,7 @@ class Batcher(Generic[Item, Answer]):
         self._bounds = bounds
         self._shares: deque[_Share[Item, Answer]] = deque()
         self._under_way = 0
-        self._is_due = False  # what waits is taken in this turn or the next
+        self._is_due = False  # waiting items are taken in this turn or the next
 
     async def submit(self, item: Item) -> Answer:
         """Return the answer to an item; raises what `send` raises. After a cancellation, the item
@@ -129,10 +129,10 @@ class Batcher(Generic[Item, Answer]):
             while self._shares:
                 taken = self._next()
                 self._is_due = False
-                self._start()  # for what there was no room for
+                self._start()  # another request for the remaining items
                 await self._send_batch(taken)
                 self._is_due = True
-                await yield_to_loop(self._loop)  # callers that were answered go together again
+                await yield_to_loop(self._loop)  # answered callers batch their next items
         except get_cancelled_exc_class():
             while self._shares:
                 self._shares.popleft().waiter.wake()  # the loop ends
@@ -162,7 +162,7 @@ class Batcher(Generic[Item, Answer]):
                 else:
                     share.answer = answer
                 share.is_answered = True
-        except Exception as error:  # a mistake, too, is told to the callers
+        except Exception as error:  # bugs are raised in the callers, too
             if len(shares) > 1 and isinstance(error, _ONES_OWN):
                 for share in shares:
                     await self._send_batch([share])

@@ -56,14 +56,13 @@ from parley._node.transport.conditions import is_async
 
 H = TypeVar("H", bound=Handler)
 
-# Seconds that handlers have to finish when a bus is left as a context manager.
+# Seconds for handlers to finish when a bus is left as a context manager.
 DRAIN_TIMEOUT: Final = 5.0
 RETRY_DELAY: Final = 1.0
 MAX_RETRY_DELAY: Final = 300.0
-# Seconds for which publishing with an idempotency key is tried again.
+# Seconds for which publishing with an idempotency key is retried.
 PUBLISH_TIMEOUT: Final = 30.0
 LARGEST_VERSION: Final = 2**31 - 1
-# Rows of a page of a listing, unless more are asked for.
 PAGE: Final = 100
 
 
@@ -424,7 +423,7 @@ class Bus:
         if because and not self.is_closed:
             self._lazy.closed_because = because
             self._consumers.warn(because)
-        # Also when we are being cancelled: what is done is to be recorded.
+        # Record acknowledgements even when cancelled.
         with anyio.CancelScope(shield=True):
             await self._consumers.drain(timeout)
             await self._consumers.close_loops(self._lazy.closed_error())

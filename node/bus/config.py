@@ -12,7 +12,6 @@ from parley._node.bus.redis.format import RedisFormat
 from parley._node.errors import ConfigError
 from parley._node.protocol.config_types import Count, Seconds, check_types
 
-# How events look in Redis by default.
 _USUAL: Final = RedisFormat()
 
 

@@ -20,10 +20,10 @@ Data: TypeAlias = Mapping[str, Any]
 
 _DECODER: Final = json.JSONDecoder()
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-# What a store has in place of data that it cannot read begins so; the reason, a colon, and what was
-# there follow. No JSON begins so.
+# The text that a store returns for unreadable data begins with this; the reason, a colon, and the
+# original follow. It is not valid JSON.
 UNREADABLE: Final = "unreadable: "
-# The type of the names of fields; subclasses are refused.
+# Field names must be exactly of this type.
 _TEXT: Final = frozenset((str,))
 
 
@@ -45,7 +45,7 @@ def encode_body(data: object, largest: int) -> str:
     Raises:
         InvalidEventError: it is not a mapping of text to JSON values, or it is too long.
     """
-    # `dict` first: to ask whether something is a Mapping is slow.
+    # `dict` first: isinstance with Mapping is slow.
     if not isinstance(data, (dict, Mapping)) or not _TEXT.issuperset(map(type, data)):
         kind = type(data).__name__
         raise InvalidEventError(
@@ -90,9 +90,9 @@ def decode_body(body: str | bytes) -> dict[str, Any]:
 When = Literal["publish", "consume", "both"]
 
 ALL_OF_API: Final = ".*"
-# Characters of an error's text: it shows the data, which may be long.
+# Characters of an error's text, which shows the data.
 LONGEST_TEXT: Final = 300
-# Names whose schemas are remembered; more are looked up each time.
+# Names whose schemas are cached.
 REMEMBERED: Final = 1_024
 
 
@@ -170,7 +170,7 @@ def _validator(name: str, schema: Mapping[str, Any] | bool) -> "Validator":
         kind.check_schema(contents)
         dialect = kind.META_SCHEMA.get("$schema") or kind.META_SCHEMA.get("$id", "")
         resource = specification_with(dialect).create_resource(contents)
-        # An empty registry: without one jsonschema would fetch what it does not know.
+        # An empty registry: without one, jsonschema would download references.
         registry: Registry[Any] = Registry()
         base = resource.id() or ""
         resolver = registry.with_resource(base, resource).crawl().resolver(base)

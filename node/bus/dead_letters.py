@@ -15,12 +15,12 @@ from parley._node.bus.identifiers import BEFORE_ALL, dead_name, parse_id, split_
 from parley._node.bus.model import Failure, NewEvent, StoredEvent, Trim
 from parley._node.bus.store import LazyStore
 
-# Letters that are fetched at once.
+# Letters fetched at a time.
 LETTERS: Final = 100
-# Entries of a history, and characters of each one's error.
+# Entries of a history, and characters of each error.
 LONGEST_HISTORY: Final = 32
 LONGEST_ERROR: Final = 500
-# The error of an attempt that ended without a word.
+# The error of an attempt without an outcome.
 NOT_ACKNOWLEDGED: Final = "not acknowledged"
 
 
@@ -91,7 +91,7 @@ def read_letter(stored: StoredEvent) -> DeadLetter:
     try:
         body = encode_value(data) if isinstance(data, dict) else body
         body.encode()
-    except (InvalidEventError, UnicodeEncodeError):  # NaN, say, which Lightbus writes
+    except (InvalidEventError, UnicodeEncodeError):  # such as NaN, which Lightbus writes
         data, body = None, stored.body
     if not isinstance(data, dict):
         data = None
@@ -130,7 +130,7 @@ class DeadLetters:
             found = await self._history(place, None, count - len(letters))
             if not found:
                 break
-            letters += map(read_letter, found)  # a store shows fewer at once where they are large
+            letters += map(read_letter, found)  # a store returns fewer large ones
             place = found[-1].id
         return letters
 
@@ -152,7 +152,7 @@ class DeadLetters:
                 found = await self._history(str(parse_id(id).before), id, 1)
                 replayed += await self._replay_all(found, group)
             return replayed
-        # What is set aside again meanwhile is not replayed for ever.
+        # Letters that are added during the replay are not replayed.
         infos = await self._store.streams()
         last = next((info.last_id for info in infos if info.name == self._dead), None)
         place = BEFORE_ALL
@@ -181,8 +181,8 @@ class DeadLetters:
             if again:
                 return True
         if letter.data is None:
-            return False  # no consumer could read it then either
-        # Under a key of its own: the event's may be remembered, though the event is gone.
+            return False  # no consumer could read it
+        # Use a new key: the event's own may be remembered although the event is gone.
         key = f"dead:{letter.id}"
         event = NewEvent(self._stream, letter.data, letter.body, key, letter.version)
         await self._store.publish([event], durable=True)

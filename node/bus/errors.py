@@ -48,7 +48,6 @@ class BusUnavailableError(BusError, OSError):
     publishing again with the same idempotency key is safe."""
 
     def __str__(self) -> str:
-        # OSError would show the tuple of its arguments.
         return str(self.args[0]) if self.args else ""
 
 

@@ -148,7 +148,7 @@ class BusEvent(Generic[E_co]):
         return self._target
 
 
-# Events fetched at once, and seconds of one wait for new ones.
+# Events fetched at a time, and seconds of one wait for new ones.
 PAGE: Final = 100
 WAIT: Final = 1.0
 

@@ -16,13 +16,13 @@ from parley._node.protocol.event_types import LONGEST_EVENT as LONGEST_EVENT
 from parley._node.protocol.event_types import LONGEST_NAME as LONGEST_NAME
 from parley._node.protocol.event_types import is_name, is_word
 
-# Where to begin: the first event that is stored, what is published from now on, an id (that
-# event included), or a time (an aware datetime).
+# Where to begin: the first stored event, events from now on, an id (inclusive), or a time (an aware
+# datetime).
 Position: TypeAlias = str | datetime
 
 FIRST: Final = "first"
 NEW: Final = "new"
-# Values of `after` for a store: before all events, and after all that are there now.
+# Values of `after` for a store: before all events, and after all current ones.
 BEFORE_ALL: Final = "0-0"
 AFTER_ALL: Final = "$"
 
@@ -121,9 +121,9 @@ def after(position: Position) -> str:
 
 
 LONGEST_KEY: Final = LONGEST_NAME
-# The name of the stream of all events of an API ends so, where a store has such a stream.
+# The end of the name of an API's stream of all events.
 ALL: Final = ".*"
-# Names whose parts are remembered: they are needed several times for each event.
+# Names whose parts are cached: they are needed several times for each event.
 REMEMBERED: Final = 1_024
 
 

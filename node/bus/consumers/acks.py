@@ -22,9 +22,9 @@ from parley._node.logs import RateLimitedLogger, one_line
 from parley._node.transport.conditions import Condition
 from parley._node.transport.task_scope import SingleTask
 
-# Seconds that an acknowledgement waits for others to go with.
+# Seconds that an acknowledgement waits for others to be recorded with.
 GATHER: Final = 0.01
-# How many are recorded at once at most.
+# The most acknowledgements recorded at a time.
 MOST_AT_ONCE: Final = 1_000
 
 
@@ -52,7 +52,7 @@ class AckBuffer:
     def add(self, id: str) -> None:
         self._ids.append(id)
         if not self._armed:
-            # Never cancelled: with many events a second that would cost more than it saves.
+            # Never cancelled: with many events a second that would cost more.
             self._armed = True
             self._loop.at(self._loop.now() + GATHER, self._ring)
 
@@ -95,7 +95,7 @@ class AckBuffer:
         except Exception as error:
             self.error = as_bus_error(error)
         except BaseException:
-            # Its loop ends: no caller may wait for what will not be recorded.
+            # The loop ends: release the callers that wait.
             self.error = self.error or BusClosedError("the bus is closed")
             raise
 
@@ -104,7 +104,7 @@ logger = logging.getLogger("parley.bus")
 
 T = TypeVar("T")
 
-# Log lines on events of one consumer that are set aside: at once, and from then on per second.
+# Log lines about dead letters of one consumer: a burst, and then per second.
 LINES: Final = 100
 LINES_PER_SECOND: Final = 1.0
 
@@ -143,7 +143,7 @@ class AckRecorder:
         """
         if event.ack_state is AckState.NONE:
             event.ack_state = AckState.NACK
-            # If it is not pending here any more, another consumer has it by now.
+            # If it is no longer pending here, another consumer has it.
             await self._retry.insist(partial(self._record, event, delay, _bounded(reason)))
 
     # From the application.
@@ -153,7 +153,7 @@ class AckRecorder:
         count, again = await self._insist(
             partial(self._store.ack, options.stream, options.group, ids)
         )
-        # Another task may have said so meanwhile, or the loop, which has moved on.
+        # Another task, or the loop's next iteration, may have acknowledged it meanwhile.
         was_said, event.ack_state = event.ack_state is AckState.ACK, AckState.ACK
         self._recorded(count)
         if not count and not was_said and not again:
@@ -163,7 +163,7 @@ class AckRecorder:
         delay = require_delay(delay)
         if self.closed is not None:
             raise self.closed
-        # From here on it is not to be acknowledged, whatever becomes of this.
+        # From here on it must not be acknowledged, even if this fails.
         event.ack_state = AckState.NACK
         record = partial(self._record, event, delay, _bounded(reason))
         was_pending, again = await self._insist(record)
@@ -176,7 +176,7 @@ class AckRecorder:
         """Make an event that cannot be handed out a dead letter; raises as the store does."""
         options = self._terms
         if options.stream.endswith("." + DEAD):
-            # A dead letter that cannot be read has nowhere to go; the stream keeps it.
+            # An unreadable dead letter stays on its stream.
             await self._store.ack(options.stream, options.group, [id])
         else:
             await self._bury(id, _bounded(fault))

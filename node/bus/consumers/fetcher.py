@@ -16,13 +16,13 @@ from parley._node.bus.errors import BusRefusedError, BusUnavailableError
 from parley._node.bus.model import Delivery
 from parley._node.transport.loop import Timer
 
-# Seconds between two looks for what is due, at most; and that one wait for new events takes.
+# Seconds between checks for due events, and of one wait for new events, at most.
 CLAIM_INTERVAL: Final = 1.0
-# Seconds between two removals of consumers that were idle for `consumer_ttl`, at most.
+# Seconds between removals of consumers that were idle for `consumer_ttl`, at most.
 REMOVAL_INTERVAL: Final = 3_600.0
-# Seconds by which the store's clock may be behind the loop's, as it rounds.
+# Seconds by which the store's clock may lag behind the loop's, because it rounds.
 CLOCK_SLACK: Final = 0.002
-# Times of refused events that are remembered; others are found within `CLAIM_INTERVAL`.
+# Due times remembered of refused events; others are found within `CLAIM_INTERVAL`.
 MOST_AWAITED: Final = 1_000
 
 
@@ -35,13 +35,13 @@ class Fetcher:
         self._terms = context.options
         self._consumer = context.name
         self._ttl = config.consumer_ttl
-        # A consumer that asks for nothing for `consumer_ttl` is forgotten: ask before.
+        # An idle consumer is removed after `consumer_ttl`: ask before.
         self.interval = min(CLAIM_INTERVAL, context.options.reclaim_after, self._ttl / 3)
         self._removal_interval = min(REMOVAL_INTERVAL, self._ttl)
         self._claim_due = self._removal_due = loop.now()
-        self.awaited: list[float] = []  # a heap: when what was refused here is due
-        # Whether events may be pending with this consumer that it doesn't have: those of an earlier
-        # process of its name, or of an answer that was lost.
+        self.awaited: list[float] = []  # a heap of the due times of events refused here
+        # Whether events may be pending with this consumer that it doesn't hold: those of an earlier
+        # process of its name, or of a lost answer.
         self._owning = True
         self._waiting: anyio.CancelScope | None = None
         self._timer: Timer | None = None
@@ -92,7 +92,7 @@ class Fetcher:
         now = self.loop.now()
         if now < self._claim_due:
             return []
-        # Set before the store is asked: an event that is refused meanwhile may be due earlier.
+        # Set before asking the store: an event refused meanwhile may be due earlier.
         while self.awaited and self.awaited[0] <= now:
             heappop(self.awaited)
         self._claim_due = min([now + self.interval, *self.awaited[:1]])
@@ -121,7 +121,7 @@ class Fetcher:
                     self._timer.cancel()
                     self._timer = None
         if not found:
-            # The wait is over, or the store ended it early: something is due.
+            # The wait is over, or the store ended it: events are due.
             self._claim_due = min(self._claim_due, self.loop.now())
         return found
 
@@ -132,13 +132,13 @@ class Fetcher:
 
     def _interrupt(self) -> None:
         if self._waiting is not None:
-            # An event that the store hands out at this moment is released: see `Store`.
+            # The store releases an event that it is handing out: see `Store`.
             self._waiting.cancel()
 
     async def _remove_the_idle(self) -> None:
         now = self.loop.now()
         if now >= self._removal_due:
             self._removal_due = now + self._removal_interval
-            # Another node's bus may not allow it to consumers.
+            # Another node's bus may refuse it.
             with suppress(BusRefusedError):
                 await self._store.remove_consumers(self._terms.stream, self._terms.group, self._ttl)

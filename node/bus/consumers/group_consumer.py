@@ -34,14 +34,14 @@ from parley._node.transport.conditions import Condition, yield_to_loop
 from parley._node.transport.loop import Timer
 from parley._node.transport.task_scope import SingleTask
 
-# Events fetched at first; twice as many each time that they were taken within `QUICK` seconds, up
-# to `batch`; half as many if it took longer than `SLOW`, so that others get some.
+# Events fetched at first; doubled, up to `batch`, whenever they were taken within `QUICK` seconds;
+# halved if it took longer than `SLOW`, so that other consumers get some.
 FIRST_FETCH: Final = 16
 QUICK: Final = 0.1
 SLOW: Final = 1.0
-# Seconds for the store to hear what became of the last events.
+# Seconds to record the outcomes of the last events.
 LEAVE_TIMEOUT: Final = 5.0
-# Signs of life for each `reclaim_after`.
+# Heartbeats per `reclaim_after`.
 BEATS: Final = 3
 
 
@@ -69,15 +69,15 @@ class GroupConsumer:
         self._retry = StoreRetry(loop, context.what)
         self._changes = Condition(loop.waiter)
         self._fetching = SingleTask(loop, self._changes)
-        self._half: list[BusEvent] = []  # what follows `ready`, of the same batch
-        self._later: list[BusEvent] = []  # what follows that
-        self._unseen: list[Delivery] = []  # what follows that, not looked at yet
+        self._half: list[BusEvent] = []  # the second half of the batch in `ready`
+        self._later: list[BusEvent] = []  # the next batch
+        self._unseen: list[Delivery] = []  # fetched after those, and not checked yet
         self._count = min(FIRST_FETCH, options.batch)
         self._taken_at = loop.now()  # the batch in `ready`
         self._beat_timer: Timer | None = None
         self._beating = SingleTask(loop, self._changes)
         self._seen: tuple[float, int, int] = (0.0, 0, 0)
-        self._returning: list[str] = []  # what `stop` is yet to give back
+        self._returning: list[str] = []  # what `stop` has yet to give back
 
     @property
     def failure(self) -> BusError | None:
@@ -124,7 +124,7 @@ class GroupConsumer:
         self.ready.extend(self._half)
         self._half.clear()
         if self._count == self.options.batch and self._loop.now() - self._taken_at < QUICK:
-            # At this pace the other half is soon used up.
+            # At this pace the other half is soon taken.
             self._fetching.start(self._fetch, False)
 
     def _take_later(self) -> None:
@@ -197,12 +197,12 @@ class GroupConsumer:
         try:
             data = decode_body(stored.body)
             if not self._schemas.is_empty:
-                # By the name asked for: another node may call what it hands out anything.
+                # By the requested name: another node may send any name.
                 self._schemas.check_consumed(self.options.stream, data)
             return (data if returns is None else returns.read(data)), ""
         except (InvalidEventError, MalformedDataError) as error:
             return None, str(error)
-        except APPLICATION_ERRORS as error:  # of a model's own code
+        except APPLICATION_ERRORS as error:  # raised by a model's own code
             return None, f"not readable as {returns}: {describe(error)}"
 
     # Signs of life.
@@ -224,7 +224,7 @@ class GroupConsumer:
         if not stuck:
             self._beating.start(self._say, working + waiting, [])
         elif not self._beating.running:
-            # Nothing was taken for a whole beat: what is not begun is for others.
+            # Nothing was taken since the last heartbeat: give back events that were not begun.
             for held in (self.ready, self._half, self._later):
                 held.clear()
             self._fetcher.claim_at(self._loop.now())
@@ -236,7 +236,7 @@ class GroupConsumer:
                 options = self.options
                 await self._store.touch(options.stream, options.group, self.context.name, alive)
         except Exception as error:
-            # The next sign may be heard; if not, others take over what is held here.
+            # The next heartbeat may succeed; otherwise other consumers take over.
             self._retry.tell(as_bus_error(error))
         try:
             await self._give_back(given_back)

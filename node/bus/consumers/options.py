@@ -84,7 +84,7 @@ def check_options(
     if max_attempts is not None:
         require_count("max_attempts", max_attempts)
     if event == DEAD:
-        # What fails there has nowhere to go.
+        # Dead letters that fail stay there.
         max_attempts = None
     return ConsumerOptions(name, whole, batch, float(reclaim_after), max_attempts, after(start))
 

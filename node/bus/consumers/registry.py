@@ -28,9 +28,9 @@ from parley._node.logs import one_line
 
 logger = logging.getLogger("parley.bus")
 
-# So that with `-NUMBER` behind it, and a node's id before it, a store still takes the name.
+# Leaves room for the suffix `-NUMBER` and the prefix of a node id.
 LONGEST_CONSUMER: Final = 190
-# Characters of the host's name in a consumer's.
+# Characters of the host name in a consumer's name.
 _HOST_LENGTH: Final = 64
 
 

@@ -25,12 +25,12 @@ logger = logging.getLogger("parley.bus")
 
 Handler = Callable[[BusEvent[Any]], Awaitable[Any]]
 
-# Failures of one handler that are logged: at once, and from then on per second.
+# Logged failures of one handler: a burst, and then per second.
 FAILURES: Final = 100
 FAILURES_PER_SECOND: Final = 1.0
-# After an error that waiting does not help against (damage, a refusal): somebody may mend it.
+# After an error that is not transient (damage, a refusal), an operator may fix it.
 LONG_PAUSES: Final = Pauses(first=5.0, longest=300.0)
-# Seconds that a handler has to end once it is cancelled.
+# Seconds for a cancelled handler to end.
 CANCEL_PATIENCE: Final = 5.0
 
 
@@ -76,7 +76,7 @@ class WorkerPool:
         self._closing = True
         with anyio.move_on_after(timeout):
             if self._consumer is not None:
-                with suppress(BusError):  # `leave` meets it again, and says so
+                with suppress(BusError):  # `leave` raises it again
                     await self._consumer.stop(BusClosedError("the bus is closed"))
             await self._changes.until(lambda: not any(job.running for job in self._workers))
         await self._overseer.end()
@@ -125,7 +125,7 @@ class WorkerPool:
                     lambda: not any(worker.running for worker in workers) or bool(self._fallen())
                 )
                 for number, event in self._fallen():
-                    # Its handler raised a cancellation of its own.
+                    # The handler raised a cancellation itself.
                     self._at_work[number] = None
                     await self._failed(consumer, event, None)
                     workers[number].start(self._work, number, consumer)
@@ -170,7 +170,7 @@ class WorkerPool:
                     await consumer.more()
                 except BusError:
                     return
-                continue  # others may have been faster
+                continue  # another worker may have taken it
             event = at_work[number] = ready.pop()
             try:
                 await handler(event)

@@ -31,21 +31,21 @@ from parley._node.transport.conditions import Condition
 Word: TypeAlias = str | bytes | int | float
 Commands: TypeAlias = Sequence[tuple[Word, ...]]
 
-# Commands that are sent together at most, about how many bytes of their words (those of a single
-# caller may be more), and how many such requests may wait for their answers.
+# The most commands of one request, about how many bytes of their words (a single caller may send
+# more), and how many requests may wait for their responses.
 MOST_TOGETHER: Final = 256
 LARGEST_TOGETHER: Final = 2**20
 REQUESTS: Final = 8
 
-# Connections for blocking reads that are kept while idle.
+# Idle connections kept for blocking reads.
 IDLE_READERS: Final = 16
-# Connections at a time; a blocking read beyond that waits for one of them.
+# The most connections; a further blocking read waits for one.
 MOST_CONNECTIONS: Final = 1_000
 # Seconds that a cancellation waits for events to be given back.
 CANCEL_PATIENCE: Final = 2.0
-# Seconds until the client connects again to listen on its channel.
+# Seconds until the client reconnects to listen on its channel.
 _LISTEN_PAUSE: Final = 1.0
-# Seconds between two tries to end a read whose caller is gone, and how many there are.
+# Seconds between attempts to end the read of a cancelled caller, and their number.
 _UNBLOCK_PAUSE: Final = 0.05
 _UNBLOCK_TRIES: Final = 40
 
@@ -63,14 +63,14 @@ class RedisClient:
         self._shared: RedisConnection | None = None
         self._connecting = False
         self._failure: ParleyError | None = None
-        self._under_way = 0  # of callers that wait
-        self._left = 0  # of callers that are gone
+        self._under_way = 0  # of waiting callers
+        self._left = 0  # of cancelled callers
         bounds = Bounds(MOST_TOGETHER, LARGEST_TOGETHER, REQUESTS)
         self._batcher = Batcher(self._ask, _cost, loop, bounds)
         self._finishing = 0
         self._readers: list[RedisConnection] = []  # idle
         self._connections: set[RedisConnection] = set()
-        self._dialled = 0  # connections that are being made
+        self._dialled = 0  # connections in progress
         self._closed = False
         self._listens = False
 
@@ -85,7 +85,7 @@ class RedisClient:
     async def aclose(self) -> None:
         """Wait for commands in progress, end blocking reads, and disconnect."""
         with anyio.move_on_after(self._timeout):
-            # Events that a read brought when it was ended are given back: that takes commands.
+            # An ended read gives back its events, which takes commands.
             await self._changes.until(lambda: not self._finishing)
         self._closed = True
         self._changes.notify()
@@ -171,7 +171,7 @@ class RedisClient:
             return [error for _ in callers]  # one attempt is enough for all
         together = [words for several in callers for words in several]
         try:
-            # Several callers have a task of the batcher, a single one has only its own.
+            # A batch runs in the batcher's task, a single request in its caller's.
             request = connection.send(together, self._timeout, batch=len(callers) > 1)
         except RedisError as error:
             return [self._lost(connection, error) for _ in callers]
@@ -261,7 +261,8 @@ class RedisClient:
             self._finishing += 1
             over = self._loop.waiter()
             self._loop.spawn(self._finish, reader, request, unwanted, lost, over.wake)
-            # The next caller is to find what is given back; but this must not take long.
+            # The next caller should find the events that are given back, but this must not take
+            # long.
             with anyio.move_on_after(CANCEL_PATIENCE, shield=True):
                 await over.wait()
             raise
@@ -357,7 +358,7 @@ class RedisClient:
         """End the read of a cancelled caller, give back its events, and keep the connection."""
         try:
             for _ in range(_UNBLOCK_TRIES):
-                # Several times: the read may not have begun when it is asked to end.
+                # The read may not have begun at the first attempt.
                 await self.command(b"CLIENT", b"UNBLOCK", reader.client_id or 0)
                 with anyio.move_on_after(_UNBLOCK_PAUSE) as scope:
                     answer = await request.only()

@@ -76,7 +76,7 @@ def parse_address(url: str) -> RedisAddress:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        # Its text may be part of a password.
+        # The error's text may contain part of a password.
         raise AddressError("not the address of a Redis: redis://HOST:PORT/DATABASE") from None
     if parts.scheme not in ("redis", "rediss", "unix"):
         raise AddressError(f"{parts.scheme!r} is not the address of a Redis")
@@ -101,7 +101,7 @@ def parse_address(url: str) -> RedisAddress:
             password=password,
             tls=parts.scheme == "rediss",
         )
-    _ = found.place  # raises for one that cannot be
+    _ = found.place  # raises AddressError
     return found
 
 

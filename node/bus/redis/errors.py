@@ -32,8 +32,8 @@ from parley._node.errors import ConfigError, UnreachableError
 # The oldest version of Redis: streams with MINID and exclusive ranges came with it.
 OLDEST: Final = (6, 2)
 
-# Beginnings of answers for which coredis has no type, and texts of an old Redis at the end of a
-# script. The first that is found counts.
+# Texts of responses for which coredis has no type, and of an old Redis at the end of a script. The
+# first match counts.
 _WORDS: Final[tuple[tuple[str, type[BusError]], ...]] = (
     ("OOM ", BusFullError),
     ("No space left", BusFullError),
@@ -51,7 +51,7 @@ _WORDS: Final[tuple[tuple[str, type[BusError]], ...]] = (
     ("invalid password", BusRefusedError),
     ("The user executing the script", BusRefusedError),
 )
-# What Redis adds to an error in a script.
+# Redis adds this to an error in a script.
 _WHERE: Final = re.compile(r" script: [0-9a-f]{40}, on @.*", re.DOTALL)
 _MISSING: Final = ("NOGROUP", "no longer exists", "no such key", "requires the key to exist")
 _TYPES: Final[tuple[tuple[type[RedisError], type[BusError]], ...]] = (
@@ -62,7 +62,7 @@ _TYPES: Final[tuple[tuple[type[RedisError], type[BusError]], ...]] = (
     (ReadOnlyError, BusUnavailableError),
     (LostConnectionError, BusUnavailableError),
 )
-# What the transport raises; anyio's two while TLS is set up.
+# Errors of the transport; the last two while TLS is set up.
 _LOST: Final = (OSError, UnreachableError, EndOfStream, BrokenResourceError)
 
 

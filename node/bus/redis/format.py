@@ -20,21 +20,21 @@ from parley._node.protocol.config_types import check_types
 
 Layout = Literal["per_event", "per_api"]
 
-# Prefixes whose names of metadata are remembered.
+# Prefixes whose metadata names are cached.
 REMEMBERED: Final = 64
-# Words of one XADD in a script of ours: Lua hands over 8,000 values at most.
+# Words of one XADD in a script: Lua unpacks 8,000 values at most.
 MOST_FIELDS: Final = 3_500
-# The beginning of the body of an event whose data cannot be read, and of an entry that is not an
-# event; the reason and its fields follow.
+# The body of an event whose data cannot be read, and of an entry that is not an event, begins with
+# this; the reason and fields follow.
 NO_DATA: Final = f"{UNREADABLE}fields that cannot be decoded: "
 NO_EVENT: Final = f"{UNREADABLE}no event in Lightbus's format, "
 
-# Prefixes of metadata and data as Lightbus writes them, and as its documentation has them.
+# Prefixes of metadata and data, as Lightbus writes and documents them.
 _KNOWN: Final = (("", ":"), (":", ""))
 _METADATA: Final = ("id", "api_name", "event_name", "version")
 
 
-# As Lightbus has it: spaces, sorted names, ASCII; but NaN and infinities are refused.
+# As in Lightbus (spaces, sorted names, ASCII), but NaN and infinities are refused.
 _LIGHTBUS_JSON: Final = json.JSONEncoder(allow_nan=False, sort_keys=True)
 
 
@@ -153,7 +153,7 @@ class RedisFormat:
             return _no_event(name, id, "with a version that is not a number", pairs)
         stored = f"{plain['api_name']}.{plain['event_name']}"
         if name.endswith(ALL) or (self.layout == "per_api" and stored != name):
-            # Readers of one event of an API pass over its other events.
+            # Readers of one event skip the API's other events.
             if not _is_of(api_of(name), stored):
                 return _no_event(name, id, "and of another API", pairs)
             if not name.endswith(ALL):
@@ -174,7 +174,7 @@ class RedisFormat:
             for field, value in pairs:
                 text = value.decode()
                 if self.decode is None:
-                    json.loads(text)  # which has to be JSON by itself, not only in its place
+                    json.loads(text)  # must be valid JSON on its own
                 else:
                     text = encode_value(self.decode(text))
                 members.append(f"{encode_value(field)}:{text}")

@@ -26,20 +26,20 @@ from parley._node.logs import RateLimitedLogger
 from parley._node.transport.conditions import Condition
 from parley._node.transport.loop import Loop
 
-# Events in hand that are remembered for a group; beyond that the oldest are forgotten. Only events
-# that others took over, and that were never settled here, can be so many.
+# Held events remembered for a group; beyond that the oldest are forgotten. Only events that other
+# consumers took over, and that were never settled here, can be so many.
 MOST_HELD: Final = 100_000
-# Groups that are remembered, and consumers of each: a peer may call them anything.
+# Groups remembered, and consumers of each: a peer can choose any names.
 MOST_GROUPS: Final = 10_000
 MOST_PLACES: Final = 10_000
 
-# Bytes of entries that one answer is to have, about.
+# About the bytes of entries in one response.
 HANDFUL: Final = 2**20
-# Entries of one answer, however small the last ones were: the next ones may be large.
+# The most entries of one response: the next ones may be large.
 MOST: Final = 256
-# Bytes of an entry of a stream that was not read yet.
+# Assumed bytes of an entry of a stream that was not read yet.
 FIRST: Final = 16 * 2**10
-# Streams whose longest entry is remembered; beyond that the oldest are forgotten.
+# Streams whose entry size is remembered; beyond that the oldest are forgotten.
 REMEMBERED: Final = 1_000
 
 
@@ -103,7 +103,7 @@ class GroupState:
         _remember(self.lost, consumer)
 
     def handed(self, id: str, attempt: int) -> None:
-        self.held.pop(id, None)  # the newest stand last
+        self.held.pop(id, None)  # the newest is last
         self.held[id] = attempt
         if len(self.held) > MOST_HELD:
             del self.held[next(iter(self.held))]
@@ -132,7 +132,7 @@ class GroupStates:
     def of(self, name: str, key: str, group: str) -> GroupState:
         """Return the state of a group, created if necessary."""
         found = self._all.pop((key, group), None) or GroupState(name, key, group)
-        self._all[key, group] = found  # the last one used stands last
+        self._all[key, group] = found  # the most recently used is last
         if len(self._all) > MOST_GROUPS:
             del self._all[next(iter(self._all))]
         return found
@@ -175,7 +175,7 @@ class EntrySizes:
         longest = max((sum(map(len, fields)) for fields in entries), default=0)
         if not longest:
             return
-        # Small ones after a large one: twice as many each time.
+        # After a large entry, double the number each time.
         before = self._longest.pop(key, longest)
         self._longest[key] = max(longest, before // 2)
         if len(self._longest) > REMEMBERED:
@@ -184,13 +184,13 @@ class EntrySizes:
 
 logger = logging.getLogger("parley.bus")
 
-# Seconds for which one XREADGROUP blocks: a dead connection is noticed after them.
+# Seconds that one XREADGROUP blocks; a dead connection is noticed after them.
 LONGEST_BLOCK: Final = 5.0
-# How often a group is made anew within one call, before its vanishing is an error.
+# How often one call creates a vanished group again before raising the error.
 _MOST_CURES: Final = 3
-# In place of an idle time: only events that are pending with this consumer and not in hand here.
-# An earlier process of its name may have begun them (`_OWN`), or the answer with them was lost and
-# they were never begun (`_LOST`): then the attempt is not counted again.
+# In place of an idle time: only events pending with this consumer and not held here. An earlier
+# process of its name may have begun them (`_OWN`), or the answer with them was lost and they were
+# never begun (`_LOST`): then the attempt is not counted again.
 _OWN: Final = -1
 _LOST: Final = -2
 _BURST: Final = 5
@@ -294,7 +294,7 @@ class GroupReader:
         portion = self._sizes.count(state.key, count)
         words: tuple[Any, ...] = (b"XREADGROUP", b"GROUP", state.group, consumer)
         words += (b"COUNT", portion)
-        if milliseconds > 0:  # 0 is for ever
+        if milliseconds > 0:  # 0 blocks forever
             words += (b"BLOCK", milliseconds)
         words += (b"STREAMS", state.key, b">")
 

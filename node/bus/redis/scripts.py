@@ -63,9 +63,10 @@ def idempotency_key(name: str, key: str) -> str:
 
 # Streams.
 
-# KEYS: streams, then idempotency keys. ARGV: how many streams, for how long keys are kept (ms), and
-# for each event: the number of its stream's key, that of its idempotency key (0: none), and how
-# many words of XADD follow, and these. Answers of each event its id and whether it is a duplicate.
+# KEYS: streams, then idempotency keys. ARGV: the number of streams, for how long keys are kept
+# (ms), and for each event: the number of its stream's key, that of its idempotency key (0: none),
+# the number of words of XADD that follow, and these. Returns for each event its id and whether it
+# is a duplicate.
 PUBLISH: Final = script(
     """
 local streams, window = tonumber(ARGV[1]), ARGV[2]
@@ -98,7 +99,7 @@ return ids
 """
 )
 
-# KEYS: a stream. ARGV: the least age to be taken away (ms; empty: none), the most bytes (empty:
+# KEYS: a stream. ARGV: the least age of events to delete (ms; empty: none), the most bytes (empty:
 # any), `~` or `=`.
 SHRINK: Final = script(
     """
@@ -121,8 +122,8 @@ return taken
 """
 )
 
-# KEYS: a stream. ARGV: the id after which, and how many at most. Answers how many there are; a few
-# at a time, since each is read whole.
+# KEYS: a stream. ARGV: an id, and the most events to count. Returns how many follow the id; a few
+# are read at a time.
 COUNT: Final = script(
     """
 local after, found, most = ARGV[1], 0, tonumber(ARGV[2])
@@ -139,13 +140,13 @@ return found
 
 # Groups.
 
-# The consumer that holds the events that no other works on: those due, now or later.
+# The consumer of events that are due, now or later.
 NOBODY: Final = "parley-due"
-# Entries that are looked at together.
+# Entries examined at a time.
 PAGE: Final = 1_000
 
-# The channel of messages that events of a group are due now: the key of the stream, a zero, the
-# group. Without the right to publish there (ACL), consumers look once a second.
+# The channel on which due events of a group are announced: the key of the stream, a zero, the
+# group. Without the right to publish there (ACL), consumers check once a second.
 DUE_CHANNEL: Final = "parley:bus:due"
 
 _SHARED: Final = f"""
@@ -215,10 +216,10 @@ def _script(text: str) -> Script:
     return script(_SHARED + text)
 
 
-# ARGV from 3: how many, for how long idle (ms; -1: the consumer's own, and nothing that is due; -2:
-# the same, and the attempt is not counted again), and the ids that are left alone. Answers how many
-# had been trimmed away, and what was taken.
-# Histories are no more than what is pending: those beyond it are looked for, a page at a time.
+# ARGV from 3: the most events, the idle time (ms; -1: only the consumer's own, without due ones;
+# -2: the same, without counting the attempt), and the ids to leave alone. Returns how many had been
+# trimmed, and the events. Histories of events that are no longer pending are removed, a page at a
+# time.
 TAKE: Final = _script(
     f"""
 local count, idle = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -291,7 +292,7 @@ end
 """
 )
 
-# ARGV from 3: ids. Answers those that it held.
+# ARGV from 3: ids. Returns those that the consumer held.
 RELEASE: Final = _script(
     """
 local released = {}
@@ -317,7 +318,7 @@ return 1
 """
 )
 
-# ARGV from 3: an id. Answers how often it was handed out, its fields, its history, and the time.
+# ARGV from 3: an id. Returns its number of deliveries, fields and history, and the time.
 LOOK: Final = _script(
     """
 local times = held(ARGV[3])
@@ -332,8 +333,8 @@ return {times, entry[2], times > 1 and redis.call('HGET', past, ARGV[3]) or '', 
 """
 )
 
-# KEYS from 5: the stream for dead letters. ARGV from 3: an id, how often it had been handed out,
-# and the words of XADD. Answers the dead letter's id; nothing if it is not the consumer's any more.
+# KEYS from 5: the stream for dead letters. ARGV from 3: an id, its number of deliveries, and the
+# words of XADD. Returns the dead letter's id; nothing if the consumer no longer holds the event.
 BURY: Final = _script(
     """
 local id = ARGV[3]
@@ -358,7 +359,7 @@ return out
 """
 )
 
-# ARGV from 3: ids. Answers those that the stream has.
+# ARGV from 3: ids. Returns those that the stream has.
 REDELIVER: Final = _script(
     f"""
 local out = {{}}
@@ -376,7 +377,7 @@ return out
 """
 )
 
-# ARGV from 3: for how long the consumer has to be idle (ms). Answers whether it is no more.
+# ARGV from 3: the idle time (ms). Returns whether the consumer was removed.
 REMOVE_CONSUMER: Final = _script(
     f"""
 local found = false
@@ -404,7 +405,7 @@ return 1
 """
 )
 
-# ARGV from 3: ids that are gone, or `before` and an id: all before it. For one group.
+# ARGV from 3: ids of deleted events, or `before` and an id: all before it. For one group.
 FORGET: Final = _script(
     f"""
 if ARGV[3] ~= 'before' then

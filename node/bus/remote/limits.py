@@ -3,7 +3,7 @@ section 16)."""
 
 from typing import Final
 
-# What a request's cells may hold is fixed with its types.
+# The limits of fields are defined with the event types.
 from parley._node.protocol.event_types import LARGEST_COUNT as LARGEST_COUNT
 from parley._node.protocol.event_types import LARGEST_NUMBER as LARGEST_NUMBER
 from parley._node.protocol.event_types import LONGEST_CONSUMER as LONGEST_CONSUMER
@@ -12,40 +12,39 @@ from parley._node.protocol.event_types import LONGEST_ID as LONGEST_ID
 from parley._node.protocol.event_types import LONGEST_TIME_MS as LONGEST_TIME_MS
 from parley._node.protocol.event_types import LONGEST_WAIT_MS as LONGEST_WAIT_MS
 
-# Rows of a whole listing, in many answers, that a client takes.
+# The most rows of a listing that a client accepts.
 LONGEST_LISTING: Final = 1_000_000
 
 # Streams `bus` of one connection; one more is reset with `overloaded`.
 STREAMS: Final = 4
-# Unanswered requests of one stream, and, of a connection's, Reads and Historys that wait; one more
-# is answered with code 19. A client keeps to half of the first.
+# Unanswered requests of one stream, and waiting Reads and Historys of one connection; a further one
+# is answered with code 19. A client uses half of the first.
 REQUESTS: Final = 256
 WAITING_READS: Final = 64
-# Requests without a wait, but with answers that may be long, that are worked on side by side on one
-# stream: others wait until such an answer was sent.
+# Requests with possibly long answers, without a wait, executed concurrently on one stream: others
+# wait until such an answer was sent.
 LARGE_ANSWERS: Final = 8
-# Consumers of groups (name, group, consumer) that one stream may speak for; for one more it is
-# answered with code 19. A store remembers each for `consumer_ttl`.
+# Consumers (name, group, consumer) of one stream; for a further one the answer is code 19. A store
+# remembers each for `consumer_ttl`.
 CONSUMERS: Final = 1_024
-# Seconds that a Read or History may wait before `allow` is asked again about it.
+# After a Read or History has waited for so many seconds, `allow` is checked again.
 ASKED_AGAIN_AFTER: Final = 1.0
-# Bytes of requests that are worked on, and of answers that have yet to be sent, on one stream:
-# above that no more is read from it, and its sender runs out of credit.
+# Bytes of requests in progress and unsent answers of one stream: above that its reading pauses, and
+# the sender runs out of credit.
 IN_HAND: Final = 4 * 2**20
-# Bytes that an answer with events has at most, unless one event alone is more.
+# The most bytes of an answer with events, unless a single event is larger.
 ANSWER_SIZE: Final = 256 * 1024
-# Bytes of an answer beside its rows.
+# Bytes of an answer without its rows.
 ANSWER_HEAD: Final = 64
-# Ids handed out on one stream that may be acknowledged there; also those of all streams of one
-# node that ended. Beyond that the oldest are forgotten: they come again once they were idle.
+# Unacknowledged ids remembered for one stream, and for all ended streams of a node. Beyond that the
+# oldest are forgotten: they are redelivered after they were idle.
 HANDED: Final = 65_536
 
-# Seconds for which what was taken from the store, but did not fit into an answer, is kept for
-# the next Read.
+# Seconds for which events that did not fit into an answer are kept for the next Read.
 KEPT_FOR: Final = 5.0
-# Bytes of that, of one stream; the rest is given back at once.
+# Bytes of kept events of one stream; others are given back immediately.
 KEPT_SIZE: Final = 4 * 2**20
-# For an event that no answer of the connection has room for: seconds until it is handed out again
-# (perhaps to others), and how often before it is set aside.
+# For an event that fits into no answer of the connection: seconds until it is redelivered (perhaps
+# to others), and attempts until it becomes a dead letter.
 TOO_LARGE_DELAY: Final = 10.0
 TOO_LARGE_ATTEMPTS: Final = 5

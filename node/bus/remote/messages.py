@@ -293,7 +293,7 @@ FIELDS: Final[dict[str, Field]] = {
     "max_bytes": Field(keys.MAX_BYTES),
     "approximate": Field(keys.APPROXIMATE),
 }
-# The fields of each type, with their cells.
+# The fields of each type.
 _FIELDS: Final = {
     kind: tuple((name, FIELDS[name]) for name in kind._fields) for kind in REQUESTS.values()
 }
@@ -334,8 +334,8 @@ def decode_request(subcategory: int, payload: bytes) -> Request:
 Row = list[Any]
 T = TypeVar("T")
 
-# Bytes of a row beside its texts: its head, and a number or the head of a text for each of its
-# elements, ten at most.
+# Bytes of a row without its texts: its head, and a number or the head of a text for each of its ten
+# elements at most.
 _ROW_COST: Final = 9 * 11
 
 
@@ -434,7 +434,7 @@ def read_rows(rows: list[Row] | None, read: Callable[[Row], T]) -> list[T]:
 
 def read_published(row: Row) -> Published:
     """id, duplicate."""
-    if type(row) is list and len(row) == 2:  # as `_shaped` has it, in a third of the time
+    if type(row) is list and len(row) == 2:  # as `_shaped`, in a third
         id, duplicate = row
         if type(duplicate) is bool and type(id) is str and is_id(id):
             return Published(id, duplicate)
@@ -537,7 +537,7 @@ def _id(text: str) -> str:
 
 # Errors, both ways.
 
-# The code of each of a store's errors; the first that fits.
+# The code of each error of a store; the first match counts.
 CODES: Final[tuple[tuple[type[BusError], ResultCode], ...]] = (
     (InvalidEventError, ResultCode.INVALID_EVENT),
     (BusUnavailableError, ResultCode.DEADLINE_EXCEEDED),
@@ -547,7 +547,7 @@ CODES: Final[tuple[tuple[type[BusError], ResultCode], ...]] = (
     (BusFullError, ResultCode.STORE_FULL),
     (BusDamagedError, ResultCode.STORE_DAMAGED),
 )
-# The error of each code; after any other one the outcome is unknown: BusUnavailableError.
+# The error of each code; for any other the outcome is unknown: BusUnavailableError.
 _ERRORS: Final[dict[int, type[BusError]]] = {
     ResultCode.OVERLOADED: BusBusyError,
     ResultCode.NOT_AUTHORISED: BusRefusedError,

@@ -52,9 +52,9 @@ _CANCELLED = Answer(ResultCode.CANCELLED)
 _NOT_ALLOWED = Answer(ResultCode.NOT_AUTHORISED)
 
 _HANDS_OUT = wire.Read | wire.Own | wire.Claim
-# Requests that make a consumer known, or a group.
+# Requests that register a consumer or create a group.
 _CONSUMES = wire.Join | wire.Read | wire.Own | wire.Claim | wire.Touch
-# Requests with answers that may be long.
+# Requests with possibly long answers.
 _LARGE = (
     _HANDS_OUT
     | wire.ReadHistory
@@ -98,7 +98,7 @@ class BusSession:
         self._failures = failures
         self._changes = Condition(stream.live.backend.waiter)
         self._running = 0
-        self._in_hand = 0  # bytes of requests worked on, and of answers not sent
+        self._in_hand = 0  # bytes of requests in progress and unsent answers
         self._waits: set[anyio.CancelScope] = set()
         self._large = anyio.Semaphore(limits.LARGE_ANSWERS, fast_acquire=True)
         self._consumers: set[tuple[str, str, str]] = set()
@@ -123,7 +123,7 @@ class BusSession:
                 await self._executor.fetcher.aclose()
 
     async def _receive(self, event: StreamEvent) -> None:
-        weight = REQUEST_WEIGHT + len(event.payload)  # while it is worked on
+        weight = REQUEST_WEIGHT + len(event.payload)  # while it is in progress
         if not event.wants_answer:
             self._live.core.count_dropped()
         elif self._running >= limits.REQUESTS or not self._account.has_room(weight):

@@ -19,15 +19,15 @@ from parley._node.bus.sqlite.database import (
 from parley._node.bus.sqlite.errors import bus_error
 from parley._node.errors import FileError
 
-# The write-ahead log and its index. SQLite applies a log that it finds beside a file, also that of
-# another file which was there before.
+# The write-ahead log and its index. SQLite applies a log that it finds next to a file, even if it
+# belongs to an earlier file.
 LOG: Final = "-wal"
 INDEX: Final = "-shm"
-# The end of the name under which a restore keeps the bus that was there before.
+# The suffix under which a restore keeps the previous bus.
 KEPT: Final = ".before-restore"
 # Steps of SQLite's virtual machine between two calls of `enough`.
 _STEPS: Final = 1_000
-# Each finds rows only in a file that is damaged, although SQLite can read it.
+# Each finds rows only in a damaged file that SQLite can read.
 _CONTRADICTIONS: Final = (
     (
         "SELECT name FROM streams WHERE length <> (SELECT count(*) FROM events "
@@ -172,7 +172,7 @@ def _require_unused(path: str) -> None:
             connection.execute("BEGIN EXCLUSIVE")
             connection.execute("ROLLBACK")
     except sqlite3.DatabaseError as error:
-        # A damaged file is what a restore is for. Extended codes have the code in the low byte.
+        # A restore replaces damaged files. Extended codes have the code in the low byte.
         if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
             raise BusBusyError(
                 f"cannot restore {path!r}: another process has it open; stop that process first"
@@ -180,7 +180,7 @@ def _require_unused(path: str) -> None:
 
 
 def _move_away(path: str, kept: str) -> None:
-    # The log after the file: SQLite deletes a log that it finds without a file.
+    # Move the log after the file: SQLite deletes a log without a file.
     for end in ("", LOG):
         with suppress(FileNotFoundError):
             os.rename(path + end, kept + end)

@@ -10,10 +10,9 @@ from typing import Final
 
 from parley._node.bus.sqlite.schema import first_at
 
-# Streams, groups and consumers that are remembered; beyond that all are read anew.
+# Streams, groups and consumers in the cache; beyond that it is cleared.
 REMEMBERED: Final = 10_000
-# Seconds that the time written of a consumer may be behind its last sign of life: a consumer that
-# waits does not write each time that it asks.
+# A waiting consumer writes its last sign of life at most once in so many seconds.
 SEEN_RESOLUTION: Final = 1.0
 
 _ADD_EVENT: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?)"

@@ -39,10 +39,10 @@ CACHE_SIZE: Final = 32 * 2**20
 RESERVED: Final = 16
 DISK_RESERVED: Final = 32 * 2**20
 
-# Seconds between two tries where SQLite does not wait for a lock itself.
+# Seconds between attempts where SQLite does not wait for a lock itself.
 LOCK_PAUSE: Final = 0.005
 
-# Triggers, views and virtual tables would run, or stand for a table, in our own statements.
+# Triggers, views and virtual tables would run in, or replace a table of, our own statements.
 _FOREIGN: Final = """SELECT 1 FROM sqlite_schema
     WHERE type IN ('trigger', 'view') OR sql LIKE 'CREATE VIRTUAL %'"""
 
@@ -115,7 +115,7 @@ def _make(path: str) -> None:
 
 
 def require_regular(path: str) -> None:
-    if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
+    if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would block
         raise BusDamagedError(f"{path} is not a regular file")
 
 
@@ -140,10 +140,10 @@ def _prepare(connection: sqlite3.Connection, path: str, busy_timeout: float) -> 
     refused = refusal(path)
     execute = connection.execute
     execute("PRAGMA trusted_schema = OFF")
-    execute("PRAGMA fullfsync = ON")  # macOS: its fsync alone does not reach the disk
+    execute("PRAGMA fullfsync = ON")  # on macOS, fsync alone does not reach the disk
     execute("PRAGMA checkpoint_fullfsync = ON")
     if is_read_only(path) and not os.path.exists(f"{path}-shm"):
-        execute("PRAGMA locking_mode = EXCLUSIVE")  # without it, no index is made in memory
+        execute("PRAGMA locking_mode = EXCLUSIVE")  # needed for an index in memory
     if not is_bus(connection, path):
         if refused is not None:
             raise refused
@@ -155,8 +155,8 @@ def _prepare(connection: sqlite3.Connection, path: str, busy_timeout: float) -> 
     if refused is None and _keep_log(connection, busy_timeout) != "wal":
         raise BusUnavailableError(f"the file system of {path} cannot have a write-ahead log")
     execute("PRAGMA synchronous = FULL")
-    # Some builds of SQLite write zeros over each page that is freed: trimming would take as much
-    # room in the log as there is to be.
+    # Some builds of SQLite overwrite freed pages with zeros: trimming would need as much room in
+    # the log as it frees.
     execute("PRAGMA secure_delete = FAST")
     pages = _reserved(os.statvfs(path)) // (4 * PAGE_SIZE) or CHECKPOINT_PAGES
     execute(f"PRAGMA wal_autocheckpoint = {min(pages, CHECKPOINT_PAGES)}")
@@ -174,7 +174,7 @@ def is_bus(connection: sqlite3.Connection, path: str) -> bool:
         return found
 
     try:
-        made = value("schema_version")  # first: another process may be making the bus now
+        made = value("schema_version")  # first: another process may be creating the bus
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
             raise
@@ -195,7 +195,7 @@ def _create(connection: sqlite3.Connection, path: str) -> None:
     connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
     connection.execute("BEGIN EXCLUSIVE")
     try:
-        if not is_bus(connection, path):  # another process may have done it meanwhile
+        if not is_bus(connection, path):  # another process may have done it
             for statement in TABLES:
                 connection.execute(statement)
         connection.execute("COMMIT")
@@ -221,8 +221,8 @@ def _keep_log(connection: sqlite3.Connection, timeout: float) -> str:
 
 logger = logging.getLogger("parley.bus")
 
-# Bytes of the log for each byte of events, at most: an event may fill little of its last page. And
-# for each event that is handed out, at most.
+# The most bytes of the log for each byte of events (an event may fill little of its last page), and
+# for each event that is handed out.
 LOGGED: Final = 2
 LOGGED_PENDING: Final = 128
 
@@ -252,7 +252,7 @@ class Database:
         """Begin a transaction at `now`; raises sqlite3.Error, OSError, BusError, ConfigError."""
         if self._read_only:
             refused = refusal(self.path)
-            if refused is None:  # others may write by now, too
+            if refused is None:  # it is writable again
                 self.close()
             elif writes:
                 raise refused
@@ -305,8 +305,8 @@ class Database:
             return
         cache.flush()
         if durable and cache.repeated and connection.total_changes == self._changes:
-            # An event that is repeated may have been published without waiting for the disk; an
-            # empty commit would not wait for it either.
+            # The original of a duplicate may have been published without waiting for the disk, and
+            # an empty commit would not wait either.
             cache.cursor.execute("UPDATE meta SET value = value + 1 WHERE name = 'touched'")
         cache.cursor.execute("COMMIT")
 
@@ -327,12 +327,12 @@ class Database:
             return
         self.cache.forget()
         if is_full(error):
-            # Once all of it is in the file, the log needs no room.
+            # Once it is copied into the file, the log needs no room.
             with suppress(sqlite3.Error):
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         elif is_of_disk(error):
-            # What a failed sync leaves in the log counts as written, but may not be: nothing may be
-            # appended to it (`_open`).
+            # Data in the log after a failed sync counts as written but may not be: nothing may be
+            # appended (`_open`).
             self._mend = True
             self.close()
 
@@ -370,7 +370,7 @@ class Database:
 
     def _switch(self, connection: sqlite3.Connection, durable: bool) -> None:
         """Set whether commits wait for the disk."""
-        # It takes effect as it is compiled: it must never come out of the cache of statements.
+        # It takes effect when compiled, so it must never come from the statement cache.
         self._switches += 1
         mode = "FULL" if durable else "NORMAL"
         connection.execute(f"PRAGMA synchronous = {mode} -- {self._switches}")

@@ -17,8 +17,8 @@ from parley._node.errors import ConfigError, ParleyError, os_reason
 
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _FULL: Final = (sqlite3.SQLITE_FULL,)
-# SQLite knows a full disk, but takes a quota, a limit on files, and a lack of room for the index of
-# its log for a disk that fails.
+# SQLite reports a quota, a file size limit, and a lack of room for the log's index as a failing
+# disk.
 _NOT_WRITTEN: Final = (sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
 _DISK: Final = (sqlite3.SQLITE_IOERR,)
 _TOO_BIG: Final = (sqlite3.SQLITE_TOOBIG,)
@@ -30,12 +30,12 @@ _UNUSABLE: Final = (
     sqlite3.SQLITE_PROTOCOL,
     sqlite3.SQLITE_READONLY,
 )
-# Warnings and errors that say nothing about the file.
+# Warnings and errors that are unrelated to the file.
 _MISTAKES: Final = (
     *(Warning, sqlite3.InterfaceError, sqlite3.NotSupportedError, sqlite3.ProgrammingError),
     *(AssertionError, AttributeError, ImportError, NameError, NotImplementedError, RecursionError),
 )
-# Errors that every operation would meet, whatever it does.
+# Errors that affect every operation.
 _COMMON: Final = (*_BUSY, *_UNUSABLE, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -88,7 +88,7 @@ def _found(error: Exception, path: str) -> BusError:
     if isinstance(error, _MISTAKES):
         why = f"a bug in parley: {error!r}"
         return BusError(f"cannot use the bus {path!r}: {why}; please report it")
-    # Everything else is wrong in the file: a table is missing, a number is text.
+    # Otherwise the file is wrong: a table is missing, a number is text.
     return BusDamagedError(f"{path} is damaged: {text}")
 
 

@@ -27,10 +27,9 @@ from parley._node.bus.sqlite.schema import (
     text_of,
 )
 
-# Bytes of an event beside its data, about: with it, sizes are near what the file grows by.
+# About the overhead of an event in bytes: it makes sizes close to the file's growth.
 OVERHEAD: Final = 40
-# Keys that are forgotten at most as one is remembered: more than one, so that their number shrinks
-# where it has to.
+# The most keys forgotten when one is remembered: more than one, so that their number can shrink.
 FORGOTTEN: Final = 4
 
 
@@ -110,8 +109,8 @@ def _forgotten(cache: MetadataCache, config: BusConfig) -> int:
     return first_at(cache.now - config.idempotency_window) | COUNT
 
 
-# Characters of data after which no more events are handed out, or shown, at once: the caller may
-# ask for a thousand, and each may be large.
+# Characters of data after which no more events are returned: a caller may ask for a thousand large
+# ones.
 HANDFUL: Final = 2**20
 
 _NEW: Final = """SELECT id, key, version, body FROM events INDEXED BY events_of_stream
@@ -122,24 +121,24 @@ _HAND_OUT: Final = """INSERT OR REPLACE INTO pending
 _PENDING: Final = "SELECT count(*) FROM pending WHERE grp = ? AND id BETWEEN ? AND ?"
 _OWN: Final = """SELECT id, attempt, history, consumer, at FROM pending
     WHERE grp = ? AND consumer = ? AND due IS NULL AND session <> ? ORDER BY id LIMIT ?"""
-# Events that became due since are marked so, once; then the index has them in the order of ids.
+# Events that became due are marked once; then the index has them in the order of ids.
 _RIPEN: Final = "UPDATE pending SET due = 0 WHERE grp = ? AND due > 0 AND due <= ?"
 _DUE: Final = """SELECT id, attempt, history, NULL, at FROM pending INDEXED BY pending_due
     WHERE grp = ? AND due = 0 ORDER BY id LIMIT ?"""
 _IS_DUE: Final = "SELECT 1 FROM pending INDEXED BY pending_due WHERE grp = ? AND due = 0 LIMIT 1"
 _LEFT: Final = """SELECT id, attempt, history, consumer, at FROM pending
     WHERE grp = ? AND due IS NULL AND at <= ? ORDER BY id LIMIT ?"""
-# Events that were marked with a time in the future, before the clock was set right, are held from
-# now on, or due.
+# Events marked with a time in the future, before the clock was set back, are held from now on, or
+# due.
 _HEAL: Final = """UPDATE pending SET at = :now, due = CASE WHEN due IS NULL THEN NULL ELSE 0 END
     WHERE grp = :grp AND at > :now + :set_back"""
-# Seconds that a clock may be set back before that is done; once for each run of a group.
+# Seconds that a clock may be set back before that is done, once per run of a group.
 CLOCK_SET_BACK: Final = 86_400.0
 _TAKE: Final = """UPDATE pending SET consumer = ?, session = ?, attempt = ?, at = ?, due = NULL,
     history = ? WHERE grp = ? AND id = ?"""
 
-# One statement for any number of ids: for each one that Python runs it lets go of the
-# interpreter, and has to get it back from a busy loop.
+# One statement for any number of ids: each statement releases the interpreter's lock and has to get
+# it back from a busy loop.
 _ACK: Final = """DELETE FROM pending
     WHERE grp = ? AND id IN (SELECT value FROM json_each(?))"""
 _TOUCH: Final = """UPDATE pending SET at = ? WHERE grp = ? AND consumer = ? AND due IS NULL
@@ -202,7 +201,7 @@ def read(cache: MetadataCache, group: GroupRow, consumer: str, count: int) -> li
     if not rows:
         return []
     first, last = rows[0][0], rows[-1][0]
-    # Some are pending already after a rewind or a redelivery: what is read is handed out anew.
+    # After a rewind or redelivery, some are already pending, and are handed out again.
     again = 0
     if group.pending:
         again = cursor.execute(_PENDING, (group.number, first, last)).fetchone()[0]
@@ -257,7 +256,7 @@ def claim(
     if not group.pending:
         return []
     cursor = cache.cursor
-    if not group.held_since:  # it was just read from the file
+    if not group.held_since:  # just read from the file
         cursor.execute(_HEAL, {"now": cache.now, "grp": group.number, "set_back": CLOCK_SET_BACK})
     cursor.execute(_RIPEN, (group.number, cache.now))
     rows = cursor.execute(_DUE, (group.number, count)).fetchall()

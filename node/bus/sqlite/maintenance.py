@@ -16,12 +16,12 @@ from parley._node.bus.sqlite.cache import ConsumerRow, GroupRow, MetadataCache, 
 from parley._node.bus.sqlite.events import OVERHEAD, begin, with_failure
 from parley._node.bus.sqlite.schema import LARGEST, first_at, numbers_of, place_of, text_of
 
-# Events that one step of a trim takes out: about 10 ms, in which nothing else happens. A step for
-# whose transaction there is no room is tried with a `FRACTION` of them, down to one event.
+# Events that one step of a trim removes: about 10 ms, in which nothing else runs. Without room for
+# the transaction, a `FRACTION` of them is tried, down to one event.
 PIECE: Final = 2_000
 FRACTION: Final = 4
-# Retention takes out twice as many events as came, and at least `RETAINED_PIECE`; a stream may grow
-# by a sixteenth of its bound, and by no more than that many events, before it is looked at.
+# Retention removes twice as many events as were added, and at least `RETAINED_PIECE`. A stream may
+# exceed its bound by a sixteenth, and by no more than that many events, before it runs.
 RETAINED_PIECE: Final = 128
 SLACK: Final = 16
 
@@ -218,7 +218,7 @@ def _remove(cache: MetadataCache, stream: StreamRow, rows: list[tuple[int, int]]
             group.pending -= cursor.execute(_NOT_PENDING, (group.number, listed)).rowcount
         cache.changed_groups.add(group)
     if ids[-1] == cache.last_id:
-        # No event is left that says how far ids have come.
+        # Ids must still ascend when the last event is gone.
         cursor.execute("UPDATE meta SET value = ? WHERE name = 'floor'", (ids[-1],))
 
 
@@ -239,7 +239,7 @@ def _let_go(cache: MetadataCache, group: GroupRow, owner: ConsumerRow) -> None:
             for id, attempt, history in rows
         ],
     )
-    # Its number may be another one's next.
+    # Its number may be reused.
     cache.cursor.execute(
         "UPDATE pending SET consumer = 0 WHERE grp = ? AND consumer = ?",
         (group.number, owner.number),

@@ -12,12 +12,12 @@ _ENDS: Final = """SELECT
     (SELECT max(id) FROM events INDEXED BY events_of_stream WHERE stream = :stream)"""
 _HISTORY: Final = """SELECT id, key, version, body FROM events INDEXED BY events_of_stream
     WHERE stream = ? AND id > ? AND id <= ? ORDER BY id LIMIT ?"""
-# An event that was given back belongs to no consumer.
+# A released event belongs to no consumer.
 _PENDING: Final = """SELECT id, CASE WHEN due IS NULL THEN coalesce(name, '') ELSE '' END,
     attempt, at, due
     FROM pending LEFT JOIN consumers ON consumers.number = consumer
     WHERE pending.grp = ? AND id > ? ORDER BY id LIMIT ?"""
-# Counted once for all consumers: there may be many, and many events may be pending.
+# Counted once for all consumers: both they and pending events may be many.
 _CONSUMERS: Final = """SELECT name, seen, coalesce(held, 0) FROM consumers LEFT JOIN
     (SELECT consumer, count(*) AS held FROM pending WHERE grp = :grp AND due IS NULL
     GROUP BY consumer) ON consumer = number

@@ -46,7 +46,7 @@ from parley._node.bus.sqlite.worker import (
 from parley._node.transport.backend import Backend
 from parley._node.transport.conditions import Condition
 
-# Seconds beyond `busy_timeout` that closing gives the thread, and bytes of a session's number.
+# Seconds that closing waits for the thread beyond `busy_timeout`, and bytes of a session's number.
 PATIENCE: Final = 10.0
 SESSION_SIZE: Final = 7
 
@@ -57,7 +57,7 @@ class SqliteStore:
     """The `Store` in the file `path`."""
 
     def __init__(self, path: str, config: BusConfig) -> None:
-        # It is opened anew after some faults, wherever the process has gone since.
+        # Absolute: it is reopened after some faults, and the process may change its directory.
         self._path = os.path.abspath(path)
         self._config = config
         self._running: Running | None = None

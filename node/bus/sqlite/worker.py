@@ -69,7 +69,7 @@ class Operation:
         self.rescue = rescue
         self.result: Any = None
         self.error: Exception | None = None
-        self.abandoned = False  # set by the loop; the thread skips it, if it did not take it yet
+        self.abandoned = False  # set by the loop; the thread skips it if it has not taken it
         self.done = False  # set by the loop
 
 
@@ -84,7 +84,7 @@ class WorkQueue:
         self._idle = False
         self._wakes: SimpleQueue[None] = SimpleQueue()
         self.closed = False
-        self.watched = False  # a task waits for what other processes do
+        self.watched = False  # a task waits for changes by other processes
 
     async def do(
         self,
@@ -243,9 +243,9 @@ class Readers:
 
 logger = logging.getLogger("parley.bus")
 
-# Seconds between looks for what other processes wrote, while a task waits for it.
+# Seconds between checks for changes by other processes, while a task waits.
 POLL: Final = 0.05
-# Idle consumers are looked for each `SWEEP`th part of `consumer_ttl`, and at least each
+# Idle consumers are removed each `SWEEP`th part of `consumer_ttl`, and at least each
 # `LONGEST_SWEEP` seconds.
 SWEEP: Final = 4
 LONGEST_SWEEP: Final = 3_600.0
@@ -304,7 +304,7 @@ class Worker:
         try:
             self._together([found for found in operations if not found.abandoned], woken)
         except Exception as error:
-            # The callers are told, whatever it is; and the thread goes on.
+            # Every error is raised in the callers, and the thread continues.
             logger.exception("internal error of the bus", extra={"event": "bus.bug"})
             for operation in operations:
                 operation.error = bus_error(error, self.database.path)
@@ -320,7 +320,7 @@ class Worker:
                 return
             common = is_common(error)
             for operation in operations:
-                # An operation that only looks needs no lock.
+                # A read-only operation needs no lock.
                 if common and operation.kind is not READ:
                     operation.error = bus_error(error, self.database.path)
                 else:
@@ -329,7 +329,7 @@ class Worker:
     def _alone(self, operation: Operation, woken: set[str]) -> None:
         error = self._try(operation, woken)
         if error is not None and is_full(error) and operation.rescue is not None:
-            # Taking out what the settings do not keep may make room.
+            # Removing events beyond the configured bounds may make room.
             error = self._make_room(operation.kind, operation.rescue) or self._try(operation, woken)
         operation.error = None if error is None else bus_error(error, self.database.path)
 
