@@ -7,7 +7,7 @@ private attributes.
 from collections import deque
 from typing import Any
 
-from parley._node.bus.sqlite.store import Running, SqliteStore
+from parley._node.bus.sqlite.store import OpenStore, SqliteStore
 from parley._node.fair_slots import FairSlots
 from parley._node.federation.paths import PathFinder
 from parley._node.messaging.idempotency import IdempotencyCache
@@ -104,7 +104,7 @@ def path_finder_of(federation: Federation) -> PathFinder:
     return federation._directory._finder
 
 
-def running_of(store: SqliteStore) -> Running:
+def running_of(store: SqliteStore) -> OpenStore:
     """Return the parts of an open SQLite store."""
     assert store._running is not None
     return store._running

@@ -191,7 +191,7 @@ class History(Generic[E_co]):
             if self._retry is None:
                 found = await self._page()
             else:
-                found = await self._retry.insist(self._page)
+                found = await self._retry.run_with_retries(self._page)
             if not self._follow and not found:
                 raise StopAsyncIteration
             if self._follow and self._retry is None:

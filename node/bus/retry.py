@@ -45,7 +45,7 @@ class StoreRetry:
         self._lines = RateLimitedLogger(LINES, LINES_PER_SECOND)
         self.failures = 0  # in a row
 
-    async def insist(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def run_with_retries(self, ask: Callable[[], Awaitable[T]]) -> T:
         """What `ask` answers, asked as often as it takes.
 
         Raises:

@@ -88,7 +88,7 @@ class AckBuffer:
             while ids:
                 some = ids[:MOST_AT_ONCE]
                 record = partial(self._store.ack, options.stream, options.group, some)
-                count = await self._retry.insist(record)
+                count = await self._retry.run_with_retries(record)
                 del ids[: len(some)]
                 self._recorded(count)
                 self._changes.notify()
@@ -144,7 +144,9 @@ class AckRecorder:
         if event.ack_state is AckState.NONE:
             event.ack_state = AckState.NACK
             # If it is no longer pending here, another consumer has it.
-            await self._retry.insist(partial(self._record, event, delay, _bounded(reason)))
+            await self._retry.run_with_retries(
+                partial(self._record, event, delay, _bounded(reason))
+            )
 
     # From the application.
 
@@ -172,7 +174,7 @@ class AckRecorder:
 
     # From the fetching.
 
-    async def set_aside(self, id: str, fault: str) -> None:
+    async def make_dead_letter(self, id: str, fault: str) -> None:
         """Make an event that cannot be handed out a dead letter; raises as the store does."""
         options = self._terms
         if options.stream.endswith("." + DEAD):
@@ -180,7 +182,7 @@ class AckRecorder:
             await self._store.ack(options.stream, options.group, [id])
         else:
             await self._bury(id, _bounded(fault))
-        self._tell(id, fault)
+        self._log_dead_letter(id, fault)
 
     # The end.
 
@@ -209,7 +211,7 @@ class AckRecorder:
         if options.max_attempts is not None and event.attempt >= options.max_attempts:
             was_pending = await self._bury(id, reason)
             if was_pending:
-                self._tell(id, f"attempt {event.attempt}: {reason}")
+                self._log_dead_letter(id, f"attempt {event.attempt}: {reason}")
         else:
             was_pending = await self._store.nack(
                 options.stream, options.group, self._consumer, id, delay, reason
@@ -225,7 +227,7 @@ class AckRecorder:
             self._counters.dead_lettered += 1
         return letter is not None
 
-    def _tell(self, id: str, fault: str) -> None:
+    def _log_dead_letter(self, id: str, fault: str) -> None:
         if self._told.has_room(self._loop.now()):
             silent = self._told.told()
             more = f" ({silent} more were not logged)" if silent else ""
@@ -256,7 +258,7 @@ class AckRecorder:
             if self.closed is None:
                 self._insisting.add(scope)
                 try:
-                    return await self._retry.insist(count), tries > 1
+                    return await self._retry.run_with_retries(count), tries > 1
                 finally:
                     self._insisting.discard(scope)
         raise self.closed or BusClosedError("the bus is closed")

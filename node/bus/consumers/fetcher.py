@@ -72,17 +72,17 @@ class Fetcher:
 
     async def _fetch(self, fresh: int, again: int, wait: bool) -> list[Delivery]:
         while True:
-            found = await self._handed_out_before(again)
+            found = await self._redelivered(again)
             if found:
                 return found
             if not wait:
                 return await self._read(fresh, 0.0)
-            await self._remove_the_idle()
+            await self._remove_idle_consumers()
             found = await self._read_waiting(fresh)
             if found:
                 return found
 
-    async def _handed_out_before(self, count: int) -> list[Delivery]:
+    async def _redelivered(self, count: int) -> list[Delivery]:
         store, options, consumer = self._store, self._terms, self._consumer
         if self._owning:
             found = await store.own(options.stream, options.group, consumer, count)
@@ -135,7 +135,7 @@ class Fetcher:
             # The store releases an event that it is handing out: see `Store`.
             self._waiting.cancel()
 
-    async def _remove_the_idle(self) -> None:
+    async def _remove_idle_consumers(self) -> None:
         now = self.loop.now()
         if now >= self._removal_due:
             self._removal_due = now + self._removal_interval

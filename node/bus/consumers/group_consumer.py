@@ -46,7 +46,7 @@ BEATS: Final = 3
 
 
 class GroupConsumer:
-    """One consumer's events. `at_work` returns the events that are being processed, `free` the
+    """One consumer's events. `active` returns the events that are being processed, `free` the
     number of idle workers: up to so many redelivered events are fetched at once.
 
     `ready` has the events that may be taken, the next one last; it stays the same list.
@@ -58,7 +58,7 @@ class GroupConsumer:
         self.context = context
         self.options = options = context.options
         self.acks = acks
-        self.at_work: Callable[[], Iterable[BusEvent]] = tuple
+        self.active: Callable[[], Iterable[BusEvent]] = tuple
         self.free: Callable[[], int] = lambda: 1
         self.ready: list[BusEvent] = []
         self.error: BusError | None = None
@@ -74,8 +74,8 @@ class GroupConsumer:
         self._unseen: list[Delivery] = []  # fetched after those, and not checked yet
         self._count = min(FIRST_FETCH, options.batch)
         self._taken_at = loop.now()  # the batch in `ready`
-        self._beat_timer: Timer | None = None
-        self._beating = SingleTask(loop, self._changes)
+        self._heartbeat_timer: Timer | None = None
+        self._heartbeat_task = SingleTask(loop, self._changes)
         self._seen: tuple[float, int, int] = (0.0, 0, 0)
         self._returning: list[str] = []  # what `stop` has yet to give back
 
@@ -95,7 +95,7 @@ class GroupConsumer:
         buffer, most = self.acks.buffer, self.options.batch
         buffer.flush()
         if not self._half:
-            self._judge_pace(self._loop.now() - self._taken_at)
+            self._adjust_count(self._loop.now() - self._taken_at)
         await yield_to_loop(self._loop)
         while not self.ready:
             if self.failure is not None:
@@ -114,7 +114,7 @@ class GroupConsumer:
         held = self.ready or self._half or self._later
         return bool(held) or self.error is not None or not self._fetching.running
 
-    def _judge_pace(self, took: float) -> None:
+    def _adjust_count(self, took: float) -> None:
         if took < QUICK:
             self._count = min(self._count * 2, self.options.batch)
         elif took > SLOW:
@@ -172,7 +172,7 @@ class GroupConsumer:
                 stored, attempt = unseen[-1]
                 data, fault = self._read(unseen[-1])
                 if fault:
-                    await acks.set_aside(stored.id, fault)
+                    await acks.make_dead_letter(stored.id, fault)
                     unseen.pop()
                     continue
                 unseen.pop()
@@ -184,7 +184,7 @@ class GroupConsumer:
                 counters.delivered += len(good)
                 good.reverse()
                 self._later[:0] = good
-                self._arm_beat()
+                self._schedule_heartbeat()
                 self._changes.notify()
 
     def _read(self, delivery: Delivery) -> tuple[Any, str]:
@@ -207,30 +207,30 @@ class GroupConsumer:
 
     # Signs of life.
 
-    def _arm_beat(self) -> None:
-        if self._beat_timer is None and self.error is None:
+    def _schedule_heartbeat(self) -> None:
+        if self._heartbeat_timer is None and self.error is None:
             when = self._loop.now() + self.options.reclaim_after / BEATS
-            self._beat_timer = self._loop.at(when, self._beat)
+            self._heartbeat_timer = self._loop.at(when, self._heartbeat)
 
-    def _beat(self) -> None:
-        self._beat_timer = None
-        working = [event.id for event in self.at_work() if event.ack_state is AckState.NONE]
+    def _heartbeat(self) -> None:
+        self._heartbeat_timer = None
+        working = [event.id for event in self.active() if event.ack_state is AckState.NONE]
         waiting = self._waiting_ids()
         if not working and not waiting:
             return
         seen = (self._taken_at, len(self.ready), len(self._half))
         stuck, self._seen = seen == self._seen, seen
-        self._arm_beat()
+        self._schedule_heartbeat()
         if not stuck:
-            self._beating.start(self._say, working + waiting, [])
-        elif not self._beating.running:
+            self._heartbeat_task.start(self._send_heartbeat, working + waiting, [])
+        elif not self._heartbeat_task.running:
             # Nothing was taken since the last heartbeat: give back events that were not begun.
             for held in (self.ready, self._half, self._later):
                 held.clear()
             self._fetcher.claim_at(self._loop.now())
-            self._beating.start(self._say, working, waiting)
+            self._heartbeat_task.start(self._send_heartbeat, working, waiting)
 
-    async def _say(self, alive: list[str], given_back: list[str]) -> None:
+    async def _send_heartbeat(self, alive: list[str], given_back: list[str]) -> None:
         try:
             if alive:
                 options = self.options
@@ -246,7 +246,7 @@ class GroupConsumer:
     async def _give_back(self, ids: list[str]) -> None:
         if ids:
             options = self.options
-            await self._retry.insist(
+            await self._retry.run_with_retries(
                 partial(self._store.release, options.stream, options.group, self.context.name, ids)
             )
 
@@ -263,16 +263,16 @@ class GroupConsumer:
             BusError: they could not be given back, and waiting does not help.
         """
         self.error = error
-        if self._beat_timer is not None:
-            self._beat_timer.cancel()
-            self._beat_timer = None
+        if self._heartbeat_timer is not None:
+            self._heartbeat_timer.cancel()
+            self._heartbeat_timer = None
         await self._fetching.end()
         returning = self._returning
         returning += self._waiting_ids() + [delivery.event.id for delivery in self._unseen]
         for held in (self.ready, self._half, self._later, self._unseen):
             held.clear()
         self._changes.notify()
-        await self._changes.until(lambda: not self._beating.running)
+        await self._changes.until(lambda: not self._heartbeat_task.running)
         await self._give_back(returning)
         returning.clear()
 
@@ -303,7 +303,7 @@ class GroupConsumer:
             acks.close(error)
             with anyio.CancelScope(shield=True):
                 await self._fetching.end()
-                await self._beating.end()
+                await self._heartbeat_task.end()
                 await acks.rest()
         if errors:
             raise errors[0]
@@ -357,7 +357,7 @@ class Consumption(Generic[E_co]):
             raise ParleyError("a consumption is begun once")
         self._begun = True
         consumer = self.consumer = await self._begin(self)
-        consumer.at_work = self._at_work
+        consumer.active = self._active
         self._ready = consumer.ready
         return self
 
@@ -428,7 +428,7 @@ class Consumption(Generic[E_co]):
             finally:
                 self._ended(self, consumer)
 
-    def _at_work(self) -> tuple[BusEvent[Any], ...]:
+    def _active(self) -> tuple[BusEvent[Any], ...]:
         return () if self._current is None else (self._current,)
 
     def _acknowledge(self, event: BusEvent[Any]) -> None:

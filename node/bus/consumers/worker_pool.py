@@ -65,10 +65,10 @@ class WorkerPool:
         self._closing = False
         self._consumer: GroupConsumer | None = None
         self._failures = RateLimitedLogger(FAILURES, FAILURES_PER_SECOND)
-        self._at_work: list[BusEvent | None] = [None] * spec.concurrency
+        self._active: list[BusEvent | None] = [None] * spec.concurrency
         self._workers = [SingleTask(loop, self._changes) for _ in range(spec.concurrency)]
-        self._overseer = SingleTask(loop, self._changes)
-        self._overseer.start(self._oversee)
+        self._supervisor = SingleTask(loop, self._changes)
+        self._supervisor.start(self._supervise)
 
     async def close(self, timeout: float) -> None:
         """Stop taking events, let running handlers finish for `timeout` seconds, then cancel them;
@@ -79,11 +79,11 @@ class WorkerPool:
                 with suppress(BusError):  # `leave` raises it again
                     await self._consumer.stop(BusClosedError("the bus is closed"))
             await self._changes.until(lambda: not any(job.running for job in self._workers))
-        await self._overseer.end()
+        await self._supervisor.end()
 
     # Overseeing.
 
-    async def _oversee(self) -> None:
+    async def _supervise(self) -> None:
         """Join the group and work; again after each failure of the store."""
         soon, failures = StoreRetry(self._loop, self._what), 0
         while not self._closing:
@@ -114,19 +114,19 @@ class WorkerPool:
     async def _work_on(self, consumer: GroupConsumer) -> BusError:
         """Run the workers until the store fails or the bus closes; return that error."""
         self._consumer = consumer
-        consumer.at_work = lambda: [event for event in self._at_work if event is not None]
-        consumer.free = lambda: self._at_work.count(None) or 1
+        consumer.active = lambda: [event for event in self._active if event is not None]
+        consumer.free = lambda: self._active.count(None) or 1
         workers = self._workers
         try:
             for number, worker in enumerate(workers):
                 worker.start(self._work, number, consumer)
             while any(worker.running for worker in workers):
                 await self._changes.until(
-                    lambda: not any(worker.running for worker in workers) or bool(self._fallen())
+                    lambda: not any(worker.running for worker in workers) or bool(self._crashed())
                 )
-                for number, event in self._fallen():
+                for number, event in self._crashed():
                     # The handler raised a cancellation itself.
-                    self._at_work[number] = None
+                    self._active[number] = None
                     await self._failed(consumer, event, None)
                     workers[number].start(self._work, number, consumer)
             return consumer.failure or BusClosedError("the bus is closed")
@@ -135,11 +135,11 @@ class WorkerPool:
             with anyio.CancelScope(shield=True):
                 await self._end(consumer)
 
-    def _fallen(self) -> list[tuple[int, BusEvent]]:
+    def _crashed(self) -> list[tuple[int, BusEvent]]:
         """Return the workers that ended while they processed an event."""
         return [
             (number, event)
-            for number, event in enumerate(self._at_work)
+            for number, event in enumerate(self._active)
             if event is not None and not self._workers[number].running
         ]
 
@@ -148,8 +148,8 @@ class WorkerPool:
             worker.cancel()
         with anyio.move_on_after(CANCEL_PATIENCE):
             await self._changes.until(lambda: not any(job.running for job in self._workers))
-        left = [(event, "cancelled") for event in self._at_work if event is not None]
-        self._at_work = [None] * len(self._workers)
+        left = [(event, "cancelled") for event in self._active if event is not None]
+        self._active = [None] * len(self._workers)
         try:
             await consumer.leave(BusClosedError("the bus is closed"), left)
         except BusError as error:
@@ -162,7 +162,7 @@ class WorkerPool:
     # Working.
 
     async def _work(self, number: int, consumer: GroupConsumer) -> None:
-        handler, at_work = self._spec.handler, self._at_work
+        handler, active = self._spec.handler, self._active
         ready, done = consumer.ready, consumer.acks.done
         while True:
             if not ready:
@@ -171,16 +171,16 @@ class WorkerPool:
                 except BusError:
                     return
                 continue  # another worker may have taken it
-            event = at_work[number] = ready.pop()
+            event = active[number] = ready.pop()
             try:
                 await handler(event)
             except APPLICATION_ERRORS as error:
                 if not await self._failed(consumer, event, error):
-                    at_work[number] = None
+                    active[number] = None
                     return
             else:
                 done(event)
-            at_work[number] = None
+            active[number] = None
 
     async def _failed(
         self, consumer: GroupConsumer, event: BusEvent, error: BaseException | None

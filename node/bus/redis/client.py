@@ -156,7 +156,7 @@ class RedisClient:
         """
         self.check_open()
         if self.under_way >= self._waiting:
-            await self._in_line()
+            await self._wait_for_slot()
         self._under_way += 1
         try:
             return await self._batcher.submit(several)
@@ -233,7 +233,7 @@ class RedisClient:
                 return None
             raise bus_error(error) from error
 
-    async def unless_it_fails(self, script: Script, keys: Sequence[Word], *arguments: Word) -> None:
+    async def try_script(self, script: Script, keys: Sequence[Word], *arguments: Word) -> None:
         """Run a script and ignore failures."""
         with suppress(RedisError, BusError):
             await self.script(script, keys, *arguments)
@@ -380,7 +380,7 @@ class RedisClient:
 
     # The line.
 
-    async def _in_line(self) -> None:
+    async def _wait_for_slot(self) -> None:
         await self._changes.until(lambda: self.under_way < self._waiting)
         self.check_open()
 

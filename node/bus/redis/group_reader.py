@@ -79,7 +79,7 @@ class GroupState:
     def place(self, consumer: str) -> str:
         return self.places.get(consumer, BEFORE_ALL)
 
-    def came_to(self, consumer: str, id: str) -> None:
+    def set_place(self, consumer: str, id: str) -> None:
         self.places.pop(consumer, None)
         self.places[consumer] = id
         if len(self.places) > MOST_PLACES:
@@ -94,11 +94,11 @@ class GroupState:
         finally:
             self.scopes.discard(scope)
 
-    def has_drained(self, consumer: str) -> None:
+    def mark_drained(self, consumer: str) -> None:
         """Remember that an earlier process left this consumer no events."""
         _remember(self.drained, consumer)
 
-    def lost_answer(self, consumer: str) -> None:
+    def mark_lost(self, consumer: str) -> None:
         """Remember that the response to a cancelled read was lost: events may be pending."""
         _remember(self.lost, consumer)
 
@@ -140,7 +140,7 @@ class GroupStates:
     def known(self, key: str, group: str) -> GroupState | None:
         return self._all.get((key, group))
 
-    def joined(self, name: str, key: str, group: str) -> GroupState:
+    def join(self, name: str, key: str, group: str) -> GroupState:
         """Return the state of a group before it reads events of this name.
 
         Raises:
@@ -221,14 +221,14 @@ class GroupReader:
         self.lost = 0
 
     async def join(self, stream: str, group: str, consumer: str, after: str) -> None:
-        self._client.subscribe(DUE_CHANNEL, self._heard)
-        state = self._groups.joined(stream, self._key(stream), group)
+        self._client.subscribe(DUE_CHANNEL, self._on_due)
+        state = self._groups.join(stream, self._key(stream), group)
         await self._make(state, consumer, after)
 
     async def read(
         self, stream: str, group: str, consumer: str, count: int, wait: float
     ) -> list[Delivery]:
-        state = self._groups.joined(stream, self._key(stream), group)
+        state = self._groups.join(stream, self._key(stream), group)
         if consumer in state.lost:
             del state.lost[consumer]
             raise BusUnavailableError("Redis: the answer to a cancelled read was lost")
@@ -250,11 +250,11 @@ class GroupReader:
                 if not is_missing_group(error) or cures == _MOST_CURES:
                     raise bus_error(error) from error
                 cures += 1
-                await self._cure(state, consumer)
+                await self._recreate_group(state, consumer)
                 continue
             if entries:
-                found = await self._handed(state, consumer, [(*entry, 1) for entry in entries])
-                state.came_to(consumer, entries[-1][0].decode())
+                found = await self._deliver(state, consumer, [(*entry, 1) for entry in entries])
+                state.set_place(consumer, entries[-1][0].decode())
                 if found:
                     return found
             elif left <= 0 or scope.cancelled_caught:
@@ -263,22 +263,22 @@ class GroupReader:
     async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
         """Return events pending with this consumer and not held here: first those of an earlier
         process of its name, then those of lost responses."""
-        state = self._groups.joined(stream, self._key(stream), group)
+        state = self._groups.join(stream, self._key(stream), group)
         idle = _LOST if consumer in state.drained else _OWN
         found = await self._take(stream, group, consumer, count, idle)
         if not found:
-            state.has_drained(consumer)
+            state.mark_drained(consumer)
         return found
 
     async def claim(
         self, stream: str, group: str, consumer: str, count: int, idle: float
     ) -> list[Delivery]:
-        self._groups.joined(stream, self._key(stream), group).is_due = False
+        self._groups.join(stream, self._key(stream), group).is_due = False
         return await self._take(stream, group, consumer, count, int(idle * 1000))
 
     # Inside.
 
-    def _heard(self, message: bytes) -> None:
+    def _on_due(self, message: bytes) -> None:
         """End the reads that wait for new events: events of a group are due."""
         key, _, group = message.decode(errors="replace").partition("\0")
         state = self._groups.known(key, group)
@@ -301,7 +301,7 @@ class GroupReader:
         async def give_back(answer: Any) -> None:
             await self._give_back(state, consumer, [id for id, _ in _entries(answer)])
 
-        lost = partial(state.lost_answer, consumer)
+        lost = partial(state.mark_lost, consumer)
         return _entries(await self._client.blocking(words, max(block, 0.0), give_back, lost))
 
     async def _give_back(self, state: GroupState, consumer: str, ids: list[bytes]) -> None:
@@ -311,7 +311,7 @@ class GroupReader:
     async def _take(
         self, stream: str, group: str, consumer: str, count: int, idle: int
     ) -> list[Delivery]:
-        state = self._groups.joined(stream, self._key(stream), group)
+        state = self._groups.join(stream, self._key(stream), group)
         found: list[Delivery] = []
         while not found:
             held = state.held if idle < 0 else ()
@@ -325,7 +325,7 @@ class GroupReader:
             except RedisError as error:
                 if not is_missing_group(error):
                     raise bus_error(error) from error
-                await self._cure(state, consumer)
+                await self._recreate_group(state, consumer)
                 return []
             if lost:
                 self.lost += lost
@@ -338,10 +338,10 @@ class GroupReader:
             if not taken:
                 return []
             entries = [(id, fields, attempt) for id, attempt, fields in taken]
-            found = await self._handed(state, consumer, entries)
+            found = await self._deliver(state, consumer, entries)
         return found
 
-    async def _handed(
+    async def _deliver(
         self,
         state: GroupState,
         consumer: str,
@@ -382,9 +382,9 @@ class GroupReader:
                 raise bus_error(answer) from answer
         for info in groups:
             if info[b"name"] == group.encode():
-                state.came_to(consumer, info[b"last-delivered-id"].decode())
+                state.set_place(consumer, info[b"last-delivered-id"].decode())
 
-    async def _cure(self, state: GroupState, consumer: str) -> None:
+    async def _recreate_group(self, state: GroupState, consumer: str) -> None:
         """Create a vanished group again: it continues at this consumer's position, or from the
         beginning if the stream is a new one."""
         after = state.place(consumer)
@@ -419,7 +419,7 @@ def _entries(answer: Any) -> list[tuple[bytes, list[bytes]]]:
     return [(id, fields or []) for id, fields in next(iter(answer.values()))]
 
 
-class _Question:
+class _UncancelledCall:
     """A request in its own task, and its outcome."""
 
     __slots__ = ("answer", "changes", "error", "over")
@@ -450,7 +450,7 @@ async def handed_out(
 ) -> Any:
     """Return the result of `ask`. If the caller is cancelled, pass it to `give_back` first, unless
     that takes long. Raises as `ask`."""
-    question = _Question(loop)
+    question = _UncancelledCall(loop)
     loop.spawn(question.run, ask)
     try:
         await question.wait()

@@ -200,7 +200,7 @@ class RedisStore:
                 continue
             left[:] = [_CHECK_EVERY, part]
             # A failure is ignored: the events are stored, and the next check comes soon.
-            await self._client.unless_it_fails(
+            await self._client.try_script(
                 SHRINK,
                 [key],
                 "" if age is None else int(age * 1000),

@@ -31,7 +31,7 @@ from parley._node.bus.remote.messages import (
     pending_row,
     row_cost,
     stored_row,
-    that_fit,
+    take_fitting,
 )
 from parley._node.bus.store import Store
 from parley._node.protocol.codes import ResultCode
@@ -180,7 +180,7 @@ class EventFetcher:
         rest = [*self._fill(batch, found[:count]), *found[count:]]
         if rest and not self._keep(batch.consumer_key, rest, deadline):
             await self._give_back(batch.consumer_key, rest)
-        await self._set_aside(batch)
+        await self._return_too_large(batch)
 
     async def own(self, batch: DeliveryBatch, count: int, left: Sequence[str]) -> None:
         """Fill a batch as `Store.own`, with events of the consumer's last process; `left` are their
@@ -257,9 +257,9 @@ class EventFetcher:
     async def _redeliver(self, batch: DeliveryBatch, found: list[Delivery]) -> None:
         rest = self._fill(batch, found)
         await self._give_back(batch.consumer_key, rest)
-        await self._set_aside(batch)
+        await self._return_too_large(batch)
 
-    async def _set_aside(self, batch: DeliveryBatch) -> None:
+    async def _return_too_large(self, batch: DeliveryBatch) -> None:
         """Return events that fit into no answer to the group; after some attempts make them dead
         letters."""
         stream, group, consumer = batch.consumer_key
@@ -480,7 +480,7 @@ class RequestExecutor:
 
     async def _pending(self, request: wire.ListPending) -> Answer:
         found = await self._store.pending(*request)
-        rows, more = that_fit([pending_row(one) for one in found], self._rows)
+        rows, more = take_fitting([pending_row(one) for one in found], self._rows)
         return Answer(rows=rows, more=more)
 
     async def _history(self, request: wire.ReadHistory) -> Answer:
@@ -493,7 +493,7 @@ class RequestExecutor:
     def _page(self, rows: list[Row], after: str, by: int = 0) -> Answer:
         """Return the rows whose name, at index `by`, comes after `after`."""
         left = [row for row in rows if row[by] > after] if after else rows
-        fit, more = that_fit(left[:LARGEST_COUNT], self._rows)
+        fit, more = take_fitting(left[:LARGEST_COUNT], self._rows)
         return Answer(rows=fit, more=more or len(left) > LARGEST_COUNT)
 
     # Keeping order.
@@ -515,7 +515,7 @@ class RequestExecutor:
 
     async def _remove_consumers(self, request: wire.RemoveConsumers) -> Answer:
         names = await self._store.remove_consumers(*request)
-        rows, more = that_fit([[name] for name in names if is_word(name)], self._rows)
+        rows, more = take_fitting([[name] for name in names if is_word(name)], self._rows)
         return Answer(rows=rows, more=more)
 
     async def _remove_group(self, request: wire.RemoveGroup) -> Answer:

@@ -387,7 +387,7 @@ def row_cost(row: Row) -> int:
     return cost
 
 
-def that_fit(rows: Iterable[Row], largest: int) -> tuple[list[Row], bool]:
+def take_fitting(rows: Iterable[Row], largest: int) -> tuple[list[Row], bool]:
     """Return the first rows that fit into `largest` bytes, and whether there are more."""
     taken: list[Row] = []
     for row in rows:
@@ -434,7 +434,7 @@ def read_rows(rows: list[Row] | None, read: Callable[[Row], T]) -> list[T]:
 
 def read_published(row: Row) -> Published:
     """id, duplicate."""
-    if type(row) is list and len(row) == 2:  # as `_shaped`, in a third
+    if type(row) is list and len(row) == 2:  # as `_check_shape`, in a third
         id, duplicate = row
         if type(duplicate) is bool and type(id) is str and is_id(id):
             return Published(id, duplicate)
@@ -443,18 +443,18 @@ def read_published(row: Row) -> Published:
 
 def read_delivery(row: Row) -> Delivery:
     """As `delivery_row`."""
-    *event, attempt = _shaped(row, *_STORED, _NUMBER)
+    *event, attempt = _check_shape(row, *_STORED, _NUMBER)
     return Delivery(_stored(event), attempt)
 
 
 def read_stored(row: Row) -> StoredEvent:
     """id, name, data, key or null, version."""
-    return _stored(_shaped(row, *_STORED))
+    return _stored(_check_shape(row, *_STORED))
 
 
 def read_stream(row: Row) -> StreamInfo:
     """name, length, size, first id or null, last id or null."""
-    info = StreamInfo(*_shaped(row, _TEXT, _NUMBER, _NUMBER, _TEXT_OR_NULL, _TEXT_OR_NULL))
+    info = StreamInfo(*_check_shape(row, _TEXT, _NUMBER, _NUMBER, _TEXT_OR_NULL, _TEXT_OR_NULL))
     _check(is_stream_name(info.name), "name of a stream")
     for id in (info.first_id, info.last_id):
         if id is not None:
@@ -464,7 +464,7 @@ def read_stream(row: Row) -> StreamInfo:
 
 def read_group(row: Row) -> GroupInfo:
     """stream, name, lag or null, pending, redelivered, dead-lettered, consumers, last id."""
-    info = GroupInfo(*_shaped(row, _TEXT, _TEXT, _NUMBER_OR_NULL, *[_NUMBER] * 4, _TEXT))
+    info = GroupInfo(*_check_shape(row, _TEXT, _TEXT, _NUMBER_OR_NULL, *[_NUMBER] * 4, _TEXT))
     _check(is_stream_name(info.stream), "name of a stream")
     _check(is_word(info.name), "name of a group")
     _id(info.last_id)
@@ -473,7 +473,7 @@ def read_group(row: Row) -> GroupInfo:
 
 def read_consumer(row: Row) -> ConsumerInfo:
     """As `consumer_row`."""
-    name, pending, idle = _shaped(row, _TEXT, _NUMBER, _NUMBER)
+    name, pending, idle = _check_shape(row, _TEXT, _NUMBER, _NUMBER)
     _check(is_word(name), "name of a consumer")
     return ConsumerInfo(name, pending, idle / 1000)
 
@@ -481,7 +481,7 @@ def read_consumer(row: Row) -> ConsumerInfo:
 def read_pending(row: Row) -> PendingInfo:
     """As `pending_row`."""
     shape = (_TEXT, _TEXT, _NUMBER, _NUMBER, _NUMBER_OR_NULL)
-    id, consumer, attempt, idle, due = _shaped(row, *shape)
+    id, consumer, attempt, idle, due = _check_shape(row, *shape)
     _check(not consumer or is_word(consumer), "name of a consumer")
     due_in = None if due is None else due / 1000
     return PendingInfo(_id(id), consumer, attempt, idle / 1000, due_in)
@@ -489,7 +489,7 @@ def read_pending(row: Row) -> PendingInfo:
 
 def read_name(row: Row) -> str:
     """name."""
-    name = str(_shaped(row, _TEXT)[0])
+    name = str(_check_shape(row, _TEXT)[0])
     _check(is_word(name), "name of a consumer")
     return name
 
@@ -501,7 +501,7 @@ _NUMBER_OR_NULL: Final = (int, type(None))
 _STORED: Final = (_TEXT, _TEXT, _TEXT, _TEXT_OR_NULL, _NUMBER)
 
 
-def _shaped(row: object, *shape: tuple[type, ...]) -> list[Any]:
+def _check_shape(row: object, *shape: tuple[type, ...]) -> list[Any]:
     """Check the number of elements and their types; numbers are not negative."""
     if type(row) is not list or len(row) != len(shape):
         given = f"{len(row)} elements" if type(row) is list else type(row).__name__

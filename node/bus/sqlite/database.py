@@ -6,7 +6,7 @@ log. A file descriptor of our own, once closed, would drop the locks of everythi
 open in this process (POSIX), and without the log, a file in the middle of a checkpoint looks
 damaged.
 
-Between `begin` and `commit` or `rolled_back` there is one transaction; whether its commit waits for
+Between `begin` and `commit` or `roll_back` there is one transaction; whether its commit waits for
 the disk, and how large the file may become, is set beforehand.
 """
 
@@ -273,7 +273,7 @@ class Database:
         cache.begin(now)
         return cache
 
-    def leave_room(self, publishes: bool) -> None:
+    def reserve_room(self, publishes: bool) -> None:
         """Set whether the next operations leave a part of the file to all others."""
         limit = self._limits[0 if publishes else 1]
         if limit != self._limit and self.cache is not None:
@@ -310,7 +310,7 @@ class Database:
             cache.cursor.execute("UPDATE meta SET value = value + 1 WHERE name = 'touched'")
         cache.cursor.execute("COMMIT")
 
-    def rolled_back(self, error: Exception) -> None:
+    def roll_back(self, error: Exception) -> None:
         """Roll back a failed transaction."""
         self._roomy = 0
         if self._connection is None or self.cache is None:

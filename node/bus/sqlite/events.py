@@ -197,7 +197,7 @@ def read(cache: MetadataCache, group: GroupRow, consumer: str, count: int) -> li
     holder = cache.touch_consumer(group, consumer)
     stream = group.stream
     cursor = cache.cursor
-    rows = handful(cursor.execute(_NEW, (stream.number, group.cursor, count)))
+    rows = first_rows(cursor.execute(_NEW, (stream.number, group.cursor, count)))
     if not rows:
         return []
     first, last = rows[0][0], rows[-1][0]
@@ -228,7 +228,7 @@ def has_due(cache: MetadataCache, group: GroupRow) -> bool:
     return bool(group.pending) and bool(cache.cursor.execute(_IS_DUE, (group.number,)).fetchone())
 
 
-def handful(rows: Iterable[tuple[int, str | None, int, str]]) -> list[tuple[Any, ...]]:
+def first_rows(rows: Iterable[tuple[int, str | None, int, str]]) -> list[tuple[Any, ...]]:
     """Return the first rows (id, key, version, data), at least one, up to `HANDFUL` characters."""
     taken, size = [], 0
     for row in rows:

@@ -124,7 +124,7 @@ def remove_consumers(cache: MetadataCache, group: GroupRow, idle: float) -> list
         seen = written if known is None else known.seen
         if cache.now - seen >= idle:
             if number in holders:  # each one costs a scan of all pending events
-                _let_go(cache, group, ConsumerRow(number, name, seen))
+                _release_all(cache, group, ConsumerRow(number, name, seen))
             cache.cursor.execute("DELETE FROM consumers WHERE number = ?", (number,))
             group.consumers.pop(name, None)
             gone.append(name)
@@ -222,7 +222,7 @@ def _remove(cache: MetadataCache, stream: StreamRow, rows: list[tuple[int, int]]
         cursor.execute("UPDATE meta SET value = ? WHERE name = 'floor'", (ids[-1],))
 
 
-def _let_go(cache: MetadataCache, group: GroupRow, owner: ConsumerRow) -> None:
+def _release_all(cache: MetadataCache, group: GroupRow, owner: ConsumerRow) -> None:
     """Make everything that a consumer holds due now."""
     rows: list[tuple[Any, ...]] = cache.cursor.execute(
         "SELECT id, attempt, history FROM pending WHERE grp = ? AND consumer = ? AND due IS NULL",

@@ -4,7 +4,7 @@ from typing import Final
 
 from parley._node.bus.model import ConsumerInfo, GroupInfo, PendingInfo, StoredEvent, StreamInfo
 from parley._node.bus.sqlite.cache import GroupRow, MetadataCache, StreamRow
-from parley._node.bus.sqlite.events import handful
+from parley._node.bus.sqlite.events import first_rows
 from parley._node.bus.sqlite.schema import LARGEST, place_of, text_of
 
 _ENDS: Final = """SELECT
@@ -91,7 +91,7 @@ def history(
         return []
     last = LARGEST if until is None else place_of(until)
     found_rows = cache.cursor.execute(_HISTORY, (found.number, place_of(after), last, count))
-    rows = handful(found_rows)
+    rows = first_rows(found_rows)
     return [StoredEvent(text_of(id), stream, body, key, version) for id, key, version, body in rows]
 
 

@@ -60,7 +60,7 @@ class SqliteStore:
         # Absolute: it is reopened after some faults, and the process may change its directory.
         self._path = os.path.abspath(path)
         self._config = config
-        self._running: Running | None = None
+        self._running: OpenStore | None = None
 
     async def open(self, loop: Backend) -> None:
         """Open the file, created if it does not exist.
@@ -71,7 +71,7 @@ class SqliteStore:
                 does not exist.
         """
         session = int.from_bytes(random_bytes(SESSION_SIZE), "big")
-        self._running = Running(Database(self._path, self._config, session), self._config, loop)
+        self._running = OpenStore(Database(self._path, self._config, session), self._config, loop)
         try:
             await self._do(READ, _nothing)
         except BaseException:
@@ -115,7 +115,7 @@ class SqliteStore:
         def ask(piece: int) -> Awaitable[tuple[list[Delivery], bool]]:
             return self._do(WRITE, partial(run, piece=piece), undo)
 
-        return await self._readers.first(stream, wait, lambda: _that_fits(ask, count))
+        return await self._readers.first(stream, wait, lambda: _shrink_to_fit(ask, count))
 
     async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
         none: list[Delivery] = []
@@ -134,13 +134,13 @@ class SqliteStore:
             run = _in_group(stream, group, None, deliveries.touch, consumer, some)
             return self._do(WRITE, run)
 
-        await _in_parts(ids, ask)
+        await _split_to_fit(ids, ask)
 
     async def ack(self, stream: str, group: str, ids: Sequence[str]) -> int:
         def ask(some: Sequence[str]) -> Awaitable[int]:
             return self._do(WRITE_DURABLE, _in_group(stream, group, 0, deliveries.ack, some))
 
-        return sum(await _in_parts(ids, ask))
+        return sum(await _split_to_fit(ids, ask))
 
     async def nack(
         self, stream: str, group: str, consumer: str, id: str, delay: float, error: str
@@ -153,7 +153,7 @@ class SqliteStore:
             run = _in_group(stream, group, None, deliveries.release, consumer, some)
             return self._do(WRITE, run)
 
-        await _in_parts(ids, ask)
+        await _split_to_fit(ids, ask)
 
     async def bury(self, stream: str, group: str, consumer: str, id: str, error: str) -> str | None:
         run = _in_group(stream, group, None, deliveries.bury, consumer, id, error)
@@ -199,15 +199,15 @@ class SqliteStore:
             run = _in_stream(stream, (0, False), maintenance.trim, bounds, piece)
             return self._do(WRITE_DURABLE, run)
 
-        total, more = await _that_fits(ask)
+        total, more = await _shrink_to_fit(ask)
         while more:  # other operations run between two pieces
-            taken, more = await _that_fits(ask)
+            taken, more = await _shrink_to_fit(ask)
             total += taken
         return total
 
     async def drop(self, stream: str, ids: Sequence[str]) -> int:
         return sum(
-            await _in_parts(
+            await _split_to_fit(
                 ids,
                 lambda some: self._do(WRITE_DURABLE, _in_stream(stream, 0, maintenance.drop, some)),
             )
@@ -225,9 +225,9 @@ class SqliteStore:
             run = _in_group(stream, group, missing, maintenance.remove_group, piece)
             return self._do(WRITE_DURABLE, run)
 
-        removed = await _that_fits(ask)
+        removed = await _shrink_to_fit(ask)
         while removed is None:
-            removed = await _that_fits(ask)
+            removed = await _shrink_to_fit(ask)
         return removed
 
     # How it is asked.
@@ -250,7 +250,7 @@ class SqliteStore:
         return self._running.queue.do(kind, run, undo, rescue)
 
 
-class Running:
+class OpenStore:
     """The parts of an open store: the queue, the thread, the waiting readers."""
 
     def __init__(self, database: Database, config: BusConfig, loop: Backend) -> None:
@@ -291,7 +291,7 @@ class Running:
             self.readers.wake(readable)
 
 
-async def _that_fits(
+async def _shrink_to_fit(
     ask: Callable[[int], Awaitable[Result]], piece: int = maintenance.PIECE
 ) -> Result:
     """Return the result of `ask(piece)`, where `piece` is how many events one transaction may
@@ -305,7 +305,7 @@ async def _that_fits(
         piece = maintenance.smaller(piece)
 
 
-async def _in_parts(
+async def _split_to_fit(
     ids: Sequence[str], ask: Callable[[Sequence[str]], Awaitable[Result]]
 ) -> list[Result]:
     """Return the results of `ask` for all `ids`: in one transaction, or in several if there is no
@@ -316,7 +316,7 @@ async def _in_parts(
         if len(ids) < 2:
             raise
     middle = len(ids) // 2
-    return [*await _in_parts(ids[:middle], ask), *await _in_parts(ids[middle:], ask)]
+    return [*await _split_to_fit(ids[:middle], ask), *await _split_to_fit(ids[middle:], ask)]
 
 
 def _release(stream: str, group: str, consumer: str) -> Callable[[Any], Operation | None]:

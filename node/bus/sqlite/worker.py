@@ -314,7 +314,7 @@ class Worker:
         try:
             self._transact(operations, woken)
         except Exception as error:
-            self.database.rolled_back(error)
+            self.database.roll_back(error)
             if len(operations) == 1 and not is_full(error):
                 operations[0].error = bus_error(error, self.database.path)
                 return
@@ -346,7 +346,7 @@ class Worker:
         try:
             self._transact([operation], woken)
         except Exception as error:
-            self.database.rolled_back(error)
+            self.database.roll_back(error)
             return error
         return None
 
@@ -365,14 +365,14 @@ class Worker:
             publishes = operation.kind.publishes
             if not publishes:
                 cache.insert()
-            database.leave_room(publishes)
+            database.reserve_room(publishes)
             operation.result = operation.run(cache)
         cache.insert()
         for stream in cache.grown:
             if stream.added:
                 retain(cache, self._config, stream)
         if writes:
-            database.leave_room(False)
+            database.reserve_room(False)
         database.require_room()
         database.commit(durable)
         woken.update(stream.name for stream in cache.grown)

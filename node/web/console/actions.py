@@ -54,7 +54,7 @@ class Actions:
             )
         done = await action(asked)
         logger.warning("console: %s", done, extra={"event": f"console.{name}"})
-        self._console.look_again()
+        self._console.refresh()
         return done
 
     async def _close(self, asked: Asked) -> str:

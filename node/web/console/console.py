@@ -156,7 +156,7 @@ class Console:
         buses = self.node.buses.items()
         return next((bus for url, bus in buses if shown(without_password(url)) == address), None)
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """Fetch everything again with the next view."""
         self._fetched_at = self._found_at = self._read_at = float("-inf")
 

@@ -250,7 +250,7 @@ class ConsoleSite:
     async def _look(self, request: Request, session: ConsoleSession) -> Response:
         if not session.actions.take(self._console.now()):
             return _refused(429, "it was looked a moment ago")
-        self._console.look_again()
+        self._console.refresh()
         return JSONResponse({})
 
     async def _do(self, request: Request, session: ConsoleSession) -> Response:

@@ -189,7 +189,7 @@ def test_what_is_remembered_of_groups_is_bounded(monkeypatch: pytest.MonkeyPatch
     assert known.of("a.b", "a.b:stream", "1") is first
     assert len(known._all) == 2
     for consumer in ("c", "d", "c", "e"):
-        first.came_to(consumer, "1-1")
+        first.set_place(consumer, "1-1")
     assert list(first.places) == ["c", "e"]
 
 

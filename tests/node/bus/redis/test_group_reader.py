@@ -270,8 +270,8 @@ def test_consumers_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(group_notes, "MOST_PLACES", 2)
     state = group_notes.GroupState(S, KEY, G)
     for consumer in "abac":
-        state.has_drained(consumer)
-        state.lost_answer(consumer)
+        state.mark_drained(consumer)
+        state.mark_lost(consumer)
     assert list(state.drained) == list(state.lost) == ["a", "c"]
 
 

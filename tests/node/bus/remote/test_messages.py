@@ -35,7 +35,7 @@ from parley._node.bus.remote.messages import (
     encode_request,
     milliseconds,
     row_cost,
-    that_fit,
+    take_fitting,
 )
 from tests.sweep import sweep
 
@@ -271,9 +271,9 @@ def test_no_answer(cells: dict[int, Any]) -> None:
 def test_as_many_rows_as_fit() -> None:
     rows = [["x" * 100]] * 5
     cost = row_cost(rows[0])
-    assert that_fit(rows, 2 * cost) == (rows[:2], True)
-    assert that_fit(rows, 5 * cost) == (rows, False)
-    assert that_fit(rows, cost - 1) == ([], True)
+    assert take_fitting(rows, 2 * cost) == (rows[:2], True)
+    assert take_fitting(rows, 5 * cost) == (rows, False)
+    assert take_fitting(rows, cost - 1) == ([], True)
     assert row_cost(["ü"]) == row_cost(["uu"])
 
 

@@ -37,7 +37,7 @@ def test_only_what_is_durable_waits_for_the_disk(database: Database) -> None:
 def test_a_part_of_the_file_is_not_for_publishing(database: Database) -> None:
     cache = database.begin(START, True, True)
     for publishes, pages in ((True, 240), (False, 256), (True, 240)):
-        database.leave_room(publishes)
+        database.reserve_room(publishes)
         assert setting(cache, "max_page_count") == pages
     database.commit(True)
 
@@ -69,7 +69,7 @@ def test_after_a_failed_sync_nothing_is_appended_to_the_log(
         # Another process has it open, so closing does not copy the log into the file.
         other.execute("SELECT * FROM events").fetchall()
         database.begin(START, True, True)
-        database.rolled_back(failed)
+        database.roll_back(failed)
         assert (tmp_path / "bus.db-wal").stat().st_size > 0
         cache = database.begin(START, True, True)
         assert cache.connection is not first

@@ -115,7 +115,7 @@ async def test_names_and_findings_are_fetched_beside_and_not_at_each_view(
             assert json.loads(first)["node"]["id"] == str(met.server.node_id)
             assert asked == [1]
             known.path.write_text("no such line")  # names are not worth a failure
-            console.look_again()
+            console.refresh()
             console.view()
             with anyio.fail_after(PATIENCE):
                 while len(asked) < 2 or console.view()["node"]["name"]:
@@ -129,7 +129,7 @@ async def test_a_busy_server_is_shown_whole(tmp_path: Path, anyio_backend: Any) 
             while len(_ways(console)) < 2 or not any(
                 bus["streams"] for bus in console.view()["buses"]
             ):
-                console.look_again()
+                console.refresh()
                 await anyio.sleep(0.01)
         view = console.view()
         json.dumps(view)
