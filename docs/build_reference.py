@@ -251,7 +251,7 @@ SHOWN: Final[dict[str, Shown]] = {
     "Node": Shown(hidden=frozenset({"handlers", "metrics", "trust"})),
     **{
         f"{name}Options": Shown(made=False)
-        for name in ("Call", "Handler", "Request", "StreamCall", "Subscribe")
+        for name in ("Call", "Consume", "Handler", "Request", "StreamCall", "Subscribe", "Write")
     },
     "TopicOptions": Shown(made=False),
     "NodeConfig": Shown(hidden=frozenset({"core"})),

@@ -199,7 +199,7 @@ PAGES: Final[dict[str, Page]] = {
             "parley.bus",
             "Bus open_bus BusEvent Consumption History DeadLetter Position StreamInfo "
             "GroupInfo ConsumerInfo PendingInfo Failure Counters AllowBus BusRequest BusConfig "
-            "RedisFormat LIGHTBUS DOCUMENTED",
+            "ConsumeOptions RedisFormat LIGHTBUS DOCUMENTED",
         ),
         "bus",
     ),
@@ -209,7 +209,7 @@ PAGES: Final[dict[str, Page]] = {
         "back. A journal is given to a [Node](node.md#node).",
         _of(
             "parley.journal",
-            "Journal JournalMetrics AuditorKey AuditorPrivateKey load_auditor_key "
+            "Journal WriteOptions JournalMetrics AuditorKey AuditorPrivateKey load_auditor_key "
             "save_auditor_key Audit EVENT_COLUMNS Finding SessionRow TunnelRow "
             "list_segments read_range encode_record prune",
         ),

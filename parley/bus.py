@@ -4,6 +4,7 @@ from parley._node.bus.address import open_bus
 from parley._node.bus.bus import Bus
 from parley._node.bus.config import BusConfig
 from parley._node.bus.consumers.group_consumer import Consumption
+from parley._node.bus.consumers.options import ConsumeOptions
 from parley._node.bus.data import Data, When
 from parley._node.bus.dead_letters import DeadLetter
 from parley._node.bus.event import BusEvent, History
@@ -27,6 +28,7 @@ __all__ = [
     "BusConfig",
     "BusEvent",
     "BusRequest",
+    "ConsumeOptions",
     "ConsumerInfo",
     "Consumption",
     "Counters",

@@ -13,7 +13,7 @@ from parley._node.journal.audit.rows import (
     TunnelRow,
 )
 from parley._node.journal.journal import Journal, JournalMetrics
-from parley._node.journal.options import Auditor, Fsync, OnFailure
+from parley._node.journal.options import Auditor, Fsync, OnFailure, WriteOptions
 from parley._node.journal.prune import Pruned, prune
 from parley._node.journal.records import Record, encode_record
 from parley._node.journal.segments import SegmentFile, list_segments, read_range
@@ -37,6 +37,7 @@ __all__ = [
     "SessionRow",
     "Span",
     "TunnelRow",
+    "WriteOptions",
     "encode_record",
     "list_segments",
     "load_auditor_key",

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Unpack
 
 import anyio
 
@@ -18,14 +18,11 @@ from parley._node.federation.dials import TunnelRecord
 from parley._node.journal import keys
 from parley._node.journal.errors import JournalBusyError, JournalFailedError
 from parley._node.journal.options import (
-    BUFFER_SIZE,
-    SEGMENT_AGE,
-    SEGMENT_SIZE,
     Auditor,
     Clock,
-    Fsync,
     JournalOptions,
     OnFailure,
+    WriteOptions,
     parse_auditors,
 )
 from parley._node.journal.record_types import JoinedTunnel
@@ -80,20 +77,15 @@ class Journal:
         directory: str | os.PathLike[str],
         auditor: Auditor | Iterable[Auditor],
         *,
-        segment_size: int = SEGMENT_SIZE,
-        segment_age: float = SEGMENT_AGE,
-        buffer_size: int = BUFFER_SIZE,
-        fsync: Fsync = "interval",
-        fsync_interval: float = 1.0,
         on_failure: OnFailure = "alarm",
         on_alarm: Callable[[JournalFailedError], None] | None = None,
         clock: Clock = time.time_ns,
+        **options: Unpack[WriteOptions],
     ) -> "Journal":
         """Check the settings and create the directory, readable by its owner only.
 
         `auditor` is one or more public keys (AuditorKey, 32 bytes or text); each opens the
-        journal alone. `segment_size` and `buffer_size` are bytes, `segment_age` and
-        `fsync_interval` seconds. `clock` returns ns since the epoch. `on_alarm` is called in the
+        journal alone. `clock` returns ns since the epoch. `on_alarm` is called in the
         loop's thread when the journal fails.
 
         Raises:
@@ -102,15 +94,11 @@ class Journal:
             JournalFailedError: the directory cannot be made.
         """
         settings = JournalOptions(
-            Path(directory),
-            parse_auditors(auditor),
-            segment_size,
-            segment_age,
-            buffer_size,
-            fsync,
-            fsync_interval,
-            on_failure,
-            clock,
+            directory=Path(directory),
+            auditors=parse_auditors(auditor),
+            on_failure=on_failure,
+            clock=clock,
+            **options,
         )
         try:
             settings.directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,9 +1,10 @@
 """The checked options of `Journal.open`: sizes, ages, policies and auditors."""
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypedDict
 
 from msgspec import Meta
 
@@ -23,19 +24,38 @@ BUFFER_SIZE: Final = 8 * 2**20
 LEAST_BUFFER_SIZE: Final = 64 * 1024
 
 
+class WriteOptions(TypedDict, total=False):
+    """How a journal is written.
+
+    Attributes:
+        segment_size: bytes after which a new segment begins; default 64 MiB.
+        segment_age: seconds after which a new segment begins; default 3,600.
+        buffer_size: bytes that wait to be written; default 8 MiB.
+        fsync: when written records are flushed to the disk: "always", "interval" (the default) or
+            "never".
+        fsync_interval: seconds between two flushes; default 1.
+    """
+
+    segment_size: int
+    segment_age: float
+    buffer_size: int
+    fsync: Fsync
+    fsync_interval: float
+
+
 @dataclass(frozen=True, slots=True)
 class JournalOptions:
     """The options of a journal; raises ConfigError for a wrong type or a value out of range."""
 
     directory: Path
     auditors: tuple[AuditorKey, ...]
-    segment_size: Annotated[int, Meta(ge=4096)]
-    segment_age: Seconds
-    buffer_size: Annotated[int, Meta(ge=LEAST_BUFFER_SIZE)]
-    fsync: Fsync
-    fsync_interval: Seconds
-    on_failure: OnFailure
-    clock: Clock
+    segment_size: Annotated[int, Meta(ge=4096)] = SEGMENT_SIZE
+    segment_age: Seconds = SEGMENT_AGE
+    buffer_size: Annotated[int, Meta(ge=LEAST_BUFFER_SIZE)] = BUFFER_SIZE
+    fsync: Fsync = "interval"
+    fsync_interval: Seconds = 1.0
+    on_failure: OnFailure = "alarm"
+    clock: Clock = time.time_ns
 
     def __post_init__(self) -> None:
         check_types(self, ConfigError)

@@ -9,8 +9,10 @@ import textwrap
 from collections.abc import Iterator
 from functools import cached_property
 from importlib import import_module
+from pkgutil import walk_packages
 from typing import Any, TypeVar, get_overloads
 
+import parley._node.cli
 from docs.build_reference import OURS, SHOWN, Shown, find
 from docs.reference_pages import PAGES
 
@@ -99,3 +101,31 @@ def test_public_signatures_name_public_types() -> None:
         if name not in EXPORTED and is_ours(name, function.__module__)
     }
     assert missing == set()
+
+
+# A function with more takes an options class.
+MOST_PARAMETERS = 8
+
+
+def test_public_functions_have_few_parameters() -> None:
+    given = {
+        where: [name for name in inspect.signature(one).parameters if name not in ("self", "cls")]
+        for dotted in PUBLIC
+        for where, one in functions(dotted)
+    }
+    assert {where for where, names in given.items() if len(names) > MOST_PARAMETERS} == set()
+
+
+def test_functions_of_the_command_line_have_few_parameters() -> None:
+    modules = [
+        import_module(found.name)
+        for found in walk_packages(parley._node.cli.__path__, "parley._node.cli.")
+        if not found.name.endswith("__main__")
+    ]
+    given = {
+        f"{module.__name__}.{name}": len(inspect.signature(inspect.unwrap(one)).parameters)
+        for module in modules
+        for name, one in vars(module).items()
+        if inspect.isfunction(one) and one.__module__ == module.__name__
+    }
+    assert {name for name, count in given.items() if count > MOST_PARAMETERS} == set()
