@@ -32,10 +32,12 @@ class Announced(Protocol):
     """A node that can be announced."""
 
     @property
-    def node_id(self) -> NodeId: ...
+    def node_id(self) -> NodeId:
+        """Its node id."""
 
     @property
-    def addresses(self) -> list[str]: ...
+    def addresses(self) -> list[str]:
+        """The addresses on which it listens."""
 
 
 @asynccontextmanager

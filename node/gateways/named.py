@@ -123,6 +123,7 @@ class NamedPeer(Guest):
 
     @property
     def flavour(self) -> Flavour:
+        """The flavour of the format."""
         return self._named.flavour
 
     @property
@@ -155,6 +156,7 @@ class NamedPeer(Guest):
         await self._changes.until(lambda: not self._runners)
 
     def stop_handlers(self) -> None:
+        """Cancel the handlers of its events."""
         for key, runner in list(self._runners.items()):
             runner.cancel()
             if key not in self._begun:
@@ -409,6 +411,7 @@ class NamedGateway(DialectServer[NamedPeer]):
 
     @property
     def backend(self) -> Backend:
+        """The node's event loop."""
         return self.node.backend
 
     @property

@@ -46,6 +46,7 @@ class Histogram:
         self.sum = 0.0
 
     def observe(self, value: float) -> None:
+        """Count an observation."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
@@ -60,6 +61,7 @@ class Histogram:
 
     @property
     def count(self) -> int:
+        """The number of observations."""
         return sum(self.counts)
 
 

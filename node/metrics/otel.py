@@ -40,7 +40,8 @@ class Observed(Protocol):
     """A node."""
 
     @property
-    def metrics(self) -> Metrics: ...
+    def metrics(self) -> Metrics:
+        """Its metrics."""
 
     @property
     def backend(self) -> FromThread:

@@ -228,6 +228,7 @@ class Replies:
         self._changes.notify()
 
     async def aclose(self) -> None:
+        """Discard further replies, for `contextlib.aclosing`."""
         self.close()
 
     async def _begin(self) -> None:

@@ -522,6 +522,7 @@ class Stream(ByteStream):
         data: Encodable,
         payload: bytes | None,
     ) -> None:
+        """Answer a request; raises as `StreamEvent.answer`."""
         largest = self.live.limits.max_payload
         body, lbm = self.carries.encode(category, subcategory, data, payload, largest)
         if request.answered:
@@ -584,6 +585,7 @@ class Stream(ByteStream):
     # From the peer.
 
     def data_received(self, data: bytes, cost: int) -> None:
+        """Take received bytes."""
         if self._closed:
             self._unwanted(cost)
         else:
@@ -636,6 +638,7 @@ class Stream(ByteStream):
         self._room.changed()
 
     def writable(self) -> None:
+        """Nothing is queued any longer: wake a sender."""
         self._room.changed()
 
     # Inside.

@@ -23,7 +23,8 @@ class Waiter(Protocol):
 
 
 class Timer(Protocol):
-    def cancel(self) -> None: ...
+    def cancel(self) -> None:
+        """Don't call back."""
 
 
 class Runner(Protocol):

@@ -91,6 +91,7 @@ class Bridge:
     # From the relay.
 
     def deliver(self, pieces: Sequence[Piece], held: int, now: float) -> None:
+        """Publish broadcasts, as a member of the relay."""
         for to, sender, payload in decode_messages(b"".join(pieces)):
             size = len(payload) + MESSAGE_COST
             if to != BROADCAST:

@@ -59,6 +59,7 @@ class SimProtoGateway(DialectServer[SimProtoPeer]):
 
     @property
     def backend(self) -> Backend:
+        """The node's event loop."""
         return self.node.backend
 
     async def serve_stream(self, stream: ByteStream) -> None:

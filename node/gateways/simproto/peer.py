@@ -397,9 +397,11 @@ class SimProtoPeer(Guest):
 
     @property
     def is_over(self) -> bool:
+        """Whether the connection has ended."""
         return True
 
     async def connected(self, timeout: float | None) -> tuple["SimProtoPeer", float | None]:
+        """Return itself and `timeout`, as a source of subscriptions."""
         return self, timeout
 
     # For the gateway.
