@@ -303,7 +303,7 @@ class Fanout:
         if headers:
             self.turn_size += headers.size
             self._cut()
-            self._emit(self._batch([note], headers))
+            self._emit([note], headers)
             return
         if self._pending_size + size > BATCH_ROOM or len(self._pending) >= NOTES_COUNT:
             self._cut()
@@ -345,13 +345,7 @@ class Fanout:
     def _cut(self) -> None:
         if self._pending:
             notes, self._pending, self._pending_size = self._pending, [], 0
-            self._emit(self._batch(notes, None))
-
-    def _batch(self, notes: list[bytes], headers: Headers | None) -> Batch:
-        """Return these notes, with the notes that are missing before them."""
-        missing, replaced = self._missing, self._replaced
-        self._missing = self._replaced = 0
-        return Batch(notes, headers, missing, replaced)
+            self._emit(notes, None)
 
     def _skip(self, count: int, replaced: int) -> None:
         self._cut()
@@ -363,7 +357,10 @@ class Fanout:
         for feed in self.feeds:
             feed._lost(count)
 
-    def _emit(self, batch: Batch) -> None:
+    def _emit(self, notes: list[bytes], headers: Headers | None) -> None:
+        """Push these notes, with the number of notes that are missing before them."""
+        batch = Batch(notes, headers, self._missing, self._replaced)
+        self._missing = self._replaced = 0
         if self.kept is not None:
             self.emitted += batch.missing + len(batch.notes)
         self.delivered += len(batch.notes) * len(self.feeds)

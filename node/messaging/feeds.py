@@ -67,6 +67,29 @@ class StreamFeed(Feed):
         self.stream = stream
         self.awaits_finish = True  # that of the subscriber; before and after ours
 
+    def push(self, batch: Batch) -> None:
+        """Send a batch, or keep it until the subscriber accepts more."""
+        connection, stream = self._connection, self.stream
+        if (
+            self.waiting
+            or self._untold
+            or not self.open
+            or batch.size > self._room
+            or connection.outbox.waiting(stream) >= WAITING_EVENTS
+        ):
+            super().push(batch)
+            return
+        # The subscriber keeps up: the batch isn't queued here.
+        subcategory, payload = batch.payload()
+        if len(payload) > self.max_payload:
+            self._lost(len(batch.notes))  # no subscriber of this connection can ever take it
+            return
+        try:
+            connection.send(stream, 0, SIM, subcategory, payload)
+            self._handed_on.append(len(batch.notes))
+        except LocalProtocolError:
+            self.close()  # the connection is closing, or the stream was reset
+
     def pump(self, events: int = WAITING_EVENTS) -> None:
         """Hand on to the connection what it may write soon, up to so many events."""
         connection, stream = self._connection, self.stream
@@ -186,9 +209,6 @@ class StreamFeed(Feed):
         return sum(list(self._handed_on)[-events:]) if events else 0
 
 
-if TYPE_CHECKING:
-    from parley._node.messaging.fanout import Fanout
-
 # No number of a note is as high.
 _NEVER: Final = 1 << 64
 
@@ -236,7 +256,7 @@ class HistoryFeed(StreamFeed):
     def push(self, batch: Batch) -> None:
         """Send a batch, or keep it; one that is behind finds it among those that are kept."""
         if not self._is_behind:
-            super().push(batch)
+            Feed.push(self, batch)
 
     def pump(self, events: int = WAITING_EVENTS) -> None:
         """Hand on to the connection what it may write soon, up to so many events."""

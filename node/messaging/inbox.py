@@ -31,10 +31,10 @@ class NoteInbox:
         "_in_use_events",
         "_on_note",
         "_unpaid",
-        "_waiting",
         "closed",
         "dropped",
         "malformed",
+        "waiting",
     )
 
     def __init__(
@@ -46,7 +46,7 @@ class NoteInbox:
         self._account = account
         self._on_note = on_note
         self._consume = consume
-        self._waiting: deque[tuple[int, bytes, int]] = deque()
+        self.waiting: deque[tuple[int, bytes, int]] = deque()
         self._unpaid = 0
         self._in_use = 0
         self._in_use_events = 0
@@ -55,14 +55,14 @@ class NoteInbox:
         self.malformed = 0
 
     def __len__(self) -> int:
-        """How many events wait."""
-        return len(self._waiting)
+        """Return the number of waiting events."""
+        return len(self.waiting)
 
     @property
     def unread_costs(self) -> list[int]:
         """The costs of the events that hold credit that was not given back."""
         in_use = [self._in_use] if self._in_use else []
-        return in_use + [cost for _, _, cost in self._waiting if cost]
+        return in_use + [cost for _, _, cost in self.waiting if cost]
 
     def put(self, subcategory: int, payload: bytes, cost: int) -> bool:
         """A Notify or Notes came; False if there is no room for one that cost nothing."""
@@ -74,7 +74,7 @@ class NoteInbox:
             if self._unpaid + size > UNPAID_LIMIT or not self._account.has_room(size):
                 return False
             self._pay(size)
-        self._waiting.append((subcategory, payload, cost))
+        self.waiting.append((subcategory, payload, cost))
         self._on_note()
         return True
 
@@ -85,7 +85,7 @@ class NoteInbox:
         Raises:
             IndexError: nothing waits.
         """
-        subcategory, payload, cost = self._waiting.popleft()
+        subcategory, payload, cost = self.waiting.popleft()
         if cost:
             self._in_use += cost
             self._in_use_events += 1
@@ -108,8 +108,8 @@ class NoteInbox:
         """Nobody reads any more: forget what waits, and what may still come."""
         self.closed = True
         self.used()
-        while self._waiting:
-            _, _, cost = self._waiting.popleft()
+        while self.waiting:
+            _, _, cost = self.waiting.popleft()
             if cost:
                 self._consume(cost, 1)
         self._pay(-self._unpaid)
@@ -169,7 +169,7 @@ class NumberedInbox(NoteInbox):
     def position(self) -> TopicPosition:
         """That of the last note that came, read or not. It looks through all that waits."""
         wire, number = self._wire, self.number
-        for subcategory, payload, _ in self._waiting:
+        for subcategory, payload, _ in self.waiting:
             try:
                 notes, cells = _read_cells(subcategory, payload)
                 wire = _last_of(notes, cells, wire)

@@ -201,7 +201,8 @@ class Subscription(Generic[D]):
         self.topic = topic
         self.data: Value = None
         self.headers: Mapping[str, Value] = NO_HEADERS
-        self.inbox = NoteInbox(self._wake, self._consume, live.core.account)
+        self._changes = Condition(live.backend.waiter)
+        self.inbox = NoteInbox(self._changes.notify, self._consume, live.core.account)
         self._numbered: NumberedInbox | None = None  # the same, of a topic that remembers
         self._after = after
         self._asked = data
@@ -216,7 +217,6 @@ class Subscription(Generic[D]):
         self._over = False
         self._error: StreamResetError | PeerClosedError | None = None
         self._lost_at_end = 0
-        self._changes = Condition(live.backend.waiter)
         self._reading = anyio.ResourceGuard("reading from")
 
     @property
@@ -506,12 +506,13 @@ class Subscription(Generic[D]):
 
     async def _fill(self) -> None:
         """Take the next event's notes; none at the end."""
-        self._require_begun()
+        if not self._begun:
+            self._require_begun()
         inbox = self.inbox
         with self._reading:
             while True:
                 inbox.used()
-                while inbox:
+                while inbox.waiting:
                     notes, self.headers = inbox.take()
                     if notes:
                         self._live.metrics.notes_received += len(notes)
@@ -526,7 +527,7 @@ class Subscription(Generic[D]):
                     raise self._error
                 if self._over:
                     return
-                await self._changes.until(lambda: bool(inbox) or self._over)
+                await self._changes.until(lambda: bool(inbox.waiting) or self._over)
 
     def _require_begun(self) -> None:
         if not self._begun:
