@@ -51,7 +51,7 @@ async def run_handler(
     What is cancelled is cancelled here too. What its interceptors run `inside` of them raises what
     it raises, for them to see.
     """
-    if not (inside or timed) and access.logs_answers():
+    if not (inside or timed) and access.logger.isEnabledFor(logging.DEBUG):
         now = peer.backend.now
         began = now()
         outcome = await run_handler(entry, request, peer, name, roles, take_items, timed=True)
@@ -273,7 +273,7 @@ async def decide(
     # Looked at last: forwarding may have begun while a handler or interceptor took its time.
     if outcome[0] == ResultCode.ACCEPTED and topic.comes_from(request.peer.node_id):
         outcome = ResultCode.REJECTED, FORWARD_LOOP
-    if access.logs_answers():
+    if access.logger.isEnabledFor(logging.DEBUG):
         access.log_answered(request.peer, "topic", topic.name, outcome[0], now() - began)
     return outcome
 

@@ -122,7 +122,7 @@ class StreamHandlers:
                 log_failure(entry, stream.label, live.remote, "the handler of stream %r")
                 code = CloseCode.INTERNAL_ERROR
         finally:
-            if access.logs_answers():
+            if access.logger.isEnabledFor(logging.DEBUG):
                 seconds = live.backend.now() - began
                 access.log_answered(live.remote, "stream", stream.label, code or 0, seconds)
             self._running -= 1

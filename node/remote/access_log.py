@@ -28,10 +28,6 @@ def party(peer: Party) -> dict[str, object]:
     return {"peer": peer.node_id, "address": peer.name}
 
 
-def logs_answers() -> bool:
-    return logger.isEnabledFor(logging.DEBUG)
-
-
 def log_answered(peer: Party, kind: str, name: str, code: int, seconds: float) -> None:
     """Log the result of a request, on level debug."""
     logger.debug(

@@ -276,7 +276,7 @@ class BusSession:
         except Exception:
             self._log()
             answer = Answer(ResultCode.HANDLER_FAILED)
-        if access.logs_answers():
+        if access.logger.isEnabledFor(logging.DEBUG):
             kind, name = f"bus {type(request).__name__.lower()}", _name_of(request)
             access.log_answered(self._live.remote, kind, name, answer.code, now() - began)
         return answer
