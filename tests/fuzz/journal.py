@@ -19,7 +19,7 @@ from parley._node.journal.record_types import (
 from parley._node.journal.records import encode_record, read_records
 from parley._node.journal.segments import _walk_heads, parse_name
 from tests.fuzz.allowed import ALLOWED
-from tests.node.journal.described import BODIES, described
+from tests.node.journal.body_descriptions import BODIES, described
 from tests.reference import journal
 from tests.reference.journal import Fields, Malformed
 from tests.reference.vectors_journal import plain

@@ -13,11 +13,11 @@ from parley._node.journal import keys
 from parley._node.journal.record_types import Checkpoint, Secret, SegmentEnd, SegmentHead
 from parley._node.journal.records import Record, encode_record, read_records
 from parley._node.journal.segments import CLOSED, LIVE, read_range
-from tests.node.journal.audit.audited import Audited
+from tests.node.journal.audit.audit_helpers import Audited
 from tests.node.journal.joined_tunnels import join
 from tests.node.journal.joined_tunnels import tunnel_record as a_tunnel
-from tests.node.journal.recorded import AUDITOR, MemoryJournal, Recorded, records_of
-from tests.pipeline.cutting import Told, Walks
+from tests.node.journal.memory_journal import AUDITOR, MemoryJournal, RecordedPair, records_of
+from tests.pipeline.local_pipeline import Told, Walks
 
 Segments = dict[str, bytes]
 
@@ -25,7 +25,7 @@ Segments = dict[str, bytes]
 @cache
 def made() -> MemoryJournal:
     """Two sessions, the first of which ends in the second of four segments, with a rekey in it."""
-    rec = Recorded()
+    rec = RecordedPair()
     journal = rec.journals[1]
     said = rec.logs[1]
     for number in range(40):
@@ -167,7 +167,7 @@ def test_a_secret_that_was_taken_out_is_absent(generation: int, tmp_path: Path) 
 
 
 def test_it_is_absent_where_a_range_ends_before_anything_needs_it(tmp_path: Path) -> None:
-    rec = Recorded()
+    rec = RecordedPair()
     rec.journals[1].roll()
     rec.end()
     segments = rec.journals[1].segments
@@ -188,7 +188,7 @@ def test_it_is_absent_where_a_range_ends_before_anything_needs_it(tmp_path: Path
 
 
 def test_labels_that_were_altered_are_told() -> None:
-    rec = Recorded()
+    rec = RecordedPair()
     core = rec.pair.a.core
     stream = core.open_stream("topic:news")
     core.send(stream, 0, 64, 1, b"1", lbm=False)

@@ -15,14 +15,14 @@ from parley._pipeline.bronze_rows import NEEDED
 from parley._pipeline.errors import PipelineError
 from parley._pipeline.schema import EVENT, PENDING, SPAN, WALKED_ARROW
 from parley._pipeline.tables import local_directory
-from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
+from tests.node.journal.memory_journal import AUDITOR, RecordedPair, audit_of
 
 KEY = AUDITOR.private_bytes()
 
 
 @pytest.fixture(scope="module")
 def segment() -> tuple[str, bytes]:
-    rec = Recorded()
+    rec = RecordedPair()
     for number in range(60):
         rec.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
         rec.pump()

@@ -20,8 +20,8 @@ from parley._pipeline.errors import IngestError
 from parley._pipeline.silver import SilverStep, events
 from parley._pipeline.spark import find_java
 from parley._pipeline.tables import Tables
-from tests.node.journal.recorded import audit_of
-from tests.pipeline.ingesting import Count
+from tests.node.journal.memory_journal import audit_of
+from tests.pipeline.ingest_program import Count
 from tests.pipeline.segments import Made, make_segment
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -88,7 +88,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     arguments += ["--hang-in", "1", str(place / "mark")]
     with (place / "said").open("wb") as said:
         run = subprocess.Popen(
-            [sys.executable, "-m", "tests.pipeline.ingesting", *arguments],
+            [sys.executable, "-m", "tests.pipeline.ingest_program", *arguments],
             env=environment,
             stdout=said,
             stderr=said,

@@ -18,7 +18,7 @@ from parley._crypto.keyfile import save_auditor_key
 from parley._node.journal.audit.rows import STATUS_AT
 from parley._node.journal.segments import CLOSED
 from parley._pipeline.spark import find_java, shim_home
-from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
+from tests.node.journal.memory_journal import AUDITOR, RecordedPair, audit_of
 from tests.pipeline.conftest import JAVA_OPTIONS
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.jvm]
@@ -87,7 +87,7 @@ def server(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.timeout(240)
 def test_all_of_it_runs_on_a_connect_server(server: str, tmp_path: Path) -> None:
-    recorded = Recorded()
+    recorded = RecordedPair()
     for number in range(40):
         recorded.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
         recorded.pump()

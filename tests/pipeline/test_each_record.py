@@ -16,8 +16,8 @@ from parley._node.journal.audit import Audit
 from parley._node.journal.record_types import LIMITS
 from parley._node.journal.records import Record, read_records
 from parley._node.journal.segments import CLOSED, read_range
-from tests.node.journal.recorded import AUDITOR
-from tests.pipeline.cutting import Walks
+from tests.node.journal.memory_journal import AUDITOR
+from tests.pipeline.local_pipeline import Walks
 from tests.pipeline.test_absent import Segments, kinds, made, sealed_up
 
 Lists = dict[str, list[Record]]

@@ -24,7 +24,7 @@ from parley._pipeline.gold.cluster import read_gold
 from parley._pipeline.gold.finding_texts import FAULT
 from parley._pipeline.silver import events
 from parley._pipeline.tables import Tables
-from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
+from tests.node.journal.memory_journal import AUDITOR, RecordedPair, audit_of
 from tests.pipeline.conftest import JAVA_OPTIONS
 
 pytestmark = [
@@ -40,7 +40,7 @@ COMPARED = ("journal", "session", "direction", "place", "type", "status", "paylo
 @pytest.fixture(scope="module")
 def segments() -> dict[str, bytes]:
     """One segment of each of two nodes that talked."""
-    recorded = Recorded()
+    recorded = RecordedPair()
     stream = recorded.pair.a.core.open_stream("topic:prices")
     for number in range(80):
         recorded.pair.a.core.send_data(stream, b"%d" % number)

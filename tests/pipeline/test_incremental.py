@@ -32,8 +32,8 @@ from parley._pipeline.summary.facts import NEEDED, summary_of
 from parley._pipeline.summary.kinds import merge_summaries
 from parley._pipeline.tables import local_check_key
 from parley.protocol import encode
-from tests.node.journal.recorded import AUDITOR, Recorded
-from tests.pipeline.cutting import Rows, stitched
+from tests.node.journal.memory_journal import AUDITOR, RecordedPair
+from tests.pipeline.local_pipeline import Rows, stitched
 from tests.pipeline.silver_frames import CHECK_KEY, START
 
 CALL = encode({cells.TOPIC: "add", cells.DATA: b"x"})
@@ -130,9 +130,9 @@ def texts(gold: Mapping[str, pa.Table]) -> dict[str, list[str]]:
     return {name: sorted(str(row) for row in gold[name].to_pylist()) for name in SCHEMAS}
 
 
-def talk() -> Recorded:
+def talk() -> RecordedPair:
     """Calls and their answers, subscriptions and notes, over several blocks and segments."""
-    recorded = Recorded()
+    recorded = RecordedPair()
     one, other = recorded.pair.a.core, recorded.pair.b.core
     stream = one.open_stream("topic:prices")
     for number in range(90):

@@ -21,7 +21,7 @@ from parley._pipeline.tables import Tables
 from parley._pipeline.up_to_date import up_to_date_outcome
 from tests.node.apps.simulate.journals import Simulated, make
 from tests.node.journal.joined_tunnels import join, server, tunnel_record
-from tests.node.journal.recorded import Recorded
+from tests.node.journal.memory_journal import RecordedPair
 from tests.node.protocol.pair import ALICE, BOB
 from tests.pipeline import forger, tunnel_forger
 
@@ -61,7 +61,7 @@ class Result:
 
 def joined(directory: Path) -> None:
     """The journals of two servers, Alice and Bob, that are neighbours in eight tunnels."""
-    made = Recorded()
+    made = RecordedPair()
     for number in range(8):
         made.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
         made.pump()

@@ -15,7 +15,7 @@ from parley._pipeline.errors import DamagedTablesError
 from parley._pipeline.gold.refresh import Outcome
 from parley._pipeline.tables import CHECKPOINT
 from parley._pipeline.up_to_date import up_to_date_outcome
-from tests.node.journal.recorded import AUDITOR
+from tests.node.journal.memory_journal import AUDITOR
 from tests.pipeline.test_incremental import talk, write
 
 KEYS = [AUDITOR.private_bytes()]

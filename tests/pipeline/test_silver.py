@@ -15,7 +15,7 @@ from parley._pipeline.bronze import ingest
 from parley._pipeline.silver import SilverStep, events, findings, sessions, tunnels
 from parley._pipeline.tables import Tables
 from tests.node.journal.joined_tunnels import TRACE, join, server, tunnel_record
-from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
+from tests.node.journal.memory_journal import AUDITOR, RecordedPair, audit_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -27,10 +27,10 @@ COMPARED = (
 
 
 @pytest.fixture(scope="module")
-def recorded() -> Recorded:
+def recorded() -> RecordedPair:
     """Two sessions over several segments, with rekeys, notes of a topic and plain events, and
     tunnels that one node joined."""
-    rec = Recorded()
+    rec = RecordedPair()
     for _ in range(2):
         talk(rec)
         rec.pair.a.core.close(rec.pair.now, 0)
@@ -40,7 +40,7 @@ def recorded() -> Recorded:
     return rec
 
 
-def talk(rec: Recorded) -> None:
+def talk(rec: RecordedPair) -> None:
     pair = rec.pair
     stream = pair.a.core.open_stream("topic:prices")
     for number in range(90):
@@ -90,7 +90,7 @@ def rows_of_silver(tables: Tables) -> Counter[tuple[Any, ...]]:
 
 
 def test_many_small_ranges_are_stitched_to_what_one_audit_says(
-    spark: SparkSession, tmp_path: Path, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, recorded: RecordedPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     segments = recorded.journals[0].segments
     write(tmp_path / "journals", segments)
@@ -121,7 +121,7 @@ def test_many_small_ranges_are_stitched_to_what_one_audit_says(
 
 
 def test_a_live_segment_is_followed_in_pieces(
-    spark: SparkSession, tmp_path: Path, recorded: Recorded
+    spark: SparkSession, tmp_path: Path, recorded: RecordedPair
 ) -> None:
     segments = recorded.journals[1].segments
     (first, data), *_ = segments.items()
@@ -142,7 +142,7 @@ def test_a_live_segment_is_followed_in_pieces(
 
 
 def test_what_is_missing_between_ranges_is_found(
-    spark: SparkSession, tmp_path: Path, recorded: Recorded
+    spark: SparkSession, tmp_path: Path, recorded: RecordedPair
 ) -> None:
     segments = dict(recorded.journals[0].segments)
     del segments[sorted(segments)[1]]

@@ -18,7 +18,7 @@ from parley._node.journal.audit.rows import EVENT_COLUMNS, MALFORMED, STATUS_AT
 from parley._node.journal.record_types import Checkpoint, Secret
 from parley._node.journal.records import Record, encode_record, read_records
 from parley._node.protocol import codes
-from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
+from tests.node.journal.memory_journal import AUDITOR, RecordedPair, audit_of
 from tests.node.protocol.pair import ALICE
 
 SAID = b"nobody else is to read this"
@@ -29,7 +29,7 @@ SIZE_AT = EVENT_COLUMNS.index("blob_size")
 @cache
 def segments() -> dict[str, bytes]:
     """Alice's journal of one session, in two segments."""
-    made = Recorded()
+    made = RecordedPair()
     for number in range(8):
         made.pair.a.core.send(1, 0, 64, 1, SAID, lbm=False)
         made.pair.b.core.send(1, 0, 64, 1, SAID, lbm=False)
@@ -89,7 +89,7 @@ def test_each_of_several_auditors_reads_alone_and_a_change_shuts_the_old_one_out
     first, second, later = (AuditorPrivateKey.create() for _ in range(3))
 
     def run(*auditors: AuditorPrivateKey) -> dict[str, bytes]:
-        made = Recorded(auditors=tuple(auditor.public for auditor in auditors))
+        made = RecordedPair(auditors=tuple(auditor.public for auditor in auditors))
         made.pair.a.core.send(1, 0, 64, 1, SAID, lbm=False)
         made.pump()
         made.pair.a.core.rekey(made.pair.now)

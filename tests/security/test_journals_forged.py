@@ -22,7 +22,7 @@ from parley._node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT
 from parley._node.journal.record_types import Checkpoint, SegmentHead, SessionEnd
 from parley._node.journal.records import Record, encode_record, read_records
 from parley._node.protocol import codes
-from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
+from tests.node.journal.memory_journal import AUDITOR, RecordedPair, audit_of
 from tests.node.protocol.pair import ALICE
 
 OF_SESSIONS = range(keys.CHECKPOINT, keys.SESSION_END + 1)
@@ -32,7 +32,7 @@ Records = list[Record]
 @cache
 def journal() -> tuple[str, Records]:
     """Alice's, of two sessions; the first goes over three blocks, each seal before the next."""
-    made = Recorded()
+    made = RecordedPair()
     for number in range(5):
         made.pair.b.core.send(1, 0, 64, 1, b"order %d" % number, lbm=False)
         made.pump()
@@ -167,7 +167,7 @@ def test_key_updates_take_time_in_proportion(monkeypatch: pytest.MonkeyPatch) ->
         return next_secret(*arguments)  # type: ignore[arg-type] # as it was called
 
     monkeypatch.setattr("parley._node.journal.audit.keyring.next_secret", counted)
-    made = Recorded()
+    made = RecordedPair()
     for _ in range(60):
         made.pair.b.core.update_keys(made.pair.now)
         made.run(1.0)
@@ -178,7 +178,7 @@ def test_key_updates_take_time_in_proportion(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_peer_does_not_unseal_what_it_sealed() -> None:
     """65 events of 4,096 notes each before one seal, which vouches for all of them."""
-    made = Recorded(seal_events=128)
+    made = RecordedPair(seal_events=128)
     notes = encode({cells.NOTES: [b""] * 4_096})
     for _ in range(65):
         made.pair.b.core.send(1, 0, codes.SIM, codes.NOTES, notes, lbm=False)
@@ -190,7 +190,7 @@ def test_a_peer_does_not_unseal_what_it_sealed() -> None:
 
 
 def test_a_label_is_not_repeated_with_each_event_at_any_length() -> None:
-    made = Recorded()
+    made = RecordedPair()
     stream = made.pair.b.core.open_stream("t" * (2**20 - 256))
     made.pair.b.core.send(stream, 0, 64, 1, b"x", lbm=False)
     made.run(0.05)

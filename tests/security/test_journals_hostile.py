@@ -9,14 +9,14 @@ from parley._node.journal import keys
 from parley._node.journal.record_types import Checkpoint, Generation
 from parley._node.journal.records import OK, encode_record, read_records
 from parley._node.journal.session_log import LONGEST_LABEL
-from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
+from tests.node.journal.memory_journal import AUDITOR, RecordedPair, audit_of
 
 HUGE = 2**20 - 256
 
 
 def test_labels_of_a_peer_make_no_checkpoint_that_readers_refuse() -> None:
     """70 of them would be longer than any record, 20 than what is decoded of one."""
-    made = Recorded()
+    made = RecordedPair()
     opened = made.pair.b.core.open_stream("topic:kept")
     for _ in range(20):
         made.pair.b.core.open_stream("x" * HUGE)
@@ -58,7 +58,7 @@ def with_rekey(checkpoint: Checkpoint, size: int) -> Checkpoint:
 def test_sizes_and_counts_that_no_session_has_are_malformed(
     forge: Callable[[Checkpoint], Checkpoint],
 ) -> None:
-    made = Recorded()
+    made = RecordedPair()
     made.journals[0].next_segment()
     made.pair.a.core.send(1, 0, 64, 1, b"after", lbm=False)
     made.pump()

@@ -33,7 +33,7 @@ PRIMARIES = [seed(f"{owner} {NAMES['signing'][0]}") for owner in OWNERS]
 
 
 @dataclass
-class Recorded:
+class RecordedPair:
     """A session that is over, what passed, and what was agreed in it."""
 
     tape: Tape
@@ -44,7 +44,7 @@ class Recorded:
 
 def record(
     kex: str, network_key: bytes | None = None, sealing: str = "chain", **names: str
-) -> Recorded:
+) -> RecordedPair:
     """A whole session, recorded from Hello to Close."""
     suite = {"kex": kex, "sealing": sealing, **names}
     algorithms = {parameter: (name,) for parameter, name in suite.items()}
@@ -57,10 +57,10 @@ def record(
     assert len(tape.events) > 40
     assert len(tape.rekeys) == 2
     offer, answer = (shares(side.wire)[kex] for side in pair.sides)
-    return Recorded(tape, offer, answer, network_key)
+    return RecordedPair(tape, offer, answer, network_key)
 
 
-def everything_opens(recorded: Recorded, exchanges: Exchanges) -> bool:
+def everything_opens(recorded: RecordedPair, exchanges: Exchanges) -> bool:
     """What the two sides knew opens all of it: the eavesdropper works, and lacks only that."""
     first, *again = map(veiled, exchanges.agreed)
     keys = derived(recorded.tape, first, recorded.network_key, dict(enumerate(again, 1)))

@@ -6,7 +6,7 @@ from parley._crypto.identity import NodeId
 from parley._node.federation.dials import TunnelRecord
 from parley._node.journal import keys
 from parley._node.journal.record_types import JoinedTunnel
-from tests.node.journal.recorded import NOW, MemoryJournal
+from tests.node.journal.memory_journal import NOW, MemoryJournal
 
 TRACE = bytes(range(16))
 

@@ -18,15 +18,15 @@ from parley._node.journal.audit import Audit
 from parley._node.journal.errors import JournalFailedError
 from parley._node.testing import connect_nodes
 from parley._node.web.metrics import reasons_unready
-from tests.node.journal.following import (
+from tests.node.journal.joined_tunnels import tunnel_record
+from tests.node.journal.journal_nodes import AUDITOR, CONFIG, KEY, Disk, journal_of, journaled
+from tests.node.journal.journal_reader import (
     assert_honest,
     assert_same_events,
     follow,
     paths_of,
     records_of,
 )
-from tests.node.journal.joined_tunnels import tunnel_record
-from tests.node.journal.journaled import AUDITOR, CONFIG, KEY, Disk, journal_of, journaled
 from tests.node.network import eventually
 
 pytestmark = pytest.mark.anyio

@@ -15,8 +15,8 @@ from parley._node.errors import ConfigError
 from parley._node.journal.errors import JournalBusyError, JournalFailedError
 from parley._node.journal.journal import Journal
 from parley._node.journal.run import Run
-from tests.node.journal.following import records_of
-from tests.node.journal.journaled import KEY, journal_of, journaled
+from tests.node.journal.journal_nodes import KEY, journal_of, journaled
+from tests.node.journal.journal_reader import records_of
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from parley._crypto.identity import Identity
 from parley._node.journal.journal import Journal
 from parley._node.protocol.codes import CloseCode
 from parley._node.testing import connect_nodes
-from tests.node.journal.following import assert_same_events, follow, records_of
+from tests.node.journal.journal_reader import assert_same_events, follow, records_of
 from tests.node.tuned import tuned
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ from parley._node.journal.audit.rows import TunnelRow
 from parley._node.journal.errors import JournalFailedError
 from parley._node.journal.segments import list_segments, read_range
 from tests.node.journal.joined_tunnels import tunnel_record
-from tests.node.journal.journaled import Disk, journal_of, journaled
+from tests.node.journal.journal_nodes import Disk, journal_of, journaled
 from tests.node.network import eventually
 from tests.node.tunnels.ways import row
 

@@ -15,7 +15,7 @@ from parley._node.journal.record_types import (
 )
 from parley._node.journal.records import OK, encode_record, read_records
 from parley._node.journal.segments import parse_name, run_start
-from tests.node.journal.described import BODIES, described
+from tests.node.journal.body_descriptions import BODIES, described
 from tests.vectors.load import Vector, of_kind, unhex, vectors
 
 KINDS = {name: number for number, name in keys.KIND_NAMES.items()}

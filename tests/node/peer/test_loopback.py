@@ -10,7 +10,7 @@ from parley import Call, CallRefused, Identity, NamedEvent, Node, ParleyError, R
 from parley._node.errors import PeerClosedError, StreamResetError
 from parley.trust import OneOf
 from tests.inspection import connections_of
-from tests.node.journal.journaled import journal_of, journaled
+from tests.node.journal.journal_nodes import journal_of, journaled
 from tests.node.network import config, eventually, new_node
 
 pytestmark = pytest.mark.anyio

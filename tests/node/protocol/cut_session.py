@@ -23,7 +23,7 @@ from parley._node.protocol.reports import (
     Suspended,
 )
 from parley._node.protocol.resume_attempt import ResumeAttempt
-from tests.node.journal.recorded import AUDITOR, MemoryJournal, audit_of
+from tests.node.journal.memory_journal import AUDITOR, MemoryJournal, audit_of
 from tests.node.protocol.cut_pair import CutPair, resuming
 from tests.node.protocol.pair import ALICE, BOB, Side, make_config
 

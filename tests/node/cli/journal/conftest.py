@@ -7,14 +7,14 @@ import pytest
 
 from parley._crypto.keyfile import save_auditor_key
 from tests.node.journal.joined_tunnels import join, tunnel_record
-from tests.node.journal.recorded import AUDITOR, Recorded
+from tests.node.journal.memory_journal import AUDITOR, RecordedPair
 
 
 @cache
 def recorded() -> dict[str, bytes]:
     """The segments of both nodes by stem: two sessions each, in two segments; Alice, between
     others, joined a tunnel."""
-    made = Recorded()
+    made = RecordedPair()
     for number in range(20):
         made.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
         made.pair.b.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)

@@ -13,8 +13,8 @@ from parley._node.journal.audit.content import event_rows, read_content, single_
 from parley._node.journal.audit.rows import EVENT_COLUMNS, MALFORMED
 from parley._node.protocol.codes import BATCH, CALL, NOTES, NOTIFY, RESULT, SIM, STREAM
 from parley._node.protocol.event import serialise_batch
-from tests.node.journal.audit.audited import Audited, Records, flipped, received
-from tests.node.journal.recorded import Recorded, records_of
+from tests.node.journal.audit.audit_helpers import Audited, Records, flipped, received
+from tests.node.journal.memory_journal import RecordedPair, records_of
 from tests.vectors.load import Vector, of_kind, unhex, vectors
 
 Inner = tuple[int, int, int, bytes]
@@ -26,7 +26,9 @@ WRONG: Inner = (9, SIM, RESULT, encode({cells.DATA: b"no code"}))
 APPLICATION: Inner = (0, 64, 1, b"\x00")
 
 
-def send_batch(made: Recorded, stream: int, events: Sequence[Inner], *, seal: bool = False) -> None:
+def send_batch(
+    made: RecordedPair, stream: int, events: Sequence[Inner], *, seal: bool = False
+) -> None:
     """One of Alice's, whatever the writer makes by itself."""
     session = made.pair.a.core.session
     assert session is not None
@@ -37,7 +39,7 @@ def send_batch(made: Recorded, stream: int, events: Sequence[Inner], *, seal: bo
 @cache
 def recorded() -> Records:
     """Bob's journal of two batches of Alice's, one of them of notes on a topic's stream."""
-    made = Recorded()
+    made = RecordedPair()
     stream = made.pair.a.core.open_stream("topic:news")
     send_batch(made, 1, (*CALLS, WRONG, APPLICATION))
     notes = (
@@ -99,7 +101,7 @@ def test_without_a_key_or_altered_a_batch_is_one_row() -> None:
 
 
 def test_what_no_batch_may_be_is_one_row_and_malformed() -> None:
-    made = Recorded()
+    made = RecordedPair()
     send_batch(made, 1, CALLS[:1], seal=True)
     made.pump()
     made.run(0.05)
@@ -130,7 +132,7 @@ def test_what_it_means_is_what_it_means_to_a_node(vector: Vector) -> None:
 def test_events_of_batches_that_wait_for_a_seal_count_one_by_one_and_their_bytes_once(
     monkeypatch: pytest.MonkeyPatch, limit: str, fits: int, less: int
 ) -> None:
-    made = Recorded(seal_events=128)
+    made = RecordedPair(seal_events=128)
     send_batch(made, 1, CALLS * 2)
     made.pump()
     made.run(0.05)

@@ -16,8 +16,8 @@ from parley._node.journal.audit.content import LONGEST_TOPIC
 from parley._node.journal.audit.keyring import BoxOpener, Keyring, labels_key
 from parley._node.journal.record_types import Checkpoint, Generation, Secret, SessionStart
 from parley._node.journal.records import Record
-from tests.node.journal.audit.audited import SUITE, Audited, events_in, first_of, put
-from tests.node.journal.recorded import AUDITOR, Recorded, records_of
+from tests.node.journal.audit.audit_helpers import SUITE, Audited, events_in, first_of, put
+from tests.node.journal.memory_journal import AUDITOR, RecordedPair, records_of
 
 # Labels.
 
@@ -26,7 +26,7 @@ def test_the_labels_of_a_session_are_bounded_and_the_newest_are_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(labels, "MAX_LABELS", 4)
-    made = Recorded()
+    made = RecordedPair()
     streams = [made.pair.a.core.open_stream(f"topic:t{number}") for number in range(10)]
     for stream in streams:
         made.pair.a.core.send(stream, 0, 64, 1, b"x", lbm=False)
@@ -46,7 +46,7 @@ def test_the_labels_of_a_session_are_bounded_and_the_newest_are_known(
 
 def from_its_checkpoint(labels: list[list[Any]]) -> Audited:
     """Alice's journal from its second segment on, which begins with these labels."""
-    made = Recorded()
+    made = RecordedPair()
     made.pair.b.core.send(1, 0, 64, 1, b"before", lbm=False)
     made.run(0.05)
     made.journals[0].next_segment()
@@ -87,7 +87,7 @@ def test_a_checkpoint_has_no_more_labels_than_a_session(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("name", ["address", "local_role", "remote_role"])
 def test_what_a_start_says_is_not_repeated_at_any_length(name: str) -> None:
-    made = Recorded()
+    made = RecordedPair()
     for _ in range(20):
         made.pair.a.core.update_keys(made.pair.now)
         made.pump()
@@ -171,7 +171,7 @@ def test_checkpoints_that_go_back_do_not_derive_all_secrets_anew(derived: list[b
 def test_events_under_too_many_updates_are_undecryptable_and_all_are_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = Recorded()
+    made = RecordedPair()
     for number in range(8):
         made.pair.a.core.update_keys(made.pair.now)
         made.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
@@ -197,7 +197,7 @@ def test_events_under_too_many_updates_are_undecryptable_and_all_are_rows(
 
 
 def test_boxes_of_rekeys_that_never_come_push_others_out_and_no_event_is_lost() -> None:
-    made = Recorded()
+    made = RecordedPair()
     made.pair.a.core.rekey(made.pair.now)
     made.pump()
     made.run(0.05)

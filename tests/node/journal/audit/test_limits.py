@@ -11,7 +11,7 @@ from parley._node.journal.audit import direction as tracker
 from parley._node.journal.audit import keyring, segment
 from parley._node.journal.audit.keyring import EpochKeys
 from parley._node.journal.record_types import EVENT, EVENT_HEAD
-from tests.node.journal.audit.audited import (
+from tests.node.journal.audit.audit_helpers import (
     PREFIX_AT,
     SUITE,
     Audited,
@@ -21,7 +21,7 @@ from tests.node.journal.audit.audited import (
     received,
     recorded,
 )
-from tests.node.journal.recorded import Recorded, records_of
+from tests.node.journal.memory_journal import RecordedPair, records_of
 
 # Where a chain is broken.
 
@@ -120,7 +120,7 @@ def without_seals(records: Records) -> Records:
 
 @cache
 def unsealed() -> Records:
-    made = Recorded(seal_events=128)
+    made = RecordedPair(seal_events=128)
     for number in range(60):
         made.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
         made.pump()
@@ -144,7 +144,7 @@ def test_rows_that_wait_for_a_seal_are_given_out_when_they_are_too_many(
 def test_a_seal_that_comes_too_late_vouches_for_what_still_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = Recorded(seal_events=128)
+    made = RecordedPair(seal_events=128)
     for number in range(25):
         made.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
         made.pump()

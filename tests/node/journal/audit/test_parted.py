@@ -10,8 +10,8 @@ from parley._node.journal import keys
 from parley._node.journal.audit.output import LONGEST_TEXT
 from parley._node.journal.record_types import SessionParted, SessionResumed
 from parley._node.journal.session_log import LONGEST_REASON
-from tests.node.journal.audit.audited import Audited, Records, first_of, put
-from tests.node.journal.recorded import Recorded, records_of
+from tests.node.journal.audit.audit_helpers import Audited, Records, first_of, put
+from tests.node.journal.memory_journal import RecordedPair, records_of
 
 WHY = "the other side does not answer"
 
@@ -19,7 +19,7 @@ WHY = "the other side does not answer"
 @cache
 def resumed() -> Records:
     """A session with a block, a rekey and a segment's end among its partings."""
-    made = Recorded()
+    made = RecordedPair()
     log, journal = made.logs[1], made.journals[1]
     steps: dict[int, Callable[[], Any]] = {
         5: lambda: log.session_suspended(WHY),

@@ -11,8 +11,15 @@ from parley._crypto.identity import Identity
 from parley._node.journal import keys
 from parley._node.journal.audit.rows import Finding
 from parley._node.journal.record_types import EVENT, EVENT_HEAD, SessionEnd, SessionStart
-from tests.node.journal.audit.audited import PREFIX_AT, Audited, Records, first_of, put, received
-from tests.node.journal.recorded import Recorded, records_of
+from tests.node.journal.audit.audit_helpers import (
+    PREFIX_AT,
+    Audited,
+    Records,
+    first_of,
+    put,
+    received,
+)
+from tests.node.journal.memory_journal import RecordedPair, records_of
 
 Tamper = Callable[[Records], Records]
 SEAL_AT = EVENT_HEAD + 21
@@ -22,7 +29,7 @@ SEAL_AT = EVENT_HEAD + 21
 def recorded(sealing: str = "chain") -> Records:
     """A journal of three blocks, of which the last two are in a segment of their own."""
     algorithms = {"kex": ("x25519",), "sealing": (sealing,)}
-    rec = Recorded(algorithms=algorithms)
+    rec = RecordedPair(algorithms=algorithms)
     for number in range(240):
         rec.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
         rec.pair.b.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
@@ -39,7 +46,7 @@ def recorded(sealing: str = "chain") -> Records:
 
 
 def closed_by_the_other_side() -> Records:
-    rec = Recorded()
+    rec = RecordedPair()
     rec.end("until tomorrow")
     return records_of(rec.journals[1].segments)
 
@@ -170,7 +177,7 @@ def test_a_foreign_seal_right_before_a_checkpoint_is_told_from_an_altered_blob()
 
 
 def test_a_missing_event_before_a_key_update_is_one_gap() -> None:
-    rec = Recorded()
+    rec = RecordedPair()
     for number in range(60):
         rec.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
         rec.pump()
@@ -199,7 +206,7 @@ def test_a_missing_segment_is_found() -> None:
     first = records[0][0]
     _, findings = audited([pair for pair in records if pair[0] != first])
     assert findings == []  # what came before may have been pruned
-    rec = Recorded()
+    rec = RecordedPair()
     for _ in range(3):
         rec.pair.a.core.send(1, 0, 64, 1, b"x", lbm=False)
         rec.pump()
@@ -262,7 +269,7 @@ def test_events_of_no_session_are_rows_and_one_finding() -> None:
 
 def test_an_identity_that_the_proof_does_not_show_is_found() -> None:
     """Mallory may bind Bob's key to her own: the signature is right, the name is not."""
-    rec = Recorded()
+    rec = RecordedPair()
     rec.end()
     records = records_of(rec.journals[0].segments)
     index = first_of(records, keys.SESSION_START)

@@ -6,15 +6,15 @@ import pytest
 
 from parley._node.journal import keys
 from parley._node.journal.audit import Audit
-from tests.node.journal.audit.audited import Audited, Records, first_of, put
+from tests.node.journal.audit.audit_helpers import Audited, Records, first_of, put
 from tests.node.journal.joined_tunnels import TRACE, join, server, tunnel_record
-from tests.node.journal.recorded import AUDITOR, NOW, Recorded, records_of
+from tests.node.journal.memory_journal import AUDITOR, NOW, RecordedPair, records_of
 
 
 @cache
 def with_tunnels() -> Records:
     """A session with tunnels that were over before, in and behind its blocks and segments."""
-    made = Recorded()
+    made = RecordedPair()
     journal = made.journals[1]
     for number in range(12):
         made.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)

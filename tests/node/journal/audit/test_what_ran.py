@@ -12,7 +12,7 @@ from parley._lbm.codec import encode
 from parley._node.journal.audit.content import Content, read_content
 from parley._node.journal.audit.rows import EVENT_COLUMNS, MALFORMED, OK
 from parley._node.protocol import codes
-from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
+from tests.node.journal.memory_journal import AUDITOR, RecordedPair, audit_of
 
 OPEN = codes.STREAM << 8 | codes.OPEN
 CALL = codes.SIM << 8 | codes.CALL
@@ -73,7 +73,7 @@ def test_types_that_nobody_knows_are_dropped_and_not_refused() -> None:
 
 
 def test_names_that_look_alike_are_told_apart() -> None:
-    made = Recorded()
+    made = RecordedPair()
     core = made.pair.a.core
     plain, carried = core.open_stream("news"), core.open_stream("topic:news")
     said: list[tuple[int, int, dict[int, Any]]] = [

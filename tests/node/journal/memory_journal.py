@@ -108,7 +108,7 @@ class MemoryJournal:
         return found
 
 
-class Recorded:
+class RecordedPair:
     """A pair of cores, each with a journal; `a` is the initiator."""
 
     def __init__(

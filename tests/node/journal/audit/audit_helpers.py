@@ -15,7 +15,7 @@ from parley._node.journal.audit.rows import Finding, SessionRow, TunnelRow
 from parley._node.journal.record_types import EVENT_HEAD
 from parley._node.journal.records import Record
 from parley._node.protocol import codes
-from tests.node.journal.recorded import AUDITOR, Recorded, records_of
+from tests.node.journal.memory_journal import AUDITOR, RecordedPair, records_of
 
 Records = list[tuple[str, Record]]
 PREFIX_AT = EVENT_HEAD + 5
@@ -28,7 +28,7 @@ SUITE = Suite.of(
 @cache
 def recorded(blocks: bool = True) -> Records:
     """Bob's, of 120 events of Alice's, of which each 40th is before a block."""
-    made = Recorded()
+    made = RecordedPair()
     for number in range(120):
         made.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
         made.pump()

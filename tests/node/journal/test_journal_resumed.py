@@ -10,8 +10,8 @@ from parley._node.journal.segments import list_segments, read_range
 from parley._node.protocol.codes import CloseCode
 from parley._node.testing import FaultyProxy
 from parley._node.trust.policies import OneOf
-from tests.node.journal.following import follow
-from tests.node.journal.journaled import AUDITOR, journaled
+from tests.node.journal.journal_nodes import AUDITOR, journaled
+from tests.node.journal.journal_reader import follow
 from tests.node.network import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

@@ -5,7 +5,7 @@ from random import Random  # noqa: TID251 - where it is cut
 import pytest
 
 from parley._node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT, SessionRow
-from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
+from tests.node.journal.memory_journal import AUDITOR, RecordedPair, audit_of
 from tests.node.protocol.cut_pair import CutPair, resumed
 from tests.node.protocol.pair import Pair, Side, make_config
 
@@ -13,7 +13,7 @@ CUTS = 12
 AT = {name: EVENT_COLUMNS.index(name) for name in ("direction", "place", "digest")}
 
 
-class CutRecorded(Recorded):
+class CutRecorded(RecordedPair):
     """A pair that resumes, with a journal each."""
 
     pair: CutPair

@@ -5,7 +5,7 @@ import pytest
 from parley._node.journal import session_log
 from parley._node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT
 from parley._node.journal.records import OK, read_records
-from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
+from tests.node.journal.memory_journal import AUDITOR, RecordedPair, audit_of
 
 TOPIC = EVENT_COLUMNS.index("topic")
 PAYLOAD = EVENT_COLUMNS.index("payload")
@@ -14,7 +14,7 @@ TYPE = EVENT_COLUMNS.index("type")
 
 def test_checkpoints_name_no_more_streams_than_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_log, "MOST_LABELS", 3)
-    made = Recorded()
+    made = RecordedPair()
     core = made.pair.b.core
     streams = [core.open_stream(f"topic:t{number}") for number in range(8)]
     made.pump()
@@ -42,7 +42,7 @@ def test_checkpoints_name_no_more_streams_than_they_may(monkeypatch: pytest.Monk
 
 def test_a_stream_that_ended_makes_room_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_log, "MOST_LABELS", 3)
-    made = Recorded()
+    made = RecordedPair()
     core = made.pair.b.core
     streams = [core.open_stream(f"topic:t{number}") for number in range(4)]
     made.pump()

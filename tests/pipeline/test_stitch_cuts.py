@@ -12,7 +12,7 @@ from parley._node.apps.simulate.plan import Plan
 from parley._node.apps.simulate.world import Keeping
 from parley._node.journal import keys
 from tests.node.apps.simulate.journals import run
-from tests.pipeline.cutting import Told, Walks, growing
+from tests.pipeline.local_pipeline import Told, Walks, growing
 
 KEY = AuditorPrivateKey.create()
 SEGMENT_SIZE = 16_384

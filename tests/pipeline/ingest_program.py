@@ -1,6 +1,6 @@
 """A program that takes journals in, for tests that kill it.
 
-    python -m tests.pipeline.ingesting JOURNALS TABLES [--hang-in N FILE]
+    python -m tests.pipeline.ingest_program JOURNALS TABLES [--hang-in N FILE]
 
 What it prints are the home of Spark's Java, and the number of rows of bronze.
 """
