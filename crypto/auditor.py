@@ -92,7 +92,7 @@ class AuditorPrivateKey:
         return self._private
 
     def open(self, box: bytes) -> bytes:
-        """Return what was sealed to this key; DecryptError if that was not it."""
+        """Decrypt a box; DecryptError if it isn't encrypted to this key."""
         if len(box) < BOX_OVERHEAD:
             raise DecryptError(f"a box of {len(box)} bytes; it has {BOX_OVERHEAD} or more")
         try:

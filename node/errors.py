@@ -56,12 +56,11 @@ if TYPE_CHECKING:
 
 
 class AddressError(ParleyError, ValueError):
-    """An address that is not of the form `tcp://host:port`, `unix:///path`, or
-    `via://host:port/SERVER`."""
+    """An address can't be parsed, or can't be used here."""
 
 
 class UnreachableError(ParleyError, OSError):
-    """Nobody answers at an address, or it cannot be listened on."""
+    """A connection can't be established, or an address can't be listened on."""
 
     def __str__(self) -> str:
         # OSError would show the tuple of its arguments.
@@ -69,8 +68,8 @@ class UnreachableError(ParleyError, OSError):
 
 
 class TunnelRefusedError(UnreachableError):
-    """A Dial was answered with a code other than 0, or was not answered (section 19). `hop` is the
-    place in the path of the node that answered, the first being 0; None for this node."""
+    """A Dial was refused, or not answered (section 19). `hop` is the place in the path of the node
+    that refused it, the first being 0; None for this node."""
 
     def __init__(self, code: int, hop: int | None = None, text: str = "") -> None:
         sentence = text or RESULT_SENTENCES.get(code, "refused")
@@ -82,12 +81,12 @@ class TunnelRefusedError(UnreachableError):
 
 
 class ConfigError(ParleyError, ValueError):
-    """A setting is out of its range or does not fit the others."""
+    """A setting is out of range or contradicts another."""
 
 
 class InsecureAddressError(ConfigError):
-    """A dialect that does not encrypt was to be spoken where others than this machine's own
-    programs could reach it, and that was not allowed."""
+    """An unencrypted dialect would listen where other machines can reach it, and that wasn't
+    allowed."""
 
     def __init__(self, address: str) -> None:
         super().__init__(
@@ -97,15 +96,15 @@ class InsecureAddressError(ConfigError):
 
 
 class NotSpokenError(ParleyError):
-    """What was asked for does not exist in the dialect of the connection."""
+    """The dialect of the connection doesn't support the operation."""
 
     def __init__(self, dialect: str, what: str) -> None:
         super().__init__(f"{dialect} has no {what}")
 
 
 class RelayRefusedError(ParleyError, BrokenResourceError):
-    """An event relay said what is wrong and closed the connection. `code` is one of the
-    dialect's own (`RelayCode`), `text` the relay's."""
+    """An event relay reported an error and closed the connection. `code` is a `RelayCode`, `text`
+    the relay's."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"the relay closed the connection: {text or 'no text'} (code {code})")
@@ -114,11 +113,11 @@ class RelayRefusedError(ParleyError, BrokenResourceError):
 
 
 class FileError(ParleyError):
-    """A file that was named cannot be used."""
+    """A given file can't be used."""
 
 
 class KnownPeersError(ParleyError):
-    """The file of known peers cannot be read or written."""
+    """The file of known peers can't be read or written."""
 
 
 class _WithCode(ParleyError):
@@ -130,21 +129,22 @@ class _WithCode(ParleyError):
 
 
 class HandshakeError(_WithCode):
-    """The two sides met and could not agree. `code` is a close code (section 11)."""
+    """The two sides couldn't agree. `code` is a close code (section 11)."""
 
 
 class NotTrustedError(HandshakeError):
-    """Authentication failed, or a trust policy refused the peer (or the peer us)."""
+    """Authentication failed, or the trust policy of one side refused the other."""
 
     def __init__(self, text: str = "", code: int = CloseCode.PEER_NOT_TRUSTED) -> None:
         super().__init__(code, text)
 
 
 class IdentityChangedError(NotTrustedError):
-    """The dialled name is on record under another node id: it moved, or another node poses as it.
+    """The dialled name is recorded with another node id: the node was reinstalled, or another node
+    poses as it.
 
-    `name` is the name, `old` the id on record since `first_seen` in the file at `path`,
-    `new` the id that answered now.
+    `name` is the name, `old` the id recorded since `first_seen` in the file at `path`, `new` the id
+    that answered now.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class IdentityChangedError(NotTrustedError):
 
 
 def handshake_error(code: int, text: str, reason: str) -> HandshakeError:
-    """What the end of a handshake means: `text` is the other side's, `reason` our log's."""
+    """Return the error for the end of a handshake; `text` is the peer's, `reason` for our log."""
     if code == CloseCode.PEER_NOT_TRUSTED:
         return NotTrustedError(reason)
     if code == CloseCode.AUTHENTICATION_FAILED:
@@ -198,7 +198,7 @@ class OutcomeUnknownError(PeerClosedError):
 
 
 class StreamResetError(_WithCode, BrokenResourceError):
-    """A stream was ended at once. `code` is a code of Reset (section 11)."""
+    """A stream was reset. `code` is a code of Reset (section 11)."""
 
 
 RESULT_CODES: Final = frozenset(ResultCode)
@@ -245,15 +245,15 @@ class CallRefused(ParleyError):
 
 
 class CallTimeout(CallRefused, TimeoutError):
-    """The deadline of a call passed before its answer came."""
+    """The deadline of a call passed before its answer was received."""
 
     def __init__(self, data: object = None) -> None:
         super().__init__(ResultCode.DEADLINE_EXCEEDED, data)
 
 
 class SubscribeRefused(CallRefused):
-    """A subscription was rejected (section 9, code 3). A topic's `on_subscribe` raises it,
-    with data for the peer; the subscriber meets it."""
+    """A subscription was refused (section 9, code 3). `on_subscribe` of a topic raises it, with
+    data for the subscriber."""
 
     def __init__(self, data: object = None) -> None:
         super().__init__(ResultCode.REJECTED, data)
@@ -268,9 +268,8 @@ class NotOnceError(CallRefused):
 
 
 class MalformedDataError(ParleyError, ValueError):
-    """Data that came does not fit the type that was asked for: an answer, an item of one, or a
-    note. `place` says where in it, such as `$.items[2].price` (`$` for all of it), and `text`
-    what is wrong there."""
+    """Received data doesn't match the requested type. `place` is where in it, such as
+    `$.items[2].price` (`$` for all of it), and `text` the reason."""
 
     def __init__(self, place: str, text: str) -> None:
         super().__init__(f"{place}: {text}")
@@ -286,7 +285,7 @@ class StreamedAnswerError(ParleyError):
 
 
 class UnreadRepliesError(ParleyError):
-    """More replies to an event came than may wait unread; the others are lost."""
+    """Too many replies to an event were unread; later ones were discarded."""
 
     def __init__(self) -> None:
         super().__init__("too many replies waited to be read")
@@ -299,7 +298,7 @@ _SUBSCRIBED: Final = (
 
 
 def received_refusal(code: int, data: object, *, subscribing: bool = False) -> CallRefused:
-    """The error for an answer with a code other than 0."""
+    """Return the error for an answer with a code other than 0."""
     refused: CallRefused
     if code == ResultCode.DEADLINE_EXCEEDED:
         refused = CallTimeout(data)
@@ -326,7 +325,7 @@ APPLICATION_ERRORS: Final = (Exception, SystemExit)
 
 
 def sole_error(error: BaseException) -> BaseException:
-    """The one error in groups, however deep they are; `error` itself where there are several."""
+    """Return the only error in nested groups; `error` itself if there are several."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
@@ -353,8 +352,8 @@ def ungrouped() -> Iterator[None]:
 
 
 def codec_fault(error: Exception) -> str:
-    """What is wrong, by the error of an encoder or decoder. Python's own texts on long integers,
-    recursion and UTF-8 are about this interpreter, and are replaced."""
+    """Return what an encoder or decoder reported, for the peer: texts about this interpreter are
+    replaced."""
     text = str(error)
     if isinstance(error, RecursionError):
         return "nested too deeply"

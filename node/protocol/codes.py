@@ -207,7 +207,7 @@ class ResultCode(IntEnum):
 EVENT_FAILED: Final = 500
 
 # Of our own requests, and never from the wire: the connection ended; the answer came in Chunks, and
-# nobody was there to read them; whoever asked left.
+# nobody was there to read them; the caller left.
 LOST: Final = -1
 STREAMED: Final = -2
 GIVEN_UP: Final = -3

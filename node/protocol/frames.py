@@ -33,8 +33,8 @@ class FrameReader:
         self.limit = limit  # the longest event, bytes; may be raised between events
         self._long = b""  # the next frame, if it was joined from pieces
         self.data = b""
-        self._at = 0  # of `_data`, what was handed out
-        self._more: list[bytes | bytearray] = []  # what came after `_data`
+        self._at = 0  # how much of `data` was returned
+        self._more: list[bytes | bytearray] = []  # received after `data`
         self.size = 0
         self._need = FRAME_HEADER_SIZE  # bytes of the next frame, as far as is known
         self.unread = False
@@ -100,7 +100,7 @@ class FrameReader:
         self._need = need
         self.unread = self.size >= need
         if not self.unread and self._at > len(self.data) // 2:
-            # What is left waits for more, without what was handed out.
+            # Drop the returned bytes: the rest may wait for long.
             self.data, self._at = self.data[self._at :], 0
 
     def _join(self, need: int) -> int:

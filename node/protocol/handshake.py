@@ -200,7 +200,7 @@ class Agreed:
         )
 
 
-# What is known where a network key is set on one side only.
+# The reason if a network key is set on one side only.
 NO_NETWORK_KEY_THERE: Final = (
     "the other side does not have the network key of this node, or the bytes were changed"
 )
@@ -216,7 +216,7 @@ class Handshake:
         self.transcript = b""
         self.suite: Suite | None = None
         self.limits: Limits | None = None
-        self.resume_ms = 0  # what was agreed
+        self.resume_ms = 0  # agreed with the peer
         self.remote_role = ""
         self.identity: PublicIdentity | None = None
         self.info: Mapping[str, Value] = {}

@@ -97,7 +97,7 @@ class HandshakeDriver:
             return None
         hash = expect(agreed.suite).hash_algorithm
         key = ResumeKey(hash, expect(agreed.exporter), expect(agreed.session_id))
-        # What waits for the transport is of the handshake, and has no position.
+        # Frames that wait for the transport are of the handshake, and have no position.
         kept = ReplayBuffer(parts.config.resume_buffer, exempt, parts.wire.size, parts.account)
         return Resumption(key, agreed.resume, initiator=parts.initiator, kept=kept, now=now)
 

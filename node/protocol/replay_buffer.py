@@ -12,7 +12,7 @@ from parley._node.protocol.errors import overloaded, violation
 from parley._node.protocol.limits import FRAME_HEADER_SIZE, RESUME_EXEMPT, TELL_BYTES
 from parley._node.protocol.memory_budget import MemoryBudget
 
-# What is kept is charged in steps of so many: a flush that is soon told costs nothing.
+# Held bytes are charged in steps of this size: a flush that is soon acknowledged costs nothing.
 _CHARGE_STEP: Final = 64 * 1024
 
 
@@ -46,7 +46,7 @@ class ReplayBuffer:
         self._account = account
         self.chunks: list[bytes] = []
         self._done = 0  # bytes of the first chunk that are told
-        self.again: tuple[bytes, ...] = ()  # what is to be sent again, in order
+        self.again: tuple[bytes, ...] = ()  # to be sent again, in order
         self._expected = 1  # how many Received may come that tell little: one for each transport
         self._last = 0  # what the last Received told
         self.sent = self.told = 0

@@ -205,15 +205,13 @@ class Resumption:
         """How long a closed session is kept, in seconds."""
         return min(self._seconds, CLOSED_PATIENCE)
 
-    # What was taken, and is to be told.
-
     def tell(self, now: float, position: int) -> None:
         """Note that `position` is acknowledged."""
         self.told = position
         self.ride_at = now + TELL_INTERVAL
         self.tell_due = NEVER
 
-    # Coming back, as the initiator.
+    # As the initiator.
 
     def next_attempt(self, network_key: bytes | None) -> bytes:
         """Return the frame of a new attempt's Resume."""
@@ -227,7 +225,7 @@ class Resumption:
         right = self._key.check_resumed(self.count, attempt, received, mac)
         return right and attempt == self.attempt and self.could_have(received)
 
-    # And as the responder.
+    # As the responder.
 
     def find_count(self, resume: ResumeRequest) -> int | None:
         """Return the count of a Resume, if its tag, mac and attempt are right."""

@@ -18,7 +18,7 @@ from parley._node.protocol.memory_budget import FRAMES_WEIGHT, OUTGOING_WEIGHT, 
 
 
 def _nobody() -> None:
-    """No driver serves the core: whoever made it asks for its bytes."""
+    """Do nothing: without a driver, the caller asks for the bytes."""
 
 
 class Waker:
