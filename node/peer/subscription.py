@@ -619,7 +619,7 @@ class Subscription(Generic[D]):
 
     def _consume(self, cost: int, count: int) -> None:
         if self._shared is None:
-            self._return_credit(cost, count)
+            self._live.core.consume(self._stream, cost, count)
         else:
             self._shared.read(self, cost)
 

@@ -414,7 +414,9 @@ class Connection:
     def consume(self, stream: int, cost: int, count: int = 1) -> None:
         """Give back the `cost` of `count` EventReceived once the application has used them."""
         if cost and self.session is not None:
-            self.session.mux.consume(stream, cost, count)
+            mux = self.session.mux
+            mux.free(cost, count)
+            mux.give_back(stream, cost)
 
     def free(self, cost: int, count: int = 1) -> None:
         """Stop charging `count` EventReceived of this `cost`, because the caller bounds them. Their

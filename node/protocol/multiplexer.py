@@ -304,11 +304,6 @@ class Multiplexer:
         known.resetting = True
         self._end_local(known)
 
-    def consume(self, stream: int, cost: int, count: int) -> None:
-        """Stop charging `count` reports of this cost, and grant credit when it is due."""
-        self.free(cost, count)
-        self.give_back(stream, cost)
-
     def free(self, cost: int, count: int) -> None:
         """Stop charging reports that the caller bounds; `give_back` grants their credit."""
         self.unconsumed -= cost
