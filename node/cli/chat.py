@@ -64,13 +64,13 @@ class Screen:
         """Whether the user types at a terminal that supports line editing."""
         return edits_lines(self._out, self._descriptor)
 
-    async def room(self) -> None:
-        await self._pace.room()
+    async def writable(self) -> None:
+        await self._pace.writable()
 
     def say(self, text: str) -> None:
         """Show a line above the one that is being typed."""
         if self._editor is not None:
-            self._editor.make_way()
+            self._editor.clear_line()
         self._out.say(one_line(text))
 
     @asynccontextmanager
@@ -365,7 +365,7 @@ async def _visit(
                 async def listen() -> None:
                     nonlocal reason
                     async for message in member:
-                        await screen.room()
+                        await screen.writable()
                         talk.show(message)
                     reason = "closed"
                     tasks.cancel_scope.cancel()

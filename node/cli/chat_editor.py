@@ -61,7 +61,7 @@ class LineEditor:
             async for line in self._entered:
                 yield line
 
-    def make_way(self) -> None:
+    def clear_line(self) -> None:
         """Erase the line from the screen; it is redrawn in the next iteration of the loop."""
         if self._app.is_running:
             self._app.renderer.erase()

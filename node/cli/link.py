@@ -45,13 +45,13 @@ def report_remarks(out: Output, pace: PacedOutput) -> Report:
     """Return a function that reports to people on standard error, unless the log has done so. JSON
     lines go through `pace`, so that they don't interleave with other output."""
 
-    async def tell(text: str, kind: str, /, **fields: Any) -> None:
+    async def report(text: str, kind: str, /, **fields: Any) -> None:
         if out.as_json:
             await pace.print(out.line(text, kind, **fields))
         elif text and not (kind == "disconnected" and _log.isEnabledFor(logging.WARNING)):
             out.remark(text)
 
-    return tell
+    return report
 
 
 @asynccontextmanager
@@ -60,7 +60,7 @@ async def open_link(
     options: NodeOptions,
     out: Output,
     address: str,
-    tell: Report,
+    report: Report,
     *,
     wanted: Callable[[], bool] = lambda: True,
     give_up_after: float | None = None,
@@ -78,7 +78,9 @@ async def open_link(
             peer = await link.ready(attempts=1)
         out.event("connected", **peer_fields(peer))
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(LinkReporter(link, tell, wanted, give_up_after, drained).follow, peer)
+            tasks.start_soon(
+                LinkReporter(link, report, wanted, give_up_after, drained).follow, peer
+            )
             yield link
             tasks.cancel_scope.cancel()
 
@@ -106,13 +108,13 @@ class LinkReporter:
     def __init__(
         self,
         link: Link,
-        tell: Report,
+        report: Report,
         wanted: Callable[[], bool] = lambda: True,
         patience: float | None = None,
         drained: Drained = anyio.lowlevel.checkpoint,
     ) -> None:
         self._link = link
-        self._tell = tell
+        self._report = report
         self._wanted = wanted
         self._patience = patience
         self._drained = drained
@@ -128,10 +130,10 @@ class LinkReporter:
         """
         following: Peer | None = peer
         while following is not None:
-            await self._to_the_end_of(following)
+            await self._follow_session(following)
             following = await self._next()
 
-    async def _to_the_end_of(self, peer: Peer) -> None:
+    async def _follow_session(self, peer: Peer) -> None:
         live, told = peer.live, 0
 
         def is_new() -> bool:
@@ -143,7 +145,7 @@ class LinkReporter:
                 await self._parted(peer)  # if nobody looked while it was
                 told, seconds, self._since = peer.resumes, live.parted_for, None
                 text = f"connection back after {seconds:.1f} s: nothing was lost"
-                await self._tell(text, "resumed", number=told, seconds=seconds)
+                await self._report(text, "resumed", number=told, seconds=seconds)
             if peer.is_suspended:
                 await self._parted(peer)
             await self._until(live.changes, is_new)
@@ -153,11 +155,11 @@ class LinkReporter:
         if self._since is None:
             why = one_line(peer.live.parted_by)
             self._why = PeerClosedError(CloseCode.CONNECTION_LOST, why)
-            await self._lose()
+            await self._mark_lost()
             text = f"connection lost: {why}; going on as soon as it is back"
-            await self._tell(text, "parted", text=why)
+            await self._report(text, "parted", text=why)
 
-    async def _lose(self) -> float:
+    async def _mark_lost(self) -> float:
         """Mark the connection as lost; returns since when."""
         since = self._since
         if since is None:
@@ -178,7 +180,7 @@ class LinkReporter:
         def is_new() -> bool:
             return link.peer is not None or link.is_over or link.attempts != told
 
-        since = await self._lose()
+        since = await self._mark_lost()
         while (peer := link.peer) is None:
             if link.is_over:
                 return None
@@ -188,11 +190,11 @@ class LinkReporter:
                     await self._give_up()
                 why = one_line(str(self._why))
                 text = f"{why}; connecting again in {link.pause:.1f} s"
-                await self._tell(text, "disconnected", text=why, again_in=link.pause)
+                await self._report(text, "disconnected", text=why, again_in=link.pause)
             await self._until(link.changes, is_new)
         seconds, self._since = anyio.current_time() - since, None
         text = f"connected again after {seconds:.1f} s, in a new session"
-        await self._tell(text, "connected", **peer_fields(peer), seconds=seconds)
+        await self._report(text, "connected", **peer_fields(peer), seconds=seconds)
         return peer
 
     async def _until(self, changes: Condition, condition: Callable[[], bool]) -> None:

@@ -31,7 +31,7 @@ def list_peers(accounts: bool, known_peers: Path | None, as_json: bool) -> None:
     for peer in peers:
         out.event("peer", **_described(peer))
     if peers:
-        rows = ((str(peer.node_id), utc(peer), _names(peer, out)) for peer in peers)
+        rows = ((str(peer.node_id), first_seen_utc(peer), _names(peer, out)) for peer in peers)
         title, since = ("accounts", "added") if accounts else ("peers on record", "first seen")
         out.table(table_of_nodes(title, since, rows))
     else:
@@ -72,7 +72,7 @@ def forget(
     if not known.forget(peer.node_id):
         raise ConfigError(f"{peer.node_id} has just been struck out of {known.path}")
     out.effect = f"forgot {peer.node_id}"
-    out.say(f"forgot {peer.node_id}, known since {utc(peer)}")
+    out.say(f"forgot {peer.node_id}, known since {first_seen_utc(peer)}")
     out.say(f"names  {', '.join(peer.names) or '-'}")
     out.done(**_described(peer), known_peers=str(known.path))
 
@@ -159,7 +159,7 @@ def _names(peer: KnownPeer, out: Output) -> list[str]:
     return [*peer.names, *([] if petname in (None, *peer.names) else [f"({petname})"])]
 
 
-def utc(peer: KnownPeer) -> str:
+def first_seen_utc(peer: KnownPeer) -> str:
     """Return when a peer was first seen, in ISO 8601."""
     return peer.first_seen.isoformat(timespec="seconds").replace("+00:00", "Z")
 
@@ -168,6 +168,6 @@ def _described(peer: KnownPeer) -> dict[str, object]:
     return {
         "node_id": str(peer.node_id),
         "names": list(peer.names),
-        "first_seen": utc(peer),
+        "first_seen": first_seen_utc(peer),
         "words": fingerprint(peer.node_id),
     }

@@ -71,7 +71,7 @@ async def _watched(options: NodeOptions, watch: "ConnectionMonitor", address: st
     try:
         caught = await run_until_signal(watch.run, options, address)
     finally:
-        watch.sum_up()
+        watch.print_summary()
     if caught is not None and not watch.began:
         raise Interrupted(caught)
     watch.done(caught)
@@ -99,7 +99,7 @@ class ConnectionMonitor:
         out = self._out
         async with (
             open_node(options, out, address) as node,
-            open_link(node, options, out, address, self.tell) as link,
+            open_link(node, options, out, address, self.report) as link,
         ):
             self.began = True
             async with anyio.create_task_group() as tasks:
@@ -147,7 +147,7 @@ class ConnectionMonitor:
                 self._out.say(f"no {what} for {seconds:.0f} s")
                 self._out.event("waiting", what=what, seconds=seconds)
 
-    async def tell(self, text: str, kind: str, /, **fields: Any) -> None:
+    async def report(self, text: str, kind: str, /, **fields: Any) -> None:
         """Show and count a change of the connection."""
         if kind in ("resumed", "connected"):
             self._lost = None
@@ -167,7 +167,7 @@ class ConnectionMonitor:
         self._out.event(kind, **fields)
         self._out.say(text)
 
-    def sum_up(self) -> None:
+    def print_summary(self) -> None:
         """Print the summary for people, if there was a connection."""
         if not self.began:
             return

@@ -137,7 +137,7 @@ def _show(out: Output, tally: Tally, counts: Counts, seconds: float) -> None:
     table = Table("what", "count", "how")
     rows: list[tuple[str, int, dict[str, Any]]] = [
         ("sessions", tally.sessions, tally.endings),
-        ("calls", tally.calls.total(), by_name(tally.outcomes())),
+        ("calls", tally.calls.total(), named_outcomes(tally.outcomes())),
         ("notes published", tally.published.total(), tally.published),
         ("notes received", tally.received.total(), tally.received),
         ("slow consumers", tally.slow_resets.total(), tally.slow_resets),
@@ -153,7 +153,7 @@ def _show(out: Output, tally: Tally, counts: Counts, seconds: float) -> None:
     out.say(f"simulated  in {seconds:,.1f} s: {events / seconds:,.0f} events/s")
 
 
-def by_name(outcomes: Counter[str]) -> dict[str, int]:
+def named_outcomes(outcomes: Counter[str]) -> dict[str, int]:
     """Replace result codes by their names."""
     return {
         result_label(int(outcome)) if outcome.isdecimal() else outcome: count

@@ -98,7 +98,7 @@ class PacedOutput:
         if self._descriptor is not None:
             self._poll.register(self._descriptor, select.POLLOUT)
 
-    async def room(self) -> None:
+    async def writable(self) -> None:
         """Wait until the file is writable. A pipe without a reader is: printing raises then."""
         if self._descriptor is not None and not self._poll.poll(0):
             await anyio.wait_writable(self._descriptor)
@@ -117,7 +117,7 @@ class PacedOutput:
             self._file.flush()
             rest = text.encode(self._file.encoding or "utf-8", "backslashreplace")
             while rest:
-                await self.room()
+                await self.writable()
                 # A pipe that takes anything takes this much at once (POSIX).
                 rest = rest[os.write(self._descriptor, rest[: select.PIPE_BUF]) :]
 

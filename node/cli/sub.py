@@ -37,7 +37,7 @@ def sub(
         async with (
             open_node(options, out, address) as node,
             open_link(
-                *(node, options, out, address, notes.tell),
+                *(node, options, out, address, notes.report),
                 wanted=lambda: not notes.are_complete,
                 give_up_after=give_up_after,
                 drained=notes.drained,
@@ -60,7 +60,7 @@ class Notes:
         self._out = out
         self._topic = topic
         self._pace = PacedOutput(sys.stdout)
-        self.tell = report_remarks(out, self._pace)
+        self.report = report_remarks(out, self._pace)
         self._subscription: LinkSubscription | None = None
         self._is_reading = False
 
@@ -82,7 +82,7 @@ class Notes:
 
     async def show(self, subscription: LinkSubscription, count: int | None) -> None:
         self._subscription = subscription
-        await self.tell("", "subscribed", topic=self._topic, data=subscription.data)
+        await self.report("", "subscribed", topic=self._topic, data=subscription.data)
 
         @subscription.on_session
         async def again() -> None:
@@ -107,7 +107,7 @@ class Notes:
         else:
             found = "no note was missed" if recovered else "some notes may be missing"
         fields = {"topic": self._topic, "data": subscription.data, "recovered": recovered}
-        await self.tell(f"subscribed again: {found}", "subscribed", **fields)
+        await self.report(f"subscribed again: {found}", "subscribed", **fields)
 
     async def _count_lost(self, subscription: LinkSubscription) -> None:
         """Report notes that are missing before the last one."""
@@ -116,4 +116,4 @@ class Notes:
             number, self.lost = lost - self.lost, lost
             missing = "was lost: it was" if number == 1 else "were lost: they were"
             text = f"{pluralise(number, 'note')} {missing} dropped before we could read"
-            await self.tell(text, "lost", count=number)
+            await self.report(text, "lost", count=number)

@@ -109,7 +109,7 @@ def _names(params: dict[str, Any]) -> Names:
         asking.start()
         asking.join(PATIENCE)
         if asking.is_alive():
-            leave_in(LEAVE)
+            exit_after(LEAVE)
         names = load_names(address)[0]
     return names
 
@@ -122,7 +122,7 @@ def _ask(address: str, params: dict[str, Any]) -> None:
         store_names(address, known_offers(address, params, ANSWER))
 
 
-def leave_in(seconds: float) -> None:
+def exit_after(seconds: float) -> None:
     """Exit after so many seconds, whatever the process waits for."""
 
     def leave(*_: object) -> None:

@@ -24,7 +24,7 @@ class PlainLines(ShellComplete):
     source_template = ""
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        return words_of(os.environ.get(LINE, ""))
+        return split_words(os.environ.get(LINE, ""))
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         """Return the completions; those of `--option=value` begin with the option."""
@@ -38,13 +38,13 @@ class PlainLines(ShellComplete):
     def complete(self) -> str:
         args, incomplete = self.get_completion_args()
         found = self.get_completions(args, incomplete)
-        return as_lines((item.value, item.help or "") for item in found)
+        return format_lines((item.value, item.help or "") for item in found)
 
 
 add_completion_class(PlainLines)
 
 
-def as_lines(found: Iterable[tuple[str, str]]) -> str:
+def format_lines(found: Iterable[tuple[str, str]]) -> str:
     """Return the lines, without words that a shell could expand."""
     return "\n".join(
         f"{word}\t{' '.join(text.split())}" if text else word
@@ -53,7 +53,7 @@ def as_lines(found: Iterable[tuple[str, str]]) -> str:
     )
 
 
-def words_of(line: str) -> tuple[list[str], str]:
+def split_words(line: str) -> tuple[list[str], str]:
     """Split a line as a shell does. Return the words between `parley` and the last one, and the
     last one, which is empty after a blank and may lack its closing quote."""
     reader = shlex.shlex(line, posix=True)

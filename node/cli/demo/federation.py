@@ -82,9 +82,9 @@ async def _gather(out: Output, loop: str, stack: AsyncExitStack) -> Cast:
             "accounts": accounts,
         }
         writers = [str(ids[writer]) for writer in WRITERS] if hosts_room else []
-        await servers[name].tell({"join": settings, "writers": writers})
+        await servers[name].send({"join": settings, "writers": writers})
     for name in NAMES:
-        await servers[name].tell({"await": [str(ids[other]) for other in NAMES if other != name]})
+        await servers[name].send({"await": [str(ids[other]) for other in NAMES if other != name]})
     out.console.print("ring     " + " - ".join((*NAMES, NAMES[0])) + "; no other links")
     out.event("ring", servers={name: str(ids[name]) for name in NAMES})
     await stack.enter_async_context(carol)
@@ -169,7 +169,7 @@ async def _room(cast: Cast) -> None:
 
 async def _write(cast: Cast, name: str) -> None:
     lines = [f"{name} {number}" for number in range(LINES)]
-    await cast.servers[name].tell({"write": [str(cast.id_of("eve")), lines]})
+    await cast.servers[name].send({"write": [str(cast.id_of("eve")), lines]})
 
 
 async def _liar(cast: Cast) -> None:
@@ -179,7 +179,7 @@ async def _liar(cast: Cast) -> None:
         async with _reached(cast) as dave:
             await dave.call("greet", timeout=PATIENCE)
             between = cast.names[_path_to_dave(cast)[1]]
-            await cast.servers[between].tell("lie")
+            await cast.servers[between].send("lie")
             await dave.call("greet", "x" * 200, timeout=PATIENCE)
     except PeerClosedError as error:
         name = code_name(error.code)

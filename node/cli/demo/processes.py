@@ -58,7 +58,7 @@ class OtherProcess:
         line, _, self._text = self._text.partition("\n")
         return json.loads(line)
 
-    async def tell(self, what: Any) -> Any:
+    async def send(self, what: Any) -> Any:
         """Send a line of JSON and return the response."""
         await self._in.send(json.dumps(what).encode() + b"\n")
         with _in_time(START_TIMEOUT, "answer"):

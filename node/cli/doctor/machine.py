@@ -31,17 +31,17 @@ _OPTIONAL: Final = ("uvloop", "trio", "blake3")
 def versions() -> dict[str, str | None]:
     """Return the versions of the software in use; None for optional packages that are missing."""
     found: dict[str, str | None] = {
-        "parley": version_of("parley-node"),
+        "parley": installed_version("parley-node"),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "core": core(),
+        "core": core_kind(),
         "platform": platform.platform(),
-        "anyio": version_of("anyio"),
+        "anyio": installed_version("anyio"),
         **library_versions(),
     }
-    return found | {name: version_of(name) for name in _OPTIONAL}
+    return found | {name: installed_version(name) for name in _OPTIONAL}
 
 
-def core() -> str:
+def core_kind() -> str:
     """Return whether the protocol core is compiled."""
     compiled = (session.__file__ or "").endswith(tuple(EXTENSION_SUFFIXES))
     return "compiled" if compiled else "pure Python"
@@ -133,7 +133,7 @@ def _check_known_peers(path: Path) -> Iterator[Diagnosis]:
         yield Diagnosis(Level.OK, "known peers", f"{count} on record in {path}")
 
 
-def version_of(distribution: str) -> str | None:
+def installed_version(distribution: str) -> str | None:
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

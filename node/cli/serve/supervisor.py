@@ -34,30 +34,30 @@ class Supervisor:
         self._warned = False
 
     def ready(self, status: str) -> None:
-        self._tell("READY=1", _status(status))
+        self._notify("READY=1", _status(status))
 
     def stopping(self) -> None:
-        self._tell("STOPPING=1", _status("closing connections"))
+        self._notify("STOPPING=1", _status("closing connections"))
 
     @contextmanager
     def reloading(self) -> Iterator[None]:
         """Report that the settings are being reloaded, until the block is left."""
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1_000  # by which systemd orders them
-        self._tell("RELOADING=1", f"MONOTONIC_USEC={now}")
+        self._notify("RELOADING=1", f"MONOTONIC_USEC={now}")
         try:
             yield
         finally:
-            self._tell("READY=1")
+            self._notify("READY=1")
 
     async def keep_alive(self) -> None:
         """Send the watchdog's signs of life while the event loop runs; returns if there is none."""
         while self._pause is not None:
-            self._tell("WATCHDOG=1")
+            self._notify("WATCHDOG=1")
             await anyio.sleep(self._pause)
 
     # Inside.
 
-    def _tell(self, *lines: str) -> None:
+    def _notify(self, *lines: str) -> None:
         if self._address is None:
             return
         try:

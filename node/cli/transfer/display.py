@@ -111,7 +111,7 @@ class Display(Watcher):
         self._event("retry", name=name, number=number, seconds=pause, text=str(error))
         self._say(f"{name}: {error}; trying again in {pause:g} s")
 
-    async def tell(self, text: str, kind: str, /, **fields: Any) -> None:
+    async def report(self, text: str, kind: str, /, **fields: Any) -> None:
         self._event(kind, **fields)
         self._say(text)
 

@@ -77,7 +77,7 @@ async def _to_address(
     async with _opened(out, paths) as sources:
         async with (
             open_node(options, out, address) as node,
-            open_link(node, options, out, address, display.tell, wanted=lambda: not sent) as link,
+            open_link(node, options, out, address, display.report, wanted=lambda: not sent) as link,
         ):
             with display.shown():
                 refused = await _send_all(link, sources, display, retries, parallel)

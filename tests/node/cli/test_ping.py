@@ -89,7 +89,7 @@ async def watching(
         await eventually(lambda: watch.began)
         yield watch
         tasks.cancel_scope.cancel()
-    watch.sum_up()
+    watch.print_summary()
     watch.done(None)
 
 

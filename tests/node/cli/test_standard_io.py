@@ -119,25 +119,25 @@ async def test_a_full_pipe_is_waited_for(anyio_backend: str, pipe: tuple[int, in
     os.set_blocking(pipe[1], False)
     with os.fdopen(pipe[1], "w", closefd=False) as file:
         pace = PacedOutput(file)
-        await pace.room()
+        await pace.writable()
         try:
             while True:
                 os.write(pipe[1], bytes(4_096))
         except BlockingIOError:
             pass
         with anyio.move_on_after(0.05) as scope:
-            await pace.room()
+            await pace.writable()
         assert scope.cancelled_caught
         os.read(pipe[0], 2**20)
         with anyio.fail_after(PATIENCE):
-            await pace.room()
+            await pace.writable()
 
 
 async def test_memory_and_files_are_always_ready(anyio_backend: str, tmp_path: Path) -> None:
     with (tmp_path / "file").open("w") as file:
         for output in (None, sys.stdout, file):
             with anyio.fail_after(PATIENCE):
-                await PacedOutput(output).room()
+                await PacedOutput(output).writable()
 
 
 async def test_a_long_line_is_printed_whole_into_a_pipe_that_is_read_slowly(

@@ -128,7 +128,7 @@ async def test_what_has_arrived_is_printed_before_it_gives_up(
     ):
         notes = Notes(Output(False), "forgets")
         peer = await link.ready()
-        news = LinkReporter(link, notes.tell, patience=0.0, drained=notes.drained)
+        news = LinkReporter(link, notes.report, patience=0.0, drained=notes.drained)
 
         async def follow() -> None:
             with pytest.raises(PeerClosedError):

@@ -473,7 +473,7 @@ def test_every_setting_has_its_variable() -> None:
 
 def test_every_field_of_a_table_is_a_setting() -> None:
     of_code = {
-        *("node.network_key", "node.limits", "node.algorithms", "node.require", "node.config"),
+        *(f"node.{name}" for name in ("network_key", "limits", "algorithms", "require", "tuning")),
         "dialects.limits",
         *(f"dialects.limits.{field.name}" for field in fields(DialectLimits)[5:]),
     }

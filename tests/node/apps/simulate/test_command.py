@@ -8,7 +8,7 @@ import pytest
 from parley._crypto.auditor import AuditorPrivateKey
 from parley._crypto.keyfile import load_auditor_key
 from parley._node.apps.simulate.tally import Tally, count
-from parley._node.cli.simulate import by_name
+from parley._node.cli.simulate import named_outcomes
 from tests.node.apps.simulate.journals import audit
 from tests.node.cli.conftest import Parley
 
@@ -71,4 +71,4 @@ def test_what_is_asked_for_must_make_sense(
 def test_answers_are_named_for_people_and_have_codes_for_programs() -> None:
     tally = Tally(calls=Counter({("a", "1"): 2, ("b", "1"): 1, ("a", "64"): 3, ("a", "late"): 4}))
     assert tally.outcomes() == {"1": 3, "64": 3, "late": 4}
-    assert by_name(tally.outcomes()) == {"topic-not-found": 3, "code 64": 3, "late": 4}
+    assert named_outcomes(tally.outcomes()) == {"topic-not-found": 3, "code 64": 3, "late": 4}

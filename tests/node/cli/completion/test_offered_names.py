@@ -110,7 +110,7 @@ def test_what_does_not_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(offered_names, "_ask", stuck)
     monkeypatch.setattr(offered_names, "PATIENCE", 0.01)
-    monkeypatch.setattr(offered_names, "leave_in", left.append)
+    monkeypatch.setattr(offered_names, "exit_after", left.append)
     assert names("call", address=THERE) == []
     assert left == [offered_names.LEAVE]
     end.set()

@@ -8,7 +8,7 @@ import pytest
 
 from parley.__main__ import main
 from parley._crypto.identity import NodeId
-from parley._node.cli.completion.responder import INSTRUCTION, LINE, VARIABLE, as_lines
+from parley._node.cli.completion.responder import INSTRUCTION, LINE, VARIABLE, format_lines
 from parley._node.cli.error_catalogue import EXPLANATIONS
 from parley._node.trust.known_peers import KnownPeers
 from tests.node.cli.conftest import Parley
@@ -102,7 +102,7 @@ def test_only_our_scripts_are_answered(answer: Answer) -> None:
 
 def test_words_that_a_shell_could_expand_are_left_out() -> None:
     found = [("a", "1\t2\n3"), ("$(b)", ""), ("`c`", "d"), ("e\\", ""), ("f g", ""), ("h", "")]
-    assert as_lines(found) == "a\t1 2 3\nh"
+    assert format_lines(found) == "a\t1 2 3\nh"
 
 
 def test_every_code_is_offered(answer: Answer) -> None:

@@ -50,7 +50,7 @@ def test_versions() -> None:
 
 
 def test_what_is_not_installed_has_no_version() -> None:
-    assert parley._node.cli.doctor.machine.version_of("no-such-distribution-here") is None
+    assert parley._node.cli.doctor.machine.installed_version("no-such-distribution-here") is None
 
 
 def test_algorithms() -> None:
