@@ -527,7 +527,7 @@ class Subscription(Generic[D]):
                     raise self._error
                 if self._over:
                     return
-                await self._changes.until(lambda: bool(inbox.waiting) or self._over)
+                await self._changes.wait()
 
     def _require_begun(self) -> None:
         if not self._begun:

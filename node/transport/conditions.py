@@ -68,6 +68,15 @@ class Condition:
         for waiter in waiters:
             waiter.wake()
 
+    async def wait(self) -> None:
+        """Wait for the next `notify`, for callers that check their condition in a loop."""
+        waiter = self._waiter()
+        self.waiters.add(waiter)
+        try:
+            await waiter.wait()
+        finally:
+            self.waiters.discard(waiter)
+
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until `condition()` is true."""
         while not condition():
