@@ -254,7 +254,7 @@ class Connections:
         """The trust decisions of connected peers and of sessions that can still be resumed."""
         there = [peer for peer in self._peers - self._local if peer.live.ended is None]
         closed = [cast(Peer, live.remote) for live in self._sessions.closed]
-        return [peer.endpoint.deciding for peer in (*there, *closed)]
+        return [peer.handlers.trust_decision for peer in (*there, *closed)]
 
     # Listening and dialling. `Node` documents these.
 
@@ -471,7 +471,7 @@ class Connections:
             self._local.discard(peer)
         self._sessions.changed(live)
         if is_open:
-            self._reviews.let_in(peer.endpoint.deciding.trust)
+            self._reviews.let_in(peer.handlers.trust_decision.trust)
         self._changes.notify()
 
     def _families(self) -> Iterable[MetricFamily]:

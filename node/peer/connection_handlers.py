@@ -193,7 +193,7 @@ class NodeContext:
     config: NodeConfig
     handlers: Handlers
     topics: Mapping[str, Topic]
-    endings: ConnectionLog
+    log: ConnectionLog
     once: IdempotencyCache
     sessions: SessionTable
     metrics: Metrics
@@ -211,12 +211,12 @@ class ConnectionHandlers:
         "_requests",
         "_sessions",
         "calls",
-        "deciding",
         "dispatch",
         "emitter",
-        "endings",
+        "log",
         "streams",
         "topics",
+        "trust_decision",
     )
 
     def __init__(
@@ -225,9 +225,9 @@ class ConnectionHandlers:
         core, handlers = live.core, host.handlers
         self._live = live
         self._opened = 0.0
-        self.endings = host.endings
+        self.log = host.log
         self._sessions = host.sessions
-        self.deciding = Deciding(live, trust, dialled)
+        self.trust_decision = Deciding(live, trust, dialled)
         self._requests = requests = RequestHandlers(live, handlers, host.topics, host.once)
         self.calls = calls = requests.calls
         self.topics = requests.topics
@@ -276,7 +276,7 @@ class ConnectionHandlers:
         live = self._live
         match report:  # what every connection has comes first
             case PeerIdentified():
-                self.deciding.decide(report)
+                self.trust_decision.decide(report)
             case HandshakeCompleted(agreed):
                 live.agreed = agreed
                 live.supercategory = supercategory(agreed.remote_role, agreed.local_role)
@@ -331,16 +331,16 @@ class ConnectionHandlers:
         now, stranger, dialled = live.backend.now(), live.agreed is None, live.core.initiator
         refused = dialled and (stranger or self._not_trusted(ended, now))
         if stranger and live.core.foreign and not dialled:
-            self.endings.met_foreign(live.name, live.core.foreign, now)
+            self.log.met_foreign(live.name, live.core.foreign, now)
         elif live.driver.was_connected:
-            self.endings.ended(live.remote, ended, now, stranger=stranger, refused=refused)
+            self.log.ended(live.remote, ended, now, stranger=stranger, refused=refused)
         if dialled and not stranger:
             if refused:
                 why = str(NotTrustedError(text, code))
-                self.endings.dial_failed(live.name, why, refused=True)
+                self.log.dial_failed(live.name, why, refused=True)
             else:
-                self.endings.used(live.name)
-        self.deciding.stop()
+                self.log.used(live.name)
+        self.trust_decision.stop()
         self._requests.connection_ended()
         self.calls.connection_ended(code, text)
         self.topics.connection_ended(code, text)

@@ -71,7 +71,7 @@ async def open_peer(
     `Node.connect`. `anew` makes another peer, in case that the session is not known any more."""
     backend = peer.backend
     redialling = peer.live.redialling = SessionResumer(peer.live, dials, proof(peer, anew))
-    with given_up(peer):
+    with drop_on_failure(peer):
         with anyio.move_on_after(timeout) as scope:
             redialling.next = await _dial(peer, dials, backend.now() + timeout)
             await peer.live.opened()
@@ -96,7 +96,7 @@ async def _dial(peer: Peer, dials: Sequence[Dial], until: float) -> int:
 async def open_over(peer: Peer, stream: ByteStream) -> None:
     """Do the handshake over a byte stream, on either side; raises as `Node.connect`."""
     StreamTransport(stream, peer.driver, peer.backend)
-    with given_up(peer):
+    with drop_on_failure(peer):
         await peer.live.opened()
 
 
@@ -120,7 +120,7 @@ def proof(peer: Peer, anew: Callable[[TrustPolicy], Peer]) -> Prove:
     async def prove(dial: Dial) -> None:
         assert peer.node_id is not None  # else there was nothing to resume
         fresh = anew(Pinned(peer.node_id))
-        with given_up(fresh), anyio.fail_after(DIAL_TIMEOUT):
+        with drop_on_failure(fresh), anyio.fail_after(DIAL_TIMEOUT):
             await dial(lambda: fresh.driver)
             await fresh.live.opened()
         fresh.live.drop(CloseCode.NORMAL)
@@ -129,7 +129,7 @@ def proof(peer: Peer, anew: Callable[[TrustPolicy], Peer]) -> Prove:
 
 
 @contextmanager
-def given_up(peer: Peer) -> Iterator[None]:
+def drop_on_failure(peer: Peer) -> Iterator[None]:
     """A dial that failed, timed out or was cancelled (be it at the last moment, when the
     peer is open but was not returned) leaves nothing behind."""
     try:
@@ -156,4 +156,4 @@ def _log_failure(peer: Peer, error: Exception, *, refused: bool) -> None:
     ended, why = peer.live.ended, str(error) or "it took too long"
     if ended is not None and ended.reason not in why:
         why = f"{why}: {ended.reason}"
-    peer.endpoint.endings.dial_failed(peer.name, why, refused=refused)
+    peer.handlers.log.dial_failed(peer.name, why, refused=refused)

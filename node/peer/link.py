@@ -30,7 +30,7 @@ from parley._node.metrics.metrics import Metrics
 from parley._node.peer.addresses import AddressList
 from parley._node.peer.idempotency import IdempotencyKey
 from parley._node.peer.link_subscription import LinkSubscription
-from parley._node.peer.peer import DEFAULT_TIMEOUT, CallOptions, Peer, SubscribeOptions, published
+from parley._node.peer.peer import DEFAULT_TIMEOUT, CallOptions, Peer, SubscribeOptions, note_number
 from parley._node.peer.reconnecting import ReconnectingClient, ReconnectingEmitter, random_fraction
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import LimitReachedError, LocalProtocolError
@@ -245,7 +245,7 @@ class Link(ReconnectingClient[Peer]):
         self, topic: str, data: Encodable | Model = None, **options: Unpack[CallOptions]
     ) -> int | None:
         """As `Peer.publish`; what waits, is asked again and is raised as by `call`."""
-        return await published(self.call(PUBLISH + topic, data, **options), topic)
+        return await note_number(self.call(PUBLISH + topic, data, **options), topic)
 
     async def _call_once(
         self,
@@ -336,7 +336,7 @@ class Link(ReconnectingClient[Peer]):
         Raises:
             FormatError: as `Peer.emit`.
         """
-        emitter = ReconnectingEmitter(self, lambda peer: peer.endpoint.emitter_of(name))
+        emitter = ReconnectingEmitter(self, lambda peer: peer.handlers.emitter_of(name))
         return Emission(emitter, name, namespace, make_payload(data, format))
 
     def bus(self, config: "BusConfig | None" = None) -> "Bus":
@@ -354,9 +354,9 @@ class Link(ReconnectingClient[Peer]):
             raise self.over_error()
         if self._buses is None:
             # Here: most links have none, and programs start sooner without it.
-            from parley._node.peer.link_store import lend_over
+            from parley._node.peer.link_store import link_buses
 
-            self._buses = lend_over(self)
+            self._buses = link_buses(self)
         return self._buses.open(config)
 
     async def close_buses(self, because: str = "") -> None:
@@ -383,14 +383,14 @@ class Link(ReconnectingClient[Peer]):
         """What to raise once it is over."""
         return PeerClosedError(CloseCode.GOING_AWAY, "the link has ended")
 
-    def joined(self, subscription: object) -> None:
-        """It goes on over sessions, until `parted`; LocalProtocolError beyond 1,024."""
+    def add_subscription(self, subscription: object) -> None:
+        """Keep a subscription over sessions; LimitReachedError beyond 1,024."""
         if len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
             raise LimitReachedError(f"a link has at most {MOST_SUBSCRIPTIONS:,} subscriptions")
         self._subscriptions.add(subscription)
 
-    def parted(self, subscription: object) -> None:
-        """It is over."""
+    def remove_subscription(self, subscription: object) -> None:
+        """Forget a subscription that has ended."""
         self._subscriptions.discard(subscription)
 
     # Inside.

@@ -274,7 +274,7 @@ class LinkStore:
             held.pop(id, None)
 
 
-def lend_over(link: LinkSessions) -> ClientBuses:
+def link_buses(link: LinkSessions) -> ClientBuses:
     """What opens buses over a link, and closes them with it."""
 
     async def over() -> str:

@@ -59,11 +59,11 @@ class LinkSessions(Protocol):
     def over_error(self) -> PeerClosedError:
         """What to raise once the link has ended."""
 
-    def joined(self, subscription: object) -> None:
-        """It goes on over sessions, until `parted`; LocalProtocolError beyond 1,024."""
+    def add_subscription(self, subscription: object) -> None:
+        """Keep a subscription over sessions; LimitReachedError beyond 1,024."""
 
-    def parted(self, subscription: object) -> None:
-        """It is over."""
+    def remove_subscription(self, subscription: object) -> None:
+        """Forget a subscription that has ended."""
 
 
 logger = logging.getLogger("parley.link")
@@ -229,11 +229,11 @@ class LinkSubscription(Generic[D]):
             raise ParleyError("a subscription is made once")
         self._begun = True
         link = self._link
-        link.joined(self)
+        link.add_subscription(self)
         try:
             await self._first()
         except BaseException:
-            link.parted(self)
+            link.remove_subscription(self)
             raise
         self._job = SingleTask(link.backend, self._changes)
         self._job.start(self._keep)
@@ -246,7 +246,7 @@ class LinkSubscription(Generic[D]):
         exc_tb: TracebackType | None,
     ) -> None:
         self._left = True
-        self._link.parted(self)
+        self._link.remove_subscription(self)
         if self._job is not None:
             with anyio.CancelScope(shield=True):
                 await self._job.end()

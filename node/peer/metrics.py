@@ -18,7 +18,7 @@ from parley._node.remote.session_table import SessionTable
 from parley._node.trust.admission import Admission
 
 
-class Flows(NamedTuple):
+class Traffic(NamedTuple):
     """What one connection has counted: bytes both ways, events that nobody took, and waits."""
 
     came: int = 0
@@ -28,10 +28,10 @@ class Flows(NamedTuple):
     write_waits: int = 0
 
 
-def flows_of(peer: Peer) -> Flows:
+def traffic_of(peer: Peer) -> Traffic:
     """Those of a connection, so far."""
     driver, core = peer.driver, peer.core
-    return Flows(
+    return Traffic(
         driver.bytes_received,
         driver.bytes_sent,
         core.dropped,
@@ -58,11 +58,11 @@ class ConnectionCollector:
         self._sessions = sessions
         self._held = held
         self._once = once
-        self._gone = Flows()
+        self._gone = Traffic()
 
     def gone(self, peer: Peer) -> None:
         """One is gone, and was there until now."""
-        self._gone = Flows(*map(sum, zip(self._gone, flows_of(peer), strict=True)))
+        self._gone = Traffic(*map(sum, zip(self._gone, traffic_of(peer), strict=True)))
 
     def families(self) -> Iterator[MetricFamily]:
         """What is told of them."""
@@ -75,7 +75,7 @@ class ConnectionCollector:
         yield labelled(catalogue.CONNECTIONS_REFUSED, (((why,), n) for why, n in refused))
         yield family(catalogue.SESSIONS_WAITING, len(self._sessions))
         yield family(catalogue.SESSIONS_WAITING_LIMIT, config.tuning.parted_sessions)
-        total = Flows(*map(sum, zip(self._gone, *map(flows_of, peers), strict=True)))
+        total = Traffic(*map(sum, zip(self._gone, *map(traffic_of, peers), strict=True)))
         yield family(catalogue.RECEIVED, total.came)
         yield family(catalogue.SENT, total.went)
         yield family(catalogue.EVENTS_DROPPED, total.dropped)

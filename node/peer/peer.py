@@ -85,7 +85,7 @@ class SubscribeOptions(TypedDict, total=False):
     on_malformed: OnMalformed
 
 
-async def published(call: Awaitable[Value], topic: str) -> int | None:
+async def note_number(call: Awaitable[Value], topic: str) -> int | None:
     """Await the call that publishes a note and return the note's number, None if it has none.
 
     Raises:
@@ -122,7 +122,7 @@ class Peer:
         self.live = live = LiveConnection(
             core, self, host.backend, host.config, name, host.metrics, lambda: on_change(self)
         )
-        self.endpoint = end = ConnectionHandlers(live, host, trust, dialled)
+        self.handlers = end = ConnectionHandlers(live, host, trust, dialled)
         self.driver = live.driver
         self.calls = end.calls
         self.outgoing = end.calls.outgoing
@@ -373,7 +373,7 @@ class Peer:
             CallRefused: 1 no such topic, or it has no writers; 20 we are none of them; 21 too
                 long; 23 not of the topic's type. And what `call` raises.
         """
-        return await published(self.call(PUBLISH + topic, data, **options), topic)
+        return await note_number(self.call(PUBLISH + topic, data, **options), topic)
 
     @overload
     def call_stream(
@@ -470,7 +470,7 @@ class Peer:
         Raises:
             FormatError: there is no such format, or `raw` is given something other than bytes.
         """
-        end = self.endpoint
+        end = self.handlers
         emitter = end.emitter_of(name) if self.interceptors.event_out else end.emitter
         return Emission(emitter, name, namespace, make_payload(data, format))
 

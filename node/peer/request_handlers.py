@@ -73,7 +73,7 @@ class Responses:
     async def prepare(self, call: IncomingCall, code: int, data: Any) -> Outcome:
         """Encode an answer that takes long, and let other connections run in between.
 
-        Returns the arguments for `give`.
+        Returns the arguments for `send`.
         """
         if not is_large(data, SLICE):
             return code, data
@@ -120,17 +120,17 @@ class Responses:
                 return Encoded(b"".join(pieces))
             pieces.append(piece)
 
-    async def room(self, call: IncomingCall, code: int, data: Any) -> Outcome:
+    async def wait_for_room(self, call: IncomingCall, code: int, data: Any) -> Outcome:
         """Wait until there is room to write an answer, so that one is not lost because others
         were faster; for a limited time, and with a limited amount of memory. Returns what is to
-        be given to `give`."""
+        be given to `send`."""
         driver, account = self._live.driver, self._live.core.answers
         if driver.can_send or call.answered:
             return code, data
         try:
             size = self.calls.incoming.make(call, code, data)
         except (LbmEncodeError, FormatError):
-            return code, data  # `give` says so
+            return code, data  # `send` says so
         del data  # it has been encoded
         if not account.has_room(size):
             return code, None
@@ -142,7 +142,7 @@ class Responses:
             account.release(size)
         return code, None
 
-    def give(self, call: IncomingCall, code: int, data: Any = None) -> None:
+    def send(self, call: IncomingCall, code: int, data: Any = None) -> None:
         """Answer a request; that its handler failed, if what it made has no encoding."""
         try:
             self.calls.incoming.answer(call, code, data)
@@ -188,9 +188,9 @@ class OnceHandlers:
         who = live.node_id
         if not call.async_id:
             live.core.count_dropped()  # there is nothing to answer that it is not run
-            self._answers.give(call, ResultCode.NOT_ONCE)
+            self._answers.send(call, ResultCode.NOT_ONCE)
         elif who is None or not call.entry.once:
-            self._answers.give(call, ResultCode.NOT_ONCE)
+            self._answers.send(call, ResultCode.NOT_ONCE)
         else:
             call.runner = live.backend.spawn(self._serve, call, who)
 
@@ -207,10 +207,10 @@ class OnceHandlers:
             else:
                 outcome = (ResultCode.NOT_AUTHORISED, None)
             if not live.driver.can_send:
-                outcome = await answers.room(call, *outcome)
+                outcome = await answers.wait_for_room(call, *outcome)
         finally:
             # Also when it was cancelled: each call gets its one answer.
-            answers.give(call, *outcome)
+            answers.send(call, *outcome)
 
     async def _answered(self, call: IncomingCall, who: NodeId) -> Outcome:
         """The answer, or the code by which the handler is not run."""
@@ -414,12 +414,12 @@ class RequestHandlers:
                 outcome = (ResultCode.CANCELLED, None)
                 outcome = await answer
             if not self._live.driver.can_send:
-                room = answers.room(call, *outcome)
+                room = answers.wait_for_room(call, *outcome)
                 outcome = (ResultCode.CANCELLED, None)  # what was made waits there, encoded, alone
                 outcome = await room
         finally:
             # Also when it was cancelled: each call gets its one answer.
-            answers.give(call, *outcome)
+            answers.send(call, *outcome)
 
     async def _stream_answer(self, call: IncomingCall, items: AsyncGenerator[Any, Any]) -> Outcome:
         """Send what the handler yields as Chunks, no faster than they are read."""
@@ -472,7 +472,7 @@ class RequestHandlers:
             code, data = FAILED
         finally:
             # Also when it was cancelled: each request gets its one answer.
-            answers.give(call, code, data)
+            answers.send(call, code, data)
 
     def _accept(self, topic: Topic, call: IncomingCall, data: Any) -> None:
         live = self._live
@@ -527,12 +527,12 @@ class RequestHandlers:
                 outcome = (ResultCode.CANCELLED, None)
                 outcome = await answer
             if not self._live.driver.can_send:
-                room = answers.room(emit, *outcome)
+                room = answers.wait_for_room(emit, *outcome)
                 outcome = (ResultCode.CANCELLED, None)  # what was made waits there, encoded, alone
                 outcome = await room
         finally:
             # Also when it was cancelled: each event gets its one end.
-            answers.give(emit, *outcome)
+            answers.send(emit, *outcome)
 
     # Accounts.
 

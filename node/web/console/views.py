@@ -24,7 +24,7 @@ from parley._node.journal.journal import Journal
 from parley._node.logs import one_line
 from parley._node.metrics.catalogue import Histogram, MetricFamily
 from parley._node.node import Node
-from parley._node.peer.metrics import flows_of
+from parley._node.peer.metrics import traffic_of
 from parley._node.peer.peer import Peer
 from parley._node.server.federation import Federation, LinkState
 
@@ -325,7 +325,7 @@ def peer_view(node: Node, number: int, peer: Peer, names: Names) -> dict[str, An
 
 
 def _row(number: int, peer: Peer, names: Names) -> dict[str, Any]:
-    flows = flows_of(peer)
+    flows = traffic_of(peer)
     return {
         "key": number,
         "id": str(peer.node_id) if peer.node_id else None,

@@ -367,7 +367,7 @@ async def test_an_acceptance_that_meets_its_cancel_is_abandoned(
     """We give up while the acceptance is under way: the stream is reset, and the topic free."""
     topic = met.server.topic("x")
     # The publisher never hears of Cancel, as if its answer had crossed it.
-    monkeypatch.setitem(met.back.endpoint.dispatch.sim, CANCEL, lambda event, now: False)
+    monkeypatch.setitem(met.back.handlers.dispatch.sim, CANCEL, lambda event, now: False)
     go_on = anyio.Event()
 
     @topic.on_subscribe
@@ -403,7 +403,7 @@ async def test_an_answer_that_names_another_stream(met: Meeting) -> None:
         asked.append(event.async_id)
         return False
 
-    met.back.endpoint.dispatch.sim[SUBSCRIBE] = keep
+    met.back.handlers.dispatch.sim[SUBSCRIBE] = keep
     other = from_server.open_stream("topic:other")
     right = from_server.open_stream("topic:y")
     for named in (0, 1, other, right + 2, 2**32 - 1):

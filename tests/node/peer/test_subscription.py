@@ -232,7 +232,7 @@ async def test_a_publisher_that_never_finishes_is_not_waited_for(
 ) -> None:
     """Its stream is reset after a while: what it goes on to send costs nothing more."""
     monkeypatch.setattr(subscription, "LEAVE_TIMEOUT", 0.05)
-    monkeypatch.setitem(met.back.endpoint.dispatch.sim, UNSUBSCRIBE, lambda *_: False)
+    monkeypatch.setitem(met.back.handlers.dispatch.sim, UNSUBSCRIBE, lambda *_: False)
     topic = met.server.topic("t")
     async with met.peer.subscribe("t"):
         assert len(topic.subscribers) == 1
@@ -327,7 +327,7 @@ class Raw:
             codes.append(code)
             return False
 
-        sim = self.met.back.endpoint.dispatch.sim
+        sim = self.met.back.handlers.dispatch.sim
         honest, sim[RESULT] = sim[RESULT], keep
         try:
             self.send(cells, 9, stream=stream)
