@@ -143,7 +143,7 @@ class LinkReporter:
         while peer.is_open:
             if peer.resumes > told:
                 await self._parted(peer)  # if nobody looked while it was
-                told, seconds, self._since = peer.resumes, live.parted_for, None
+                told, seconds, self._since = peer.resumes, live.suspended_for, None
                 text = f"connection back after {seconds:.1f} s: nothing was lost"
                 await self._report(text, "resumed", number=told, seconds=seconds)
             if peer.is_suspended:
@@ -153,7 +153,7 @@ class LinkReporter:
 
     async def _parted(self, peer: Peer) -> None:
         if self._since is None:
-            why = one_line(peer.live.parted_by)
+            why = one_line(peer.live.suspended_by)
             self._why = PeerClosedError(CloseCode.CONNECTION_LOST, why)
             await self._mark_lost()
             text = f"connection lost: {why}; going on as soon as it is back"

@@ -67,8 +67,8 @@ class Forward:
         self._subscription: Subscription | None = None
         self._lost = 0  # over earlier links
         self._misfits = 0  # notes that cannot be published here
-        self._told = 0  # losses that were logged
-        self._said = ""  # why there is no link, as the log has it
+        self._logged_losses = 0  # losses that were logged
+        self._logged_reason = ""  # why there is no link, as the log has it
         self._without = 0.0
         self._since = 0.0  # when the link came or went
         self._changes = Condition(lambda: node.backend.waiter())
@@ -139,8 +139,8 @@ class Forward:
     # Inside.
 
     def _again(self, why: Exception, seconds: float) -> None:
-        words, said = one_line(str(why)), self._said
-        self._said = words
+        words, said = one_line(str(why)), self._logged_reason
+        self._logged_reason = words
         logger.log(
             logging.DEBUG if words == said else logging.WARNING,
             "topic %r of %s: %s; subscribed again in %.1f s",
@@ -157,18 +157,18 @@ class Forward:
             return await self._carry(await self._link.next_session())
         finally:
             self.cuts += self.is_linked
-            self._parted()
+            self._unlinked()
 
     async def _carry(self, peer: Peer) -> Exception:
         async with peer.subscribe(self.topic.name, self._data) as subscription:
             leave = self.topic.add_source(peer.node_id)
             try:
-                self._met(subscription)
+                self._linked(subscription)
                 async for notes in subscription.batches():
                     headers = _own_headers(subscription.headers)
                     for note in notes:
                         await self._publish(note, headers)
-                    self._tell_losses()
+                    self._log_losses()
             finally:
                 leave()
         return ParleyError("that node ended the topic")
@@ -190,11 +190,11 @@ class Forward:
         else:
             self.notes += 1
 
-    def _met(self, subscription: Subscription) -> None:
+    def _linked(self, subscription: Subscription) -> None:
         now = self.node.backend.now()
         without, self._since = now - self._since, now
         self._without += without
-        self._said = ""
+        self._logged_reason = ""
         if self.cuts:
             logger.warning(
                 "topic %r of %s: linked again; what it published in %.1f s did not come across",
@@ -214,22 +214,22 @@ class Forward:
         self._subscription = subscription
         self._changes.notify()
 
-    def _parted(self) -> None:
+    def _unlinked(self) -> None:
         """The subscription, if there was one, has ended."""
         subscription = self._subscription
         if subscription is None:
             return
-        self._tell_losses()
+        self._log_losses()
         self._since = self.node.backend.now()
         self._lost += _dropped(subscription)
         self._subscription = None
         self._changes.notify()
 
-    def _tell_losses(self) -> None:
+    def _log_losses(self) -> None:
         """Log the first loss, and then each time the number has doubled."""
         lost = self.lost
-        if lost and lost >= 2 * self._told:
-            self._told = lost
+        if lost and lost >= 2 * self._logged_losses:
+            self._logged_losses = lost
             logger.warning(
                 "topic %r of %s: %d notes lost",
                 self.topic.name,

@@ -67,9 +67,9 @@ class Metrics:
         "made",
         "notes_received",
         "on_watched",
-        "parted",
         "refused",
         "resumed",
+        "suspended",
         "tunnelled",
         "tunnels_dialled",
     )
@@ -84,7 +84,7 @@ class Metrics:
         self.ended: Counter[str] = Counter()
         self.refused: Counter[int] = Counter()  # codes of the protocol
         self.made = RequestTally()
-        self.parted = 0
+        self.suspended = 0
         self.resumed = 0
         self.notes_received = 0
         self.link_sessions = 0
@@ -143,7 +143,7 @@ class Metrics:
         yield labelled(
             catalogue.CONNECTIONS_ENDED, (((code,), n) for code, n in self.ended.items())
         )
-        yield family(catalogue.SESSIONS_PARTED, self.parted)
+        yield family(catalogue.SESSIONS_PARTED, self.suspended)
         yield family(catalogue.SESSIONS_RESUMED, self.resumed)
         yield labelled(catalogue.REQUESTS_REFUSED, by_code(self.refused))
         made = self.made.by_label.items()

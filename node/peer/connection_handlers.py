@@ -301,7 +301,7 @@ class ConnectionHandlers:
             case WindowReceived():
                 self.calls.incoming.window_received(report)
             case Suspended(reason):
-                live.parted(reason)
+                live.suspended(reason)
             case Resumed():
                 live.resumed()
             case ResumeRequested(resume):

@@ -106,8 +106,8 @@ class LiveConnection:
         resumes: how often the session was resumed.
         asks_anew: whether to make a new session as a test if the other side doesn't know this
             session; it then ends. Otherwise it is kept until it expires.
-        parted_by: why it last lost its transport.
-        parted_for: for how many seconds it was last suspended.
+        suspended_by: why it last lost its transport.
+        suspended_for: for how many seconds it was last suspended.
         found_by: the tags by which the node finds the session when it is resumed.
         unknown: whether the other side claimed, without proof, not to know the suspended session.
         redialling: resumes the session, if this side dialled it and it can be resumed.
@@ -117,7 +117,7 @@ class LiveConnection:
     """
 
     __slots__ = (
-        "_parted_at",
+        "_suspended_at",
         "agreed",
         "asks_anew",
         "backend",
@@ -134,8 +134,6 @@ class LiveConnection:
         "metrics",
         "name",
         "on_change",
-        "parted_by",
-        "parted_for",
         "pings",
         "redialling",
         "refused",
@@ -144,6 +142,8 @@ class LiveConnection:
         "resumes",
         "round_trip",
         "supercategory",
+        "suspended_by",
+        "suspended_for",
         "unknown",
     )
 
@@ -175,14 +175,14 @@ class LiveConnection:
         self.changes = Condition(backend.waiter)
         self.resumes = 0
         self.asks_anew = True
-        self.parted_by = ""
-        self.parted_for = 0.0
+        self.suspended_by = ""
+        self.suspended_for = 0.0
         self.found_by: tuple[bytes, ...] = ()
         self.unknown = False
         self.redialling: Resumer | None = None
         self.became: LiveConnection | None = None
         self.made_at = backend.now()
-        self._parted_at = 0.0
+        self._suspended_at = 0.0
         self.pings: dict[int, tuple[Waiter, list[float]]] = {}
 
     def __repr__(self) -> str:
@@ -304,14 +304,14 @@ class LiveConnection:
 
     # Without a transport, and with another.
 
-    def parted(self, reason: str) -> None:
+    def suspended(self, reason: str) -> None:
         """The session lost its transport."""
-        self._parted_at = self.backend.now()
-        self.metrics.parted += 1
-        self.parted_by = reason
+        self._suspended_at = self.backend.now()
+        self.metrics.suspended += 1
+        self.suspended_by = reason
         text = one_line(reason)
         told = {"event": "connection.parted", **access.party(self.remote), "reason": text}
-        access.logger.info("%s parted: %s", self.remote, text, extra=told)
+        access.logger.info("%s suspended: %s", self.remote, text, extra=told)
         if self.redialling is not None:
             self.redialling.begin()
         self.changed()
@@ -321,16 +321,16 @@ class LiveConnection:
         self.resumes += 1
         self.metrics.resumed += 1
         self.unknown = False
-        self.parted_for = self.backend.now() - self._parted_at
+        self.suspended_for = self.backend.now() - self._suspended_at
         told = {
             "event": "connection.resumed",
             **access.party(self.remote),
-            "seconds": self.parted_for,
+            "seconds": self.suspended_for,
         }
         access.logger.info(
             "%s resumed after %.1f s",
             self.remote,
-            self.parted_for,
+            self.suspended_for,
             extra=told,
         )
         self.changed()

@@ -320,7 +320,7 @@ def peer_view(node: Node, number: int, peer: Peer, names: Names) -> dict[str, An
         "waiting_events": peer.core.outbox.count,
         "ignored": peer.ignored,
         "dropped": peer.dropped,
-        "parted_by": shown(peer.live.parted_by),
+        "parted_by": shown(peer.live.suspended_by),
     }
 
 

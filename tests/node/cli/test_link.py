@@ -64,7 +64,7 @@ async def test_a_session_that_is_cut_and_goes_on(anyio_backend: str) -> None:
             assert fields["text"]
             assert text == f"connection lost: {fields['text']}; going on as soon as it is back"
             text, fields = screen.lines[-1]
-            assert fields == {"number": count, "seconds": peer.live.parted_for}
+            assert fields == {"number": count, "seconds": peer.live.suspended_for}
             assert text.startswith("connection back after ")
         tasks.cancel_scope.cancel()
 

@@ -44,7 +44,7 @@ async def test_calls_survive_a_cut(caplog: pytest.LogCaptureFixture) -> None:
         assert on.server.peers == [on.back]
         assert len(on.server.connections._admission) == 1
         assert len(half_open_of(on.server)) == 0
-    assert f"{on.peer} parted: the transport ended without Close" in caplog.text
+    assert f"{on.peer} suspended: the transport ended without Close" in caplog.text
     assert f"{on.peer} resumed after 0." in caplog.text
 
 
