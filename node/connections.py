@@ -48,16 +48,16 @@ from parley._node.transport.backend import Backend, Listener
 from parley._node.transport.conditions import Condition, yield_to_loop
 from parley._node.transport.driver import Driver
 from parley._node.trust.admission import Admission, address_key
-from parley._node.trust.decision import Deciding
+from parley._node.trust.decision import TrustDecision
 from parley._node.trust.policies import (
     AcceptHook,
     AnyPeer,
     Decider,
     Pinned,
     TrustPolicy,
-    decider,
+    as_policy,
 )
-from parley._node.trust.revalidation import Reviews
+from parley._node.trust.revalidation import Revalidation
 from parley._node.tunnels.dial import ViaDialer
 from parley._node.tunnels.home_server import Homes
 from parley._node.tunnels.policy import DialPolicy
@@ -119,7 +119,7 @@ class Connections:
         self._log = ConnectionLog()
         self._admission = Admission(config)
         self._sessions = SessionTable(config, backend)
-        self._reviews = Reviews(self._decisions, backend)
+        self._reviews = Revalidation(self._decisions, backend)
         self._listeners: list[Listener] = []
         self.links: set[Link] = set()  # those that run
         self._via = ViaDialer(self.connect, backend)
@@ -228,7 +228,7 @@ class Connections:
     async def change_trust(self, trust: TrustPolicy | AcceptHook) -> None:
         self.trust = self._checked(trust)
         for decision in self._decisions():
-            decision.accepted_by(self.trust)
+            decision.change_trust(self.trust)
         await self.review()
 
     def change_limits(self, config: NodeConfig) -> None:
@@ -245,12 +245,12 @@ class Connections:
         self._sessions.config = config
 
     def _checked(self, trust: TrustPolicy | AcceptHook) -> Decider:
-        decides = decider(trust)
+        decides = as_policy(trust)
         if self.config.plaintext != "never" and not decides.allows_plaintext:
             raise ConfigError(f"trust {decides.name!r} does not go with plaintext")
         return decides
 
-    def _decisions(self) -> list[Deciding]:
+    def _decisions(self) -> list[TrustDecision]:
         """The trust decisions of connected peers and of sessions that can still be resumed."""
         there = [peer for peer in self._peers - self._local if peer.live.ended is None]
         closed = [cast(Peer, live.remote) for live in self._sessions.closed]
@@ -471,7 +471,7 @@ class Connections:
             self._local.discard(peer)
         self._sessions.changed(live)
         if is_open:
-            self._reviews.let_in(peer.handlers.trust_decision.trust)
+            self._reviews.peer_accepted(peer.handlers.trust_decision.trust)
         self._changes.notify()
 
     def _families(self) -> Iterable[MetricFamily]:

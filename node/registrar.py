@@ -29,7 +29,7 @@ from parley._node.remote.stream import StreamHandler
 from parley._node.transport.backend import Backend
 from parley._node.transport.callables import check_name, require_callable, require_name
 from parley._node.transport.conditions import is_async
-from parley._node.trust.admission import Rations
+from parley._node.trust.admission import PerAddressLimiter
 
 if TYPE_CHECKING:
     from parley._node.bus.bus import Bus
@@ -251,7 +251,7 @@ class Registrar:
     def offer_topics(self, *, allow: Allow | None = None) -> None:
         """As `Node.offer_topics`."""
         role, largest = self.config.role, self.config.limits.max_payload
-        ration = Rations(OF_AN_ADDRESS).require
+        ration = PerAddressLimiter(OF_AN_ADDRESS).require
         catalogue = Introspection(self.handlers, self.topics, role, largest, ration)
         self.on_call(TOPICS_CALL, allow=allow, concurrency=AT_ONCE)(catalogue.answer)
 

@@ -26,7 +26,7 @@ from parley._node.server.federation import Federation
 from parley._node.testing.proxy import FaultyProxy
 from parley._node.transport.address import Address
 from parley._node.transport.driver import Driver
-from parley._node.trust.revalidation import Reviews
+from parley._node.trust.revalidation import Revalidation
 
 
 def connections_of(node: Node) -> set[Peer]:
@@ -69,7 +69,7 @@ def core_config_of(node: Node, *, resumable: bool) -> CoreConfig:
     return node.connections.core_config(resumable=resumable)
 
 
-def reviews_of(node: Node) -> Reviews:
+def reviews_of(node: Node) -> Revalidation:
     """Return the task that checks the connected peers again after a change of the trust policy."""
     return node.connections._reviews
 

@@ -48,7 +48,7 @@ from parley._node.remote.live_connection import LiveConnection
 from parley._node.remote.session_table import SessionTable
 from parley._node.remote.stream_table import StreamTable
 from parley._node.transport.backend import Backend
-from parley._node.trust.decision import Deciding
+from parley._node.trust.decision import TrustDecision
 from parley._node.trust.policies import Decider
 
 CODES: Final = frozenset(CloseCode)
@@ -227,7 +227,7 @@ class ConnectionHandlers:
         self._opened = 0.0
         self.log = host.log
         self._sessions = host.sessions
-        self.trust_decision = Deciding(live, trust, dialled)
+        self.trust_decision = TrustDecision(live, trust, dialled)
         self._requests = requests = RequestHandlers(live, handlers, host.topics, host.once)
         self.calls = calls = requests.calls
         self.topics = requests.topics

@@ -18,7 +18,7 @@ from parley._node.transport.address import Address
 from parley._node.transport.backend import Backend
 from parley._node.transport.driver import Driver
 from parley._node.transport.transport import StreamTransport
-from parley._node.trust.policies import AcceptHook, Decider, Pinned, TrustPolicy, decider
+from parley._node.trust.policies import AcceptHook, Decider, Pinned, TrustPolicy, as_policy
 
 
 def parse_addresses(address: str, also: Iterable[str]) -> list[Address]:
@@ -50,7 +50,7 @@ def policy_for(
     """
     if target is not None and target.node_id is not None:
         if trust is not None:
-            decider(trust)  # an error in it is reported, although the address decides
+            as_policy(trust)  # an error in it is reported, although the address decides
         trust = Pinned(target.node_id)
     if trust is None:
         where = "this node" if target is None else f"the node at {target}"
@@ -58,7 +58,7 @@ def policy_for(
             f"cannot decide whether to trust {where}: the address has no node id, and no trust "
             "policy is given; append #NODEID, or give trust="
         )
-    policy = decider(trust)
+    policy = as_policy(trust)
     if config.plaintext == "only" and not policy.allows_plaintext:
         raise ConfigError(f"trust {policy.name!r} does not go with plaintext")
     return policy

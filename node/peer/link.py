@@ -39,7 +39,7 @@ from parley._node.remote.emission import Emission
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.backend import Backend
 from parley._node.transport.conditions import yield_to_loop
-from parley._node.trust.policies import AcceptHook, TrustPolicy, decider, one_only
+from parley._node.trust.policies import AcceptHook, TrustPolicy, as_policy, one_only
 
 if TYPE_CHECKING:
     from parley._node.bus.bus import Bus
@@ -94,7 +94,7 @@ class Link(ReconnectingClient[Peer]):
     ) -> None:
         self._places = AddressList(address, also)
         if trust is not None:
-            decider(trust)
+            as_policy(trust)
         elif self._places.node_id is None:
             raise ConfigError(f"{self._places} carries no node id, and no trust policy is given")
         self._node = node

@@ -1,7 +1,7 @@
-"""`HostedAccounts`: what makes a node a home, and keeps its accounts as a setting has them
+"""`HostedAccounts`: makes a node a home server and maintains its accounts as a setting specifies
 (docs/protocol.md section 20).
 
-Accounts that are known stand in a file like that of known peers, which other processes change.
+Known accounts are in a file like that of known peers, which other processes change.
 """
 
 import logging
@@ -16,6 +16,7 @@ from parley._node.errors import ConfigError, KnownPeersError
 from parley._node.federation.accounts import Accounts
 from parley._node.handlers.registry import Handlers
 from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.handshake import expect
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.backend import Backend
 from parley._node.transport.conditions import Condition, pause_until
@@ -31,18 +32,18 @@ from parley._node.trust.known_peers import (
 
 logger = logging.getLogger("parley.accounts")
 
-# What the setting says beside node ids.
+# Values of the setting other than node ids.
 OFF: Final = "off"
 KNOWN: Final = "known"
 ANY: Final = "any"
 
 
 class HostedAccounts:
-    """The accounts of a node: Login is answered by them from `begin` to `end`.
+    """The accounts of a node, which can log in between `start` and `stop`.
 
-    `setting` is `off` (nobody has one), `known` (those in `file`, by default `default_accounts()`),
-    `any`, or node ids. Whoever is in `servers` has none; it is asked each time. `on_change` is
-    called whenever other nodes may have one than before.
+    `setting` is `off` (no accounts), `known` (those in `file`, by default `default_accounts()`),
+    `any`, or node ids. Nodes in `servers`, which may change, have no account. `on_change` is called
+    whenever the permitted accounts change.
 
     Raises:
         ConfigError: the setting is none of these, or there is no home directory.
@@ -72,32 +73,33 @@ class HostedAccounts:
             ids = [_node_id(text) for text in setting]
         self.accounts: Accounts[LiveConnection] = Accounts(ids, servers)
         self._runner: Runner | None = None
-        self._changes: Condition  # of which nothing ever tells: it only waits for the next look
+        self._loop: Backend | None = None
+        self._changes = Condition(lambda: expect(self._loop).waiter())  # ends no look early
 
     def __repr__(self) -> str:
         return f"<HostedAccounts: {self.accounts!r}>"
 
-    async def begin(self, loop: Backend) -> None:
-        """Read the file, if there is one, and answer logins from now on.
+    async def start(self, loop: Backend) -> None:
+        """Read the file, if there is one, and accept logins.
 
         Raises:
             KnownPeersError: the file cannot be read, or is malformed.
         """
         file = self._file
         if file is not None:
-            # Of its own: handlers that keep all threads busy must not keep anybody out.
+            # A separate thread, so that busy handlers don't delay it.
             threads = CapacityLimiter(1)
-            self._changes = Condition(loop.waiter)
             file.reviewed = file.seen = await in_thread(threads, file.stamp)
             found = await in_thread(threads, lambda: _read(file.known_peers))
             if not isinstance(found, frozenset):
                 raise found or _slow(file.known_peers)
             self.accounts.change(found)
+            self._loop = loop
             self._runner = loop.spawn(self._watch, file, threads, loop)
         self._handlers.accounts = self.accounts
 
-    def end(self) -> None:
-        """Nobody has an account any more; sessions stay."""
+    def stop(self) -> None:
+        """Accept no more logins; sessions stay open."""
         self._handlers.accounts = None
         runner, self._runner = self._runner, None
         if runner is not None:
@@ -110,15 +112,15 @@ class HostedAccounts:
                 continue
             found = await in_thread(threads, lambda: _read(file.known_peers))
             if file.is_still and await in_thread(threads, file.stamp) != file.seen:
-                continue  # somebody began to write it as it was read: it may have been empty
-            trouble = None if isinstance(found, frozenset) else found or _slow(file.known_peers)
-            if file.is_waited_for(trouble, loop.now()):
+                continue  # it changed while it was read, and may have been empty
+            error = None if isinstance(found, frozenset) else found or _slow(file.known_peers)
+            if file.is_tolerated(error, loop.now()):
                 continue
             file.reviewed = file.seen
             self._change(found if isinstance(found, frozenset) else frozenset())
 
     def _change(self, ids: frozenset[NodeId]) -> None:
-        """Who lost its account is told by the end of its session, and meets 20 when it is back."""
+        """Apply new accounts. The sessions of removed accounts end, and their next login fails."""
         for live in self.accounts.change(ids):
             logger.info(
                 "%s has no account any more",

@@ -1,8 +1,7 @@
-"""Whether a new connection is taken at all: decided from its address alone, before any
-cryptography.
+"""`Admission`: whether to accept a connection, by its address alone, before any cryptography; and
+rate limits by address.
 
-What a remote address costs is bounded, and so is what is remembered of all of them. It has no
-clock: the time comes in as `now`.
+Both the cost of each address and the memory for all are bounded. Time is passed in as `now`.
 """
 
 from collections import Counter, OrderedDict
@@ -16,20 +15,19 @@ from parley._node.errors import CallRefused
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.rate_limit import Rate, TokenBucket
 
-# Handshakes that an address which was quiet may begin at once, in seconds of its rate.
+# The burst of handshakes of an address, in seconds of its rate.
 BURST_SECONDS: Final = 2.0
-# Addresses whose rate is remembered; beyond it the one that was quiet for longest is not.
-# Whoever has more of them than that still meets `half_open` and `max_connections`.
+# Addresses whose rate is remembered; the least recent is forgotten. An attacker with more addresses
+# is limited by `half_open` and `max_connections`.
 REMEMBERED: Final = 16_384
-# Who has an IPv6 address has its whole /64.
+# As `REMEMBERED`, of a PerAddressLimiter.
+MOST_LIMITED_ADDRESSES: Final = 1_024
+# The owner of an IPv6 address usually has its whole /64.
 IPV6_PREFIX_BITS: Final = 64
 
 
 class Admission:
-    """The doorkeeper of one node. Names are those of `transport.endpoints.remote_name`.
-
-    `refused` counts the connections that were turned away, by reason.
-    """
+    """The limits of connections to one node. `refused` counts refused connections by reason."""
 
     __slots__ = ("_config", "_counts", "_inside", "_left", "_rate", "refused")
 
@@ -38,36 +36,32 @@ class Admission:
         self._rate = _rate_of(config)
         self._inside: dict[Hashable, str | None] = {}
         self._counts: Counter[str] = Counter()
-        # Who came last stands last.
+        # The most recent is the last.
         self._left: OrderedDict[str, TokenBucket] = OrderedDict()
         self.refused: Counter[str] = Counter()
 
     def change(self, config: NodeConfig) -> None:
-        """Have these limits from now on; whoever is inside stays. Each address has a whole
-        allowance of handshakes again."""
+        """Use new limits, keeping the current connections. The handshake rates start afresh."""
         self._config = config
         self._rate = _rate_of(config)
         self._left.clear()
 
     def refusal(self, name: str, now: float) -> str | None:
-        """Why a connection from `name` is turned away; None if it is taken.
-
-        Being taken uses up one handshake of the address. `now` is seconds of a clock that
-        never goes back.
-        """
+        """Return why a connection from `name` is refused, or None if it is accepted, which uses one
+        handshake of the address. `now` is seconds of a monotonic clock."""
         reason = self._refusal(self._key(name), now)
         if reason is not None:
             self.refused[reason] += 1
         return reason
 
     def entered(self, who: Hashable, name: str) -> None:
-        """The connection `who` from `name` was taken; it counts until `left`."""
+        """Count the connection `who` from `name` until `left`."""
         key = self._inside[who] = self._key(name)
         if key is not None:
             self._counts[key] += 1
 
     def left(self, who: Hashable) -> None:
-        """The connection is gone; a second time, or one that never entered, is fine."""
+        """Stop counting a connection, if it is counted."""
         key = self._inside.pop(who, None)
         if key is not None:
             self._counts[key] -= 1
@@ -75,17 +69,17 @@ class Admission:
                 del self._counts[key]
 
     def moved(self, who: Hashable, to: Hashable) -> None:
-        """The connection `who` is that of `to` from now on."""
+        """Count the connection `who` as that of `to`."""
         if who in self._inside:
             self.left(to)
             self._inside[to] = self._inside.pop(who)
 
     def __len__(self) -> int:
-        """How many connections are inside."""
+        """The number of counted connections."""
         return len(self._inside)
 
     def _key(self, name: str) -> str | None:
-        """What stands for an address; None if no limit of addresses holds for it."""
+        """The key of an address; None if limits by address don't apply."""
         key, local = address_key(name)
         return None if local and not self._config.limit_loopback else key
 
@@ -107,7 +101,7 @@ class Admission:
         return allowance.take(now)
 
     def _forget_the_quiet(self, now: float) -> None:
-        """Drop those that have been quiet for so long that all of their allowance is back."""
+        """Forget the addresses whose full rate is available again."""
         left = self._left
         while left:
             allowance = next(iter(left.values()))
@@ -123,10 +117,10 @@ def _rate_of(config: NodeConfig) -> Rate:
 
 @lru_cache(maxsize=1024)
 def address_key(name: str) -> tuple[str, bool]:
-    """What limits count as one remote address, and whether it is this machine's own.
+    """Return the key of a remote address for limits, and whether it is local.
 
-    IPv6 counts by its /64, an IPv4 address that was mapped into IPv6 as that; a name that
-    is no IP address (`unix`) is of this machine.
+    An IPv6 address counts by its /64, a mapped IPv4 address as IPv4; a name that isn't an IP
+    address (`unix`) is local.
     """
     try:
         address: IPv4Address | IPv6Address = ip_address(name.partition("%")[0])
@@ -140,12 +134,9 @@ def address_key(name: str) -> tuple[str, bool]:
     return str(address), address.is_loopback
 
 
-# Addresses whose rate is remembered; beyond it the one that was quiet for longest is not.
-MOST_LIMITED_ADDRESSES: Final = 1_024
-
-
-class Rations:
-    """An allowance of `rate` for each remote address; an IPv6 /64 counts as one."""
+class PerAddressLimiter:
+    """Rate-limits each remote address separately. Addresses in the same IPv6 /64 share one
+    limit."""
 
     def __init__(self, rate: Rate) -> None:
         self._rate = rate
@@ -155,15 +146,17 @@ class Rations:
         return len(self._left)
 
     def take(self, name: str, now: float) -> bool:
-        """Use one of the address `name` (as `Peer.name`); returns whether there was one."""
+        """Take one token of the address `name` (as `Peer.name`); returns False if there is none."""
         key, _ = address_key(name)
         allowance = self._left.pop(key, None) or TokenBucket(self._rate)
-        self._left[key] = allowance  # who came last stands last
+        self._left[key] = allowance  # the most recent is the last
         if len(self._left) > MOST_LIMITED_ADDRESSES:
             self._left.popitem(last=False)
         return allowance.take(now)
 
     def require(self, name: str, now: float) -> None:
-        """As `take`; CallRefused with code 19 if there was none."""
+        """As `take`, but raises CallRefused with code 19 if there is none."""
         if not self.take(name, now):
-            raise CallRefused(ResultCode.OVERLOADED, "asked too often: try again in some seconds")
+            raise CallRefused(
+                ResultCode.OVERLOADED, "rate limit exceeded; try again in a few seconds"
+            )

@@ -1,9 +1,8 @@
-"""Whether a peer that proved who it is is trusted: a policy or an accept hook decides, and the
-core is told.
+"""`TrustDecision`: whether a peer with a proven id is trusted, as a policy or accept hook decides.
 
-A decision that may take time runs in a task of its own (a policy that reads files, in a thread),
-which ends with the connection. Until then nothing is read from the peer, and the deadline of the
-handshake goes on. Whoever was let in may be asked about again (`node.trust.revalidation`).
+A decision that may take time runs in a task, in a thread if the policy reads files, which ends with
+the connection. Until then nothing is read from the peer, and the handshake's deadline applies.
+Accepted peers can be checked again (`node.trust.revalidation`).
 """
 
 from collections.abc import Callable
@@ -17,15 +16,15 @@ from parley._node.protocol.reports import PeerIdentified
 from parley._node.protocol.states import State
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.loop import Runner
-from parley._node.trust.policies import Candidate, Decider, Hook
+from parley._node.trust.policies import Candidate, Decider, HookPolicy
 
 # Raises NotTrustedError, as `TrustPolicy.check` does.
 Check = Callable[[PublicIdentity, str | None], None]
 
 
-class Deciding:
-    """The decision about one peer; `dialled` is the name under which it was. `trust` makes it, and
-    `identified` is whom the peer has proved to be, once it has."""
+class TrustDecision:
+    """The decision of `trust` about one peer, `dialled` by that name. `identified` is the peer's
+    proven identity, once there is one."""
 
     __slots__ = ("_dialled", "_live", "_outdated", "_runner", "identified", "trust")
 
@@ -38,45 +37,41 @@ class Deciding:
         self.identified: PeerIdentified | None = None
 
     def decide(self, identified: PeerIdentified) -> None:
-        """Accept or refuse the peer, now or as soon as there is an answer."""
+        """Accept or refuse the peer, now or when there is a result."""
         self.identified = identified
         trust = self.trust
-        if isinstance(trust, Hook) or trust.reads_files:
-            self._runner = self._live.backend.spawn(self._later)
+        if isinstance(trust, HookPolicy) or trust.reads_files:
+            self._runner = self._live.backend.spawn(self._decide)
         else:
-            self._decided(self.refusal(trust.check))
+            self._apply(self.refusal(trust.check))
 
     def stop(self) -> None:
-        """The connection is over: nobody waits for an answer any more."""
+        """Cancel the decision: the connection is over."""
         if self._runner is not None:
             self._runner.cancel()
             self._runner = None
 
-    # Once more, when it was made.
-
     @property
     def is_made(self) -> bool:
-        """Whether there was a decision; a peer that proves no id needs none."""
+        """Whether the peer was accepted or refused; a peer without an id never is."""
         return self.identified is not None and self._live.core.state is not State.DECIDING
 
     def outdate(self) -> None:
-        """What it rests on may have changed: one that is under way is made anew."""
+        """Repeat a decision in progress, because its basis may have changed."""
         self._outdated = self._live.core.state is State.DECIDING
 
-    def accepted_by(self, trust: Decider) -> None:
-        """Have another policy decide, if the peer is one that dialled us."""
+    def change_trust(self, trust: Decider) -> None:
+        """Use another policy from now on, if the peer dialled us."""
         if not self._live.core.initiator:
             self.trust = trust
 
     def refuse(self, refusal: NotTrustedError) -> None:
-        """The peer was let in, and is not trusted any more."""
+        """Close the connection: the peer is no longer trusted."""
         self._live.refuse(refusal)
 
-    # What is asked.
-
     def refusal(self, check: Check) -> NotTrustedError | None:
-        """Why a policy does not trust the peer; None if it does. The cause is what kept it from
-        deciding, if something did."""
+        """Return why a policy does not trust the peer, or None. The cause of the error is what
+        prevented the policy from deciding, if anything did."""
         try:
             check(expect(self.identified).identity, self._dialled)
         except NotTrustedError as error:
@@ -87,8 +82,8 @@ class Deciding:
             return refused
         return None
 
-    async def refusal_of(self, hook: Hook) -> NotTrustedError | None:
-        """Why an accept hook does not let the peer in; None if it does."""
+    async def refusal_of(self, hook: HookPolicy) -> NotTrustedError | None:
+        """Return why an accept hook refuses the peer, or None."""
         identified = expect(self.identified)
         candidate = Candidate(
             identified.identity.node_id,
@@ -100,9 +95,7 @@ class Deciding:
         text = await hook.refusal(candidate, self._live.config.tuning.accept_timeout)
         return None if text is None else NotTrustedError(text)
 
-    # Inside.
-
-    async def _later(self) -> None:
+    async def _decide(self) -> None:
         answer: NotTrustedError | None = NotTrustedError("the decision was cancelled")
         try:
             while True:
@@ -111,18 +104,18 @@ class Deciding:
                 if not self._outdated:
                     break
         finally:
-            # Also when the hook let a cancellation of its own out.
+            # Also if the hook raised a cancellation of its own.
             self._runner = None
             if self._live.core.state is State.DECIDING:
-                self._decided(answer)
+                self._apply(answer)
                 self._live.driver.step()
 
     async def _answer(self, trust: Decider) -> NotTrustedError | None:
-        if isinstance(trust, Hook):
+        if isinstance(trust, HookPolicy):
             return await self.refusal_of(trust)
         return await to_thread.run_sync(self.refusal, trust.check, abandon_on_cancel=True)
 
-    def _decided(self, answer: NotTrustedError | None) -> None:
+    def _apply(self, answer: NotTrustedError | None) -> None:
         core, now = self._live.core, self._live.backend.now()
         if answer is None:
             core.accept_peer(now)

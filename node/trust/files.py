@@ -1,4 +1,5 @@
-"""Where a person's files are: their key, whom they know, their accounts and contexts."""
+"""The directory of a person's files (key, known peers, accounts, contexts), and small files that
+several processes change: replaced atomically, under a lock."""
 
 import fcntl
 import os
@@ -12,7 +13,7 @@ from parley._node.errors import ConfigError, ParleyError, os_reason
 
 
 def home_directory() -> Path:
-    """`$PARLEY_HOME` or ~/.config/parley; ConfigError where there is no home."""
+    """Return `$PARLEY_HOME` or ~/.config/parley; ConfigError without a home directory."""
     home = os.environ.get("PARLEY_HOME")
     try:
         return Path(home or "~/.config/parley").expanduser()
@@ -21,21 +22,21 @@ def home_directory() -> Path:
 
 
 def make_directories(directory: Path) -> None:
-    """Make what is missing of a directory, each level for the owner alone; OSError."""
-    # `Path.mkdir(parents=True)` would give its mode to the last level only.
+    """Create a directory and its missing parents, accessible to the owner only; raises OSError."""
+    # `Path.mkdir(parents=True)` applies its mode to the last level only.
     missing = [level for level in (directory, *directory.parents) if not level.exists()]
     for level in reversed(missing):
         level.mkdir(0o700, exist_ok=True)
 
 
-LOCK_TIMEOUT: Final = 5.0  # seconds to wait for another process that writes
+LOCK_TIMEOUT: Final = 5.0  # seconds to wait for another process
 LOCK_PAUSE: Final = 0.01
 
 
 @contextmanager
 def locked(path: Path, error: type[ParleyError]) -> Iterator[None]:
-    """Hold the lock of a file, whose directory is made if need be. It is a file beside the other,
-    since that one is replaced. Raises `error`: the lock cannot be had in 5 seconds."""
+    """Lock a file while the context is active, creating its directory if needed. The lock is a
+    separate file, since the other is replaced. Raises `error` if that takes over 5 seconds."""
     lock = path.with_name(path.name + ".lock")
     try:
         make_directories(path.parent)
@@ -49,15 +50,14 @@ def locked(path: Path, error: type[ParleyError]) -> Iterator[None]:
             raise error(f"cannot lock {lock}: {os_reason(cause)}") from cause
         yield
     finally:
-        # Closing unlocks. The file stays: to remove it would give the next two
-        # processes a lock each.
+        # Closing unlocks. If the file were removed, two processes could each have a lock.
         os.close(descriptor)
 
 
 def replace_file(path: Path, data: bytes, error: type[ParleyError]) -> os.stat_result:
-    """Replace a file by one of mode 0600 with this data; the caller holds the lock. Returns what
-    the system says of the new one. Raises `error`: it cannot be written."""
-    # One name is enough under the lock, and a crash leaves no more than one behind.
+    """Replace a file with `data`, with mode 0600; the caller has the lock. Returns the status of
+    the new file. Raises `error` if it cannot be written."""
+    # A fixed name: the lock excludes others, and a crash leaves only one file behind.
     fresh = path.with_name(path.name + ".new")
     try:
         fresh.unlink(missing_ok=True)
@@ -74,7 +74,7 @@ def replace_file(path: Path, data: bytes, error: type[ParleyError]) -> os.stat_r
 
 
 def _lock(descriptor: int) -> None:
-    """Lock a file, waiting at most `LOCK_TIMEOUT` for its holder; else BlockingIOError."""
+    """Lock a file, or raise BlockingIOError after `LOCK_TIMEOUT` seconds."""
     for _ in range(round(LOCK_TIMEOUT / LOCK_PAUSE)):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,8 +1,8 @@
-"""The file of known peers: who was met, when first, and under which names (section 4).
+"""The file of known peers: node ids, when each was first seen, and their names (docs/protocol.md
+section 4).
 
-The file is replaced whole or not at all, and only after it was read again under
-the lock, so that two processes lose nothing of each other's. Whom to trust is
-decided by `node.trust.policies`.
+The file is replaced atomically, after reading it again under a lock, so that processes don't lose
+each other's changes. `node.trust.policies` decides whom to trust.
 
     line = node id (52 characters) blank first seen (UTC, ISO 8601) blank names
     names = comma-separated, or - for none; lines that are empty or begin with # are kept
@@ -24,15 +24,26 @@ from parley._crypto.identity import NodeId
 from parley._node.errors import KnownPeersError, os_reason
 from parley._node.trust.files import home_directory, locked, replace_file
 
+logger = logging.getLogger("parley.trust")
+
+T = TypeVar("T")
 PathLike = str | os.PathLike[str]
 
-# About 13,000 peers. Whoever records strangers must stop somewhere.
+# About 13,000 peers.
 MAX_FILE_SIZE: Final = 1_048_576
 MAX_NAME_SIZE: Final = 1_024  # characters
 
+# Seconds between two looks at watched files.
+LOOK: Final = 1.0
+# A changed file is used once two successive looks find it unchanged, since it may be incomplete;
+# after this many looks it is used anyway.
+MOST_LOOKS: Final = 5
+# Seconds for which peers stay accepted while their file is unreadable.
+UNREADABLE: Final = 30.0
+
 _NO_NAMES: Final = "-"
 
-# Device, inode, size and time of change: what tells one state of the file from the next.
+# Device, inode, size, times of modification and change: identifies a state of the file.
 _Stamp = tuple[int, int, int, int, int]
 
 
@@ -42,13 +53,13 @@ def default_known_peers() -> Path:
 
 
 def default_accounts() -> Path:
-    """Return `accounts` in the same place: a file of the same kind; ConfigError likewise."""
+    """Return `accounts` in the same directory, a file of the same format; ConfigError likewise."""
     return home_directory() / "accounts"
 
 
 @dataclass(frozen=True, slots=True)
 class KnownPeer:
-    """A peer on record: its node id, the second it was first seen (UTC), and its names."""
+    """A known peer: its node id, when it was first seen (UTC, to the second), and its names."""
 
     node_id: NodeId
     first_seen: datetime
@@ -60,38 +71,39 @@ class KnownPeer:
 
 
 class KnownPeers:
-    """The peers of a file, as it is on disk now; a missing file is an empty one.
+    """The peers in the current state of a file; a missing file is empty.
 
-    Every method may raise KnownPeersError: the file cannot be read or written, or a line
-    is malformed (file and line are named). Reads and writes block, for milliseconds.
+    Every method may raise KnownPeersError: the file cannot be read or written, or a line is
+    malformed (the error names the line). Reads and writes block for milliseconds.
     """
 
     def __init__(self, path: PathLike) -> None:
-        # Resolved: a link would otherwise be replaced by a file, and have a lock of its own.
+        # Resolved: otherwise a symbolic link would be replaced, and have a separate lock.
         self.path = Path(os.path.realpath(path))
-        # One tuple, so that a thread sees stamp, bytes and lines of the same reading.
+        # One tuple, so that threads see a consistent stamp, bytes and lines.
         self._cached: tuple[_Stamp | None, bytes, _Lines] = _MISSING
 
     def lookup(self, node_id: NodeId) -> KnownPeer | None:
-        """Return what is on record about a node id."""
+        """Return the peer with this node id."""
         return self._current().by_id.get(node_id)
 
     def by_name(self, name: str) -> KnownPeer | None:
-        """Return the one peer that has this name."""
+        """Return the peer with this name."""
         return self._current().by_name.get(name)
 
     def __iter__(self) -> Iterator[KnownPeer]:
-        """Go through the peers in the order of the file."""
+        """Iterate over the peers in the order of the file."""
         return iter(self._current().by_id.values())
 
     def __len__(self) -> int:
         return len(self._current().by_id)
 
     def add(self, node_id: NodeId, name: str | None, now: datetime) -> KnownPeer:
-        """Record a peer, or one more name of it; its first-seen time stays.
+        """Add a peer, or a name to a known one, whose first-seen time stays.
 
-        `now` is aware of its zone (else ValueError). KnownPeersError if the name is
-        another peer's, or none that a line can hold, or if the file is full.
+        Raises:
+            ValueError: `now` has no time zone.
+            KnownPeersError: another peer has the name, the name is invalid, or the file is full.
         """
         if now.tzinfo is None:
             raise ValueError(f"`now` must be aware of its time zone, unlike {now}")
@@ -105,7 +117,7 @@ class KnownPeers:
             return self._store(lines, replace(peer, names=names))
 
     def rename(self, node_id: NodeId, *names: str) -> KnownPeer:
-        """Give a peer these names in place of its old ones; KnownPeersError as for `add`."""
+        """Replace the names of a peer; KnownPeersError as for `add`."""
         checked = tuple(dict.fromkeys(_checked_name(name) for name in names))
         with locked(self.path, KnownPeersError):
             lines = self._read()
@@ -115,7 +127,7 @@ class KnownPeers:
             return self._store(lines, replace(peer, names=checked))
 
     def forget(self, node_id: NodeId) -> bool:
-        """Strike a peer out; False if it was not on record."""
+        """Remove a peer; returns False if it is not known."""
         with locked(self.path, KnownPeersError):
             lines = self._read()
             if node_id not in lines.by_id:
@@ -124,7 +136,7 @@ class KnownPeers:
         return True
 
     def stamp(self) -> Hashable:
-        """What tells one state of the file from the next, without reading it; None: there is no
+        """Return a value that identifies the file's state, without reading it; None without a
         file."""
         try:
             return _stamp(os.stat(self.path))
@@ -146,18 +158,18 @@ class KnownPeers:
         return peer
 
     def _current(self) -> "_Lines":
-        """Return the file's lines, read again only if it is not the file that was read."""
+        """Return the file's lines, read again only if it has changed."""
         stamp, _, lines = self._cached
         try:
             if _stamp(os.stat(self.path)) == stamp:
                 return lines
         except OSError:
-            pass  # `_read` meets the same error and knows what it means
+            pass  # `_read` gets the same error and handles it
         return self._read()
 
     def _read(self) -> "_Lines":
         try:
-            # Not blocking: a pipe at that path would otherwise hold the caller for ever.
+            # Non-blocking: a pipe at that path would otherwise block forever.
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             with open(descriptor, "rb") as file:
                 status = os.fstat(descriptor)
@@ -171,11 +183,11 @@ class KnownPeers:
             raise self._unreadable(error) from error
         if len(data) > MAX_FILE_SIZE:
             raise KnownPeersError(f"{self.path} is longer than {MAX_FILE_SIZE} bytes")
-        # Parsing is the dear part (150 ms for a full file), reading and comparing is not.
+        # Parsing a full file takes 150 ms; reading and comparing is cheap.
         _, old, lines = self._cached
         if data != old:
             lines = _parse(data, self.path)
-        # The stamp is older than the data: what changes in between is read once more.
+        # The stamp is older than the data, so that a change in between is noticed.
         self._cached = _stamp(status), data, lines
         return lines
 
@@ -183,7 +195,7 @@ class KnownPeers:
         return KnownPeersError(f"cannot read {self.path}: {os_reason(error)}")
 
     def _write(self, lines: "_Lines") -> None:
-        """Replace the file by these lines; the caller holds the lock."""
+        """Replace the file; the caller has the lock."""
         data = "".join(f"{text}\n" for text, _ in lines.items).encode("utf-8")
         if len(data) > MAX_FILE_SIZE:
             raise KnownPeersError(f"{self.path} is full ({MAX_FILE_SIZE} bytes)")
@@ -192,7 +204,7 @@ class KnownPeers:
 
 
 class _Lines:
-    """The lines of a file, comments and all, with the peers found among them."""
+    """The lines of a file, including comments, and their peers."""
 
     __slots__ = ("by_id", "by_name", "items")
 
@@ -203,7 +215,7 @@ class _Lines:
         self.by_name = {name: peer for peer in peers for name in peer.names}
 
     def with_peer(self, peer: KnownPeer) -> "_Lines":
-        """Return lines with this peer in place of its old line, or at the end."""
+        """Return the lines with this peer's replaced, or added at the end."""
         line = (str(peer), peer)
         if peer.node_id not in self.by_id:
             return _Lines((*self.items, line))
@@ -215,7 +227,7 @@ class _Lines:
         )
 
     def without(self, node_id: NodeId) -> "_Lines":
-        """Return lines without this peer's."""
+        """Return the lines without this peer's."""
         return _Lines(
             tuple((text, old) for text, old in self.items if old is None or old.node_id != node_id)
         )
@@ -228,13 +240,13 @@ def _parse(data: bytes, path: Path) -> _Lines:
     items: list[tuple[str, KnownPeer | None]] = []
     ids: set[NodeId] = set()
     names: set[str] = set()
-    # Not `splitlines`, which also ends lines where an editor shows none.
+    # Not `splitlines`, which splits at characters that editors don't show as line ends.
     for number, raw in enumerate(data.removesuffix(b"\n").split(b"\n") if data else [], 1):
         try:
             text = raw.decode("utf-8")
             peer = _peer(text)
             if peer is not None:
-                # Which of two lines holds is not to be guessed where trust is at stake.
+                # Trust must not depend on guessing which of two lines is meant.
                 if peer.node_id in ids:
                     raise KnownPeersError(f"this node id has a line already: {peer.node_id}")
                 if len(set(peer.names)) != len(peer.names) or not names.isdisjoint(peer.names):
@@ -298,27 +310,14 @@ def _stamp(status: os.stat_result) -> _Stamp:
     )
 
 
-logger = logging.getLogger("parley.trust")
-
-T = TypeVar("T")
-
-# Seconds between two looks at the files.
-LOOK: Final = 1.0
-# A file that changed is asked again when it has been still from one look to the next: somebody may
-# be writing it. Strangers who are recorded one after the other must not put that off.
-MOST_LOOKS: Final = 5
-# Seconds for which a file that cannot be read refuses nobody who was let in.
-UNREADABLE: Final = 30.0
-
-
 class WatchedFile:
-    """A file that decides who is let in, as it was when it was looked at."""
+    """Watches a file of known peers for changes."""
 
     __slots__ = ("failing_since", "is_still", "known_peers", "looks", "reviewed", "seen")
 
     def __init__(self, known_peers: KnownPeers) -> None:
         self.known_peers = known_peers
-        # Nobody knows in which state it was when the first of its peers was let in.
+        # Unknown: the state when the first of its peers was accepted.
         self.seen: Hashable = self
         self.reviewed: Hashable = self
         self.is_still = False  # from one look to the next
@@ -326,14 +325,14 @@ class WatchedFile:
         self.failing_since: float | None = None
 
     def stamp(self) -> Hashable:
-        """The state it is in; takes the time of a disk."""
+        """Return the file's state; may wait for the disk."""
         try:
             return self.known_peers.stamp()
         except KnownPeersError as error:
             return str(error)
 
     def is_due(self, stamp: Hashable) -> bool:
-        """Whether those whom it let in are to be asked about, now that it is in this state."""
+        """Whether its peers must be checked again, given its current state."""
         self.is_still, self.seen = stamp == self.seen, stamp
         if stamp == self.reviewed:
             self.looks, self.failing_since = 0, None
@@ -341,16 +340,16 @@ class WatchedFile:
         self.looks = 0 if self.is_still else self.looks + 1
         return self.is_still or self.looks >= MOST_LOOKS
 
-    def is_waited_for(self, trouble: KnownPeersError | None, now: float) -> bool:
-        """Whether it could not be read, and not for so long that this counts."""
-        if trouble is None:
+    def is_tolerated(self, error: KnownPeersError | None, now: float) -> bool:
+        """Whether a read error is still to be ignored, because it hasn't lasted long enough."""
+        if error is None:
             self.failing_since = None
             return False
         if self.failing_since is None:
             self.failing_since = now
             logger.warning(
-                "%s: those whom it let in stay for %g s more",
-                trouble,
+                "%s: its peers stay accepted for %g s",
+                error,
                 UNREADABLE,
                 extra={"event": "trust.file-unreadable"},
             )
@@ -358,7 +357,7 @@ class WatchedFile:
 
 
 async def in_thread(threads: CapacityLimiter, function: Callable[[], T]) -> T | None:
-    """What `function` returns; None if it takes longer than any file may."""
+    """Run `function` in a thread; returns None if it takes longer than `UNREADABLE` seconds."""
     with move_on_after(UNREADABLE):
         return await to_thread.run_sync(function, abandon_on_cancel=True, limiter=threads)
     return None

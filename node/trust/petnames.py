@@ -1,7 +1,11 @@
-"""Petnames: what a person calls other nodes, in their file of known peers.
+"""Petnames, a person's own names for other nodes, from their file of known peers; and ids as words.
 
-A petname is the first name of a peer that is not an address. No node gives itself one. It is for
-people to read, and stands beside an id, never in its place; nothing is decided by it.
+A petname is a peer's first name that isn't an address. It is shown together with an id, never in
+its place, and nothing is decided by it.
+
+The words are those of the PGP Word List: P. Juola and P. Zimmermann, "Whole-Word Phonetic Distances
+and the PGPfone Alphabet", ICSLP 1996, in lower case. Bytes at even positions have words of two
+syllables, those at odd positions words of three, so that omitted or repeated words are noticed.
 """
 
 import os
@@ -21,7 +25,7 @@ _MAX_FILE_SIZE: Final = 1_048_576  # what `node.trust.known_peers` writes at mos
 
 
 class Petnames:
-    """The petnames in a file of known peers, as it is now; none where it cannot be read."""
+    """The petnames in the current state of a file of known peers; none if it is unreadable."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -30,30 +34,30 @@ class Petnames:
 
     @classmethod
     def of_home(cls) -> "Petnames":
-        """Those of the file that commands use, unless they are told of another."""
+        """Return the petnames of the default file of commands."""
         try:
             return cls(home_directory() / "known_peers")
         except ConfigError:
             return cls(None)
 
     def of(self, node_id: object) -> str | None:
-        """The petname of a node by its id, or by the id's first 8 characters where those are no
-        other's on record."""
+        """Return the petname of a node by its id, or by the first 8 characters of the id if these
+        are unambiguous."""
         self._look()
         return self._names.get(str(node_id))
 
     def beside(self, node_id: object) -> str:
-        """The id, and its petname in brackets if it has one."""
+        """Return the id, followed by its petname in brackets if it has one."""
         name = self.of(node_id)
         return str(node_id) if name is None else f"{node_id} ({name})"
 
     def beside_short(self, node_id: object) -> str:
-        """The first 8 characters of the id, and its petname in brackets if it has one."""
+        """As `beside`, with the first 8 characters of the id."""
         name, short = self.of(node_id), str(node_id)[:_SHORT_SIZE]
         return short if name is None else f"{short} ({name})"
 
     def known_by(self, node_id: object) -> dict[str, str]:
-        """The petname as a field of JSON, if there is one."""
+        """Return the petname as a JSON field, if there is one."""
         name = self.of(node_id)
         return {} if name is None else {"petname": name}
 
@@ -155,24 +159,23 @@ voyager warranty waterloo whimsical wichita wilmington wyoming yesteryear yucata
 EVEN: Final = tuple(_EVEN.split())
 ODD: Final = tuple(_ODD.split())
 
-# To find a key whose id begins with the same takes 2 ** 80 tries.
+# Finding a key whose id has the same prefix takes 2 ** 80 attempts.
 FINGERPRINT_SIZE: Final = 10  # bytes of a node id that are read aloud
 
 
 def words_of(data: bytes) -> list[str]:
-    """A word for each byte, the first of two syllables."""
+    """Return a word for each byte."""
     return [(ODD if place % 2 else EVEN)[byte] for place, byte in enumerate(data)]
 
 
 def fingerprint(node_id: NodeId) -> str:
-    """The first 10 bytes of a node id as words, with blanks between them: for people who compare
-    ids by voice. It tells nodes apart, but no program should decide by it."""
+    """Return the first 10 bytes of a node id as words, for people who compare ids by voice.
+    Programs should not decide by it."""
     return " ".join(words_of(node_id[:FINGERPRINT_SIZE]))
 
 
 def in_two_lines(words: str, indent: str) -> str:
-    """A fingerprint for a terminal, which would part its last words; the second line is indented,
-    as the first has to be."""
+    """Split a fingerprint over two lines for a terminal, with the second one indented."""
     each = words.split()
     half = len(each) // 2
     return f"{' '.join(each[:half])}\n{indent}{' '.join(each[half:])}"

@@ -1,8 +1,8 @@
-"""Trust policies: may this node, which proved its id, be talked to? (section 4)
+"""Trust policies and accept hooks: which nodes, after proving their ids, are accepted
+(docs/protocol.md section 4).
 
-A policy either returns or raises NotTrustedError; whatever stands in the way of a
-decision, such as an unreadable file, is a refusal. The id was proved in
-the handshake, and `name` is the address that was dialled, or None.
+A policy returns or raises NotTrustedError. Anything that prevents a decision, such as an unreadable
+file, is a refusal. `name` is the dialled address, or None.
 """
 
 import logging
@@ -48,41 +48,38 @@ logger = logging.getLogger("parley.trust")
 
 
 class TrustPolicy(Protocol):
-    """What decides whether a peer is trusted.
+    """Decides whether a peer is trusted.
 
-    `Node.review` asks again about peers that were let in: `check` too, unless the policy has a
-    method `recheck` beside it, which takes and raises the same but records nobody. One that has
-    its `KnownPeers` as `known_peers` is also asked whenever that file has changed.
+    `Node.review` checks accepted peers again, with the method `recheck` if there is one (it has the
+    signature of `check` but records nothing), or else with `check`. A policy with an attribute
+    `known_peers`, a `KnownPeers`, is also checked again whenever that file has changed.
     """
 
     @property
     def name(self) -> str:
-        """What logs call it."""
+        """The name in logs."""
 
     @property
     def allows_plaintext(self) -> bool:
-        """Whether a peer that proves no id at all may be met (section 5)."""
+        """Whether peers without an id are accepted (section 5)."""
 
     @property
     def reads_files(self) -> bool:
-        """Whether `check` may wait for a file; then it is called in a thread."""
+        """Whether `check` may wait for a file and must be called in a thread."""
 
     def check(self, peer: PublicIdentity, name: str | None) -> None:
         """Return if the peer is trusted, else raise NotTrustedError.
 
-        Its text says which policy refused which id, and why: for the local log and
-        user, never for the peer. `name` is the dialled address without a node id; None
-        if the peer dialled.
+        The error's text names the policy, the id and the reason; it is never sent to the peer.
+        `name` is the dialled address without a node id, or None if the peer dialled.
         """
 
 
-# Node ids are compared with == and looked up in dicts. They are public, they travel in
-# every Proof, and knowing one helps nobody to hold its key: there is nothing that the
-# time of a comparison could give away.
+# Node ids are public, so comparing them needs no constant time.
 
 
 class AnyPeer:
-    """Trusts everybody: for tests, local sockets and services open to all."""
+    """Trusts every peer: for tests, local sockets and public services."""
 
     name = "any"
     allows_plaintext = True
@@ -93,7 +90,7 @@ class AnyPeer:
 
 
 class Pinned:
-    """Trusts the one id that was given beforehand."""
+    """Trusts a single id."""
 
     name = "pinned"
     allows_plaintext = False
@@ -103,7 +100,7 @@ class Pinned:
         self.node_id = node_id
 
     def check(self, peer: PublicIdentity, name: str | None) -> None:
-        """Return if the peer is that one; else NotTrustedError."""
+        """Return if the peer has that id, else raise NotTrustedError."""
         if peer.node_id != self.node_id:
             raise _refusal(self, peer, f"{self.node_id} is expected")
 
@@ -119,13 +116,13 @@ class OneOf:
         self.node_ids = frozenset(node_ids)
 
     def check(self, peer: PublicIdentity, name: str | None) -> None:
-        """Return if the peer is among them; else NotTrustedError."""
+        """Return if the peer has one of the ids, else raise NotTrustedError."""
         if peer.node_id not in self.node_ids:
             raise _refusal(self, peer, f"it is none of the {len(self.node_ids)} expected")
 
 
 class Known:
-    """Trusts the ids in a file of known peers, and writes nothing."""
+    """Trusts the ids in a file of known peers, without writing to it."""
 
     name = "known"
     allows_plaintext = False
@@ -135,16 +132,18 @@ class Known:
         self.known_peers = known_peers
 
     def check(self, peer: PublicIdentity, name: str | None) -> None:
-        """Return if the peer is on record and `name` is not another's; else NotTrustedError."""
-        with _failing_closed(self, peer):
+        """Return if the file has the peer and no other one with `name`; else raise
+        NotTrustedError."""
+        with _refuse_on_error(self, peer):
             _require_on_record(self, self.known_peers, peer, name)
 
 
 class FirstUse:
-    """Trusts and records whom it meets first; from then on a name stands for one id.
+    """Trust on first use: records the first node seen under each name, and requires the same id
+    afterwards.
 
-    It protects the second meeting, not the first, of which the log has a line with the id as
-    words, for people to compare. `clock` gives the first-seen time.
+    It protects later connections, not the first, which is logged with the id as words for people to
+    compare. `clock` returns the first-seen time.
     """
 
     name = "first-use"
@@ -158,30 +157,29 @@ class FirstUse:
         self._clock = clock
 
     def check(self, peer: PublicIdentity, name: str | None) -> None:
-        """Record the peer and its name; NotTrustedError if `name` is another's on record."""
-        with _failing_closed(self, peer):
+        """Record the peer and its name; NotTrustedError if another peer has `name`."""
+        with _refuse_on_error(self, peer):
             known = self.known_peers.lookup(peer.node_id)
             if known is not None and (name is None or name in known.names):
                 return
             try:
                 self.known_peers.add(peer.node_id, name, self._clock())
                 if known is None:
-                    _tell_first_use(peer.node_id, name)
+                    _log_first_use(peer.node_id, name)
             except KnownPeersError:
-                # `add` keeps one id for each name, also against another process. Here
-                # is only said what that means.
+                # `add` has refused a second id for the name; explain that.
                 _require_same_id(self, self.known_peers, peer, name)
                 raise
 
     def recheck(self, peer: PublicIdentity, name: str | None) -> None:
-        """Return if the peer, met before, is on record yet and `name` is not another's; else
+        """Return if the file still has the peer and no other one with `name`; else raise
         NotTrustedError."""
-        with _failing_closed(self, peer):
+        with _refuse_on_error(self, peer):
             _require_on_record(self, self.known_peers, peer, name)
 
 
 class OneOnly:
-    """Trusts a single node, as long as another policy does."""
+    """Trusts a single id, if another policy does as well."""
 
     allows_plaintext = False
 
@@ -193,23 +191,23 @@ class OneOnly:
         self._policy = policy
 
     def check(self, peer: PublicIdentity, name: str | None) -> None:
-        """Return if the peer is that one and the policy trusts it; else NotTrustedError."""
+        """Return if the peer has the id and the policy trusts it; else raise NotTrustedError."""
         self._pinned.check(peer, name)
         self._policy.check(peer, name)
 
     def recheck(self, peer: PublicIdentity, name: str | None) -> None:
-        """Ask the policy again."""
+        """As the other policy's."""
         recheck(self._policy, peer, name)
 
 
 def recheck(policy: TrustPolicy, peer: PublicIdentity, name: str | None) -> None:
-    """Ask about a peer that was let in, as `check` does about others."""
+    """Check an accepted peer again; raises as `TrustPolicy.check`."""
     again: Callable[[PublicIdentity, str | None], None] = getattr(policy, "recheck", policy.check)
     again(peer, name)
 
 
 def known_peers_of(policy: object) -> KnownPeers | None:
-    """The file that a policy decides by, if it does by one."""
+    """Return the file that a policy uses, if it uses one."""
     known_peers = getattr(policy, "known_peers", None)
     return known_peers if isinstance(known_peers, KnownPeers) else None
 
@@ -219,7 +217,7 @@ def parse_trust(text: str, known_path: str | os.PathLike[str] | None = None) -> 
 
     `any`; `first-use` or `known`, on the file at `known_path` (by default
     `default_known_peers()`); or the path of a file of known peers, with a slash or dot in
-    it. ConfigError for anything else: a mistyped word shall not pass for a file.
+    it. ConfigError for anything else, so that a mistyped word isn't taken for a file.
     """
     if text == AnyPeer.name:
         return AnyPeer()
@@ -234,7 +232,7 @@ def parse_trust(text: str, known_path: str | os.PathLike[str] | None = None) -> 
     return Known(KnownPeers(os.path.expanduser(text)))
 
 
-def _tell_first_use(node_id: NodeId, name: str | None) -> None:
+def _log_first_use(node_id: NodeId, name: str | None) -> None:
     where = "one that dialled us" if name is None else f"the one at {name}"
     logger.warning(
         "first use: %s, is on record from now on: %s (%s)",
@@ -277,15 +275,15 @@ def _require_same_id(
 def _require_on_record(
     policy: TrustPolicy, known_peers: KnownPeers, peer: PublicIdentity, name: str | None
 ) -> None:
-    # One known peer must not pass for another either.
+    # A known peer must not impersonate another one.
     _require_same_id(policy, known_peers, peer, name)
     if known_peers.lookup(peer.node_id) is None:
         raise _refusal(policy, peer, f"it is not in {known_peers.path}")
 
 
 @contextmanager
-def _failing_closed(policy: TrustPolicy, peer: PublicIdentity) -> Iterator[None]:
-    """Turn trouble with the file into a refusal."""
+def _refuse_on_error(policy: TrustPolicy, peer: PublicIdentity) -> Iterator[None]:
+    """Convert an error of the file into a refusal."""
     try:
         yield
     except KnownPeersError as error:
@@ -294,15 +292,15 @@ def _failing_closed(policy: TrustPolicy, peer: PublicIdentity) -> Iterator[None]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A peer that asks to be let in, or was dialled.
+    """A peer that connects, or was dialled.
 
     Attributes:
-        node_id: who it proved to be.
-        role: what it claims to be, from which no rights follow.
-        info: what it says of itself, likewise; at most 1,024 bytes encoded.
-        address: the address that was dialled, without a node id; of one that dialled us
-            its host, or `unix`; `stream` for a byte stream.
-        dialled: whether this side dialled, or began over a byte stream.
+        node_id: its proven id.
+        role: its claimed role, which gives no rights.
+        info: its claimed application data, at most 1,024 bytes encoded.
+        address: the dialled address without a node id; the host, or `unix`, of a peer that
+            dialled us; `stream` for a byte stream.
+        dialled: whether this side dialled, or started over a byte stream.
     """
 
     node_id: NodeId
@@ -315,20 +313,19 @@ class Candidate:
 AcceptHook = Callable[[Candidate], Awaitable[bool | None]]
 
 
-class Hook:
-    """An accept hook where a trust policy may stand."""
+class HookPolicy:
+    """An accept hook in place of a trust policy."""
 
     name: Final = "hook"
-    # There is no id to decide on.
-    allows_plaintext: Final = False
+    allows_plaintext: Final = False  # a hook decides about an id
 
     def __init__(self, function: AcceptHook) -> None:
         self.function = function
 
     async def refusal(self, candidate: Candidate, timeout: float) -> str | None:
-        """Why the candidate is not let in, for the local log; None if it is.
+        """Return why the candidate is refused, for the local log, or None.
 
-        `timeout` is seconds for the hook, which is cancelled then.
+        The hook is cancelled after `timeout` seconds.
         """
         allowed: bool | None = None
         with move_on_after(timeout) as scope:
@@ -341,37 +338,37 @@ class Hook:
                     extra={"event": "trust.hook-failed", "peer": candidate.node_id},
                 )
                 return f"the accept hook failed for {candidate.node_id}"
-        if scope.cancel_called:  # also one that did not let itself be cancelled
+        if scope.cancel_called:  # even if the hook suppressed the cancellation
             return f"the accept hook did not decide on {candidate.node_id} in {timeout:g} s"
-        # Nothing but True: what a hook returns by mistake is mostly true.
+        # Only True: values returned by mistake are usually true.
         return None if allowed is True else f"the accept hook refused {candidate.node_id}"
 
 
-Decider = TrustPolicy | Hook
+Decider = TrustPolicy | HookPolicy
 
 
-def decider(trust: TrustPolicy | AcceptHook) -> Decider:
-    """What decides, of what an application gave as `trust`; ConfigError if it is neither."""
+def as_policy(trust: TrustPolicy | AcceptHook) -> Decider:
+    """Return `trust` as a policy; ConfigError if it is neither a policy nor a hook."""
     if isinstance(trust, type):
         name = trust.__name__
         raise ConfigError(f"trust is the class {name}; use an instance such as {name}(..)")
-    # A protocol with properties cannot be asked of a class, so its one method is.
+    # `isinstance` doesn't support protocols with properties.
     if hasattr(trust, "check"):
         return cast(TrustPolicy, trust)
     given: Any = trust
     if callable(given) or iscoroutine(given):
         require_callable(given, "trust=", "candidate")
         if is_async(given):
-            return Hook(given)
+            return HookPolicy(given)
     raise ConfigError(
         f"trust is {trust!r}; it must be a trust policy or an async function of a Candidate"
     )
 
 
 def one_only(node_id: NodeId, trust: TrustPolicy | AcceptHook) -> TrustPolicy | AcceptHook:
-    """What lets in a single node, as long as `trust` does."""
-    policy = decider(trust)
-    if not isinstance(policy, Hook):
+    """Return a policy that accepts a single node, if `trust` accepts it."""
+    policy = as_policy(trust)
+    if not isinstance(policy, HookPolicy):
         return OneOnly(node_id, policy)
 
     async def hook(candidate: Candidate) -> bool | None:

@@ -27,7 +27,7 @@ from parley._node.protocol.handshake import expect
 from parley._node.protocol.rate_limit import Rate
 from parley._node.remote.remote import Remote
 from parley._node.remote.stream import Stream
-from parley._node.trust.admission import Rations
+from parley._node.trust.admission import PerAddressLimiter
 
 FAILED_TRIES: Final = 3  # after which a code is given up
 AT_A_TIME: Final = 4  # exchanges
@@ -47,7 +47,7 @@ class Giving:
         self._node_id = node_id
         self._until = now + SECONDS
         self.expected: dict[object, Confirmations] = {}
-        self._rations = Rations(OF_AN_ADDRESS)
+        self._rations = PerAddressLimiter(OF_AN_ADDRESS)
 
     @property
     def given_up(self) -> bool:

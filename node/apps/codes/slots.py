@@ -21,7 +21,7 @@ from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.rate_limit import Rate
 from parley._node.remote.remote import Remote
 from parley._node.remote.requests import Call
-from parley._node.trust.admission import Rations, address_key
+from parley._node.trust.admission import PerAddressLimiter, address_key
 
 MOST_SLOTS: Final = 1_024
 OF_A_NODE: Final = 4
@@ -45,7 +45,7 @@ class SlotTable(Generic[S]):
     def __init__(self, is_over: Callable[[S], bool]) -> None:
         self._is_over = is_over
         self.claims: dict[int, _Claim[S]] = {}
-        self._rations = Rations(ASKED)
+        self._rations = PerAddressLimiter(ASKED)
 
     def __len__(self) -> int:
         return len(self.claims)

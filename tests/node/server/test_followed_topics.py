@@ -399,7 +399,7 @@ async def test_whatever_keeps_it_from_the_publisher(world: Federated, error: Exc
     assert not world.follows.topics
 
 
-async def test_the_way_to_the_publisher_is_waited_for_so_long(
+async def test_the_way_to_the_publisher_is_tolerated_so_long(
     world: Federated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follows_module, "OPEN_TIMEOUT", 0.05)

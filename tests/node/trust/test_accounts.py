@@ -41,10 +41,10 @@ async def test_what_the_setting_says(setting: str | list[str], who: list[NodeId]
     async with meeting() as met:
         handlers = met.server.handlers
         hosted = HostedAccounts(handlers, setting)
-        await hosted.begin(met.server.backend)
+        await hosted.start(met.server.backend)
         assert handlers.accounts is hosted.accounts
         assert may(hosted) == who
-        hosted.end()
+        hosted.stop()
         assert handlers.accounts is None
 
 
@@ -105,9 +105,9 @@ async def watch(tmp_path: Path) -> AsyncIterator[Watch]:
         editor = KnownPeers(file.path)
         editor.add(met.client.node_id, "alice", NOW)
         hosted = HostedAccounts(met.server.handlers, "known", file=file)
-        await hosted.begin(met.server.backend)
+        await hosted.start(met.server.backend)
         yield Watch(met, clock, file, editor, hosted)
-        hosted.end()
+        hosted.stop()
 
 
 async def test_whoever_is_removed_is_logged_out_and_told_by_the_end_of_the_session(
@@ -165,9 +165,9 @@ async def test_the_file_is_read_before_anybody_logs_in(tmp_path: Path) -> None:
         path.write_text("nonsense\n")
         hosted = HostedAccounts(met.server.handlers, "known", file=KnownPeers(path))
         with pytest.raises(KnownPeersError, match="line 1"):
-            await hosted.begin(met.server.backend)
+            await hosted.start(met.server.backend)
         assert met.server.handlers.accounts is None
         path.unlink()  # no file: nobody has an account
-        await hosted.begin(met.server.backend)
+        await hosted.start(met.server.backend)
         assert may(hosted) == []
-        hosted.end()
+        hosted.stop()

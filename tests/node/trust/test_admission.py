@@ -13,7 +13,7 @@ from parley._node.trust.admission import (
     MOST_LIMITED_ADDRESSES,
     REMEMBERED,
     Admission,
-    Rations,
+    PerAddressLimiter,
     address_key,
 )
 from tests.node.tuned import tuned
@@ -165,7 +165,7 @@ def test_no_order_of_visits_gets_past_the_limits(
 
 
 def test_each_address_has_its_own() -> None:
-    rations = Rations(Rate(2, 10.0))
+    rations = PerAddressLimiter(Rate(2, 10.0))
     assert [rations.take("192.0.2.1", 0.0) for _ in range(3)] == [True, True, False]
     assert rations.take("192.0.2.2", 0.0)
     # An IPv6 /64 is one.
@@ -178,7 +178,7 @@ def test_each_address_has_its_own() -> None:
 
 
 def test_who_was_quiet_for_longest_is_forgotten_first() -> None:
-    rations = Rations(Rate(1, 10.0))
+    rations = PerAddressLimiter(Rate(1, 10.0))
     for number in range(MOST_LIMITED_ADDRESSES):
         rations.require(f"host-{number}", 0.0)
     assert not rations.take("host-0", 0.0)  # and is the last to have asked

@@ -1,4 +1,4 @@
-"""Reviews: whoever is not trusted any more is ended, live or parted, and everybody else stays."""
+"""Revalidation: whoever is not trusted any more is ended, live or parted, and everybody else stays."""
 
 import logging
 import threading
@@ -409,7 +409,7 @@ async def test_whoever_asks_during_a_review_waits_for_the_next() -> None:
 
 
 async def test_hooks_are_asked_about_so_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reviews, "HOOKS_AT_ONCE", 3)
+    monkeypatch.setattr(reviews, "CONCURRENT_HOOKS", 3)
     second, running, most = False, 0, 0
 
     async def decide(candidate: Candidate) -> bool:
@@ -432,7 +432,7 @@ async def test_hooks_are_asked_about_so_many_at_once(monkeypatch: pytest.MonkeyP
 
 
 async def test_others_have_their_turn_between_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reviews, "AT_A_TIME", 2)
+    monkeypatch.setattr(reviews, "BATCH_SIZE", 2)
     turns: list[int] = []
     members = Members()
     async with new_node(members) as server, new_node() as node:

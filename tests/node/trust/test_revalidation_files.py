@@ -221,7 +221,7 @@ async def test_a_file_that_cannot_be_read_for_a_while(
             on.write(text)
             await on.look(2)
         assert on.ids == BOTH
-        lines = [line for line in caplog.messages if "stay for 30 s more" in line]
+        lines = [line for line in caplog.messages if "stay accepted for 30 s" in line]
         assert len(lines) == 2  # one for each time
         assert "known_peers, line 1: " in lines[0]
         on.editor.forget(EVE.node_id)
