@@ -111,6 +111,9 @@ def check_names(name: object, namespace: object) -> None:
         raise LocalProtocolError(f"a namespace is text, not {kind}; without one leave it empty")
 
 
+NO_FIELDS: Final[dict[int, Any]] = {}
+
+
 class IncomingEmit(IncomingCall):
     """An event of the peer, for its handler; `topic` is its name."""
 
@@ -134,7 +137,6 @@ class IncomingEmit(IncomingCall):
         self.payload = payload
 
 
-NO_FIELDS: Final[dict[int, Any]] = {}
 # What `find` says of an event that nobody handles.
 NO_HANDLER: Final = ResultCode.TOPIC_NOT_FOUND
 ACCEPTED: Final = ResultCode.ACCEPTED  # members of enumerations are slow to look up

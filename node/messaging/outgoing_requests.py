@@ -108,16 +108,15 @@ NO_CELLS: Final[Mapping[int, Any]] = {}
 
 
 class OutgoingCall:
-    """A call or subscription of ours. `code` and `data` are its answer once `done`.
+    """A request of ours. `code` and `data` are its response once `done`.
 
-    `on_done` is called once, when the answer came, the deadline passed (code 17) or the
-    connection ended (code `LOST`; `close_code` and `close_text` say why). `on_final` is
-    called with code and stream (0 for none) of the final answer when that comes, also if
-    nobody waits any more; then `cells` are those of a Result. `chunks` takes a streamed
-    answer. `category` is that of whatever answers it.
+    `on_done` is called once: when the response arrived, the deadline passed (code 17) or the
+    connection ended (code `LOST`, with `close_code` and `close_text`). `on_final` is called with
+    code and stream (or 0) of the final response, even after the caller gave up; `cells`
+    are then the fields of a Result. `chunks` buffers a streamed response.
     """
 
-    category: ClassVar[int] = SIM
+    category: ClassVar[int] = SIM  # of its responses
 
     __slots__ = (
         "async_id",
@@ -147,7 +146,7 @@ class OutgoingCall:
         self.close_text = ""
 
     def finish(self, code: int, data: Any) -> None:
-        """Hand over the answer; later ones change nothing."""
+        """Set the response; later ones are ignored."""
         if not self.done:
             self.done = True
             self.code = code
@@ -159,10 +158,7 @@ C = TypeVar("C", bound=OutgoingCall)
 
 
 class OutgoingCalls:
-    """Our requests on one connection that wait for their final answer.
-
-    `deadlines` are those of our requests.
-    """
+    """Our requests on one connection without a final response."""
 
     __slots__ = ("_connection", "deadlines", "waiting")
 
@@ -187,9 +183,9 @@ class OutgoingCalls:
         window: int | None = None,
         once: bytes | None = None,
     ) -> OutgoingCall:
-        """Send a call on stream 1; `timeout` is seconds from `now`, None or infinity for
-        no deadline. `window` is what we hold of a streamed answer, in bytes; `once` the key of
-        a call that is to be made once.
+        """Send a call on stream 1. `timeout` is in seconds from `now`; None or infinity means no
+        deadline. `window` is the receive window of a streamed response in bytes, `once` an
+        idempotency key.
 
         Raises:
             LocalProtocolError: not open, too large, or 65,535 requests wait already.

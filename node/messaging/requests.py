@@ -1,8 +1,4 @@
-"""Requests both ways on one connection: what we ask, and what we are asked (section 9).
-
-It joins `OutgoingCalls`, `IncomingCalls`, `NamedEvents`, `Logins` and `StreamRequests`, which share
-ids and a timer, and decides nothing of its own.
-"""
+"""All requests of one connection, in both directions (section 9)."""
 
 from collections.abc import Callable
 
@@ -21,14 +17,16 @@ from parley._node.protocol.connection import Connection
 from parley._node.protocol.limits import UNANSWERED_REQUESTS
 
 
-def _nobody(namespace: str, name: str) -> ResultCode:
+def _no_handler(namespace: str, name: str) -> ResultCode:
     return NO_HANDLER
 
 
 class RequestMux:
-    """All requests of one connection; the arguments are those of `IncomingCalls`, and
-    `find_event` that of `NamedEvents`, whose events `run_event` (or `run`) and `stop` get;
-    `login` decides for `Logins`."""
+    """Creates the tables of requests, which share async ids and a timer.
+
+    `find`, `run` and `stop` are those of `IncomingCalls`. `find_event` looks up named events,
+    which `run_event` (by default `run`) starts. `login` decides on logins.
+    """
 
     __slots__ = ("incoming", "logins", "named", "outgoing", "stream_requests")
 
@@ -39,7 +37,7 @@ class RequestMux:
         run: Callable[[IncomingCall], None],
         stop: Callable[[IncomingCall], None],
         *,
-        find_event: Callable[[str, str], object] = _nobody,
+        find_event: Callable[[str, str], object] = _no_handler,
         run_event: Callable[[IncomingEmit], None] | None = None,
         login: Decide = nobody,
         on_final: FinalCallback = ignore_final,
@@ -58,7 +56,7 @@ class RequestMux:
         self.logins = Logins(connection, self.outgoing, self.incoming, login)
 
     def next_deadline(self) -> float:
-        """When `handle_deadline` has something to do."""
+        """Return the time at which to call `handle_deadline`."""
         return min(
             self.outgoing.deadlines.earliest,
             self.incoming.deadlines.earliest,
@@ -66,13 +64,13 @@ class RequestMux:
         )
 
     def handle_deadline(self, now: float) -> None:
-        """End what is late, on either side."""
+        """End all requests whose deadline has passed."""
         self.outgoing.handle_deadline(now)
         self.incoming.handle_deadline(now)
         self.stream_requests.handle_deadline(now)
 
     def connection_ended(self, code: int, text: str) -> None:
-        """Callers get `LOST`, handlers are stopped."""
+        """End our requests with `LOST` and stop all handlers."""
         self.outgoing.connection_ended(code, text)
         self.incoming.connection_ended()
         self.stream_requests.connection_ended()
