@@ -1,12 +1,17 @@
 """The links of a simulated federation: each is kept by two servers, one session after another."""
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tests.node.apps.simulate.federation.plan import NOTICED, REDIALLED
-from tests.node.apps.simulate.federation.surroundings import Answered, Surroundings
 from tests.node.apps.simulate.federation.watch import SessionWatch
 from tests.node.apps.simulate.federation.wires import Lane
+
+if TYPE_CHECKING:
+    from tests.node.apps.simulate.federation.world import FederationWorld
+
+# Receives the result of a Dial: its code, and the path index of the server that answered.
+Answered = Callable[[int, int | None], None]
 
 # Seconds that a link stays away, on average: some longer than cards remember them.
 AWAY: Final = 25.0
@@ -49,7 +54,7 @@ class KeptLink:
     """A link of two servers, whichever of them dials; `ends` are in the order of `numbers`."""
 
     def __init__(
-        self, world: Surroundings, numbers: tuple[int, int], ends: tuple[LinkEnd, LinkEnd]
+        self, world: "FederationWorld", numbers: tuple[int, int], ends: tuple[LinkEnd, LinkEnd]
     ) -> None:
         self._world = world
         self._draws = world.plan.draws("link", *numbers)

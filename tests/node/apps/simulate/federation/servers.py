@@ -1,7 +1,7 @@
 """A simulated server: the pure core of a real one, with a clock of its own, that may die."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from parley._crypto.identity import NodeId
 from parley._node.federation.cards import Card
@@ -11,10 +11,12 @@ from parley._node.federation.exchange import CardEvent
 from parley._node.federation.paths import Path
 from parley._node.protocol.codes import CARDS, ResultCode
 from parley._node.protocol.errors import RemoteProtocolError
-from tests.node.apps.simulate.federation.links import KeptLink, KeptSession
+from tests.node.apps.simulate.federation.links import Answered, KeptLink, KeptSession
 from tests.node.apps.simulate.federation.plan import Misbehaviour
-from tests.node.apps.simulate.federation.surroundings import Answered, Surroundings
 from tests.node.apps.simulate.federation.tunnels import USED, SimulatedTunnel
+
+if TYPE_CHECKING:
+    from tests.node.apps.simulate.federation.world import FederationWorld
 
 # 2026-01-01 00:00 UTC, in ms.
 EPOCH_MS: Final = 1_767_225_600_000
@@ -36,7 +38,7 @@ class SimulatedServer:
     """A server. `neighbours` has those that it has a link with, by number; `carries` those whose
     tunnels go on through it."""
 
-    def __init__(self, world: Surroundings, number: int, carries: frozenset[int]) -> None:
+    def __init__(self, world: "FederationWorld", number: int, carries: frozenset[int]) -> None:
         self._world = world
         self._draws = world.plan.draws("server", number)
         self.number = number

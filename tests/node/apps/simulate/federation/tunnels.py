@@ -1,11 +1,13 @@
 """A tunnel of a simulated federation: one Dial, and the servers at which it is counted."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from parley._crypto.identity import NodeId
 from parley._node.federation.dials import Dials, Tunnel
 from parley._node.federation.paths import Path
-from tests.node.apps.simulate.federation.surroundings import Surroundings
+
+if TYPE_CHECKING:
+    from tests.node.apps.simulate.federation.world import FederationWorld
 
 # Seconds that one is used, on average; and until servers on its way see that it is over.
 USED: Final = 20.0
@@ -15,7 +17,7 @@ _ENDED: Final = 1.0
 class SimulatedTunnel:
     """One try by one path. It carries nothing: what is looked at is how it comes about."""
 
-    def __init__(self, world: Surroundings, path: Path) -> None:
+    def __init__(self, world: "FederationWorld", path: Path) -> None:
         self._world = world
         self._joints: list[tuple[Dials, Tunnel]] = []
         self._over = False
