@@ -1,4 +1,4 @@
-"""The accounts of a home, without I/O: who may have one, and who is logged in over which session
+"""The accounts of a home server, without I/O: which nodes may have one, and who is logged in
 (docs/protocol.md section 20).
 """
 
@@ -15,10 +15,10 @@ MOST_LOGGED_IN: Final = 16_384
 
 
 class Accounts(Generic[S]):
-    """Who may have an account, and the sessions `S` of those who are logged in, one each.
+    """The permitted accounts, and the session `S` of each that is logged in.
 
-    `ids` may; None: every node. Those in `servers` may not: a server that is linked has no account,
-    and is asked for each time, so that it may change.
+    `ids` are permitted; None permits every node. Nodes in `servers`, which may change, have no
+    account: a server that may be linked has none.
     """
 
     __slots__ = ("_ids", "_logged_in", "_servers")
@@ -34,7 +34,7 @@ class Accounts(Generic[S]):
         return len(self._logged_in)
 
     def __iter__(self) -> Iterator[NodeId]:
-        """Those who are logged in."""
+        """Iterate over the nodes that are logged in."""
         return (one for one in self._logged_in if self.may(one))
 
     def __repr__(self) -> str:
@@ -46,12 +46,12 @@ class Accounts(Generic[S]):
         return (self._ids is None or node_id in self._ids) and node_id not in self._servers
 
     def session(self, node_id: NodeId) -> S | None:
-        """The session over which a node is logged in, and reached; None: it is not."""
+        """The session over which a node is logged in, or None."""
         return self._logged_in.get(node_id) if self.may(node_id) else None
 
     def login(self, node_id: NodeId, session: S) -> ResultCode:
-        """A node logs in; of its logins the newest counts. The code that answers it: 0, 20 without
-        an account, 19 if too many are logged in."""
+        """Log a node in; its newest login counts. Returns 0, or 20 without an account, or 19 if too
+        many are logged in."""
         if not self.may(node_id):
             return ResultCode.NOT_AUTHORISED
         if node_id not in self._logged_in and len(self) >= MOST_LOGGED_IN:
@@ -60,15 +60,14 @@ class Accounts(Generic[S]):
         return ResultCode.ACCEPTED
 
     def logout(self, node_id: NodeId, session: S) -> ResultCode:
-        """A node logs out, or its session is over; nothing, if another of its sessions is the one
-        that counts. The code that answers it: 0, or 20 without an account."""
+        """Log a node out, unless it is logged in over another session. Returns 0, or 20 without an
+        account."""
         if self._logged_in.get(node_id) is session:
             del self._logged_in[node_id]
         return ResultCode.ACCEPTED if self.may(node_id) else ResultCode.NOT_AUTHORISED
 
     def change(self, ids: Iterable[NodeId] | None) -> list[S]:
-        """These may have one from now on. Returns the sessions of those who were logged in, and may
-        not any more."""
+        """Replace the permitted ids. Returns the sessions of nodes that lost their account."""
         self._ids = None if ids is None else frozenset(ids)
         lost = [one for one in self._logged_in if not self.may(one)]
         return [self._logged_in.pop(one) for one in lost]

@@ -1,7 +1,8 @@
-"""What a server does with a Dial that came from a neighbour (section 19).
+"""`Dials`: what a server does with a Dial from a neighbour; `Attempts`: its own Dials, each along
+another path (docs/protocol.md section 19).
 
-A Dial with a path goes on by its path alone: no table is looked at, so none can send it in a
-circle. Whoever judges opens the tunnel; it counts from `begin` to `end`, at both its neighbours.
+A Dial with a path is forwarded by that path alone, without a table, so it cannot loop. A tunnel
+counts for both its neighbours from `begin` to `end`.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -31,12 +32,11 @@ from parley._node.protocol.rate_limit import TokenBucket
 
 
 class Attempts:
-    """The tries to reach `to`: a server, or a home and a node that has its account there. `dialler`
-    is the account that dials, None for this server itself.
+    """Up to three attempts to reach `to`, a server or [home, node], each along another path and
+    with a third of the time (`timeout`). `dialler` is the account that dials, None for this server.
 
-    Each has `timeout` seconds, a third of those that there are in all. When there is no further
-    path, `code` and `hop` are what the last one failed with: 28 if there was no path at all. Where
-    nothing leads around what others found, the first try goes by the best path all the same.
+    If no path is left, `code` and `hop` are those of the last failure, 28 if there was no path. The
+    first attempt takes the best path even if all are to be avoided.
     """
 
     __slots__ = ("_dialler", "_finder", "_left", "_path", "_to", "code", "hop", "timeout")
@@ -58,8 +58,8 @@ class Attempts:
         self.hop: int | None = 0
 
     def next(self, now: float) -> Path | None:
-        """The path to try next; None if there is nothing left to try. One that goes around what is
-        avoided, but of the first any: others must not be able to say that all is to be avoided."""
+        """Return the next path, or None. It leads around avoided obstacles, except that the first
+        may be any: other servers must not be able to rule out all paths."""
         if not self._left:
             return None
         path = self._finder.path_around(self._to, now, self._dialler)
@@ -70,11 +70,10 @@ class Attempts:
         return path
 
     def failed(self, code: int, hop: int | None, now: float) -> None:
-        """Record that the Dial by that path was refused by the server at index `hop` of it.
+        """Record that the server at index `hop` of the last path refused the Dial.
 
-        A `hop` of None stands for this server: 28 its own link is down, 17 the next server did not
-        answer although it had the time, 19 its link is full. Code 0: the Dial was accepted, but no
-        handshake with the target succeeded.
+        A `hop` of None is this server: 28 its link is down, 17 the next server didn't answer in
+        time, 19 its link is full. Code 0: the Dial was accepted but the handshake failed.
         """
         self.code, self.hop = code, hop
         named = obstacles(self._path, code, hop)
@@ -90,15 +89,15 @@ class Attempts:
             self._left = 0
 
     def _can_be_caused(self, code: int, hop: int | None) -> bool:
-        """Whether the dialling account or a target account can cause this failure alone: the first
-        chooses the deadline, which can be too short for the path, the other can be silent."""
+        """Whether the dialling account or the target account alone can cause this failure: one may
+        choose too short a deadline, the other may be silent."""
         if code == ResultCode.DEADLINE_EXCEEDED:
             return hop is not None or len(self._to) == 2
         return code == ResultCode.ACCEPTED and len(self._to) == 2
 
     def _has_to_be(self, obstacle: Obstacle) -> bool:
-        """Whether all paths have it: the target, its home, or the step between the two. An account
-        may log in again at any moment, and its home is there for others."""
+        """Whether all paths contain it: the target, its home, or the hop between them. An account
+        may log in again at any time, and other nodes use its home."""
         if isinstance(obstacle, tuple):
             return len(self._to) == 2 and self._to[1] in obstacle
         return obstacle in self._to
@@ -106,13 +105,14 @@ class Attempts:
 
 @dataclass(frozen=True, slots=True)
 class TunnelRecord:
-    """One tunnel, as the server at `hop` of its path saw it: 0 where an account dialled it to here,
-    its home, which wrote the path.
+    """A tunnel as the server at index `hop` of its path saw it; 0 if an account dialled it there.
 
-    `trace` is its 16 random bytes, the same at all hops; `length` is how many ids the path has, of
-    which the last records nothing; `before` and `after` are the neighbours that it joined; `began`
-    and `ended` seconds since 1970; `forward` and `back` the bytes of Data that came from `before`
-    and from `after`.
+    Attributes:
+        trace: 16 random bytes, the same at all hops.
+        length: the number of ids in the path; the last node records nothing.
+        before, after: the neighbours that were joined.
+        began, ended: seconds since 1970.
+        forward, back: bytes of Data from `before` and from `after`.
     """
 
     trace: bytes
@@ -127,31 +127,30 @@ class TunnelRecord:
 
 
 class AccountLookup(Protocol):
-    """Who has an account here."""
+    """Looks up the accounts of this server."""
 
     def has_account(self, node_id: NodeId) -> bool:
-        """Whether a node may have an account here: it may dial."""
+        """Whether a node may have an account here, and dial."""
 
     def is_reachable_account(self, node_id: NodeId) -> bool:
-        """Whether a node is logged in here, and its connection open."""
+        """Whether a node is logged in here and connected."""
 
 
 class NoAccounts:
     """A server without accounts."""
 
     def has_account(self, node_id: NodeId) -> bool:
-        """Nobody has one."""
+        """Return False."""
         return False
 
     def is_reachable_account(self, node_id: NodeId) -> bool:
-        """Nobody is reachable."""
+        """Return False."""
         return False
 
 
 @dataclass(frozen=True, slots=True)
 class DeliverLocally:
-    """The tunnel ends here: its inner connection is for this node. `path` is empty if an account
-    of ours dialled it."""
+    """The tunnel ends at this node. `path` is empty if an account of ours dialled it."""
 
     trace: bytes
     path: Path
@@ -159,8 +158,8 @@ class DeliverLocally:
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Open one tunnel to `after` with the same path and trace, and join them. We are at index
-    `hop` of the path; `deadline` is a time of the clock of `now`."""
+    """Open a tunnel to `after` with the same path and trace, and splice them. This server is at
+    index `hop` of the path; `deadline` is a time of the clock of `now`."""
 
     trace: bytes
     path: Path
@@ -169,13 +168,13 @@ class Forward:
 
     @property
     def after(self) -> NodeId:
-        """The server or account that is next."""
+        """The next server or account."""
         return self.path[self.hop + 1]
 
 
 @dataclass(frozen=True, slots=True)
 class Originate:
-    """An account of ours dialled `to` (a server, or a home and a node): find the path."""
+    """Find a path for an account of ours that dialled `to`, a server or [home, node]."""
 
     trace: bytes
     to: Path
@@ -184,7 +183,7 @@ class Originate:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Answer with this code, and with the index of this server in the path if it has one."""
+    """Answer with this code, and with this server's index in the path, if any."""
 
     code: ResultCode
     hop: int | None = None
@@ -214,16 +213,14 @@ Decision: TypeAlias = DeliverLocally | Forward | Originate | Refuse
 def encode_dial(
     trace: bytes, timeout: float, *, path: Path | None = None, to: Path | None = None
 ) -> bytes:
-    """The payload of a Dial that says a path, or to whom; `timeout` in seconds."""
-    way = {keys.TO: list(to)} if to is not None else {keys.PATH: list(path or ())}
-    return encode({**way, keys.TRACE: trace, keys.DEADLINE_MS: max(0, round(timeout * 1000))})
+    """Return the payload of a Dial with a `path` or a target `to`; `timeout` is seconds."""
+    route = {keys.TO: list(to)} if to is not None else {keys.PATH: list(path or ())}
+    return encode({**route, keys.TRACE: trace, keys.DEADLINE_MS: max(0, round(timeout * 1000))})
 
 
 class Dials:
-    """The Dials that come to the server `node_id`.
-
-    `members` are the servers that may be linked, `links` those that are (it changes), `carry`
-    those whose tunnels go on to other servers.
+    """The Dials received by the server `node_id`. `members` are the servers that may be linked,
+    `links` those that are (it changes), `carry` those whose tunnels may lead on to others.
     """
 
     def __init__(
@@ -239,21 +236,21 @@ class Dials:
         self._links = links
         self._carry = carry
         self._accounts = accounts
-        self._allowances: dict[NodeId, TokenBucket] = {}
+        self._rates: dict[NodeId, TokenBucket] = {}
         self._tunnels: dict[_Place, FairSlots[Tunnel]] = {}
 
     def change(self, members: Collection[NodeId], carry: Collection[NodeId]) -> None:
-        """Have these members, and carry for these, from now on; tunnels that are open stay."""
+        """Replace `members` and `carry`; open tunnels stay."""
         self._members, self._carry = members, carry
 
     def judge(self, neighbour: NodeId, payload: bytes, now: float) -> Decision:
-        """What to do with a Dial from `neighbour`, the node proven on this connection."""
+        """Decide about a Dial from the authenticated node `neighbour`."""
         try:
             cells = DIAL.read(payload)
         except LbmDecodeError:
             if not self._may_dial(neighbour):
                 return Refuse(ResultCode.NOT_AUTHORISED)
-            self.allows(neighbour, now)  # it counts as well
+            self.allows(neighbour, now)  # count it as well
             return Refuse(ResultCode.MALFORMED)
         to = tuple(map(NodeId, cells.get(keys.TO, ())))
         path = tuple(map(NodeId, cells.get(keys.PATH, ())))
@@ -270,7 +267,7 @@ class Dials:
         path: Path = (),
         to: Path = (),
     ) -> Decision:
-        """As `judge`, of a Dial that was read: either `path` or `to`, and the time that it has."""
+        """As `judge`, for a parsed Dial with either `path` or `to`, valid until `until`."""
         if not self._may_dial(neighbour):
             return Refuse(ResultCode.NOT_AUTHORISED)
         is_link, allowed = neighbour in self._links, self.allows(neighbour, now)
@@ -288,7 +285,7 @@ class Dials:
             hop = path.index(self._node_id)
             if not is_link or path[hop - 1] != neighbour:
                 return Refuse(ResultCode.NOT_AUTHORISED, hop)
-            decision = self._pass_on(neighbour, Forward(trace, path, hop, deadline))
+            decision = self._forward(neighbour, Forward(trace, path, hop, deadline))
         if isinstance(decision, Refuse):
             return decision
         hop = 0 if to else hop
@@ -308,52 +305,53 @@ class Dials:
         return neighbour in self._links or self._accounts.has_account(neighbour)
 
     def _originate(self, account: NodeId, asked: Originate) -> Decision:
-        """An account of ours says whom it wants to reach; the path begins with us."""
+        """Decide about a Dial of an account; its path begins with this server."""
         if asked.to == (self._node_id,):
             return DeliverLocally(asked.trace, ())
         if asked.to[0] == self._node_id:
             path = (self._node_id, asked.to[1])
-            return self._pass_on(account, Forward(asked.trace, path, 0, asked.deadline))
+            return self._forward(account, Forward(asked.trace, path, 0, asked.deadline))
         return asked
 
-    def _pass_on(self, neighbour: NodeId, way: Forward) -> Decision:
-        last = len(way.path) - 1
-        if way.hop == last:
-            return DeliverLocally(way.trace, way.path)
-        after = way.after
-        is_last = way.hop + 1 == last
+    def _forward(self, neighbour: NodeId, forward: Forward) -> Decision:
+        last = len(forward.path) - 1
+        if forward.hop == last:
+            return DeliverLocally(forward.trace, forward.path)
+        after = forward.after
+        is_last = forward.hop + 1 == last
         # A linked server has no account.
         if is_last and after not in self._links and self._accounts.is_reachable_account(after):
-            return way
+            return forward
         if after in self._members or not is_last:
-            if way.hop and neighbour not in self._carry:
-                return Refuse(ResultCode.NOT_AUTHORISED, way.hop)
-            return way if after in self._links else Refuse(ResultCode.UNREACHABLE, way.hop)
+            if forward.hop and neighbour not in self._carry:
+                return Refuse(ResultCode.NOT_AUTHORISED, forward.hop)
+            return forward if after in self._links else Refuse(ResultCode.UNREACHABLE, forward.hop)
         parted = self._accounts.has_account(after)
-        return Refuse(ResultCode.UNREACHABLE if parted else ResultCode.TOPIC_NOT_FOUND, way.hop)
+        return Refuse(ResultCode.UNREACHABLE if parted else ResultCode.TOPIC_NOT_FOUND, forward.hop)
 
     def allows(self, neighbour: NodeId, now: float) -> bool:
-        """Whether one more Dial is within the rate of a linked server (50/s) or an account (10/s);
-        it counts, as does whatever else has this server dial for an account."""
-        allowance = self._allowances.get(neighbour)
-        if allowance is None:
-            if len(self._allowances) >= MOST_DIALLERS:
-                self._forget_rested(now)
-                if len(self._allowances) >= MOST_DIALLERS:
+        """Count a Dial, or another request that makes this server dial, and return whether it is
+        within the rate of a linked server (50/s) or an account (10/s)."""
+        rate = self._rates.get(neighbour)
+        if rate is None:
+            if len(self._rates) >= MOST_DIALLERS:
+                self._forget_idle(now)
+                if len(self._rates) >= MOST_DIALLERS:
                     return False
             is_link = neighbour in self._links
-            allowance = TokenBucket(DIALS_OF_LINK if is_link else DIALS_OF_ACCOUNT)
-            self._allowances[neighbour] = allowance
-        return allowance.take(now)
+            rate = TokenBucket(DIALS_OF_LINK if is_link else DIALS_OF_ACCOUNT)
+            self._rates[neighbour] = rate
+        return rate.take(now)
 
-    def _forget_rested(self, now: float) -> None:
-        for neighbour, allowance in list(self._allowances.items()):
-            if allowance.is_full(now):
-                del self._allowances[neighbour]
+    def _forget_idle(self, now: float) -> None:
+        for neighbour, rate in list(self._rates.items()):
+            if rate.is_full(now):
+                del self._rates[neighbour]
 
     def has_room(self, neighbour: NodeId, *, to: bool = False) -> bool:
-        """Whether one more tunnel may begin at a linked server (256), or be dialled by an account
-        (16), or lead `to` one (16): so that whoever dials it does not keep it from dialling."""
+        """Whether a neighbour is below its limit of tunnels: 256 for a linked server, 16 dialled by
+        an account, and 16 that lead `to` one, so that incoming tunnels don't keep it from
+        dialling."""
         slots = self._tunnels.get(self._place(neighbour, to))
         limit = TUNNELS_OF_LINK if neighbour in self._links else TUNNELS_OF_ACCOUNT
         return slots is None or len(slots) < limit
@@ -367,12 +365,12 @@ class Dials:
         before: NodeId | None = None,
         to: bool = False,
     ) -> bool:
-        """As `has_room`, for a tunnel that `before` dialled along `path`. Where several origins
-        share the limit, a tunnel of the origin with the most makes way, or one that is idle."""
+        """As `has_room`, for a tunnel that `before` dialled along `path`. If several origins share
+        the limit, a tunnel of the origin with the most, or an idle one, is evicted if necessary."""
         if self.has_room(neighbour, to=to):
             return True
         if neighbour not in self._links and not to:
-            return False  # its own limit: it closes one itself
+            return False  # its own limit
         evicted = self._tunnels[self._place(neighbour, to)].evict_for(
             self._origin(before, path), now
         )
@@ -383,8 +381,8 @@ class Dials:
         return True
 
     def begin(self, before: NodeId | None, after: NodeId | None, path: Path = ()) -> Tunnel:
-        """Count a tunnel that is opened, or whose Dial is accepted, at the neighbours that it has,
-        until `end`. None stands for this server itself, at an end of its path."""
+        """Count an opened or accepted tunnel for its neighbours, until `end`. None is this server,
+        at an end of the path."""
         places = []
         if before is not None:
             places.append(self._place(before, to=False))
@@ -398,7 +396,7 @@ class Dials:
         return tunnel
 
     def end(self, tunnel: Tunnel) -> None:
-        """That tunnel is over, or was not opened after all; does nothing the second time."""
+        """Stop counting a tunnel, if it is counted."""
         for place in tunnel.places:
             slots = self._tunnels.get(place)
             if slots is not None:
@@ -410,7 +408,8 @@ class Dials:
         return neighbour, to and neighbour not in self._links
 
     def _origin(self, before: NodeId | None, path: Path) -> NodeId:
-        """Return whose share a tunnel takes: that of our account, or of the path's first server."""
+        """Return the origin that a tunnel counts for: our account, or the first server of its
+        path."""
         if before is not None and before not in self._links:
             return before
         return path[0] if path else self._node_id

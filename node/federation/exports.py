@@ -1,4 +1,5 @@
-"""What peers that come through a tunnel may ask for (section 19): nothing, unless it is named."""
+"""What peers may use through a tunnel (docs/protocol.md section 19), by default nothing; and names
+of topics of other servers."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -12,7 +13,7 @@ WILDCARD: Final = "*"
 
 
 class Exports:
-    """Names, and patterns that end in `*`: of calls, topics, events, labels, and of the bus.
+    """Names, and patterns that end in `*`, of calls, topics, events, labels and the bus.
 
     Raises:
         ConfigError: one is not text of 1 to 256 characters, or there are more than 64.
@@ -38,20 +39,20 @@ class Exports:
         return f"<Exports {', '.join(self.patterns) or 'nothing'}>"
 
     def names(self, name: str) -> bool:
-        """Whether `name` may be asked for."""
+        """Whether `name` is exported."""
         return name in self._exact or name.startswith(self._prefixes)
 
 
 class RemoteTopic(NamedTuple):
-    """A topic of another node: its name there, and the one or two ids that lead to that node: a
-    server's, or those of a home and of a node that is logged in there."""
+    """A topic of another node: its name there, and the id of that server, or those of a home and of
+    a node that is logged in there."""
 
     topic: str
     to: tuple[NodeId, ...]
 
 
 def read_topic_name(name: str) -> RemoteTopic | None:
-    """What a name says, split at its last @; None if it is not that of a topic elsewhere."""
+    """Parse `TOPIC@SERVER` or `TOPIC@HOME/NODE`; returns None for any other name."""
     topic, at, ids = name.rpartition("@")
     if not at:
         return None
