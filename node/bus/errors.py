@@ -80,6 +80,6 @@ def as_bus_error(error: Exception) -> BusError:
     if isinstance(error, ParleyError):  # a setting is wrong
         return BusError(str(error))
     logger.error("a store failed", exc_info=error, extra={"event": "bus.bug"})
-    wrapped = BusError("the store failed; the log has where")
+    wrapped = BusError("the store failed; see the log for the traceback")
     wrapped.__cause__ = error
     return wrapped

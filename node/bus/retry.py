@@ -108,10 +108,10 @@ async def publish_again(
             if loop.now() + seconds > deadline:
                 raise
             logger.info(
-                "publishing %s again: %s",
+                "retrying to publish %s: %s",
                 event.name,
                 one_line(str(error)),
-                extra={"event": "bus.published-again", "stream": event.name},
+                extra={"event": "bus.publish-retried", "stream": event.name},
             )
             await pause(loop, seconds)
         except BusError as error:

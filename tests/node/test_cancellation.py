@@ -45,7 +45,7 @@ class World:
             node.on_subscribe("news")(self.admit)
 
     @contextmanager
-    def active(self) -> Iterator[None]:
+    def at_work(self) -> Iterator[None]:
         self.running += 1
         try:
             yield
@@ -56,22 +56,22 @@ class World:
         return call.data
 
     async def slow(self, call: Call) -> Any:
-        with self.active():
+        with self.at_work():
             await turns(3)
             return call.data
 
     async def count(self, call: Call) -> AsyncIterator[bytes]:
-        with self.active():
+        with self.at_work():
             for _ in range(40):
                 yield bytes(100)
 
     async def echo_stream(self, stream: Stream) -> None:
-        with self.active():
+        with self.at_work():
             async for data in stream:
                 await stream.send(data)
 
     async def answering_stream(self, stream: Stream) -> None:
-        with self.active():
+        with self.at_work():
             async for event in stream.events():
                 await turns(1)
                 await event.answer(2, event.data)

@@ -231,14 +231,14 @@ class AckRecorder:
         if self._told.has_room(self._loop.now()):
             silent = self._told.told()
             more = f" ({silent} more were not logged)" if silent else ""
-            text = "%s %s is set aside: %s%s"
+            text = "%s %s became a dead letter: %s%s"
             logger.error(
                 text,
                 self._terms.stream,
                 id,
                 one_line(fault),
                 more,
-                extra={"event": "bus.set-aside", "stream": self._terms.stream, "id": id},
+                extra={"event": "bus.dead-lettered", "stream": self._terms.stream, "id": id},
             )
 
     def _recorded(self, count: int) -> None:

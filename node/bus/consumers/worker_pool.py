@@ -101,13 +101,13 @@ class WorkerPool:
                 return
             failures = 1 if self._loop.now() - began > LONG_PAUSES.steady else failures + 1
             seconds = LONG_PAUSES.after(failures, jitter())
-            text = "the handler of %s rests for %.0f s: %s"
+            text = "the handler of %s pauses for %.0f s: %s"
             logger.error(
                 text,
                 self._what,
                 seconds,
                 one_line(str(failure)),
-                extra={"event": "bus.handler-rests", "seconds": seconds},
+                extra={"event": "bus.handler-paused", "seconds": seconds},
             )
             await pause(self._loop, seconds)
 

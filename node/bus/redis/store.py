@@ -576,13 +576,13 @@ class RedisStore:
                 logger.debug(
                     "the Redis at %s does not tell how it keeps things",
                     self._address,
-                    extra={"event": "bus.store-untold"},
+                    extra={"event": "bus.store-settings-unknown"},
                 )
                 return
             found |= answer
         if found.get(b"maxmemory-policy", b"").startswith(b"allkeys"):
             logger.warning(
-                "the Redis at %s has maxmemory-policy %s: it throws away streams when it is full; "
+                "the Redis at %s has maxmemory-policy %s: it deletes streams when it is full; "
                 "a bus needs noeviction",
                 self._address,
                 found[b"maxmemory-policy"].decode(),
@@ -590,14 +590,14 @@ class RedisStore:
             )
         if found.get(b"appendonly") != b"yes":
             logger.warning(
-                "the Redis at %s has no append-only file (appendonly no): what is published is "
+                "the Redis at %s has no append-only file (appendonly no): published events are "
                 "lost when it stops",
                 self._address,
-                extra={"event": "bus.store-forgets"},
+                extra={"event": "bus.store-not-durable"},
             )
         elif found.get(b"appendfsync") != b"always":
             logger.info(
-                "the Redis at %s has appendfsync %s: a power cut takes what was published in the "
+                "the Redis at %s has appendfsync %s: a power cut loses events published in the "
                 "last second or more",
                 self._address,
                 found.get(b"appendfsync", b"?").decode(),

@@ -320,7 +320,7 @@ class Database:
                 self._connection.execute("ROLLBACK")
         except sqlite3.Error:
             logger.exception(
-                "a transaction could not be rolled back: the bus is opened anew",
+                "a transaction could not be rolled back: the bus is reopened",
                 extra={"event": "bus.rollback-failed"},
             )
             self.close()

@@ -201,7 +201,7 @@ class Console:
                     for one in found[:MOST_FINDINGS]
                 ]
         except Exception:  # what is shown stays as it was; the node goes on
-            logger.exception("cannot fetch the view", extra={"event": "console.not-fetched"})
+            logger.exception("cannot fetch the view", extra={"event": "console.fetch-failed"})
         finally:
             self._fetching = False
 

@@ -1,4 +1,4 @@
-"""Revalidation: whoever is not trusted any more is ended, live or parted, and everybody else stays."""
+"""Revalidation: a peer that is no longer trusted is disconnected; all others stay."""
 
 import logging
 import threading

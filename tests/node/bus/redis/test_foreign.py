@@ -147,7 +147,7 @@ async def test_what_cannot_be_read_goes_to_the_dead_letters_and_the_log(
                 ':version=1, username="ada"',
             ]
             assert letters[1].event_id == id
-            assert f"{S} {id} is set aside" in caplog.text
+            assert f"{S} {id} became a dead letter" in caplog.text
 
 
 async def test_a_key_that_is_another_thing_stores_none_of_them(

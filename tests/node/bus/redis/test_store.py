@@ -34,7 +34,7 @@ async def test_over_a_unix_socket_and_in_another_database(
         ("appendonly", "no", logging.WARNING, "no append-only file"),
         ("appendfsync", "everysec", logging.INFO, "appendfsync everysec"),
         ("appendfsync", "always", logging.INFO, ""),
-        ("maxmemory-policy", "allkeys-lru", logging.WARNING, "throws away streams"),
+        ("maxmemory-policy", "allkeys-lru", logging.WARNING, "deletes streams"),
     ],
 )
 async def test_what_the_server_keeps_is_said(
