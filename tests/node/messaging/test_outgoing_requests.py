@@ -7,7 +7,7 @@ import pytest
 from parley._lbm import keys
 from parley._lbm.errors import LbmEncodeError
 from parley._node.messaging.named_events import OutgoingEmit
-from parley._node.messaging.outgoing_requests import ChunkInbox
+from parley._node.messaging.outgoing_requests import ChunkInbox, OutgoingCall
 from parley._node.protocol.codes import (
     CALL,
     CANCEL,
@@ -263,3 +263,12 @@ def test_on_final_is_told_of_the_answer_whether_somebody_waits_or_not(given_up: 
     shell.receive(event(RESULT, cells, async_id=call.async_id))  # type: ignore[arg-type]  # cells
     assert told == [(0, 6)]
     assert shell.woken == (not given_up)
+
+
+def test_the_first_answer_is_the_answer() -> None:
+    woken: list[str] = []
+    call = OutgoingCall(lambda: woken.append("done"))
+    assert not call.done
+    call.finish(0, "first")
+    call.finish(16, "second")
+    assert (call.done, call.code, call.data, woken) == (True, 0, "first", ["done"])
