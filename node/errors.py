@@ -19,6 +19,7 @@
       StreamedAnswerError    the answer comes in items: `Peer.call_stream` reads it
       StreamResetError       a stream was ended by Reset; `code` and `text` (likewise)
       RelayRefusedError      an event relay closed the connection; `code`, `text` (likewise)
+      FormatError            a payload or value does not fit its format  (also ValueError)
       NotSpokenError         the peer's dialect doesn't support it
       KnownPeersError        the file of known peers cannot be read or written
       FileError              a given file cannot be used
@@ -93,6 +94,10 @@ class InsecureAddressError(ConfigError):
             f"{address} is not of this machine alone, and nothing is encrypted there: "
             "listen on 127.0.0.1, [::1] or a Unix socket, or allow it (--allow-insecure)"
         )
+
+
+class FormatError(ParleyError, ValueError):
+    """A payload is not of its format, or a value has no form in one."""
 
 
 class NotSpokenError(ParleyError):

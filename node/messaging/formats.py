@@ -15,7 +15,7 @@ import cbor2
 import msgpack
 
 from parley._lbm.codec import Encodable, Value, decode_value, encode_value
-from parley._lbm.errors import ParleyError
+from parley._node.errors import FormatError as FormatError
 from parley._node.errors import codec_fault
 
 # As many as a payload of LBM may have.
@@ -96,10 +96,6 @@ _KNOWN_TAGS: Final = (
     *(0, 1, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 52, 54, 100, 256, 258, 260, 261, 1004),
     *(43_000, 55_799),
 )
-
-
-class FormatError(ParleyError, ValueError):
-    """A payload is not of its format, or a value has no form in one."""
 
 
 class Format(IntEnum):

@@ -17,13 +17,14 @@ from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.errors import (
     ConnectionClosedError,
     LocalProtocolError,
+    RejectedError,
     RemoteProtocolError,
     SilenceError,
     check_close,
     violation,
 )
 from parley._node.protocol.frames import FrameReader, sniff_protocol
-from parley._node.protocol.handshake import RejectedError, expect
+from parley._node.protocol.handshake import expect
 from parley._node.protocol.handshake_driver import HandshakeDriver
 from parley._node.protocol.limits import (
     CLOSE_LINGER,

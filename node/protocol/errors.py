@@ -7,6 +7,8 @@
         ConnectionClosedError  the connection is over or closing; carries its code
       RemoteProtocolError      the peer broke a rule; the connection ends with `code`
         SilenceError           nothing was received for too long
+        RejectedError          the responder answered Reject
+        NoCommonAlgorithmError  nothing in common for one parameter
 
 `code` is the close code, as a plain int.
 """
@@ -59,6 +61,23 @@ class RemoteProtocolError(ProtocolError):
 class SilenceError(RemoteProtocolError):
     """Nothing was received for so long that the transport may be dead. A session that can be
     resumed is suspended; any other ends with `code`."""
+
+
+class NoCommonAlgorithmError(RemoteProtocolError):
+    """Nothing in common for one parameter, which Reject names."""
+
+    def __init__(self, parameter: str) -> None:
+        super().__init__(CloseCode.NO_COMMON_ALGORITHM, f"no common {parameter} algorithm")
+        self.parameter = parameter
+
+
+class RejectedError(RemoteProtocolError):
+    """The responder answered Reject; `code` is its code, `text` its sentence."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(CloseCode.PROTOCOL_ERROR, f"rejected: {text}")
+        self.code = code
+        self.text = text
 
 
 def check_close(code: int, text: str, last: CloseCode) -> None:

@@ -39,7 +39,12 @@ from parley._node.protocol.codes import (
     CloseCode,
 )
 from parley._node.protocol.config import CoreConfig
-from parley._node.protocol.errors import RemoteProtocolError, violation
+from parley._node.protocol.errors import (
+    NoCommonAlgorithmError,
+    RejectedError,
+    RemoteProtocolError,
+    violation,
+)
 from parley._node.protocol.event import Event, handshake_event, parse_raw
 from parley._node.protocol.frames import frame
 from parley._node.protocol.handshake_messages import (
@@ -67,14 +72,6 @@ from parley._node.protocol.record_layer import RecordReader, RecordWriter
 from parley._node.protocol.resumption import ResumeRequest, read_resume
 
 Offer = Mapping[str, Sequence[str]]
-
-
-class NoCommonAlgorithmError(RemoteProtocolError):
-    """Nothing in common for one parameter, which Reject names."""
-
-    def __init__(self, parameter: str) -> None:
-        super().__init__(CloseCode.NO_COMMON_ALGORITHM, f"no common {parameter} algorithm")
-        self.parameter = parameter
 
 
 class Choice(NamedTuple):
@@ -400,15 +397,6 @@ def without_frame(framed: bytes) -> bytes:
 
 def _refused(reason: str) -> RemoteProtocolError:
     return RemoteProtocolError(CloseCode.AUTHENTICATION_FAILED, reason)
-
-
-class RejectedError(RemoteProtocolError):
-    """The responder answered Reject; `code` is its code, `text` its sentence."""
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(CloseCode.PROTOCOL_ERROR, f"rejected: {text}")
-        self.code = code
-        self.text = text
 
 
 class Initiator(Handshake):

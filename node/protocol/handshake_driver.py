@@ -7,7 +7,7 @@ What a failure sends depends on the state alone, so that all failures of authent
 from typing import Final
 
 from parley._node.protocol.codes import CONNECTION, REJECT, RESUME, CloseCode
-from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.errors import NoCommonAlgorithmError, RemoteProtocolError
 from parley._node.protocol.event import handshake_event
 from parley._node.protocol.frames import frame
 from parley._node.protocol.handshake import (
@@ -15,7 +15,6 @@ from parley._node.protocol.handshake import (
     Agreed,
     Handshake,
     Initiator,
-    NoCommonAlgorithmError,
     Responder,
     expect,
 )

@@ -4,7 +4,8 @@ import pytest
 
 from parley._crypto.registry import NAMES, PARAMETERS
 from parley._node.protocol.codes import CloseCode
-from parley._node.protocol.handshake import NoCommonAlgorithmError, choose
+from parley._node.protocol.errors import NoCommonAlgorithmError
+from parley._node.protocol.handshake import choose
 from tests.node.protocol.pair import BOB, make_config
 
 ALL = {parameter: NAMES[parameter] for parameter in PARAMETERS}
