@@ -85,6 +85,8 @@ def signature(function: Any, name: str, made: Any = None) -> str:
 def _argument(
     argument: ast.arg, default: ast.expr | None, values: Mapping[str, inspect.Parameter]
 ) -> str:
+    if default is not None and argument.arg not in values:  # it is one of `**options`
+        return parameter(argument.arg, type_text(argument.annotation), ast.unparse(default))
     value = None if default is None else values[argument.arg].default
     is_told = isinstance(default, ast.Constant) and default.value is ...
     text = "" if default is None else _default_text(value, None if is_told else default)

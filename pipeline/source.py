@@ -53,15 +53,19 @@ class JournalSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
+        """The name that `format` takes."""
         return FORMAT
 
     def schema(self) -> StructType:
+        """The columns of bronze."""
         return BRONZE
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of `spark.read`."""
         return JournalReader(self.options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return the reader of `spark.readStream`."""
         return JournalStreamReader(self.options)
 
 

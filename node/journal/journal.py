@@ -143,6 +143,7 @@ class Journal:
         )
 
     def families(self) -> Iterator[MetricFamily]:
+        """Yield the metrics of its run."""
         done = self.metrics
         yield family(catalogue.JOURNAL_RECORDS, done.records)
         yield family(catalogue.JOURNAL_WRITTEN, done.size)

@@ -118,10 +118,12 @@ class Audit:
         return taken
 
     def take_findings(self) -> list[Finding]:
+        """Take the findings since the last call."""
         taken, self._output.findings = self._output.findings, []
         return taken
 
     def take_sessions(self) -> list[SessionRow]:
+        """Take the rows of sessions since the last call."""
         taken, self._output.sessions = self._output.sessions, []
         return taken
 
