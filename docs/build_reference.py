@@ -155,12 +155,12 @@ _OF_LINKS: Final = frozenset(
     {
         "close_buses",
         "connected",
-        "joined",
+        "add_subscription",
         "next_session",
         "node_ends",
         "over",
         "over_error",
-        "parted",
+        "remove_subscription",
     }
 )
 

@@ -167,7 +167,7 @@ The access log is the logger `parley.access`: connections that open and close, a
 _LEVELS: Final = {name: name for name in ("debug", "info", "warning", "error", "critical")} | {
     "exception": "error"
 }
-_LOGGER: Final = re.compile(r"(\w+\.)?_?logger|_log|access|logging\.getLogger\(.*\)")
+_LOGGER: Final = re.compile(r"(\w+\.)?(\w*_)?logger|_log|access|logging\.getLogger\(.*\)")
 _NAME: Final = re.compile(r"[a-z]+(?:-[a-z]+)*\.[a-z]+(?:-[a-z]+)*")
 # What each log record, or line of JSON, has already.
 _TAKEN: Final = vars(logging.makeLogRecord({})).keys() | {
@@ -233,7 +233,10 @@ def logged() -> dict[str, Logged]:
 def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str, set[str]]]:
     """The calls that log a line, each with its logger and its levels."""
     text = ast.unparse(tree)
-    own = re.search(r"^_?log\w*(?:: Final)? = logging\.getLogger\('(.*?)'\)", text, re.MULTILINE)
+    loggers = dict(
+        re.findall(r"^(\w+)(?:: Final)? = logging\.getLogger\('(.*?)'\)", text, re.MULTILINE)
+    )
+    first = next(iter(loggers.values()), "")
     for node in ast.walk(tree):
         match node:
             case ast.Call(ast.Attribute(on, level), arguments) if level in {*_LEVELS, "log"}:
@@ -242,8 +245,9 @@ def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str, set[str]]]:
                     of = ast.unparse(arguments[0])  # a rate limit, which is given the logger
                 if not _LOGGER.fullmatch(of):
                     continue
-                named = re.search(r"getLogger\('(.*?)'\)", of) or own
-                logger = "parley.access" if "access" in of or not named else named[1]
+                named = re.search(r"getLogger\('(.*?)'\)", of)
+                own = named[1] if named else loggers.get(of, first)
+                logger = "parley.access" if "access" in of or not own else own
                 found = re.findall(r"logging\.([A-Z]+)\b", ast.unparse(node))
                 levels = {_LEVELS[level]} if level != "log" else {one.lower() for one in found}
                 yield node, logger, levels

@@ -23,6 +23,8 @@ class Waiter(Protocol):
 
 
 class Timer(Protocol):
+    """A callback that is due at a time."""
+
     def cancel(self) -> None:
         """Don't call back."""
 
