@@ -250,7 +250,7 @@ class Conversation:
 ROOM = "lobby"
 ARRIVED = f"you are {{}}; {HELP}"
 AWAY = "* the host may have quit: this chat waits until it is back; /quit leaves"
-RETURNED = "you are in the room again, as {}; what was said meanwhile is not known"
+RETURNED = "you are in the room again, as {}; messages may have been missed"
 # Seconds that a closing host waits for members that do not read.
 FAREWELL = 5.0
 

@@ -1,7 +1,7 @@
 """`parley console`: a link to the console of a server that runs on this machine.
 
-Each link opens the console once. Who may read the files of the user that the server runs as may
-have one: they say where its console is.
+Each link opens the console once. Users who can read the files of the server's user can get one: the
+files contain the address of the console.
 """
 
 import webbrowser

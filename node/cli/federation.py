@@ -1,6 +1,6 @@
-"""`parley federation`: what a running server knows of its federation, and what is wrong in it.
+"""`parley federation`: what a server knows about its federation, and its problems.
 
-It answers members and accounts alone, so `--identity` names the key of one of these.
+Only members and accounts are answered, so `--identity` must name the key of one.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""The connection that a command keeps: made again when it is over, and what becomes of it told.
+"""The self-reconnecting connection of a command, and reports about its state.
 
-A session that lost its transport and goes on over another one lost nothing. One that is over is
-followed by a new one, in which whoever spoke on it begins anew.
+A session that resumes over another transport has lost nothing. After a session that has ended, the
+command starts over in a new one.
 """
 
 import logging
@@ -27,7 +27,7 @@ from parley._node.transport.conditions import Condition
 
 # The links' own, which has a line for each dial that failed.
 _log: Final = logging.getLogger("parley.link")
-# Turns of the loop in which whoever has got all that it wanted may leave, before a loss is told.
+# Iterations of the loop in which a command that is done can close, before a loss is reported.
 _TURNS: Final = 20
 
 

@@ -1,7 +1,7 @@
 """What a command prints: text for people, or one JSON object a line.
 
 With `--json` standard output carries JSON lines alone, and the last one is `done` or `error`; logs
-and everything for the eye go to standard error. What came from another node never steers a
+and everything for the eye go to standard error. Text of another node never controls a
 terminal.
 """
 

@@ -103,7 +103,7 @@ class Notes:
     async def _subscribed_again(self, subscription: LinkSubscription) -> None:
         recovered = None if subscription.position is None else subscription.recovered
         if recovered is None:
-            found = "what was published meanwhile is not known"
+            found = "notes may have been missed"
         else:
             found = "no note was missed" if recovered else "some notes may be missing"
         fields = {"topic": self._topic, "data": subscription.data, "recovered": recovered}

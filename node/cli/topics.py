@@ -154,14 +154,14 @@ async def fetch_offers(
             break
         last = found[-1]
         wanted["after"] = [last.kind, last.name, last.namespace]
-    raise ParleyError(f"it says that it offers more than {len(offers):,} things: give a PREFIX")
+    raise ParleyError(f"the node offers more than {len(offers):,} things: give a PREFIX")
 
 
 def _read(answer: object) -> tuple[list[Offer], bool]:
     match answer:
         case {"offers": list(offers), "more": bool(more)}:
             return [_offer(one) for one in offers], more
-    raise ParleyError(f"what it answers to {TOPICS_CALL} is not what it offers")
+    raise ParleyError(f"invalid response to {TOPICS_CALL}")
 
 
 def _offer(told: object) -> Offer:
@@ -177,7 +177,7 @@ def _offer(told: object) -> Offer:
                 gives=_schema(_text(told, "gives")),
                 flags=tuple(flag for flag in _FLAGS if told.get(flag) is True),
             )
-    raise ParleyError(f"something that it answers to {TOPICS_CALL} has no kind and name")
+    raise ParleyError(f"an offer in the response to {TOPICS_CALL} has no kind or name")
 
 
 def _text(told: Mapping[Any, Any], key: str) -> str:

@@ -1,4 +1,4 @@
-"""Commands of the group "Serve": servers, and what is asked of them."""
+"""Commands of the group "Serve": servers and tools for them."""
 
 from typing import Final
 

@@ -114,13 +114,13 @@ def _check_path(path: Path) -> Iterator[Diagnosis]:
         return
     subject = f"file {path}"
     if status.st_uid != os.geteuid():
-        text = "it belongs to another user, who may change whom you trust and your identity"
+        text = "it belongs to another user, who can change your identity and trusted peers"
         yield Diagnosis(Level.PROBLEM, subject, text, f"chown {os.geteuid()} '{path}'")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        text = "others may change it, and with it whom you trust and your identity"
+        text = "other users can change it, including your identity and trusted peers"
         yield Diagnosis(Level.PROBLEM, subject, text, f"chmod go-w '{path}'")
     elif status.st_mode & (stat.S_IRWXG | stat.S_IRWXO) and stat.S_ISREG(status.st_mode):
-        text = "others can read it: whom you know, or a key, which Parley then refuses to use"
+        text = "other users can read it: known peers, or a key, which Parley then refuses to use"
         yield Diagnosis(Level.WEAK, subject, text, f"chmod go= '{path}'")
 
 

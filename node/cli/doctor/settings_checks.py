@@ -77,8 +77,8 @@ def check_address(dialect: str, text: str, *, allowed: bool = True) -> Diagnosis
         mend = "if others use this machine too: a Unix socket in a directory of your own"
         return Diagnosis(Level.NOTE, subject, text, mend)
     text = (
-        f"nothing is encrypted there: {_who(address.host)} can say anything, and whoever is "
-        "on the way reads and changes everything"
+        f"nothing is encrypted there: {_who(address.host)} can send anything, and an attacker "
+        "on the path can read and change everything"
     )
     if not allowed:
         text += "; without allow_insecure it is not listened on"
@@ -110,12 +110,12 @@ def _who(host: str) -> str:
     try:
         place: IPv4Address | IPv6Address = ip_address(host.partition("%")[0])
     except ValueError:
-        return f"whoever reaches {host}, whatever machine that is,"
+        return f"every host that reaches {host}"
     if place.is_unspecified:
-        return "whoever reaches any address of this machine"
+        return "every host that reaches any address of this machine"
     if place.is_private or place.is_link_local:
-        return f"whoever is in the network of {host}"
-    return f"anybody who reaches {host}, perhaps from everywhere,"
+        return f"every host in the network of {host}"
+    return f"every host that reaches {host}, possibly from anywhere,"
 
 
 # What SQLite keeps beside a database while it is open; events stand there too.
@@ -158,7 +158,7 @@ def check_store(url: str) -> Iterator[Diagnosis]:
     if file is not None:
         yield from _check_file(subject, file)
     elif parts.scheme == "redis+unix":
-        text = f"whoever may open {parts.path} reads and changes all events"
+        text = f"every user who can open {parts.path} can read and change all events"
         mend = "keep the socket in a directory of your own: chmod 700"
         yield Diagnosis(Level.NOTE, subject, text, mend)
     else:
@@ -264,11 +264,13 @@ def _check_redis(subject: str, parts: SplitResult) -> Iterator[Diagnosis]:
     fine = True
     if parts.scheme == "redis" and not local:
         fine = False
-        text = "without TLS: whoever is on the way reads and changes all events, and the password"
+        text = (
+            "without TLS: an attacker on the path can read and change all events and the password"
+        )
         yield Diagnosis(Level.WEAK, subject, text, "rediss://, with TLS in redis.conf")
     if parts.password is None:
         fine = False
-        who = "every program of this machine" if local else "whoever reaches that address"
+        who = "every program of this machine" if local else "every host that reaches the address"
         text = f"without a password: {who} reads and changes all events"
         level = Level.NOTE if local else Level.PROBLEM
         yield Diagnosis(level, subject, text, "requirepass or an ACL in redis.conf")
@@ -280,7 +282,7 @@ def _check_redis(subject: str, parts: SplitResult) -> Iterator[Diagnosis]:
 FEW_SEGMENTS: Final = 4
 MOST_FILES: Final = 1_000  # of a directory that are looked at
 
-_WHAT_SHOWS: Final = "who talked to whom, when and how much is not encrypted"
+_WHAT_SHOWS: Final = "peers, times and sizes are not encrypted"
 
 
 def check_journal(path: Path | None) -> Iterator[Diagnosis]:
@@ -352,7 +354,7 @@ def _check_keys(directories: Iterable[Path]) -> Iterator[Diagnosis]:
         except OSError:
             continue
         for path in found:
-            text = "an auditor's private key: whoever takes this machine reads its journal"
+            text = "an auditor's private key: whose holder can read the journal of this machine"
             yield Diagnosis(Level.WEAK, f"file {path}", text, "keep it on another machine")
 
 

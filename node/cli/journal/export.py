@@ -1,7 +1,6 @@
-"""`parley journal export`: what the audit says (events, sessions, tunnels, findings) as files.
+"""`parley journal export`: write verified events, sessions, tunnels and findings to files.
 
-Everything is verified before it is written, and each row has its status. Existing files are left
-alone, and a file has its name only when it is whole.
+Each row has its status. Existing files are kept, and a file gets its name when it is complete.
 """
 
 from pathlib import Path

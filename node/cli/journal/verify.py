@@ -1,7 +1,6 @@
-"""`parley journal verify`: checks every chain, seal and commitment of the journals in a directory.
+"""`parley journal verify`: verify every chain, seal and commitment of the journals in a directory.
 
-It exits with 0 if there are no findings, else with a code of its own, and changes nothing.
-docs/howto/journal.md says what a finding proves.
+Exits with 0 if there are no findings, else with 7. docs/howto/journal.md explains the findings.
 """
 
 from collections import Counter

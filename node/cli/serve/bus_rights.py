@@ -1,4 +1,4 @@
-"""Who may use the bus of a server: the rights of the settings, which a reload replaces."""
+"""Rights on the bus of a server: those of the settings, which a reload replaces."""
 
 from collections.abc import Awaitable
 

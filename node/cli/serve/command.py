@@ -121,7 +121,7 @@ async def _serve(
             require_offerable(settings.bus.url)
             await stack.enter_async_context(node.bus(settings.bus.url, allow=rights.allow))
         federation = await _open_federation(stack, node, settings.federation)
-        # Before anything is printed: whoever reads `ready` may send a signal immediately. It ends
+        # Before anything is printed: a reader of `ready` can signal immediately. It ends
         # before the node drains, so that a second signal doesn't wait for that. Gateways drain
         # first, then the node does.
         drains = 2 if gateways.simproto or gateways.named else 1
@@ -350,7 +350,7 @@ async def serve_metrics(
     app = metrics_app(node.metrics, lambda: reasons_unready(node))
     stack.enter_context(node.metrics.watched())
     url = await stack.enter_async_context(serve_asgi(app, settings.metrics))
-    out.say(f"telling metrics at {url}/metrics")
+    out.say(f"serving metrics at {url}/metrics")
     out.event("metrics", url=url)
 
 

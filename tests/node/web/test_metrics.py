@@ -23,7 +23,7 @@ SETTINGS = ServeSettings(metrics="127.0.0.1:0")
 
 def said_url(capsys: pytest.CaptureFixture[str]) -> str:
     said = capsys.readouterr().out
-    return said.removeprefix("telling metrics at ").removesuffix("/metrics\n")
+    return said.removeprefix("serving metrics at ").removesuffix("/metrics\n")
 
 
 async def test_metrics_are_told_by_http_from_before_the_node_to_its_end(

@@ -31,8 +31,8 @@ from parley._node.settings import (
         ("tcp://[::]:7101", Level.PROBLEM, "any address of this machine"),
         ("tcp://192.168.1.7:7101", Level.PROBLEM, "the network of 192.168.1.7"),
         ("tcp://[fe80::1%eth0]:7101", Level.PROBLEM, "the network of fe80::1%eth0"),
-        ("tcp://8.8.8.8:7101", Level.PROBLEM, "perhaps from everywhere"),
-        ("tcp://example.org:7101", Level.PROBLEM, "whatever machine that is"),
+        ("tcp://8.8.8.8:7101", Level.PROBLEM, "possibly from anywhere"),
+        ("tcp://example.org:7101", Level.PROBLEM, "every host that reaches example.org"),
     ],
 )
 def test_each_kind_of_address(place: str, level: Level, said: str) -> None:
