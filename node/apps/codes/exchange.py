@@ -1,6 +1,5 @@
-"""The exchange over a connection (section 21): `CodeGiver` waits for whoever has its code,
-`take_code` shows that it has one. Both know whom they talk to once it is over, and not before.
-"""
+"""The exchange by which two nodes with the same short code authenticate each other
+(docs/protocol.md section 21): `CodeGiver` waits for it, `take_code` starts it. """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -36,9 +35,11 @@ OF_AN_ADDRESS: Final = Rate(8, 8.0)  # exchanges that begin
 OPENING_SIZE: Final = SLOT_SIZE + SHARE_SIZE
 
 
-class Giving:
-    """The tries of one code. `now` is seconds of a clock that never goes back; `who` stands for a
-    connection."""
+class CodeAttempts:
+    """The attempts of others to use one code, without I/O: few may fail, and one succeeds.
+
+    `now` is seconds of a monotonic clock; `who` identifies a connection.
+    """
 
     def __init__(self, code: Code, node_id: NodeId, now: float) -> None:
         self.code = code
@@ -47,11 +48,11 @@ class Giving:
         self._node_id = node_id
         self._until = now + SECONDS
         self.expected: dict[object, Confirmations] = {}
-        self._rations = PerAddressLimiter(OF_AN_ADDRESS)
+        self._limiter = PerAddressLimiter(OF_AN_ADDRESS)
 
     @property
     def given_up(self) -> bool:
-        """Whether too many tries have failed."""
+        """Whether too many attempts have failed."""
         return self.failed >= FAILED_TRIES
 
     def begin(
@@ -74,7 +75,7 @@ class Giving:
         if int.from_bytes(opening[:SLOT_SIZE]) != self.code.slot:
             raise ExchangeRefused(CodeReset.GONE, "there is no such code here")
         busy = who in self.expected or len(self.expected) >= AT_A_TIME
-        if busy or not self._rations.take(address, now):
+        if busy or not self._limiter.take(address, now):
             raise ExchangeRefused(CodeReset.BUSY, "too many tries at a time")
         ours = Spake2(self.code.password, first=False, private=private)
         try:
@@ -125,7 +126,7 @@ class CodeGiver:
         self.code = code
         self._node = node
         self.on_failed = on_failed
-        self.giving = Giving(code, node.node_id, node.backend.now())
+        self.giving = CodeAttempts(code, node.node_id, node.backend.now())
         self.trying: dict[Remote, anyio.CancelScope] = {}
         self._over = anyio.Event()
         self._taker: Peer | None = None

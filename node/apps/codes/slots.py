@@ -45,7 +45,7 @@ class SlotTable(Generic[S]):
     def __init__(self, is_over: Callable[[S], bool]) -> None:
         self._is_over = is_over
         self.claims: dict[int, _Claim[S]] = {}
-        self._rations = PerAddressLimiter(ASKED)
+        self._limiter = PerAddressLimiter(ASKED)
 
     def __len__(self) -> int:
         return len(self.claims)
@@ -59,7 +59,7 @@ class SlotTable(Generic[S]):
         Raises:
             CallRefused: 20 if `wanted` is another's, 19 beyond a limit.
         """
-        self._rations.require(name, now)
+        self._limiter.require(name, now)
         self._drop_old(now)
         address, _ = address_key(name)
         held = None if wanted is None else self.claims.get(wanted)
@@ -85,7 +85,7 @@ class SlotTable(Generic[S]):
 
     def find(self, slot: int, name: str, now: float) -> NodeId | None:
         """The node that waits at a slot; CallRefused with 19 for an address that asks too often."""
-        self._rations.require(name, now)
+        self._limiter.require(name, now)
         self._drop_old(now)
         claim = self.claims.get(slot)
         return None if claim is None else claim.node_id

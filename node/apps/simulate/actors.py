@@ -20,7 +20,7 @@ from parley._node.apps.simulate.offers import (
     UNWANTED,
     Sleep,
 )
-from parley._node.apps.simulate.plan import Draws, Plan
+from parley._node.apps.simulate.plan import Plan, SeededRandom
 from parley._node.apps.simulate.tally import ACCEPTED, LATE, LOST, Tally
 from parley._node.errors import CallRefused, CallTimeout, PeerClosedError, StreamResetError
 from parley._node.handlers.topic import Topic
@@ -52,7 +52,9 @@ class Caller:
     """Calls `peer` until the connection ends. With a fixed size of payloads it only gets and
     puts, which cost two events each."""
 
-    def __init__(self, plan: Plan, peer: Peer, draws: Draws, sleep: Sleep, tally: Tally) -> None:
+    def __init__(
+        self, plan: Plan, peer: Peer, draws: SeededRandom, sleep: Sleep, tally: Tally
+    ) -> None:
         self._plan = plan
         self._peer = peer
         self._draws = draws
@@ -139,7 +141,9 @@ _LARGEST_FILE: Final = 2**20
 class StreamSender:
     """Sends on one side of a connection."""
 
-    def __init__(self, plan: Plan, peer: Peer, draws: Draws, sleep: Sleep, tally: Tally) -> None:
+    def __init__(
+        self, plan: Plan, peer: Peer, draws: SeededRandom, sleep: Sleep, tally: Tally
+    ) -> None:
         self._plan = plan
         self._peer = peer
         self._draws = draws
@@ -245,7 +249,9 @@ _NARROW: Final = 4 * 1024
 class TopicPublisher:
     """Publishes one topic of a node for ever."""
 
-    def __init__(self, plan: Plan, topic: Topic, draws: Draws, sleep: Sleep, tally: Tally) -> None:
+    def __init__(
+        self, plan: Plan, topic: Topic, draws: SeededRandom, sleep: Sleep, tally: Tally
+    ) -> None:
         self._plan = plan
         self._topic = topic
         self._draws = draws
@@ -280,7 +286,7 @@ class TopicReader:
     published at once, without a break."""
 
     def __init__(
-        self, plan: Plan, name: str, peer: Peer, draws: Draws, sleep: Sleep, tally: Tally
+        self, plan: Plan, name: str, peer: Peer, draws: SeededRandom, sleep: Sleep, tally: Tally
     ) -> None:
         self._plan = plan
         self._name = name

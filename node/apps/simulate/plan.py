@@ -18,10 +18,10 @@ _SPREAD = 1.0
 _LONGEST = 24 * 1024
 
 
-class Draws(Random):
+class SeededRandom(Random):
     """A source of chance for one actor, which `names` names."""
 
-    def __new__(cls, *_: Any) -> "Draws":
+    def __new__(cls, *_: Any) -> "SeededRandom":
         # Random's own takes no more than a seed.
         return super().__new__(cls)
 
@@ -98,9 +98,9 @@ class Plan:
         """How long it takes, in simulated time."""
         return self.minutes * 60
 
-    def draws(self, *names: str | int) -> Draws:
+    def draws(self, *names: str | int) -> SeededRandom:
         """The source of chance of an actor."""
-        return Draws(self.seed, *names)
+        return SeededRandom(self.seed, *names)
 
     def links(self) -> list[tuple[int, int]]:
         """Who dials whom: a ring, and as many others as half of the nodes."""

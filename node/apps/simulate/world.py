@@ -17,7 +17,7 @@ from parley._crypto.auditor import AuditorKey
 from parley._crypto.identity import Identity
 from parley._node.apps.simulate.actors import Caller, StreamSender, TopicPublisher, TopicReader
 from parley._node.apps.simulate.offers import ALERTS, NEWS, TICKS, offer
-from parley._node.apps.simulate.plan import Draws, Plan, Traffic
+from parley._node.apps.simulate.plan import Plan, SeededRandom, Traffic
 from parley._node.apps.simulate.simulated_time import SimulatedTime
 from parley._node.apps.simulate.tally import Tally
 from parley._node.errors import HandshakeError, PeerClosedError
@@ -87,11 +87,11 @@ class SimulatedLink:
                 await anyio.sleep_forever()
             actors.cancel_scope.cancel()
 
-    def _act(self, actors: TaskGroup, peer: Peer, draws: Draws) -> None:
+    def _act(self, actors: TaskGroup, peer: Peer, draws: SeededRandom) -> None:
         plan, sleep, tally = self._plan, self._time.sleep, self._tally
 
-        def own(name: str) -> Draws:
-            return Draws(draws.getrandbits(64), name)
+        def own(name: str) -> SeededRandom:
+            return SeededRandom(draws.getrandbits(64), name)
 
         traffic = plan.traffic
         sender = {name: StreamSender(plan, peer, own(name), sleep, tally) for name in Traffic}

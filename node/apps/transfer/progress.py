@@ -1,7 +1,4 @@
-"""What is told how a transfer goes.
-
-A watcher cannot change a transfer, and must not raise.
-"""
+"""Progress of file transfers: `Watcher` is notified of it."""
 
 from dataclasses import dataclass
 
@@ -11,31 +8,31 @@ from parley._node.errors import ParleyError
 
 @dataclass(slots=True, eq=False)
 class Transfer:
-    """One file under way. `at` is how much of it the receiver has, or was sent, in bytes."""
+    """A transfer in progress. `at` is the number of bytes that the receiver has, or was sent."""
 
     offer: FileOffer
     peer: str  # the other side's node id, or its address if it has none
-    offset: int = 0  # where this try began
+    offset: int = 0  # where this attempt began
     at: int = 0
 
 
 class Watcher:
-    """Told by senders and receivers what happens; all of it does nothing here."""
+    """Is notified by senders and receivers. Methods must not raise; here they do nothing."""
 
     def began(self, transfer: Transfer) -> None:
-        """Both agree on where to begin."""
+        """Called when both sides agree on the offset."""
 
     def advanced(self, transfer: Transfer) -> None:
-        """Some more bytes were sent, or have come."""
+        """Called when more bytes were sent or received."""
 
     def stopped(self, transfer: Transfer, error: Exception | None) -> None:
-        """It ended early; None if it was cancelled."""
+        """Called when it ended early; `error` is None if it was cancelled."""
 
     def finished(self, transfer: Transfer, *, new: bool) -> None:
-        """The file is in its place; `new` is false if it had been there before."""
+        """Called when the file is complete; `new` is False if it existed before."""
 
     def refused(self, name: str, peer: str, error: ParleyError) -> None:
-        """The receiver would not have it."""
+        """Called when the receiver refuses the file."""
 
     def retrying(self, name: str, error: Exception, number: int, pause: float) -> None:
-        """The sender tries again in `pause` seconds, for the `number`th time in a row."""
+        """Called before the `number`th successive retry, which follows in `pause` seconds."""

@@ -6,7 +6,7 @@ from parley._crypto.identity import NodeId
 from parley._crypto.registry import HASHES
 from parley._crypto.spake2 import Spake2, password_scalar
 from parley._node.apps.codes.code import Code, CodeTextError, ExchangeRefused, looks_like_code
-from parley._node.apps.codes.exchange import Giving
+from parley._node.apps.codes.exchange import CodeAttempts
 from tests.vectors.load import Vector, of_kind, unhex, vectors
 
 OTHER_ADDRESSES = [f"192.0.2.{number}" for number in range(256)]
@@ -18,11 +18,11 @@ def context(vector: Vector) -> bytes:
     return code.context(hash, unhex(vector["exporter"]), unhex(vector["session_id"]))
 
 
-def giving(vector: Vector) -> Giving:
-    return Giving(Code(vector["slot"], vector["words"]), NodeId(unhex(vector["giver"])), 0.0)
+def giving(vector: Vector) -> CodeAttempts:
+    return CodeAttempts(Code(vector["slot"], vector["words"]), NodeId(unhex(vector["giver"])), 0.0)
 
 
-def begun(giver: Giving, vector: Vector, who: int, now: float, opening: bytes) -> bytes:
+def begun(giver: CodeAttempts, vector: Vector, who: int, now: float, opening: bytes) -> bytes:
     taker, private = NodeId(unhex(vector["taker"])), unhex(vector["y"])
     address = OTHER_ADDRESSES[who]
     return giver.begin(who, address, now, opening, taker, context(vector), private=private)

@@ -3,7 +3,7 @@
 import pytest
 
 from parley._crypto.identity import Identity
-from parley._node.apps.simulate.plan import Draws, Plan
+from parley._node.apps.simulate.plan import Plan, SeededRandom
 from parley._node.node import Node
 from parley._node.testing import connected_nodes
 
@@ -22,14 +22,14 @@ def test_every_node_is_reached_and_none_dials_itself(nodes: int) -> None:
 
 def test_draws_depend_on_the_seed_and_the_name_alone() -> None:
     def first(*names: str | int, seed: int = 1) -> bytes:
-        return Draws(seed, *names).randbytes(8)
+        return SeededRandom(seed, *names).randbytes(8)
 
     assert first("a", 1) == first("a", 1)
     assert len({first("a", 1), first("a", 2), first("b", 1), first("a", 1, seed=2)}) == 4
 
 
 def test_a_payload_has_the_size_that_is_asked_for() -> None:
-    draws = Draws(0)
+    draws = SeededRandom(0)
     assert len(draws.payload(128)) == 128
     assert draws.payload(0) == b""
     sizes = {len(draws.payload(None)) for _ in range(200)}

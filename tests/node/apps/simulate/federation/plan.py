@@ -13,7 +13,7 @@ from typing import Final
 
 from parley._crypto.identity import Identity
 from parley._crypto.registry import SIGNING
-from parley._node.apps.simulate.plan import Draws
+from parley._node.apps.simulate.plan import SeededRandom
 
 # Seconds within which all servers start, one after another.
 STARTING: Final = 10.0
@@ -67,9 +67,9 @@ class FederationPlan:
         """Seconds that anything takes from a server to the next, at most."""
         return self.latency * SLOWEST + SENT_AGAIN
 
-    def draws(self, *names: str | int) -> Draws:
+    def draws(self, *names: str | int) -> SeededRandom:
         """The source of chance of a part of this world."""
-        return Draws(self.seed, "federation", *names)
+        return SeededRandom(self.seed, "federation", *names)
 
     def identity(self, server: int) -> Identity:
         """Who a server is."""

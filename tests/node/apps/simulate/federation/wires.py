@@ -5,7 +5,7 @@ some of them late, until they are cut.
 from collections.abc import Callable
 from typing import Final
 
-from parley._node.apps.simulate.plan import Draws
+from parley._node.apps.simulate.plan import SeededRandom
 from tests.node.apps.simulate.federation.agenda import Agenda
 from tests.node.apps.simulate.federation.plan import QUICKEST, SENT_AGAIN, SLOWEST
 
@@ -28,7 +28,7 @@ class Lane:
         "is_asked",
     )
 
-    def __init__(self, agenda: Agenda, draws: Draws, latency: float, loss: float) -> None:
+    def __init__(self, agenda: Agenda, draws: SeededRandom, latency: float, loss: float) -> None:
         self._agenda = agenda
         self._draws = draws
         self._latency = latency

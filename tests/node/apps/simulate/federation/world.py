@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from parley._lbm import keys
 from parley._lbm.codec import decode
-from parley._node.apps.simulate.plan import Draws
+from parley._node.apps.simulate.plan import SeededRandom
 from parley._node.federation.cards import Card, read_card
 from parley._node.federation.exchange import CardEvent
 from parley._node.federation.limits import ATTEMPTS, CARD_INTERVAL, HOP_ALLOWANCE
@@ -128,7 +128,7 @@ class FederationWorld:
     def _ended(self, code: int, _: int | None) -> None:
         self.answers[code] += 1
 
-    def _dial_made_up_path(self, server: SimulatedServer, draws: Draws) -> None:
+    def _dial_made_up_path(self, server: SimulatedServer, draws: SeededRandom) -> None:
         """Dial by a path that somebody made up to do harm: on from link to link, and sometimes
         anywhere, back to where it was as well."""
         path = [server.number, draws.choice(list(server.neighbours))]
