@@ -24,19 +24,18 @@ class FrameReader:
     """Cuts events from a byte stream. Holds at most one frame and one received piece.
 
     `size` is the number of received bytes that `take` hasn't returned yet; `unread` says that it
-    can return an event, or raise.
+    may return an event, or raise.
     """
 
-    __slots__ = ("_at", "_long", "_more", "_need", "data", "limit", "size", "unread")
+    __slots__ = ("_at", "_more", "_need", "data", "limit", "size", "unread")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit  # the longest event, bytes; may be raised between events
-        self._long = b""  # the next frame, if it was joined from pieces
         self.data = b""
         self._at = 0  # how much of `data` was returned
         self._more: list[bytes | bytearray] = []  # received after `data`
         self.size = 0
-        self._need = FRAME_HEADER_SIZE  # bytes of the next frame, as far as is known
+        self._need = FRAME_HEADER_SIZE  # bytes of the next frame, of its header until that is known
         self.unread = False
 
     def feed(self, data: bytes) -> None:
@@ -54,8 +53,7 @@ class FrameReader:
                 more.append(bytearray())
             more[-1] += data
         self.size += len(data)
-        if not self.unread and self.size >= self._need:
-            self._look()
+        self.unread = self.size >= self._need
 
     def take(self) -> bytes | memoryview | None:
         """Return the next event, if it is complete. A long one is a view, which keeps the bytes
@@ -64,67 +62,55 @@ class FrameReader:
         Raises:
             RemoteProtocolError: `frame-too-large`.
         """
-        if self._need == FRAME_HEADER_SIZE <= self.size:
-            self._look()  # the limit may have risen
-        if not self.unread:
+        need, size = self._need, self.size
+        if need == FRAME_HEADER_SIZE <= size:
+            if len(self.data) - self._at < need:
+                self._join_all()
+            (length,) = _unpack_length(self.data, self._at)
+            if length > self.limit:
+                raise too_large(f"{length} bytes where {self.limit} are allowed")
+            self._need = need = need + length
+        if size < need:
+            self.unread = False
+            if self._at > len(self.data) // 2:
+                # Drop the returned bytes: the rest may wait for long.
+                self.data, self._at = self.data[self._at :], 0
             return None
-        need, joined, data, at = self._need, self._long, self.data, self._at
-        if joined:
-            self._long = b""
-        elif need == FRAME_HEADER_SIZE and any(data[at : at + need]):
-            (size,) = _unpack_length(data, at)
-            raise too_large(f"{size} bytes where {self.limit} are allowed")
+        data, start, stop = self.data, self._at + FRAME_HEADER_SIZE, self._at + need
+        if stop <= len(data):
+            self._at = stop
         else:
-            self._at = at + need
-        self.size -= need
-        if self.size:
-            self._look()
-        else:
-            self.data, self._at, self._need, self.unread = b"", 0, FRAME_HEADER_SIZE, False
-        if joined:
-            return memoryview(joined)[FRAME_HEADER_SIZE:]
-        start, stop = at + FRAME_HEADER_SIZE, at + need
+            data, start, stop = self._join(need), FRAME_HEADER_SIZE, need
+        self.size = size = size - need
+        self._need = FRAME_HEADER_SIZE
+        self.unread = size >= FRAME_HEADER_SIZE
+        if not size:
+            self.data, self._at = b"", 0
         return data[start:stop] if stop - start < _LARGE_EVENT else memoryview(data)[start:stop]
 
-    def _look(self) -> None:
-        """Find out how long the next frame is, and whether it is complete."""
-        need, there = FRAME_HEADER_SIZE, len(self.data) - self._at
-        if self.size >= need:
-            if there < need:
-                there = self._join(need)
-            (size,) = _unpack_length(self.data, self._at)
-            if size <= self.limit:  # if not, `take` says so
-                need += size
-                if there < need <= self.size:
-                    self._join(need)
-        self._need = need
-        self.unread = self.size >= need
-        if not self.unread and self._at > len(self.data) // 2:
-            # Drop the returned bytes: the rest may wait for long.
-            self.data, self._at = self.data[self._at :], 0
-
-    def _join(self, need: int) -> int:
-        """Join the pieces that contain `need` bytes; return how many are in one now. A long frame
-        arrives in many pieces and is joined once, without the bytes after it."""
+    def _join(self, need: int) -> bytes:
+        """Remove the next frame, `need` bytes in several pieces; return bytes that begin with it. A
+        long frame arrives in many pieces and is joined once, without the bytes after it."""
         last, left = self._more[-1], self.size - need
         if need < _LARGE_EVENT or left > len(last):
-            self.data, self._at, self._more = self.rest(), 0, []
-            return self.size
+            self._join_all()
+            self._at = need
+            return self.data
         at = len(last) - left
         parts = memoryview(self.data)[self._at :], *self._more[:-1], memoryview(last)[:at]
-        self._long, self._more = b"".join(parts), []
-        if isinstance(last, bytes):
-            self.data, self._at = last, at
-        else:
-            self.data, self._at = bytes(last[at:]), 0
-        return need
+        self._more = []
+        self.data, self._at = (last, at) if isinstance(last, bytes) else (bytes(last[at:]), 0)
+        return b"".join(parts)
+
+    def _join_all(self) -> None:
+        self.data, self._at, self._more = self.rest(), 0, []
 
     def rest(self) -> bytes:
         """Return the buffered bytes, which stay."""
-        return b"".join((self._long, memoryview(self.data)[self._at :], *self._more))
+        return b"".join((memoryview(self.data)[self._at :], *self._more))
 
     def clear(self) -> None:
-        self._long = self.data = b""
+        self.data = b""
         self._more = []
         self._at = self.size = 0
         self._need = FRAME_HEADER_SIZE
