@@ -71,7 +71,7 @@ class Guest(ABC):
             core,
             backend,
             self._take_all,
-            self._next_deadline,
+            self,
             self._handle_deadline,
             self._transport_closed,
             high_water,
@@ -208,7 +208,9 @@ class Guest(ABC):
     def _lost(self, ended: ConnectionEnded) -> None:
         """The connection has ended: wake waiting tasks, and stop handlers."""
 
-    def _next_deadline(self) -> float:
+    @property
+    def earliest(self) -> float:
+        """When to call `_handle_deadline`."""
         return NEVER
 
     def _handle_deadline(self, now: float) -> None:

@@ -206,11 +206,12 @@ class StreamRequests:
     `require_free` raises if the other side's id is taken by a request of another kind.
     """
 
-    __slots__ = ("_connection", "_incoming", "_outgoing", "_require_free", "deadlines")
+    __slots__ = ("_connection", "_deadlines", "_incoming", "_outgoing", "_require_free")
 
     def __init__(
         self,
         connection: Connection,
+        deadlines: Deadlines[Any],
         require_free: Callable[[int, int], None],
         *,
         count_limit: int = UNANSWERED_REQUESTS,
@@ -218,7 +219,7 @@ class StreamRequests:
         self._connection = connection
         self._require_free = require_free
         self._outgoing: OutgoingRequests[OutgoingRequest] = OutgoingRequests()
-        self.deadlines: Deadlines[OutgoingRequest] = Deadlines()
+        self._deadlines = deadlines
         self._incoming: IncomingRequests[IncomingRequest] = IncomingRequests(count_limit)
 
     def __repr__(self) -> str:
@@ -255,7 +256,7 @@ class StreamRequests:
             raise
         timeout = clamp_timeout(timeout)
         if timeout is not None:
-            request.slot = self.deadlines.add(request, now + timeout)
+            request.slot = self._deadlines.add(request, now + timeout)
         return request
 
     def give_up(
@@ -351,13 +352,12 @@ class StreamRequests:
             outgoing.finish()
         self._cut_off(self._incoming.end_all())
 
-    def handle_deadline(self, now: float) -> None:
-        """Give up the requests whose deadline has passed."""
-        for request in self.deadlines.due(now):
-            if not request.done:
-                request.late = True
-                self._send_cancel(request)
-                request.finish()
+    def too_late(self, request: OutgoingRequest) -> None:
+        """Give up a request whose deadline has passed."""
+        if not request.done:
+            request.late = True
+            self._send_cancel(request)
+            request.finish()
 
     # Inside.
 

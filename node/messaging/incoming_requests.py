@@ -244,19 +244,20 @@ class IncomingCalls:
         "_account",
         "_blocked",
         "_connection",
+        "_deadlines",
         "_find",
         "_on_final",
         "_run",
         "_silent",
         "_stop",
         "_unanswered",
-        "deadlines",
         "turns",
     )
 
     def __init__(
         self,
         connection: Connection,
+        deadlines: Deadlines[Any],
         find: Callable[[int, str], object],
         run: Callable[[IncomingCall], None],
         stop: Callable[[IncomingCall], None],
@@ -273,7 +274,7 @@ class IncomingCalls:
         self._unanswered: IncomingRequests[IncomingCall] = IncomingRequests(count_limit)
         self._silent: set[IncomingCall] = set()  # requests without async id: no response
         self._blocked = BlockedAnswers(connection)
-        self.deadlines: Deadlines[IncomingCall] = Deadlines()
+        self._deadlines = deadlines
         self.turns = PerTopicQueue()
 
     def __len__(self) -> int:
@@ -315,7 +316,7 @@ class IncomingCalls:
         deadline = fields.get(keys.DEADLINE_MS)
         if deadline is not None:
             call.deadline = now + min(deadline, LONGEST_DEADLINE_MS) / 1000
-            call.slot = self.deadlines.add(call, call.deadline)
+            call.slot = self._deadlines.add(call, call.deadline)
         if subcategory == CALL:
             self._run(call)
         else:
@@ -402,10 +403,9 @@ class IncomingCalls:
             self._abandon(call, ResultCode.CANCELLED)
         return False
 
-    def handle_deadline(self, now: float) -> None:
-        """End the requests whose deadline has passed."""
-        for call in self.deadlines.due(now):
-            self._abandon(call, ResultCode.DEADLINE_EXCEEDED)
+    def too_late(self, call: IncomingCall) -> None:
+        """End a request whose deadline has passed."""
+        self._abandon(call, ResultCode.DEADLINE_EXCEEDED)
 
     def stream_reset(self, stream: int) -> None:
         """Stop the handlers of a stream on which responses can no longer be sent."""

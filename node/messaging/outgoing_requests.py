@@ -160,12 +160,12 @@ C = TypeVar("C", bound=OutgoingCall)
 class OutgoingCalls:
     """Our requests on one connection without a final response."""
 
-    __slots__ = ("_connection", "deadlines", "waiting")
+    __slots__ = ("_connection", "_deadlines", "waiting")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, deadlines: Deadlines[Any]) -> None:
         self._connection = connection
         self.waiting: OutgoingRequests[OutgoingCall] = OutgoingRequests()
-        self.deadlines: Deadlines[OutgoingCall] = Deadlines()
+        self._deadlines = deadlines
 
     def __len__(self) -> int:
         return len(self.waiting)
@@ -274,7 +274,7 @@ class OutgoingCalls:
             self.waiting.pop(MAIN_STREAM, async_id)
             raise
         if timeout is not None:
-            call.slot = self.deadlines.add(call, now + timeout)
+            call.slot = self._deadlines.add(call, now + timeout)
         return call
 
     def leave(self, call: OutgoingCall) -> None:
@@ -352,12 +352,11 @@ class OutgoingCalls:
             self._refuse_chunks(call, ResultCode.OVERLOADED)
         return False
 
-    def handle_deadline(self, now: float) -> None:
-        """End the requests whose deadline has passed."""
-        for call in self.deadlines.due(now):
-            if not call.done:
-                self._send_cancel(call)
-                call.finish(ResultCode.DEADLINE_EXCEEDED, None)
+    def too_late(self, call: OutgoingCall) -> None:
+        """End a request whose deadline has passed."""
+        if not call.done:
+            self._send_cancel(call)
+            call.finish(ResultCode.DEADLINE_EXCEEDED, None)
 
     def connection_ended(self, code: int, text: str) -> None:
         """No answer will come: what waits is finished with `LOST`."""

@@ -1,8 +1,10 @@
 """All requests of one connection, in both directions (section 9)."""
 
 from collections.abc import Callable
+from typing import Any
 
 from parley._node.messaging.application_events import StreamRequests
+from parley._node.messaging.deadlines import Deadlines
 from parley._node.messaging.incoming_requests import (
     FinalCallback,
     IncomingCall,
@@ -11,7 +13,7 @@ from parley._node.messaging.incoming_requests import (
 )
 from parley._node.messaging.logins import Decide, Logins, nobody
 from parley._node.messaging.named_events import NO_HANDLER, IncomingEmit, NamedEvents
-from parley._node.messaging.outgoing_requests import OutgoingCalls
+from parley._node.messaging.outgoing_requests import OutgoingCall, OutgoingCalls
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.limits import UNANSWERED_REQUESTS
@@ -22,13 +24,13 @@ def _no_handler(namespace: str, name: str) -> ResultCode:
 
 
 class RequestMux:
-    """Creates the tables of requests, which share async ids and a timer.
+    """Creates the tables of requests, which share async ids and `deadlines`.
 
     `find`, `run` and `stop` are those of `IncomingCalls`. `find_event` looks up named events,
     which `run_event` (by default `run`) starts. `login` decides on logins.
     """
 
-    __slots__ = ("incoming", "logins", "named", "outgoing", "stream_requests")
+    __slots__ = ("deadlines", "incoming", "logins", "named", "outgoing", "stream_requests")
 
     def __init__(
         self,
@@ -43,31 +45,28 @@ class RequestMux:
         on_final: FinalCallback = ignore_final,
         count_limit: int = UNANSWERED_REQUESTS,
     ) -> None:
-        self.outgoing = OutgoingCalls(connection)
+        self.deadlines: Deadlines[Any] = Deadlines()
+        self.outgoing = OutgoingCalls(connection, self.deadlines)
         self.incoming = IncomingCalls(
-            connection, find, run, stop, on_final=on_final, count_limit=count_limit
+            connection, self.deadlines, find, run, stop, on_final=on_final, count_limit=count_limit
         )
         self.stream_requests = StreamRequests(
-            connection, self.incoming.require_free, count_limit=count_limit
+            connection, self.deadlines, self.incoming.require_free, count_limit=count_limit
         )
         self.named = NamedEvents(
             connection, self.outgoing, self.incoming, find_event, run_event or run
         )
         self.logins = Logins(connection, self.outgoing, self.incoming, login)
 
-    def next_deadline(self) -> float:
-        """Return the time at which to call `handle_deadline`."""
-        return min(
-            self.outgoing.deadlines.earliest,
-            self.incoming.deadlines.earliest,
-            self.stream_requests.deadlines.earliest,
-        )
-
     def handle_deadline(self, now: float) -> None:
         """End all requests whose deadline has passed."""
-        self.outgoing.handle_deadline(now)
-        self.incoming.handle_deadline(now)
-        self.stream_requests.handle_deadline(now)
+        for request in self.deadlines.due(now):
+            if isinstance(request, OutgoingCall):
+                self.outgoing.too_late(request)
+            elif isinstance(request, IncomingCall):
+                self.incoming.too_late(request)
+            else:
+                self.stream_requests.too_late(request)
 
     def connection_ended(self, code: int, text: str) -> None:
         """End our requests with `LOST` and stop all handlers."""

@@ -20,7 +20,7 @@ from parley._node.remote import access_log as access
 from parley._node.remote.remote import Remote
 from parley._node.transport.backend import Backend
 from parley._node.transport.conditions import Condition, wait_within
-from parley._node.transport.driver import Driver
+from parley._node.transport.driver import Driver, NextDeadline
 from parley._node.transport.loop import Waiter
 
 # How a session ends of which anything was changed on the way, at the end that notices it first.
@@ -191,7 +191,7 @@ class LiveConnection:
     def attach(
         self,
         on_reports: Callable[[list[Any]], None],
-        next_deadline: Callable[[], float],
+        deadlines: NextDeadline,
         handle_deadline: Callable[[float], None],
         on_closed: Callable[[], None],
     ) -> None:
@@ -200,7 +200,7 @@ class LiveConnection:
             self.core,
             self.backend,
             on_reports,
-            next_deadline,
+            deadlines,
             handle_deadline,
             on_closed,
             self.config.write_buffer,

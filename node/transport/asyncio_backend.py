@@ -220,7 +220,10 @@ class AsyncioBackend:
         return self._loop.call_later(max(0.0, when - self.now()), callback)
 
     def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> asyncio.Task[Any]:
-        return self._keep(self._loop.create_task(cast(Any, function(*arguments))))
+        task: asyncio.Task[Any] = self._loop.create_task(cast(Any, function(*arguments)))
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
 
     def begin(self, begun: Iterable[TaskStart]) -> None:
         for function, one in begun:
@@ -237,12 +240,8 @@ class AsyncioBackend:
             if task.done():
                 self._ended(task)
             else:
-                self._keep(task)
-
-    def _keep(self, task: asyncio.Task[Any]) -> asyncio.Task[Any]:
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
+                self._tasks.add(task)
+                task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

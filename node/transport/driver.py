@@ -43,6 +43,14 @@ class SendBuffer(Protocol):
     def waker(self) -> Waker: ...
 
 
+class NextDeadline(Protocol):
+    """The deadlines of the layer above, such as `Deadlines`."""
+
+    @property
+    def earliest(self) -> float:
+        """When one is due, infinity for never."""
+
+
 class SansIOProtocol(Protocol):
     """The core of one connection, native or of a foreign dialect.
 
@@ -157,7 +165,7 @@ class Driver:
 
     Attributes:
         on_reports: called with the core's reports, in order.
-        next_deadline, handle_deadline: deadlines of the layer above, which shares the timer.
+        deadlines, handle_deadline: those of the layer above, which shares the timer.
         on_closed: called when the transport is closed.
         high_water: bytes that may wait to be written before callers wait.
         pending_tasks: handlers to start once all reports are delivered.
@@ -167,6 +175,7 @@ class Driver:
 
     __slots__ = (
         "_closed",
+        "_deadlines",
         "_delivering",
         "_eof_received",
         "_eof_written",
@@ -174,7 +183,6 @@ class Driver:
         "_grace_until",
         "_handle_deadline",
         "_loop",
-        "_next_deadline",
         "_on_reports",
         "_paused",
         "_timer",
@@ -200,7 +208,7 @@ class Driver:
         core: SansIOProtocol,
         loop: Loop,
         on_reports: Callable[[list[Any]], None],
-        next_deadline: Callable[[], float],
+        deadlines: NextDeadline,
         handle_deadline: Callable[[float], None],
         on_closed: Callable[[], None] = lambda: None,
         high_water: int = HIGH_WATER,
@@ -209,7 +217,7 @@ class Driver:
         self.core = core
         self._loop = loop
         self._on_reports = on_reports
-        self._next_deadline = next_deadline
+        self._deadlines = deadlines
         self._handle_deadline = handle_deadline
         self.on_closed = on_closed
         self.high_water = high_water
@@ -459,9 +467,15 @@ class Driver:
             self._deliver("handling sent data")
         if core.ended or core.wants_data is self._paused:
             self._update_transport()
-        self._set_timer()
-        if not barrier.open and not self._closed:
-            barrier.wait(self._barrier_opened)
+        if not self._closed:
+            due, timer = self._deadlines.earliest, self._timer
+            if barrier.open:
+                due = min(due, max(core.next_deadline(), self._grace_until))
+            else:
+                barrier.wait(self._barrier_opened)
+            due = max(due, timer.earliest)
+            if due < timer.time:
+                timer.set(due)
 
     def _update_transport(self) -> None:
         """Close the transport if the core has ended; pause or resume reading."""
@@ -483,16 +497,6 @@ class Driver:
         if wants_data is self._paused and transport is not None:
             self._paused = not wants_data
             (transport.resume_reading if wants_data else transport.pause_reading)()
-
-    def _set_timer(self) -> None:
-        if self._closed:
-            return
-        due = self._next_deadline()
-        if self.barrier.open:
-            due = min(due, max(self.core.next_deadline(), self._grace_until))
-        due = max(due, self._timer.earliest)
-        if due < self._timer.time:
-            self._timer.set(due)
 
     def _run_deadlines(self, now: float) -> None:
         if self._closed:

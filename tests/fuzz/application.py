@@ -236,7 +236,7 @@ class Application:
 
     def next_deadline(self) -> float:
         """When `handle_deadline` has something to do."""
-        return self.calls.next_deadline()
+        return self.calls.deadlines.earliest
 
     def handle_deadline(self) -> None:
         """End the requests that are late."""

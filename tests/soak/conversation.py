@@ -81,7 +81,7 @@ class Conversation:
             "asking": len(calls.outgoing),
             "answering": len(calls.incoming),
             "stream_requests": len(calls.stream_requests),
-            "deadlines": calls.next_deadline() != float("inf"),
+            "deadlines": calls.deadlines.earliest != float("inf"),
             "kept": len(self.peer.streams),
             "losses": self._traffic.losses,
             "notes": {

@@ -444,7 +444,8 @@ class SimProtoPeer(Guest):
         for waiter, _ in self._pings.values():
             waiter.wake()
 
-    def _next_deadline(self) -> float:
+    @property
+    def earliest(self) -> float:
         return self.sim.next_deadline()
 
     def _handle_deadline(self, now: float) -> None:

@@ -9,6 +9,7 @@ from parley._node.messaging.application_events import (
     OutgoingRequest,
     StreamRequests,
 )
+from parley._node.messaging.deadlines import Deadlines
 from parley._node.protocol.codes import CALL, CANCEL, EMIT, NAMED, RESULT, SIM
 from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError, violation
 from parley._node.protocol.reports import EventReceived
@@ -24,9 +25,17 @@ class Shell:
         self.connection = FakeConnection()
         self.taken: set[tuple[int, int]] = set()
         self.woken: list[str] = []
+        self.deadlines: Deadlines[OutgoingRequest] = Deadlines()
         self.requests = StreamRequests(
-            self.connection.as_connection, self.require_free, count_limit=count_limit
+            self.connection.as_connection,
+            self.deadlines,
+            self.require_free,
+            count_limit=count_limit,
         )
+
+    def handle_deadline(self, now: float) -> None:
+        for request in self.deadlines.due(now):
+            self.requests.too_late(request)
 
     def require_free(self, stream: int, async_id: int) -> None:
         if (stream, async_id) in self.taken:
@@ -102,7 +111,7 @@ def test_who_gives_up_keeps_the_id_until_the_answer() -> None:
     shell.requests.give_up(request)
     assert cancels(shell) == [(3, 0, 1)]
     assert shell.ask().async_id == 2
-    assert len(shell.requests.deadlines) == 0
+    assert len(shell.deadlines) == 0
     assert shell.requests.answer_received(app(3, 1))
     assert request.answer is None
     assert shell.woken == []
@@ -111,10 +120,10 @@ def test_who_gives_up_keeps_the_id_until_the_answer() -> None:
 def test_a_deadline() -> None:
     shell = Shell()
     late, other = shell.ask(timeout=1, name="late"), shell.ask(timeout=NEVER, name="other")
-    assert 11 < shell.requests.deadlines.earliest < 11.1
-    shell.requests.handle_deadline(10.9)
+    assert 11 < shell.deadlines.earliest < 11.1
+    shell.handle_deadline(10.9)
     assert not is_done(late)
-    shell.requests.handle_deadline(11.1)
+    shell.handle_deadline(11.1)
     assert late.late
     assert is_done(late)
     assert not is_done(other)
@@ -129,7 +138,7 @@ def test_no_cancel_where_nothing_may_be_sent() -> None:
     shell = Shell()
     request = shell.ask(timeout=1)
     shell.connection.gone.add(3)
-    shell.requests.handle_deadline(20.0)
+    shell.handle_deadline(20.0)
     assert request.late
     assert cancels(shell) == []
 
@@ -222,7 +231,7 @@ def test_nobody_waits_any_more() -> None:
     assert is_done(waiting)
     assert not waiting.late
     assert cancels(shell) == [(3, 0, 1), (3, 0, 2)]
-    assert len(shell.requests.deadlines) == 0
+    assert len(shell.deadlines) == 0
     assert not len(shell.requests)
 
 
@@ -234,4 +243,4 @@ def test_the_end_of_the_connection() -> None:
     assert all(request.done and not request.late for request in ours)
     assert all(request.cancelled for request in theirs)
     assert not len(shell.requests)
-    assert len(shell.requests.deadlines) == 0
+    assert len(shell.deadlines) == 0

@@ -135,18 +135,18 @@ def test_the_deadline_answers_and_stops() -> None:
     shell = Shell()
     shell.receive(call_event("x", 5, deadline=1000))
     shell.receive(call_event("x", 0, deadline=1000))
-    assert 1.0 < shell.incoming.deadlines.earliest < 1.1
-    shell.incoming.handle_deadline(1.1)
+    assert 1.0 < shell.calls.deadlines.earliest < 1.1
+    shell.calls.handle_deadline(1.1)
     assert shell.codes() == [(5, ResultCode.DEADLINE_EXCEEDED)]
     assert set(shell.stopped) == set(shell.started)
     assert shell.waiting() == []
-    assert len(shell.incoming.deadlines) == 0
+    assert len(shell.calls.deadlines) == 0
 
 
 def test_a_deadline_beyond_all_clocks() -> None:
     shell = Shell()
     shell.receive(call_event("x", 5, deadline=2**64 - 1))
-    assert 10**9 <= shell.incoming.deadlines.earliest < 10**9 + 1
+    assert 10**9 <= shell.calls.deadlines.earliest < 10**9 + 1
 
 
 # Bounds.
@@ -275,13 +275,13 @@ def test_each_id_gets_exactly_one_answer(data: st.DataObject) -> None:
             shell.incoming.answer(data.draw(st.sampled_from(shell.started)), 0)
         elif step == "time":
             now += data.draw(st.floats(0, 2))
-            shell.incoming.handle_deadline(now)
+            shell.calls.handle_deadline(now)
         for async_id, _ in shell.codes():
             assert async_id in open_ids
             assert async_id not in answered
             answered.add(async_id)
     assert open_ids - answered == {call.async_id for call in shell.waiting()}
-    shell.incoming.handle_deadline(now + 10)
+    shell.calls.handle_deadline(now + 10)
     assert {async_id for async_id, _ in shell.codes()} == open_ids - answered
 
 

@@ -182,7 +182,7 @@ def test_what_cannot_be_sent_leaves_nothing() -> None:
     ):
         with pytest.raises(ConnectionClosedError):
             send()
-    assert len(shell.outgoing) == len(shell.outgoing.deadlines) == 0
+    assert len(shell.outgoing) == len(shell.calls.deadlines) == 0
 
 
 # What comes.
@@ -368,7 +368,7 @@ def test_replies_and_the_last_one() -> None:
     shell.receive(END, cells_payload(data="last", format=16), 1)
     assert isinstance(emit.data, Reply)
     assert (emit.done, emit.code, emit.data.data, emit.data.last) == (True, 0, "last", True)
-    assert len(shell.outgoing) == len(shell.outgoing.deadlines) == 0
+    assert len(shell.outgoing) == len(shell.calls.deadlines) == 0
     shell.receive(END, b"\xa0", 1)
     shell.receive(REPLY_EVENT, cells_payload(data=1, format=16), 1)
     assert shell.connection.dropped == 2
@@ -430,7 +430,7 @@ def test_answers_of_another_kind() -> None:
         shell.receive(kind, cells_payload(code=1, data=5, format=16), call.async_id)
         assert (call.done, call.code, call.data) == (True, ResultCode.MALFORMED, None)
         assert finals == [(ResultCode.MALFORMED, 0)]
-    assert len(shell.outgoing) == len(shell.outgoing.deadlines) == 0
+    assert len(shell.outgoing) == len(shell.calls.deadlines) == 0
 
 
 def test_parts_of_another_kind_change_nothing() -> None:

@@ -59,7 +59,7 @@ def test_odd_timeouts(timeout: float, deadline: int) -> None:
     shell.ask(timeout)
     (sent,) = shell.connection.take()
     assert sent.cells[keys.DEADLINE_MS] == deadline
-    assert shell.outgoing.deadlines.earliest < math.inf
+    assert shell.calls.deadlines.earliest < math.inf
 
 
 def test_an_answer_ends_the_call_and_frees_its_id() -> None:
@@ -67,7 +67,7 @@ def test_an_answer_ends_the_call_and_frees_its_id() -> None:
     call = shell.ask(5)
     shell.receive(result_event(call.async_id, 7, "data"), 1.0)
     assert (call.done, call.code, call.data, shell.woken) == (True, 7, "data", 1)
-    assert len(shell.outgoing.deadlines) == 0
+    assert len(shell.calls.deadlines) == 0
     shell.receive(result_event(call.async_id, 0, "again"), 1.0)
     assert (call.code, shell.woken, shell.connection.dropped) == (7, 1, 1)
 
@@ -84,15 +84,15 @@ def test_the_deadline_gives_up_once() -> None:
     shell = Shell()
     call = shell.ask(1.0)
     shell.connection.take()
-    shell.outgoing.handle_deadline(0.99)
+    shell.calls.handle_deadline(0.99)
     assert not call.done
-    shell.outgoing.handle_deadline(1.1)
+    shell.calls.handle_deadline(1.1)
     assert (call.done, call.code, shell.woken) == (True, ResultCode.DEADLINE_EXCEEDED, 1)
     (cancel,) = shell.connection.take()
     assert cancel[:4] == (1, 0, SIM, CANCEL)
     assert cancel.cells == {keys.REQUEST: call.async_id}
     shell.outgoing.give_up(call)
-    shell.outgoing.handle_deadline(9.0)
+    shell.calls.handle_deadline(9.0)
     shell.receive(result_event(call.async_id, 0, "late"), 9.0)
     assert (call.code, call.data, shell.woken) == (ResultCode.DEADLINE_EXCEEDED, None, 1)
     assert shell.connection.take() == []
@@ -120,7 +120,7 @@ def test_a_call_that_cannot_be_sent_leaves_nothing() -> None:
     with pytest.raises(ConnectionClosedError):
         shell.ask(1.0)
     assert len(shell.outgoing) == 0
-    assert len(shell.outgoing.deadlines) == 0
+    assert len(shell.calls.deadlines) == 0
 
 
 def test_giving_up_on_a_closed_connection_is_fine() -> None:
@@ -128,7 +128,7 @@ def test_giving_up_on_a_closed_connection_is_fine() -> None:
     first, second = shell.ask(), shell.ask(1.0)
     shell.connection.closed = True
     shell.outgoing.give_up(first)
-    shell.outgoing.handle_deadline(2.0)
+    shell.calls.handle_deadline(2.0)
     assert second.code == ResultCode.DEADLINE_EXCEEDED
 
 
@@ -184,7 +184,7 @@ def test_chunks_of_a_call_that_expects_none_cancel_it_once() -> None:
     assert (call.done, call.code, shell.woken) == (True, STREAMED, 1)
     assert len(shell.outgoing) == 1
     shell.receive(result_event(call.async_id, ResultCode.CANCELLED))
-    assert (call.code, len(shell.outgoing), len(shell.outgoing.deadlines)) == (STREAMED, 0, 0)
+    assert (call.code, len(shell.outgoing), len(shell.calls.deadlines)) == (STREAMED, 0, 0)
 
 
 def test_chunks_that_nobody_waits_for_are_dropped() -> None:
@@ -213,7 +213,7 @@ def test_chunks_of_a_call_that_is_over_use_up_its_credit(window: int | None, end
     if end == "given up":
         shell.outgoing.give_up(call)
     elif end == "late":
-        shell.outgoing.handle_deadline(2.0)
+        shell.calls.handle_deadline(2.0)
     while left > 0:
         shell.receive(event)
         left -= cost

@@ -8,14 +8,14 @@ from tests.node.messaging.fake import Shell, call_event, cancel_event, result_ev
 
 def test_the_deadlines_of_both_sides() -> None:
     shell = Shell()
-    assert shell.calls.next_deadline() == math.inf
+    assert shell.calls.deadlines.earliest == math.inf
     asked = shell.ask(2.0)
     shell.receive(call_event("x", 5, deadline=1000))
-    assert 1.0 <= shell.calls.next_deadline() < 1.1
+    assert 1.0 <= shell.calls.deadlines.earliest < 1.1
     shell.calls.handle_deadline(1.1)
     assert shell.stopped == shell.started
     assert not asked.done
-    assert 2.0 <= shell.calls.next_deadline() < 2.1
+    assert 2.0 <= shell.calls.deadlines.earliest < 2.1
     shell.calls.handle_deadline(2.1)
     assert asked.done
 

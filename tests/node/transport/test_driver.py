@@ -177,14 +177,14 @@ class Scene:
         self.outlet = FakeOutlet()
         self.reports: list[Report] = []
         self.on_report: Callable[[], None] = lambda: None
-        self.upper_deadline = NEVER
+        self.earliest = NEVER
         self.upper_rang: list[float] = []
         self.closed = 0
         self.driver = Driver(
             cast(Connection, self.core),
             backend or cast(Backend, self.loop),
             self._reported,
-            lambda: self.upper_deadline,
+            self,
             self.upper_rang.append,
         )
         self.driver.on_closed = self._closed
@@ -500,7 +500,7 @@ def test_a_report_that_settles_the_driver_does_not_close_it_before_the_others() 
         cast(Connection, scene.core),
         cast(Backend, scene.loop),
         handle,
-        lambda: NEVER,
+        scene,
         scene.upper_rang.append,
     )
     driver.on_closed = lambda: closed.append(list(handled))
@@ -526,7 +526,7 @@ def test_a_transport_that_comes_too_late_is_closed() -> None:
 
 def test_there_is_one_timer_for_the_earliest_of_both_floors() -> None:
     scene = Scene()
-    scene.core.deadline, scene.upper_deadline = 120.0, 110.0
+    scene.core.deadline, scene.earliest = 120.0, 110.0
     scene.connect()
     assert scene.loop.set_timers == [110.0]
     scene.core.deadline = 105.0

@@ -87,13 +87,13 @@ def test_the_core_s_time_stands_still_and_its_grace_lets_it_read_first() -> None
     scene, gate = gated()
     gate.shut()
     scene.core.deadline = scene.loop.time + 1
-    scene.upper_deadline = scene.loop.time + 2
+    scene.earliest = scene.loop.time + 2
     scene.core.wake()
     scene.loop.turn()
     scene.loop.move(5)
     assert told(scene, "handle_deadline") == []
     assert scene.upper_rang  # but calls have their time-outs
-    scene.upper_deadline = float("inf")
+    scene.earliest = float("inf")
     gate.reopen()
     scene.loop.turn()
     scene.loop.move(BARRIER_GRACE / 2)
