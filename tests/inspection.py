@@ -5,6 +5,7 @@ private attributes.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from parley._node.bus.sqlite.store import OpenStore, SqliteStore
@@ -20,6 +21,7 @@ from parley._node.peer.peer import Peer
 from parley._node.peer.subscription import Subscription
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.memory_budget import MemoryBudget
+from parley._node.remote.resumer import Dial
 from parley._node.remote.session_table import SessionTable
 from parley._node.remote.stream import ReceiveQueue, Stream, StreamEvent
 from parley._node.server.federation import Federation
@@ -32,6 +34,11 @@ from parley._node.trust.revalidation import Revalidation
 def connections_of(node: Node) -> set[Peer]:
     """Return every peer that the node holds, including those in a handshake and local ones."""
     return node.connections._peers
+
+
+def replace_dial(node: Node, dial: Callable[[Address], Dial]) -> None:
+    """Have the node dial every address by `dial`."""
+    node.connections._dial = dial  # type: ignore[method-assign]
 
 
 def half_open_of(node: Node) -> FairSlots[Peer]:

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from parley._node.errors import ParleyError
-from tests.node.server.whole.ledger import Ledger, Reading, SingleTask
+from tests.node.server.whole.ledger import Job, Ledger, Reading
 from tests.node.server.whole.run import run_whole
 from tests.node.server.whole.world import Plan
 
@@ -44,13 +44,13 @@ def ledger() -> Ledger:
 
 def test_what_is_done_twice_or_elsewhere_or_not_at_all_is_found() -> None:
     found = ledger()
-    job = found.begin(SingleTask("call 1 of node 2", "server 3", once=True))
+    job = found.begin(Job("call 1 of node 2", "server 3", once=True))
     found.ran(job.name, "server 3")
     found.answered(job)
     assert found.wrong == []
     found.ran(job.name, "server 3")
-    found.ran(found.begin(SingleTask("call 2 of node 2", "server 3", once=False)).name, "server 4")
-    found.answered(found.begin(SingleTask("call 3 of node 2", "server 3", once=False)))
+    found.ran(found.begin(Job("call 2 of node 2", "server 3", once=False)).name, "server 4")
+    found.answered(found.begin(Job("call 3 of node 2", "server 3", once=False)))
     assert found.wrong == [
         "1.000 call 1 of node 2 ran 2 times",
         "1.000 call 2 of node 2 was for server 3 and ran at server 4",
@@ -63,7 +63,7 @@ def test_notes_that_are_missed_untold_or_read_twice_are_found() -> None:
     for life in range(2):
         found.born("server 0")
         for number in range(1, 5):
-            found.begin(SingleTask(f"note {life} {number}", "server 0", once=True))
+            found.begin(Job(f"note {life} {number}", "server 0", once=True))
             found.note("server 0", f"note {life} {number}")
     reader = Reading(found, "node 1")
     for name, told, wrong in (
@@ -78,7 +78,7 @@ def test_notes_that_are_missed_untold_or_read_twice_are_found() -> None:
         assert len(found.wrong) == wrong
     reader.tell(ParleyError())
     found.born("server 0")
-    found.begin(SingleTask("note 2 1", "server 0", once=True))
+    found.begin(Job("note 2 1", "server 0", once=True))
     found.note("server 0", "note 2 1")
     reader.take("note 2 1", 0)
     assert len(found.wrong) == 3

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class SingleTask:
+class Job:
     """Something to be done once by `target`: a call, or a note that is written. `once` says that
     it is asked again until the answer comes; otherwise it is asked for one time."""
 
@@ -27,7 +27,7 @@ class Ledger:
     of its publisher, in their order."""
 
     now: Callable[[], float]
-    jobs: dict[str, SingleTask] = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)
     published: dict[str, list[list[str]]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Ledger:
 
     # Work.
 
-    def begin(self, job: SingleTask) -> SingleTask:
+    def begin(self, job: Job) -> Job:
         self.jobs[job.name] = job
         self.say(f"{job.name} for {job.target}")
         return job
@@ -63,14 +63,14 @@ class Ledger:
         if where != job.target:
             self.fault(f"{name} was for {job.target} and ran at {where}")
 
-    def answered(self, job: SingleTask) -> None:
+    def answered(self, job: Job) -> None:
         job.answered = True
         kind = job.name.split()[0]
         self.say(f"{job.name} is answered", f"{kind}{' once' if job.once else ''}, answered")
         if job.runs != 1:
             self.fault(f"{job.name} is answered and ran {job.runs} times")
 
-    def told(self, job: SingleTask, error: Exception) -> None:
+    def told(self, job: Job, error: Exception) -> None:
         job.told = type(error).__name__
         kind = job.name.split()[0]
         self.say(f"{job.name}: {job.told}", f"{kind}{' once' if job.once else ''}, {job.told}")

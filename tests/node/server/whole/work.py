@@ -9,7 +9,7 @@ from parley._node.peer.idempotency import IdempotencyKey
 from parley._node.peer.link_subscription import LinkSubscription
 from parley._node.peer.peer import Peer
 from parley._node.protocol.errors import ProtocolError
-from tests.node.server.whole.ledger import Reading, SingleTask
+from tests.node.server.whole.ledger import Job, Reading
 from tests.node.server.whole.world import SLOWEST, HomeUser, Resident, Server, World
 
 # What may end a request: it is told, and nothing else is.
@@ -110,17 +110,17 @@ class Worker:
                     self.ledger.fault(f"{job.name} is said to have the number {number}")
                 return
 
-    def _job(self, kind: str, target: str, *, once: bool) -> SingleTask:
+    def _job(self, kind: str, target: str, *, once: bool) -> Job:
         self._jobs += 1
         name = f"{kind} {self._jobs} of {self.who.name}"
-        return self.ledger.begin(SingleTask(name, target, once))
+        return self.ledger.begin(Job(name, target, once))
 
-    def _data(self, job: SingleTask) -> list[str | float]:
+    def _data(self, job: Job) -> list[str | float]:
         seconds = self.draws.uniform(0.0, SLOWEST) if self.draws.random() < 0.5 else 0.0
         return [job.name, self.who.name, seconds]
 
     def _given_up(
-        self, job: SingleTask, key: IdempotencyKey, error: Exception, target: Resident, lives: int
+        self, job: Job, key: IdempotencyKey, error: Exception, target: Resident, lives: int
     ) -> None:
         self.ledger.told(job, error)
         died = isinstance(target, Server) and target.lives != lives

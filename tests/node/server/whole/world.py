@@ -18,13 +18,13 @@ from parley._node.errors import UnreachableError
 from parley._node.node import Node
 from parley._node.peer.dial import stream_dial
 from parley._node.remote.requests import Call
-from parley._node.remote.resumer import Dial
 from parley._node.server.federation import Federation
 from parley._node.settings.tables import FederationSettings
 from parley._node.testing.faults import FaultyLink
 from parley._node.testing.nodes import MemoryNetwork
 from parley._node.transport.address import Address
 from parley._node.tunnels.home_server import Home
+from tests.inspection import replace_dial
 from tests.node.network import config
 from tests.node.server.whole.ledger import Ledger
 from tests.node.server.whole.simulated_loop import LoopClock
@@ -47,11 +47,12 @@ class DiedError(Exception):
 class MemoryNode(Node):
     """A node that dials in memory whatever it dials, be it a home, a link or another server."""
 
-    network: MemoryNetwork
     is_cut_off = False
 
-    def _dial(self, address: Address) -> Dial:
-        return stream_dial(partial(self._reach, address), self.backend)
+    def __init__(self, network: MemoryNetwork, identity: Identity, clock: LoopClock) -> None:
+        super().__init__(identity, config=config(resume=30.0, idle_before_ping=600.0), clock=clock)
+        self.network = network
+        replace_dial(self, lambda address: stream_dial(partial(self._reach, address), self.backend))
 
     async def _reach(self, address: Address) -> anyio.abc.ByteStream:
         if self.is_cut_off or address.node_id is None:
@@ -92,12 +93,7 @@ class Resident:
         self.node: MemoryNode | None = None  # while it is there
 
     def new_node(self) -> MemoryNode:
-        node = MemoryNode(
-            self.identity,
-            config=config(resume=30.0, idle_before_ping=600.0),
-            clock=self.world.clock,
-        )
-        node.network = self.world.network
+        node = MemoryNode(self.world.network, self.identity, self.world.clock)
         node.on_call("work", once=True)(self._work)
         self.world.network.add(node)
         self.node = node
