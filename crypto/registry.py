@@ -16,8 +16,8 @@ from parley._crypto.ciphers import (
     CipherAlgorithm,
 )
 from parley._crypto.errors import AlgorithmNotInstalledError, UnknownAlgorithmError
-from parley._crypto.exchange import X25519, X25519_MLKEM768, KexAlgorithm
 from parley._crypto.hashing import BLAKE2B_256, OPTIONAL, SHA256, SHA512, HashAlgorithm
+from parley._crypto.key_exchange import X25519, X25519_MLKEM768, KexAlgorithm
 from parley._crypto.signing import ECDSA_P256, ED25519, ML_DSA_65, SigningAlgorithm
 
 KEX: dict[str, KexAlgorithm] = {a.name: a for a in (X25519_MLKEM768, X25519)}

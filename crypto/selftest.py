@@ -14,8 +14,8 @@ from cryptography.hazmat.backends.openssl import backend
 
 from parley._crypto.ciphers import INVALID_TAG_ERRORS, CipherAlgorithm
 from parley._crypto.errors import CryptoError, SignatureError
-from parley._crypto.exchange import KexAlgorithm
 from parley._crypto.hashing import HashAlgorithm
+from parley._crypto.key_exchange import KexAlgorithm
 from parley._crypto.randomness import random_bytes
 from parley._crypto.registry import CIPHERS, HASHES, KEX, SIGNING
 from parley._crypto.signing import SigningAlgorithm

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import click
 
-from parley._node.cli.commands.declare import Group
+from parley._node.cli.commands.framework import Group
 from parley._node.cli.commands.root import PARLEY, PROGRAM
 from parley._node.cli.commands.shared import NODE_OPTIONS
 

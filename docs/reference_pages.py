@@ -106,7 +106,7 @@ PAGES: Final[dict[str, Page]] = {
             "parley.Subscription",
             "parley.TopicPosition",
             "parley.Forward",
-            "parley.Pauses",
+            "parley.Backoff",
         ),
         "run-a-server",
     ),

@@ -11,13 +11,13 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from parley import (
+    Backoff,
     Call,
     Identity,
     Link,
     LinkSubscription,
     Node,
     NodeConfig,
-    Pauses,
     UnreachableError,
 )
 from parley.errors import OutcomeUnknownError
@@ -94,7 +94,7 @@ async def restart(link: Link, shop: Shop, place: str, servers: TaskGroup) -> Sho
 async def main() -> None:
     with TemporaryDirectory() as folder:
         place = f"unix://{folder}/shop"
-        pauses = Pauses(first=0.05)  # seconds before it dials again; half a second unless told
+        pauses = Backoff(first=0.05)  # seconds before it dials again; half a second unless told
         async with (
             anyio.create_task_group() as servers,
             Node(Identity.create()) as guest,

@@ -13,7 +13,7 @@ _MOST_DOUBLINGS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pauses:
+class Backoff:
     """Pauses of at most `first` seconds, then twice that, and so on up to `longest`.
 
     A link that held for `steady` seconds was a good one: after it they begin anew.
@@ -31,7 +31,7 @@ class Pauses:
         if self.longest < self.first:
             raise ConfigError(f"longest is {self.longest:g}; it must be {self.first:g} or more")
 
-    def after(self, failures: int, fraction: float) -> float:
+    def delay(self, failures: int, fraction: float) -> float:
         """Seconds to wait after so many failures in a row, 1 or more: from half of the
         bound to all of it, as `fraction` (0 to 1) says."""
         doublings = min(failures - 1, _MOST_DOUBLINGS)

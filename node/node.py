@@ -12,7 +12,7 @@ import anyio
 from anyio.abc import ByteStream
 
 from parley._crypto.identity import Identity, NodeId
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.config import NodeConfig
 from parley._node.connections import CONNECT_TIMEOUT, Connections
 from parley._node.data_types import N
@@ -280,7 +280,7 @@ class Node:
         *,
         also: Sequence[str] = (),
         trust: TrustPolicy | AcceptHook | None = None,
-        pauses: Pauses | None = None,
+        pauses: Backoff | None = None,
         draw: Callable[[], float] = random_fraction,
     ) -> Link:
         """Return a self-reconnecting connection: `async with` it. It redials after growing `pauses`
@@ -301,7 +301,7 @@ class Node:
         exports: Iterable[str] = (),
         also: Sequence[str] = (),
         trust: TrustPolicy | AcceptHook | None = None,
-        pauses: Pauses | None = None,
+        pauses: Backoff | None = None,
         draw: Callable[[], float] = random_fraction,
     ) -> Home:
         """Return a link to a server at which this node has an account, and stay logged in there:

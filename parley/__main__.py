@@ -29,7 +29,7 @@ def main() -> None:
         answer()
         return
     # Imports make much and drop little: to look for garbage meanwhile is in vain. A command that
-    # begins turns it on again, and has SIGINT as it usually is (`node.cli.commands.declare`).
+    # begins turns it on again, and has SIGINT as it usually is (`node.cli.commands.framework`).
     gc.disable()
     if sys.argv[1:2] in (["serve"], ["run"]):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which asks for settings, or for nothing

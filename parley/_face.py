@@ -10,7 +10,7 @@ from parley._crypto.keyfile import (
 )
 from parley._crypto.registry import Suite
 from parley._crypto.signing import SigningKey
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.config import NodeConfig
 from parley._node.data_types import DataType, Model
 from parley._node.errors import (
@@ -66,6 +66,7 @@ __all__ = [
     "AllowFunction",
     "AnswerStream",
     "Backend",
+    "Backoff",
     "Batches",
     "Call",
     "CallOptions",
@@ -101,7 +102,6 @@ __all__ = [
     "ParleyError",
     "PassphraseCost",
     "PathLike",
-    "Pauses",
     "Payload",
     "Peer",
     "PeerClosedError",

@@ -1,14 +1,14 @@
 """Short codes, by which two nodes that have never met get to know each other."""
 
-from parley._node.apps.codes.code import (
+from parley._node.apps.pairing.code import (
     Code,
     CodeGoneError,
     CodeTextError,
     WrongCodeError,
     draw_slot,
 )
-from parley._node.apps.codes.exchange import CodeGiver, take_code
-from parley._node.apps.codes.slots import (
+from parley._node.apps.pairing.exchange import CodeGiver, take_code
+from parley._node.apps.pairing.slots import (
     SlotTable,
     claim_slot,
     find_slot,

@@ -7,8 +7,8 @@ with extra_required("parley.pipeline", "pipeline"):
     from parley._pipeline.gold.refresh import Outcome
     from parley._pipeline.jobs import run
     from parley._pipeline.silver import events, findings, sessions, tunnels
-    from parley._pipeline.source import JournalSource
     from parley._pipeline.spark import open_session
+    from parley._pipeline.spark_source import JournalSource
     from parley._pipeline.tables import Tables
 
 __all__ = [

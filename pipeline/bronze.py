@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from parley._pipeline.errors import IngestError, first_line
-from parley._pipeline.source import FORMAT
+from parley._pipeline.spark_source import FORMAT
 from parley._pipeline.tables import Tables
 
 # What a batch takes of the journals, if there is as much: its tasks take a range each.

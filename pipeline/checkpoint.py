@@ -15,7 +15,7 @@ from pyspark.errors import AnalysisException
 
 from parley._node.errors import os_reason
 from parley._pipeline.errors import DamagedTablesError, first_line
-from parley._pipeline.listing import Progress
+from parley._pipeline.read_planner import Progress
 from parley._pipeline.schema import WALKED
 from parley._pipeline.tables import BATCH, CHECKPOINT, Tables
 

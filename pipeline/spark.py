@@ -28,7 +28,7 @@ from pyspark import SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
 from parley._pipeline.errors import NoJavaError
-from parley._pipeline.source import JournalSource
+from parley._pipeline.spark_source import JournalSource
 
 LEAST_VERSION: Final = 17
 

@@ -7,7 +7,7 @@ from parley._pipeline.checkpoint import check_directory, missing_silver
 from parley._pipeline.errors import DamagedTablesError, PipelineError
 from parley._pipeline.gold.refresh import Outcome, make_gold
 from parley._pipeline.gold.store import GoldDirectory
-from parley._pipeline.listing import Budget, Listing, Progress, read_on
+from parley._pipeline.read_planner import Budget, Listing, Progress, read_on
 from parley._pipeline.tables import local_check_key, local_directory
 
 

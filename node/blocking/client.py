@@ -13,7 +13,7 @@ import anyio
 
 from parley._crypto.identity import Identity, NodeId
 from parley._lbm.codec import Encodable, Value
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.blocking.background import LoopThread
 from parley._node.connections import CONNECT_TIMEOUT
 from parley._node.data_types import D, Model, R
@@ -436,7 +436,7 @@ def link(
     also: Sequence[str] = (),
     node: Node | None = None,
     trust: TrustPolicy | AcceptHook | None = None,
-    pauses: Pauses | None = None,
+    pauses: Backoff | None = None,
 ) -> BlockingLink:
     """Keep a node reachable, as `Node.link`, which says what is raised; returns at once.
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Self, TypeVar, Unpack, overload
 
 import anyio
 
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.bus.config import BusConfig
 from parley._node.bus.consumers.group_consumer import Consumption
 from parley._node.bus.consumers.options import (
@@ -45,8 +45,8 @@ from parley._node.bus.model import (
     StreamInfo,
     Trim,
 )
-from parley._node.bus.retry import publish_again
 from parley._node.bus.store import LazyStore, Store
+from parley._node.bus.store_retry import publish_again
 from parley._node.data_types import Model, R, data_hint, data_type, handler_hints, plain_value
 from parley._node.errors import ConfigError
 from parley._node.protocol.config_types import require_number
@@ -229,7 +229,7 @@ class Bus:
         """
         checked = check_options(self.config, name, group, **options)
         require_count("concurrency", concurrency)
-        retries = Pauses(first=retry_delay, longest=max_retry_delay)
+        retries = Backoff(first=retry_delay, longest=max_retry_delay)
 
         def register(handler: H) -> H:
             require_callable(handler, f"the handler of {name}", "event")

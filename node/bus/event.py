@@ -8,8 +8,8 @@ from parley._node.bus.data import decode_body
 from parley._node.bus.errors import BusRefusedError, NotPendingError
 from parley._node.bus.identifiers import AFTER_ALL, BEFORE_ALL, parse_id
 from parley._node.bus.model import StoredEvent
-from parley._node.bus.retry import StoreRetry
 from parley._node.bus.store import LazyStore, Store
+from parley._node.bus.store_retry import StoreRetry
 from parley._node.data_types import DataType, E_co
 from parley._node.errors import ParleyError
 

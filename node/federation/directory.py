@@ -13,9 +13,9 @@ from parley._crypto.identity import NODE_ID_SIZE, Identity, NodeId
 from parley._lbm.errors import LbmDecodeError
 from parley._lbm.fields import MAX_UINT
 from parley._node.errors import ConfigError
+from parley._node.federation.card_exchange import CardEvent, CardExchange
 from parley._node.federation.cards import Card, CardRefusal, Cards, read_card, sign_card
 from parley._node.federation.dials import AccountLookup, Attempts, Dials, NoAccounts
-from parley._node.federation.exchange import CardEvent, CardExchange
 from parley._node.federation.limits import CARD_INTERVAL, CARD_RENEWED, LINK_REMEMBERED, MOST_LINKS
 from parley._node.federation.paths import Path, PathFinder
 from parley._node.protocol.errors import RemoteProtocolError, violation

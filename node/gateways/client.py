@@ -7,7 +7,7 @@ from typing import Self, TypeVar
 import anyio
 from anyio.abc import ByteStream
 
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.errors import ConfigError, ParleyError, PeerClosedError, UnreachableError
 from parley._node.gateways.guest import Guest
 from parley._node.peer.reconnecting import ReconnectingClient
@@ -38,7 +38,7 @@ class DialectClient(ReconnectingClient[G]):
     """
 
     def __init__(
-        self, target: str | ByteStream, timeout: float, pauses: Pauses | None = None
+        self, target: str | ByteStream, timeout: float, pauses: Backoff | None = None
     ) -> None:
         self._target: Address | ByteStream
         if isinstance(target, str):

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from parley._lbm.codec import Encodable, Value
 from parley._lbm.errors import LbmEncodeError
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.errors import ParleyError
 from parley._node.handlers.topic import Topic
 from parley._node.logs import one_line
@@ -52,7 +52,7 @@ class Forward:
         *,
         trust: TrustPolicy | None = None,
         data: Encodable = None,
-        pauses: Pauses | None = None,
+        pauses: Backoff | None = None,
         draw: Callable[[], float] = random_fraction,
     ) -> None:
         self.node = node

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Literal
 import anyio
 
 from parley._lbm.codec import Encodable
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.config import NodeConfig
 from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import BromineEvent, Flavour
@@ -458,7 +458,7 @@ class NamedClient(DialectClient[NamedPeer]):
         limits: DialectLimits | None = None,
         registrar: Registrar | None = None,
         timeout: float = CONNECT_TIMEOUT,
-        pauses: Pauses | None = None,
+        pauses: Backoff | None = None,
     ) -> None:
         """`timeout` is in seconds, for connecting; with `pauses` it reconnects.
 

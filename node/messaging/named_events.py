@@ -11,7 +11,7 @@ from parley._lbm import keys
 from parley._lbm.codec import Encodable, Value, encode
 from parley._lbm.errors import LbmDecodeError
 from parley._node.messaging.call_codec import encode_end
-from parley._node.messaging.deadlines import clamp_timeout
+from parley._node.messaging.deadline_queue import clamp_timeout
 from parley._node.messaging.incoming_requests import IncomingCall, IncomingCalls
 from parley._node.messaging.outgoing_requests import OutgoingCall, OutgoingCalls
 from parley._node.messaging.payloads import Payload, read_cells

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, Unpack, overload
 import anyio
 
 from parley._lbm.codec import Encodable, Value
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.data_types import Model, R, data_type
 from parley._node.errors import (
     CallTimeout,
@@ -89,7 +89,7 @@ class Link(ReconnectingClient[Peer]):
         also: Sequence[str] = (),
         *,
         trust: TrustPolicy | AcceptHook | None = None,
-        pauses: Pauses | None = None,
+        pauses: Backoff | None = None,
         draw: Callable[[], float] = random_fraction,
     ) -> None:
         self._places = AddressList(address, also)

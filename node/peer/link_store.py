@@ -1,8 +1,8 @@
 """`LinkStore`: the bus of another node, over as many sessions as it takes, as a `Store`.
 
-A request waits for a connection. What was under way when a session ended is unknown, and so tried
-again where trying again is safe (`node.bus.retry`). Consumers go on as the same ones: what they
-hold is handed out to them once more over the next session, so that their word on it counts there.
+A request waits for a connection. What was under way when a session ended is unknown, and is tried
+again where that is safe (`node.bus.store_retry`). Consumers go on as the same ones: what they hold
+is handed out to them once more over the next session, so that their word on it counts there.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence

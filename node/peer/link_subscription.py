@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, Protocol, Self, TypeVar, Unpack
 import anyio
 
 from parley._lbm.codec import Encodable, Value
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.data_types import D, Model
 from parley._node.errors import CallRefused, ParleyError, PeerClosedError, StreamResetError
 from parley._node.logs import one_line
@@ -83,7 +83,7 @@ PASSING: Final = frozenset(
         ResultCode.UNREACHABLE,
     }
 )
-PAUSES: Final = Pauses(first=0.2, longest=10.0)
+PAUSES: Final = Backoff(first=0.2, longest=10.0)
 # Sessions whose notes wait unread, at most: the next one is subscribed to when the reader has
 # come to the end of the first.
 _MOST_UNREAD: Final = 2
@@ -416,7 +416,7 @@ class LinkSubscription(Generic[D]):
                 if error.code not in PASSING:
                     raise
                 failures += 1
-                seconds = PAUSES.after(failures, random_fraction())
+                seconds = PAUSES.delay(failures, random_fraction())
                 logger.info(
                     "topic %r of the %s: %s; asked again in %.1f s",
                     self.topic,

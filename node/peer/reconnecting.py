@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import anyio
 
 from parley._crypto.randomness import random_bytes
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.errors import (
     APPLICATION_ERRORS,
     CallRefused,
@@ -157,16 +157,16 @@ class RetryLoop:
         told: Told,
         *,
         over: Callable[[], None] = lambda: None,
-        pauses: Pauses | None = None,
+        pauses: Backoff | None = None,
         draw: Callable[[], float] = random_fraction,
     ) -> None:
         self.failures = 0
         self._attempt = attempt
         self._told = told
         self._tell_over = over
-        if pauses is not None and not isinstance(pauses, Pauses):
-            raise ConfigError(f"pauses is {pauses!r}; it must be a Pauses")
-        self._pauses = pauses or Pauses()
+        if pauses is not None and not isinstance(pauses, Backoff):
+            raise ConfigError(f"pauses is {pauses!r}; it must be a Backoff")
+        self._pauses = pauses or Backoff()
         self._draw = draw
         self._established: float | None = None
         self._loop: Backend | None = None
@@ -259,7 +259,7 @@ class RetryLoop:
         self.failures = 1 if held else self.failures + 1
         if is_lasting(why):
             return self._pauses.longest * (1.0 + self._draw()) / 2.0
-        return self._pauses.after(self.failures, self._draw())
+        return self._pauses.delay(self.failures, self._draw())
 
 
 # Calls, emissions, messages and subscriptions that wait for one connection.
@@ -292,7 +292,7 @@ class ReconnectingClient(ABC, Generic[C]):
     def __init__(
         self,
         what: str,
-        pauses: Pauses | None = None,
+        pauses: Backoff | None = None,
         draw: Callable[[], float] = random_fraction,
     ) -> None:
         """`what` names it in errors and in the log."""

@@ -11,8 +11,8 @@ from threading import Lock
 from typing import Final, NamedTuple, TypeVar, cast
 
 from parley._crypto.errors import IdentityError, KeyExchangeError, UnknownAlgorithmError
-from parley._crypto.exchange import EphemeralKey
 from parley._crypto.identity import PublicIdentity
+from parley._crypto.key_exchange import EphemeralKey
 from parley._crypto.key_schedule import (
     HELLO_LABEL,
     RESUME_LABEL,

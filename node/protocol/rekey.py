@@ -9,7 +9,7 @@ from dataclasses import replace
 from enum import Enum, auto
 from typing import Final
 
-from parley._crypto.exchange import EphemeralKey
+from parley._crypto.key_exchange import EphemeralKey
 from parley._crypto.key_schedule import RekeySecrets, rekey_root, rekey_secrets
 from parley._crypto.registry import Suite
 from parley._node.protocol.codes import CloseCode

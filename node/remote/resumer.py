@@ -7,7 +7,7 @@ from typing import Any, Final
 import anyio
 
 from parley._crypto.randomness import random_bytes
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.errors import ParleyError
 from parley._node.logs import one_line
 from parley._node.messaging.deadlines import Deadlines
@@ -25,7 +25,7 @@ Dial = Callable[[Callable[[], Driver | None]], Awaitable[None]]
 # Makes a session beside a parted one, with the same node, and ends it; raises if it cannot.
 Prove = Callable[[Dial], Awaitable[None]]
 
-PAUSES: Final = Pauses(first=0.1, longest=5.0)
+PAUSES: Final = Backoff(first=0.1, longest=5.0)
 # Seconds for a dial; an attempt has 5 of its own from then on.
 DIAL_TIMEOUT: Final = 5.0
 # A transport that held for less than so many seconds is followed by a pause: whoever takes each
@@ -83,7 +83,7 @@ class SessionResumer:
         unknown = 0
         while live.ended is None and (live.core.is_suspended or self._wanted):
             if failures and not self._wanted:
-                await self._pause(PAUSES.after(failures, random_bytes(1)[0] / 255))
+                await self._pause(PAUSES.delay(failures, random_bytes(1)[0] / 255))
             self._wanted = False
             dial = self._dials[self.next]
             tried = await self._attempt(dial)

@@ -15,7 +15,7 @@ import anyio
 
 from parley._crypto.identity import NodeId
 from parley._crypto.randomness import random_bytes
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.connections import CLOSE_TIMEOUT
 from parley._node.discovery.announcement import reachable
 from parley._node.errors import ConfigError, ParleyError, UnreachableError
@@ -131,7 +131,7 @@ class Federation:
         settings: FederationSettings,
         *,
         dial: DialServer | None = None,
-        pauses: Pauses | None = None,
+        pauses: Backoff | None = None,
         wall: Callable[[], int] = wall_ms,
     ) -> None:
         self._node = node

@@ -17,7 +17,7 @@ import anyio
 
 from parley._crypto.identity import NodeId
 from parley._lbm.codec import Value
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.errors import CallRefused, ParleyError, PeerClosedError, StreamResetError
 from parley._node.fair_slots import FairSlots
 from parley._node.federation.exports import Exports, RemoteTopic, read_topic_name
@@ -45,7 +45,7 @@ logger = logging.getLogger("parley.server")
 # Cost in bytes of a topic's history here, and of its notes that wait unread.
 KEPT_BYTES: Final = 256 * 1024
 # Between two sessions with the publisher.
-PAUSES: Final = Pauses(first=0.2, longest=10.0)
+PAUSES: Final = Backoff(first=0.2, longest=10.0)
 # Topics that are followed at a time, and those of them that one account subscribed to first.
 MOST_FOLLOWED: Final = 1_024
 MOST_OF_ACCOUNT: Final = 64
@@ -180,7 +180,7 @@ class FollowedTopic(Topic[Any]):
                 if loop.now() - began >= PAUSES.steady:
                     failures = 0
                 failures += 1
-                await pause(loop, PAUSES.after(failures, random_fraction()))
+                await pause(loop, PAUSES.delay(failures, random_fraction()))
         except StreamResetError as reset:
             self._ending = reset.code, reset.text
         except CallRefused as refused:

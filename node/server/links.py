@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from typing import Final, Protocol
 
 from parley._crypto.identity import NodeId
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.errors import ConfigError, ParleyError, UnreachableError
 from parley._node.federation.limits import LEAST_LINK_PAYLOAD, MOST_LINKS
 from parley._node.logs import one_line
@@ -27,7 +27,7 @@ logger = logging.getLogger("parley.federation")
 DialServer = Callable[[str], Awaitable[Peer]]
 
 # Between dials; servers are few, and other paths are used in the meantime.
-PAUSES: Final = Pauses(first=0.5, longest=15.0)
+PAUSES: Final = Backoff(first=0.5, longest=15.0)
 
 
 class LinkObserver(Protocol):
@@ -50,7 +50,7 @@ class ServerLink:
         addresses: Sequence[str],
         observer: LinkObserver,
         *,
-        pauses: Pauses | None = None,
+        pauses: Backoff | None = None,
         draw: Callable[[], float] = random_fraction,
     ) -> None:
         self.node_id = node_id
@@ -221,7 +221,7 @@ class ServerLinks:
         settings: FederationSettings,
         observer: LinkObserver,
         *,
-        pauses: Pauses | None = None,
+        pauses: Backoff | None = None,
         draw: Callable[[], float] = random_fraction,
     ) -> None:
         require_others(own_id, settings)

@@ -9,7 +9,7 @@ from typing import Final, Protocol, Self, Unpack
 from parley._crypto.identity import NodeId
 from parley._crypto.randomness import random_bytes
 from parley._lbm.codec import Encodable
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.data_types import Model
 from parley._node.errors import CallTimeout, ParleyError, PeerClosedError, TunnelRefusedError
 from parley._node.federation.exports import Exports, read_topic_name
@@ -106,7 +106,7 @@ class Home(Link):
         *,
         exports: Exports,
         trust: TrustPolicy | AcceptHook | None = None,
-        pauses: Pauses | None = None,
+        pauses: Backoff | None = None,
         draw: Callable[[], float] = random_fraction,
     ) -> None:
         super().__init__(node, among, address, also, trust=trust, pauses=pauses, draw=draw)

@@ -12,7 +12,7 @@ import anyio
 
 from parley._crypto.errors import IdentityError
 from parley._crypto.identity import NodeId
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.errors import (
     ConfigError,
     HandshakeError,
@@ -37,7 +37,7 @@ from parley._node.tunnels.tunnel_transport import TunnelTransport
 
 REACH_TIMEOUT: Final = 10.0
 # Between two attempts to leave a tunnel; each costs a query on the local network.
-PAUSES: Final = Pauses(first=5.0, longest=300.0)
+PAUSES: Final = Backoff(first=5.0, longest=300.0)
 _DIRECT: Final = 1  # the index of the direct dial of a session
 
 
@@ -206,7 +206,7 @@ async def keep_direct(peer: Peer, by: int, draw: Callable[[], float] = random_fr
         if failures and loop.now() - tried >= PAUSES.steady:
             failures = 0
         if failures:
-            seconds = PAUSES.after(failures, draw())
+            seconds = PAUSES.delay(failures, draw())
             await pause_until(loop, seconds, live.changes, lambda: is_over() or not is_tunnelled())
         if is_over():
             return

@@ -12,7 +12,7 @@ from unicodedata import category
 from parley._node.protocol.codes import ResultCode, code_name
 from parley._pipeline.gold.finding_texts import KINDS
 from parley._pipeline.report import format as units
-from parley._pipeline.report.figures import CallRow, FindingRow, SessionSummary
+from parley._pipeline.report.report_data import CallRow, FindingRow, SessionSummary
 
 NAME_LIMIT: Final = 80  # characters that are shown of a name
 MARKS: Final = 2  # combining marks in a row, of which more pile up over other lines

@@ -27,9 +27,9 @@ from parley._pipeline.gold.store import GoldStore
 from parley._pipeline.report import cells
 from parley._pipeline.report import format as units
 from parley._pipeline.report.cells import NODE_ID, Nodes
-from parley._pipeline.report.figures import EVENT_ROWS, ROWS, TOP_NODES, Figures, FindingRow
 from parley._pipeline.report.plots import BARS, graph_plot, latency_plot, topics_plot, traffic_plot
 from parley._pipeline.report.queries import collect
+from parley._pipeline.report.report_data import EVENT_ROWS, ROWS, TOP_NODES, Figures, FindingRow
 
 _HERE: Final = Path(__file__).parent
 # Both are our own files, and the only values that the template does not escape.

@@ -24,7 +24,7 @@ from matplotlib.ticker import FuncFormatter, MultipleLocator
 
 from parley._pipeline.report import format as units
 from parley._pipeline.report.cells import Nodes, visible
-from parley._pipeline.report.figures import CallRow, NodeRow, TopicNotes, TrafficPoint
+from parley._pipeline.report.report_data import CallRow, NodeRow, TopicNotes, TrafficPoint
 
 # Told apart by most eyes, on white and on black.
 COLOURS: Final = ("#3d85c6", "#e08a1e", "#2a9d78", "#b072cc", "#c94f4f", "#8a8f98")

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from parley._pipeline.gold.arrow import LONG, TEXT, TIME, group_rows, repeat_value, rows_with
 from parley._pipeline.gold.finding_texts import FAULT, NOTICE, UNCHECKED
 from parley._pipeline.reconcile.tunnels import LARGEST
-from parley._pipeline.report.figures import (
+from parley._pipeline.report.report_data import (
     BEGINNING,
     EVENT_ROWS,
     NEAR,

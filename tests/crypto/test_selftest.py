@@ -6,8 +6,8 @@ import pytest
 from cryptography.exceptions import UnsupportedAlgorithm
 
 import parley._crypto.selftest
-from parley._crypto.exchange import X25519, EphemeralKey, KexAlgorithm
 from parley._crypto.hashing import SHA256, SHA512
+from parley._crypto.key_exchange import X25519, EphemeralKey, KexAlgorithm
 from parley._crypto.registry import CIPHERS, HASHES, KEX, SIGNING
 from parley._crypto.selftest import library_versions, self_test
 

@@ -9,9 +9,9 @@ from parley._crypto.errors import (
     KeyExchangeError,
     SignatureError,
 )
-from parley._crypto.exchange import EphemeralKey
 from parley._crypto.hashing import label
 from parley._crypto.identity import NodeId, PublicIdentity
+from parley._crypto.key_exchange import EphemeralKey
 from parley._crypto.key_schedule import (
     chain_bind,
     chain_rekey,

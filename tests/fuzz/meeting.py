@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Final, Literal
 from unittest.mock import patch
 
-from parley._crypto import exchange as our_exchange
+from parley._crypto import key_exchange as our_exchange
 from parley._crypto.identity import Identity
 from parley._crypto.registry import SIGNING
 from parley._node.protocol.config import CoreConfig

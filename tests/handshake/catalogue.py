@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from tests.crypto.test_exchange import SMALL_ORDER
+from tests.crypto.test_key_exchange import SMALL_ORDER
 from tests.handshake.changes import (
     NETWORK_KEY,
     ending,

@@ -6,8 +6,8 @@ from typing import Final
 import pytest
 
 from parley import Peer
-from parley._node.apps.codes.code import Code, WrongCodeError
-from parley._node.apps.codes.exchange import LABEL, CodeGiver, take_code
+from parley._node.apps.pairing.code import Code, WrongCodeError
+from parley._node.apps.pairing.exchange import LABEL, CodeGiver, take_code
 from tests.interop.meeting import our_identity, our_node, their_identity
 from tests.reference import acts, codes
 from tests.reference.codes import CURVE

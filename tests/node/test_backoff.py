@@ -2,19 +2,19 @@
 
 import pytest
 
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.errors import ConfigError
 
 
 def test_they_grow_up_to_the_longest() -> None:
-    pauses = Pauses(first=0.5, longest=3.0)
-    assert [pauses.after(count, 1.0) for count in (1, 2, 3, 4, 5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
-    assert pauses.after(10**9, 1.0) == 3.0
+    pauses = Backoff(first=0.5, longest=3.0)
+    assert [pauses.delay(count, 1.0) for count in (1, 2, 3, 4, 5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
+    assert pauses.delay(10**9, 1.0) == 3.0
 
 
 def test_the_fraction_spreads_them_over_the_upper_half() -> None:
-    pauses = Pauses(first=2.0)
-    assert [pauses.after(1, fraction) for fraction in (0.0, 0.5, 1.0)] == [1.0, 1.5, 2.0]
+    pauses = Backoff(first=2.0)
+    assert [pauses.delay(1, fraction) for fraction in (0.0, 0.5, 1.0)] == [1.0, 1.5, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ def test_the_fraction_spreads_them_over_the_upper_half() -> None:
 )
 def test_what_is_out_of_range_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
-        Pauses(**wrong)
+        Backoff(**wrong)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from parley import CallRefused, CallTimeout, Pauses, StreamResetError
+from parley import Backoff, CallRefused, CallTimeout, StreamResetError
 from parley._node.testing import connected_nodes
 from parley.transfer import Source, send_file
 from tests.node.network import eventually, new_node
@@ -18,7 +18,7 @@ async def test_a_call_over_a_link_that_never_came_up(anyio_backend: str) -> None
         port = listener.getsockname()[1]  # refused once it is closed
     async with new_node() as server, new_node() as client:
         address = f"tcp://127.0.0.1:{port}#{server.node_id}"
-        async with client.link(address, pauses=Pauses(first=0.01, longest=0.02)) as link:
+        async with client.link(address, pauses=Backoff(first=0.01, longest=0.02)) as link:
             await eventually(lambda: link.error is not None)
             with pytest.raises(CallTimeout) as raised:
                 await link.call("echo", timeout=0.05)
@@ -32,7 +32,7 @@ async def test_a_call_over_a_link_that_never_came_up(anyio_backend: str) -> None
 async def test_the_error_of_a_link_goes_when_it_is_up(anyio_backend: str) -> None:
     async with new_node() as server, new_node() as client:
         address = f"memory://later#{server.node_id}"
-        async with client.link(address, pauses=Pauses(first=0.01, longest=0.02)) as link:
+        async with client.link(address, pauses=Backoff(first=0.01, longest=0.02)) as link:
             await eventually(lambda: link.error is not None)
             await server.listen("memory://later")
             await link.ready(10)

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from parley import Forward, Namespace, Node, Pauses, Peer, Supercategory, on_event
+from parley import Backoff, Forward, Namespace, Node, Peer, Supercategory, on_event
 from parley._node.testing import connected_nodes
 from parley._node.testing.nodes import ConnectedNodes
 from parley.errors import ConfigError, LbmEncodeError, LocalProtocolError, ParleyError
@@ -263,7 +263,7 @@ OPTIONS: dict[str, Callable[..., Awaitable[object] | object]] = {
     "link": lambda peer, **options: new_node().link(f"memory://x#{peer.node_id}", **options),
     "open_stream": lambda peer, **options: peer.open_stream("x", **options),
     "emit": lambda peer, **options: peer.emit("x", **options),
-    "Pauses": lambda peer, **options: Pauses(**options),
+    "Backoff": lambda peer, **options: Backoff(**options),
     "Node": lambda peer, **options: Node(**{"identity": new_node().identity, **options}),
 }
 CLEAR = (ValueError, LbmEncodeError, LocalProtocolError, ParleyError, TypeError)
@@ -310,7 +310,7 @@ WRONG: list[tuple[str, str, tuple[Any, ...]]] = [
     ("open_stream", "answers", (None, 5, [1], [(1, 2)], ["ab"])),
     ("emit", "namespace", (None, 5, b"x")),
     ("emit", "format", (None, 5, b"x", "x", [])),
-    ("Pauses", "first", (None, *NEGATIVE, 0)),
+    ("Backoff", "first", (None, *NEGATIVE, 0)),
     ("Node", "identity", (None, "x", 5)),
     ("Node", "config", ("x", 0, 5, [], {"role": "peer"})),
     ("Node", "trust", (5, 0, "tofu", [1])),

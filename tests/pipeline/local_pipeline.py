@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 from parley._node.journal.audit.rows import EVENT_COLUMNS
 from parley._node.journal.segments import CLOSED, LIVE, RANGE_SIZE, list_segments, read_range
 from parley._pipeline.audit_task import make_audit_task
-from parley._pipeline.batches import SegmentRange, read_batches
 from parley._pipeline.bronze_rows import NEEDED
-from parley._pipeline.listing import Budget, Listing, Progress, ranges_between, read_on
+from parley._pipeline.read_planner import Budget, Listing, Progress, ranges_between, read_on
 from parley._pipeline.schema import (
     EVENT,
     FINDING,
@@ -29,6 +28,7 @@ from parley._pipeline.schema import (
     TIP,
     WALKED_ARROW,
 )
+from parley._pipeline.segment_reader import SegmentRange, read_segment_range
 from parley._pipeline.stitch.local import sort_rows
 from parley._pipeline.stitch.rows import stitch_rows
 
@@ -76,7 +76,7 @@ class Walks:
         key = part.name.stem, part.range
         batches = self._known.get(key)
         if batches is None:
-            rows = (batch.select(list(NEEDED)) for batch in read_batches(part))
+            rows = (batch.select(list(NEEDED)) for batch in read_segment_range(part))
             batches = self._known[key] = list(self._walk(rows))
         return batches
 

@@ -10,10 +10,10 @@ import pytest
 from parley._node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT
 from parley._node.journal.segments import CLOSED, parse_name, plan_ranges
 from parley._pipeline.audit_task import make_audit_task
-from parley._pipeline.batches import SegmentRange, read_batches
 from parley._pipeline.bronze_rows import NEEDED
 from parley._pipeline.errors import PipelineError
 from parley._pipeline.schema import EVENT, PENDING, SPAN, WALKED_ARROW
+from parley._pipeline.segment_reader import SegmentRange, read_segment_range
 from parley._pipeline.tables import local_directory
 from tests.node.journal.memory_journal import AUDITOR, RecordedPair, audit_of
 
@@ -42,7 +42,10 @@ def bronze(directory: Path, segment: tuple[str, bytes], target: int) -> list[lis
     assert name is not None
     ranges = plan_ranges(path, len(data), target=target)
     return [
-        [batch.select(list(NEEDED)) for batch in read_batches(SegmentRange(str(path), name, one))]
+        [
+            batch.select(list(NEEDED))
+            for batch in read_segment_range(SegmentRange(str(path), name, one))
+        ]
         for one in ranges
     ]
 

@@ -18,15 +18,15 @@ from parley._lbm import keys as cells
 from parley._node.journal.segments import CLOSED, LIVE, RANGE_SIZE
 from parley._node.protocol import codes
 from parley._pipeline.audit_task import make_audit_task
-from parley._pipeline.batches import read_batches
 from parley._pipeline.bronze_rows import NEEDED as NEEDED_OF_BRONZE
 from parley._pipeline.errors import DamagedTablesError, NoTablesError
 from parley._pipeline.gold import refresh as refreshing
 from parley._pipeline.gold.build import SCHEMAS, gold_tables
 from parley._pipeline.gold.refresh import newest, read_all_gold, refresh, remove_old
 from parley._pipeline.gold.store import MARK, GoldDirectory
-from parley._pipeline.listing import Budget, Listing, Progress, ranges_between, read_on
+from parley._pipeline.read_planner import Budget, Listing, Progress, ranges_between, read_on
 from parley._pipeline.schema import EVENT, FINDING, PENDING, SESSION, TUNNEL, WALKED_ARROW
+from parley._pipeline.segment_reader import read_segment_range
 from parley._pipeline.stitch import local as here
 from parley._pipeline.summary.facts import NEEDED, summary_of
 from parley._pipeline.summary.kinds import merge_summaries
@@ -64,7 +64,7 @@ class Lake:
             batch
             for part in parts
             for batch in self._walk(
-                rows.select(list(NEEDED_OF_BRONZE)) for rows in read_batches(part)
+                rows.select(list(NEEDED_OF_BRONZE)) for rows in read_segment_range(part)
             )
         )
         self._before = stitched(walked, self._before)

@@ -15,7 +15,7 @@ from unittest.mock import patch
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from parley._crypto.exchange import EphemeralKey, KexAlgorithm
+from parley._crypto.key_exchange import EphemeralKey, KexAlgorithm
 from parley._crypto.randomness import random_bytes
 from parley._crypto.registry import KEX, Suite
 from tests.alone import alive
@@ -105,7 +105,7 @@ def watched_exchanges() -> Iterator[Exchanges]:
     with (
         patch.dict(KEX, watching),
         patch.object(Suite, "kex_algorithm", looked_up),
-        patch("parley._crypto.exchange.random_bytes", draw),
+        patch("parley._crypto.key_exchange.random_bytes", draw),
     ):
         yield seen
 

@@ -16,7 +16,7 @@ from parley._crypto.key_schedule import application_secrets, next_secret
 from parley._lbm import keys as cells
 from parley._lbm.codec import encode
 from parley._node.journal import keys
-from parley._node.journal.audit.assertions import suite_of
+from parley._node.journal.audit.consistency import suite_of
 from parley._node.journal.audit.keyring import labels_key
 from parley._node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT
 from parley._node.journal.record_types import Checkpoint, SegmentHead, SessionEnd

@@ -19,11 +19,11 @@ import pytest
 
 from parley._crypto import hashing, identity, key_schedule, record_protection
 from parley._lbm.keys import KEYS
-from parley._node.apps.codes import code
+from parley._node.apps.pairing import code
 from parley._node.federation import envelopes
 from parley._node.protocol import codes, handshake, resumption
 from tests.crypto import test_vectors as of_crypto
-from tests.node.apps.codes import test_vectors_codes as of_codes
+from tests.node.apps.pairing import test_vectors_codes as of_codes
 from tests.node.federation import test_vectors as of_federation
 from tests.node.protocol import test_vectors_handshake as of_handshakes
 from tests.node.protocol import test_vectors_resume as of_resuming

@@ -10,8 +10,8 @@ from tests.wycheproof import (
     test_ciphers,
     test_ecdsa,
     test_ed25519,
-    test_exchange,
     test_kdf,
+    test_key_exchange,
     test_ml_dsa,
 )
 from tests.wycheproof.tally import Run, Tally, tally
@@ -20,7 +20,7 @@ from tests.wycheproof.vectors import FILES, cases, declared
 DOCUMENT = Path(__file__).parents[2] / "docs" / "wycheproof.md"
 
 RUNS: dict[str, Run] = {
-    **test_exchange.FILES,
+    **test_key_exchange.FILES,
     **test_ciphers.FILES,
     **test_kdf.FILES,
     **test_ed25519.FILES,

@@ -17,7 +17,7 @@ from parley._node.bus.dead_letters import LONGEST_ERROR
 from parley._node.bus.errors import BusClosedError, BusError, NotPendingError, as_bus_error
 from parley._node.bus.event import AckState, BusEvent
 from parley._node.bus.identifiers import DEAD
-from parley._node.bus.retry import StoreRetry
+from parley._node.bus.store_retry import StoreRetry
 from parley._node.logs import RateLimitedLogger, one_line
 from parley._node.transport.conditions import Condition
 from parley._node.transport.task_scope import SingleTask

@@ -26,7 +26,7 @@ from parley._node.bus.errors import (
 )
 from parley._node.bus.event import AckState, BusEvent
 from parley._node.bus.model import Delivery
-from parley._node.bus.retry import TRANSIENT, StoreRetry
+from parley._node.bus.store_retry import TRANSIENT, StoreRetry
 from parley._node.data_types import E_co
 from parley._node.errors import APPLICATION_ERRORS, MalformedDataError, ParleyError
 from parley._node.logs import one_line

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import anyio
 
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.bus.consumers.group_consumer import GroupConsumer, describe
 from parley._node.bus.consumers.options import ConsumerOptions
 from parley._node.bus.errors import BusClosedError, BusError, as_bus_error
 from parley._node.bus.event import BusEvent
-from parley._node.bus.retry import TRANSIENT, StoreRetry, jitter
+from parley._node.bus.store_retry import TRANSIENT, StoreRetry, jitter
 from parley._node.errors import APPLICATION_ERRORS
 from parley._node.logs import RateLimitedLogger, one_line
 from parley._node.transport.conditions import Condition, pause
@@ -29,7 +29,7 @@ Handler = Callable[[BusEvent[Any]], Awaitable[Any]]
 FAILURES: Final = 100
 FAILURES_PER_SECOND: Final = 1.0
 # After an error that is not transient (damage, a refusal), an operator may fix it.
-LONG_PAUSES: Final = Pauses(first=5.0, longest=300.0)
+LONG_PAUSES: Final = Backoff(first=5.0, longest=300.0)
 # Seconds for a cancelled handler to end.
 CANCEL_PATIENCE: Final = 5.0
 
@@ -42,7 +42,7 @@ class HandlerSpec:
     options: ConsumerOptions
     group: str
     concurrency: int
-    retries: Pauses
+    retries: Backoff
 
 
 class WorkerPool:
@@ -100,7 +100,7 @@ class WorkerPool:
             if isinstance(failure, BusClosedError):
                 return
             failures = 1 if self._loop.now() - began > LONG_PAUSES.steady else failures + 1
-            seconds = LONG_PAUSES.after(failures, jitter())
+            seconds = LONG_PAUSES.delay(failures, jitter())
             text = "the handler of %s pauses for %.0f s: %s"
             logger.error(
                 text,
@@ -127,7 +127,7 @@ class WorkerPool:
                 for number, event in self._crashed():
                     # The handler raised a cancellation itself.
                     self._active[number] = None
-                    await self._failed(consumer, event, None)
+                    await self._schedule_retry(consumer, event, None)
                     workers[number].start(self._work, number, consumer)
             return consumer.failure or BusClosedError("the bus is closed")
         finally:
@@ -175,14 +175,14 @@ class WorkerPool:
             try:
                 await handler(event)
             except APPLICATION_ERRORS as error:
-                if not await self._failed(consumer, event, error):
+                if not await self._schedule_retry(consumer, event, error):
                     active[number] = None
                     return
             else:
                 done(event)
             active[number] = None
 
-    async def _failed(
+    async def _schedule_retry(
         self, consumer: GroupConsumer, event: BusEvent, error: BaseException | None
     ) -> bool:
         """Log a failure of the handler and schedule the retry; return whether that was recorded."""
@@ -206,7 +206,7 @@ class WorkerPool:
                 exc_info=error,
                 extra={"event": "bus.handler-failed", "id": event.id, "attempt": event.attempt},
             )
-        delay = self._spec.retries.after(event.attempt, jitter())
+        delay = self._spec.retries.delay(event.attempt, jitter())
         reason = "cancelled" if error is None else describe(error)
         try:
             await consumer.acks.fail(event, delay, reason)

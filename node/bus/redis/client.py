@@ -80,7 +80,7 @@ class RedisClient:
         Raises:
             BusError: the connection failed. ConfigError: the server is too old.
         """
-        await self._shared_connection()
+        await self._get_connection()
 
     async def aclose(self) -> None:
         """Wait for commands in progress, end blocking reads, and disconnect."""
@@ -166,7 +166,7 @@ class RedisClient:
     async def _ask(self, callers: Sequence[Commands]) -> list[list[Any] | ParleyError]:
         """Return the responses, or the error, for each caller."""
         try:
-            connection = await self._shared_connection()
+            connection = await self._get_connection()
         except ParleyError as error:
             return [error for _ in callers]  # one attempt is enough for all
         together = [words for several in callers for words in several]
@@ -278,20 +278,20 @@ class RedisClient:
 
     # Connections.
 
-    async def _shared_connection(self) -> RedisConnection:
+    async def _get_connection(self) -> RedisConnection:
         """Return the shared connection, reconnected if it was lost. One task connects, and all
         waiting tasks share the result."""
         self.check_open()
         while self._shared is None or not self._shared.usable:
             if not self._connecting:
-                return await self._connect_shared()
+                return await self._reconnect()
             await self._changes.until(lambda: not self._connecting)
             self.check_open()
             if self._failure is not None:
                 raise type(self._failure)(str(self._failure)) from self._failure
         return self._shared
 
-    async def _connect_shared(self) -> RedisConnection:
+    async def _reconnect(self) -> RedisConnection:
         self._connecting, self._failure = True, None
         try:
             if self._shared is not None:

@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from parley._node.cli.commands.declare import (
+from parley._node.cli.commands.framework import (
     PATH,
     Number,
     argument,

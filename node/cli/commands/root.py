@@ -17,7 +17,7 @@ from parley._node.cli.commands.connect import (
     SUB,
     TOPICS,
 )
-from parley._node.cli.commands.declare import flag, group
+from parley._node.cli.commands.framework import flag, group
 from parley._node.cli.commands.journal import JOURNAL_COMMANDS, PIPELINE_COMMANDS, SIMULATE
 from parley._node.cli.commands.serve import CONSOLE_COMMAND, FEDERATION_COMMANDS, RUN, SERVE
 from parley._node.cli.commands.setup import (

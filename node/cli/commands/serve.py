@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from parley._node.cli.commands.declare import (
+from parley._node.cli.commands.framework import (
     PATH,
     argument,
     command,

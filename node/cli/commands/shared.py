@@ -4,7 +4,15 @@ from typing import Any, Final
 
 import click
 
-from parley._node.cli.commands.declare import PATH, Command, Number, argument, command, flag, option
+from parley._node.cli.commands.framework import (
+    PATH,
+    Command,
+    Number,
+    argument,
+    command,
+    flag,
+    option,
+)
 
 KEX: Final = option(
     "--kex",

@@ -16,7 +16,7 @@ import anyio
 
 from parley._lbm.codec import Value
 from parley._node import VERSION
-from parley._node.apps.codes.slots import offer_code_calls
+from parley._node.apps.pairing.slots import offer_code_calls
 from parley._node.bus.address import without_password
 from parley._node.cli.bus.connection import require_offerable
 from parley._node.cli.options import GivenSettings, NodeOptions
@@ -25,7 +25,7 @@ from parley._node.cli.run import make_node, report_closed, require_other_node, r
 from parley._node.cli.serve.application import Application
 from parley._node.cli.serve.bus_rights import BusRights, require_bus
 from parley._node.cli.serve.reload import Reloader, RunningServer
-from parley._node.cli.serve.supervisor import Supervisor
+from parley._node.cli.serve.systemd import Supervisor
 from parley._node.cli.signals import exit_signals, longest_shutdown
 from parley._node.discovery.discovery import announce
 from parley._node.errors import ConfigError

@@ -19,7 +19,7 @@ from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output, ignore_lost_output
 from parley._node.cli.serve.application import Application
 from parley._node.cli.serve.bus_rights import BusRights, require_bus
-from parley._node.cli.serve.supervisor import Supervisor
+from parley._node.cli.serve.systemd import Supervisor
 from parley._node.config import CHANGEABLE, NodeConfig
 from parley._node.handlers.permissions import read_roles
 from parley._node.node import Node

@@ -12,10 +12,10 @@ from typing import Final
 import anyio
 
 from parley._crypto.identity import Identity, NodeId
-from parley._node.apps.codes.code import SECONDS, Code, CodeGoneError, draw_slot
-from parley._node.apps.codes.exchange import LABEL as CODE_LABEL
-from parley._node.apps.codes.exchange import CodeGiver, take_code
-from parley._node.apps.codes.slots import claim_slot, find_slot, free_slot, keep_slot
+from parley._node.apps.pairing.code import SECONDS, Code, CodeGoneError, draw_slot
+from parley._node.apps.pairing.exchange import LABEL as CODE_LABEL
+from parley._node.apps.pairing.exchange import CodeGiver, take_code
+from parley._node.apps.pairing.slots import claim_slot, find_slot, free_slot, keep_slot
 from parley._node.apps.transfer.protocol import LABEL
 from parley._node.cli.first_contact import open_node
 from parley._node.cli.options import NodeOptions

@@ -15,7 +15,7 @@ from typing import Final
 
 import anyio
 
-from parley._node.apps.codes.code import Code, looks_like_code
+from parley._node.apps.pairing.code import Code, looks_like_code
 from parley._node.apps.transfer.protocol import FileOffer
 from parley._node.apps.transfer.receiver import FileReceiver
 from parley._node.apps.transfer.store import FileStore

@@ -26,7 +26,7 @@ from parley._node.dialects.named.codec import (
     serialise_head,
 )
 from parley._node.dialects.named.replies import NamedReply
-from parley._node.messaging.deadlines import Deadlines, clamp_timeout
+from parley._node.messaging.deadline_queue import DeadlineQueue, clamp_timeout
 from parley._node.messaging.named_events import UNREAD, OutgoingEmit
 from parley._node.protocol.codes import EVENT_FAILED, LOST, CloseCode, ResultCode
 from parley._node.protocol.errors import LimitReachedError, RemoteProtocolError
@@ -173,7 +173,7 @@ class NamedCore(ForeignCore):
         self._limits = limits
         self._next_id = FIRST_ID
         self._waiting: dict[int, OutgoingEmit] = {}
-        self._deadlines: Deadlines[OutgoingEmit] = Deadlines()
+        self._deadlines: DeadlineQueue[OutgoingEmit] = DeadlineQueue()
         self._intake = EventParser(flavour, limits, self._take, self.account)
 
     # For the driver.
@@ -349,7 +349,7 @@ class NamedCore(ForeignCore):
         return min(self._deadlines.earliest, self._idle_at)
 
     def _handle_deadline(self, now: float) -> None:
-        for emit in self._deadlines.due(now):
+        for emit in self._deadlines.pop_due(now):
             if not emit.done:
                 self._waiting.pop(emit.async_id, None)
                 emit.finish(ResultCode.DEADLINE_EXCEEDED, None)

@@ -19,7 +19,7 @@ from parley._node.dialects.simproto.codec import (
     parse_response,
 )
 from parley._node.dialects.simproto.core import RequestReceived, SimProtoCore
-from parley._node.messaging.deadlines import Deadlines, clamp_timeout
+from parley._node.messaging.deadline_queue import DeadlineQueue, clamp_timeout
 from parley._node.messaging.incoming_requests import IncomingCall, PerTopicQueue
 from parley._node.messaging.outgoing_requests import OutgoingCall
 from parley._node.protocol.codes import LOST, ResultCode
@@ -60,7 +60,7 @@ class SimProtoOutgoing:
 
     def __init__(self, core: SimProtoCore) -> None:
         self._core = core
-        self.deadlines: Deadlines[SimProtoRequest] = Deadlines()
+        self.deadlines: DeadlineQueue[SimProtoRequest] = DeadlineQueue()
 
     def call(
         self,
@@ -99,7 +99,7 @@ class SimProtoOutgoing:
             call.slot.discard(call)
 
     def handle_deadline(self, now: float) -> None:
-        for call in self.deadlines.due(now):
+        for call in self.deadlines.pop_due(now):
             call.finish(ResultCode.DEADLINE_EXCEEDED, None)
 
     def _ask(

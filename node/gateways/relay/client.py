@@ -13,7 +13,7 @@ from uuid import UUID
 import anyio
 
 from parley._crypto.randomness import random_bytes
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.relay.client import RelayClientConnection
 from parley._node.dialects.relay.codec import BROADCAST, RelayFault, RelayMessage
@@ -49,7 +49,7 @@ class RelayClient(DialectClient["_Link"]):
         limits: DialectLimits | None = None,
         on_fault: Callable[[RelayFault], None] | None = None,
         timeout: float = CONNECT_TIMEOUT,
-        pauses: Pauses | None = None,
+        pauses: Backoff | None = None,
     ) -> None:
         """`timeout` is in seconds, for connecting; with `pauses` it reconnects.
 

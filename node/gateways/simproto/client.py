@@ -11,7 +11,7 @@ from typing import Self
 from anyio.abc import ByteStream
 
 from parley._lbm.codec import Encodable
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.config import NodeConfig
 from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.values import Rest
@@ -42,7 +42,7 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
         registrar: Registrar | None = None,
         values: Rest = "cbor",
         timeout: float = CONNECT_TIMEOUT,
-        pauses: Pauses | None = None,
+        pauses: Backoff | None = None,
     ) -> None:
         """`target` is an address, or a byte stream as for `over`; `timeout` is in seconds, for
         connecting; with `pauses` it reconnects to an address.

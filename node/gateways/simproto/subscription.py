@@ -292,7 +292,7 @@ class SimProtoSubscription:
                 if error.code not in PASSING:
                     raise
                 failures += 1
-                seconds = PAUSES.after(failures, random_fraction())
+                seconds = PAUSES.delay(failures, random_fraction())
                 text = "topic %r: %s; asked again in %.1f s"
                 logger.info(
                     text,

@@ -15,7 +15,8 @@ from parley._crypto.key_schedule import chain_bind, chain_start_initiator, chain
 from parley._lbm.codec import decode
 from parley._lbm.errors import LbmDecodeError
 from parley._lbm.keys import IDENTITY_KEYS
-from parley._node.journal.audit.assertions import (
+from parley._node.journal.audit.broken_chain import BrokenChain, report_copy
+from parley._node.journal.audit.consistency import (
     Generations,
     KnownSession,
     close_contradiction,
@@ -24,7 +25,6 @@ from parley._node.journal.audit.assertions import (
     report_end_mismatch,
     suite_of,
 )
-from parley._node.journal.audit.broken_chain import BrokenChain, report_copy
 from parley._node.journal.audit.content import labels_of
 from parley._node.journal.audit.direction import DirectionContext, DirectionTracker
 from parley._node.journal.audit.keyring import Keyring

@@ -12,10 +12,10 @@ from parley._crypto.randomness import random_bytes
 from parley._node.errors import FileError, InsecureAddressError, os_reason
 from parley._node.gateways.server import is_local
 from parley._node.transport.address import Address
-from parley._node.web.console.access import SECRET_SIZE, Access
+from parley._node.web.console.app import ConsoleApp
 from parley._node.web.console.console import Console
 from parley._node.web.console.endpoints import ConsoleEndpoint, link_to, page_in, write_private
-from parley._node.web.console.site import ConsoleSite
+from parley._node.web.console.sessions import SECRET_SIZE, ConsoleSessions
 from parley._node.web.http_server import WebLimits, serve_asgi
 
 LIMITS: Final = WebLimits(connections=32)
@@ -24,16 +24,16 @@ LIMITS: Final = WebLimits(connections=32)
 class ServedConsole:
     """A console at `url`, while it is served."""
 
-    def __init__(self, console: Console, access: Access, url: str, secret: str) -> None:
+    def __init__(self, console: Console, sessions: ConsoleSessions, url: str, secret: str) -> None:
         self.url = url
-        self.access = access
+        self.sessions = sessions
         self._console = console
         self._secret = secret
 
     def link(self, *, may_act: bool = False) -> str:
         """Return a link that opens the console once, within 10 minutes: read-only, or to act as
         well."""
-        return link_to(self.url, self.access.make_link(self._console.now(), may_act=may_act))
+        return link_to(self.url, self.sessions.make_link(self._console.now(), may_act=may_act))
 
     @contextmanager
     def found_in(self, directory: Path) -> Iterator[None]:
@@ -67,10 +67,10 @@ async def serve_console(console: Console, address: str) -> AsyncIterator[ServedC
     place = Address.parse_web(address)
     if not is_local(place):
         raise InsecureAddressError(str(place))
-    access, secret = Access(random_bytes), random_bytes(SECRET_SIZE).hex()
+    sessions, secret = ConsoleSessions(random_bytes), random_bytes(SECRET_SIZE).hex()
     hosts: set[str] = set()
-    app = ConsoleSite(console, access, secret).app(hosts)
+    app = ConsoleApp(console, sessions, secret).app(hosts)
     async with console, serve_asgi(app, address, limits=LIMITS) as url:
         port = urlsplit(url).port
         hosts |= {urlsplit(url).netloc, f"localhost:{port}"}
-        yield ServedConsole(console, access, url, secret)
+        yield ServedConsole(console, sessions, url, secret)

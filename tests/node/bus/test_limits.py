@@ -7,8 +7,8 @@ from typing import cast
 import anyio
 import pytest
 
-from parley._node.backoff import Pauses
-from parley._node.bus import retry
+from parley._node.backoff import Backoff
+from parley._node.bus import store_retry as retry
 from parley._node.bus.bus import MAX_RETRY_DELAY, Bus
 from parley._node.bus.config import BusConfig
 from parley._node.bus.consumers import acks as acks
@@ -25,9 +25,9 @@ FOR_LONG = 1_000  # failures in a row
 @pytest.mark.parametrize(
     ("pauses", "first", "longest"), [(retry.PAUSES, 0.1, 10.0), (pool.LONG_PAUSES, 5.0, 300.0)]
 )
-def test_pauses_grow_up_to_a_bound(pauses: Pauses, first: float, longest: float) -> None:
-    assert (pauses.after(1, 1.0), pauses.after(2, 1.0)) == (first, 2 * first)
-    assert pauses.after(FOR_LONG, 1.0) == longest
+def test_pauses_grow_up_to_a_bound(pauses: Backoff, first: float, longest: float) -> None:
+    assert (pauses.delay(1, 1.0), pauses.delay(2, 1.0)) == (first, 2 * first)
+    assert pauses.delay(FOR_LONG, 1.0) == longest
 
 
 @pytest.mark.anyio
@@ -43,7 +43,7 @@ async def test_a_handler_that_fails_for_long_is_called_every_five_minutes(
         await publish(bus, 1)
         await eventually(lambda: bool(store.asked("nack")))
         assert 299.0 / 2 <= store.asked("nack")[0][4] <= 299.0
-        assert Pauses(first=299.0, longest=MAX_RETRY_DELAY).after(FOR_LONG, 1.0) == 300.0
+        assert Backoff(first=299.0, longest=MAX_RETRY_DELAY).delay(FOR_LONG, 1.0) == 300.0
 
 
 @pytest.mark.anyio

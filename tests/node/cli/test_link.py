@@ -5,7 +5,7 @@ from typing import Any
 import anyio
 import pytest
 
-from parley import Pauses
+from parley import Backoff
 from parley._crypto.identity import Identity
 from parley._node.cli.link import LinkReporter
 from parley._node.errors import NotTrustedError, PeerClosedError, UnreachableError
@@ -96,7 +96,7 @@ async def test_a_cut_at_which_nobody_looked_is_told_all_the_same(anyio_backend: 
 
 async def test_a_server_that_is_started_anew(anyio_backend: str) -> None:
     # Long enough for each of them to be told.
-    screen, pauses = Screen(), Pauses(first=0.1, longest=0.1)
+    screen, pauses = Screen(), Backoff(first=0.1, longest=0.1)
     async with (
         serving() as server,
         new_node() as node,

@@ -27,7 +27,7 @@ PIPELINE = ("--journals", ".", "--tables", "tables")
 REDIS = "redis://127.0.0.1:1"
 # Imports the function of each command, as running it does.
 IMPORT_ALL = """
-from parley._node.cli.commands.declare import load
+from parley._node.cli.commands.framework import load
 from parley._node.cli.commands.root import PARLEY
 
 def functions(group):

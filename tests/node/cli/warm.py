@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, Final
 
-from parley._node.cli.commands.declare import load
+from parley._node.cli.commands.framework import load
 from parley._node.cli.commands.root import PARLEY
 from parley._node.cli.main import main
 

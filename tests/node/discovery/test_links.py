@@ -6,7 +6,7 @@ from functools import partial
 import anyio
 import pytest
 
-from parley import Call, Node, Pauses
+from parley import Backoff, Call, Node
 from parley._crypto.identity import Identity
 from parley._node.discovery.discovery import SCHEME
 from parley._node.errors import ConfigError
@@ -16,7 +16,7 @@ from tests.node.discovery.local_network import LOOPBACK
 from tests.node.network import config, eventually, new_node
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
-QUICK = Pauses(first=0.01, longest=0.1)
+QUICK = Backoff(first=0.01, longest=0.1)
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,9 @@ from random import Random  # noqa: TID251 - seeded: in which order cards pass
 from parley._crypto.identity import Identity, NodeId
 from parley._crypto.signing import ED25519
 from parley._lbm import keys
+from parley._node.federation.card_exchange import CardEvent
 from parley._node.federation.cards import Card, read_card, sign_card
 from parley._node.federation.directory import Directory
-from parley._node.federation.exchange import CardEvent
 from parley._node.federation.limits import CARD_INTERVAL
 from parley._node.protocol import codes
 from parley._node.protocol.event_types import CARDS

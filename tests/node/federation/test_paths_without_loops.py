@@ -19,7 +19,7 @@ from parley._node.federation.paths import Path, shortest_paths
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.event_types import LONGEST_PATH
 from tests.node.federation.servers import TRACE, card, node_id
-from tests.node.federation.test_exchange_flooding import Graph
+from tests.node.federation.test_card_exchange_flooding import Graph
 
 DIALS_OF_FEDERATION = 1_000
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from parley import Call, NamedEvent, Node, Pauses
+from parley import Backoff, Call, NamedEvent, Node
 from parley._node.gateways.client import DialectClient
 from parley._node.gateways.named import NamedClient, NamedGateway
 from parley._node.gateways.relay.client import RelayClient
@@ -18,7 +18,7 @@ from parley._node.gateways.simproto.client import SimProtoClient
 from parley._node.gateways.simproto.gateway import SimProtoGateway
 from tests.node.network import PATIENCE, new_node
 
-QUICK = Pauses(first=0.002, longest=0.01)
+QUICK = Backoff(first=0.002, longest=0.01)
 
 # What a node offers, told to each new one.
 Offer = Callable[[Node], None]

@@ -11,7 +11,7 @@ import pytest
 from parley import Node, SubscribeRefused, SubscribeRequest, Subscription
 from parley._crypto.identity import Identity
 from parley._lbm.codec import Value
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.errors import AddressError, ConfigError, ParleyError
 from parley._node.gateways.forward import Forward
 from parley._node.handlers.topic import Topic
@@ -23,7 +23,7 @@ from tests.node.network import PATIENCE, eventually, new_node, nothing_left
 
 pytestmark = pytest.mark.anyio
 
-QUICK = Pauses(first=0.002, longest=0.01)
+QUICK = Backoff(first=0.002, longest=0.01)
 
 
 class Three(NamedTuple):

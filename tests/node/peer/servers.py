@@ -9,11 +9,11 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from parley import Node
 from parley._crypto.identity import Identity
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.protocol.codes import CloseCode
 from tests.node.network import PATIENCE, config
 
-QUICK = Pauses(first=0.002, longest=0.01)
+QUICK = Backoff(first=0.002, longest=0.01)
 
 # What a server offers, told to each new one.
 Offer = Callable[[Node], None]

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from parley import Node, Pauses
+from parley import Backoff, Node
 from parley._crypto.identity import Identity
 from parley._node.errors import HandshakeError, NotTrustedError, UnreachableError
 from parley._node.peer.connection_handlers import FOREIGN_BURST, MOST_PLACES, ConnectionLog
@@ -18,7 +18,7 @@ from tests.node.network import PATIENCE, eventually, new_node
 pytestmark = pytest.mark.anyio
 
 NOBODY = "tcp://127.0.0.1:1"
-QUICK = Pauses(first=0.001, longest=0.002)
+QUICK = Backoff(first=0.001, longest=0.002)
 
 
 def lines(caplog: pytest.LogCaptureFixture, name: str, level: int = logging.INFO) -> list[str]:

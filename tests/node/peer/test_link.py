@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from parley import Call, Node, Pauses, Peer
+from parley import Backoff, Call, Node, Peer
 from parley._crypto.identity import Identity, NodeId
 from parley._node.errors import (
     CallTimeout,
@@ -145,7 +145,7 @@ async def test_ready_tells_the_last_reason() -> None:
             with pytest.raises(UnreachableError):
                 await link.ready(attempts=1)
         # Another node than the one that is wanted: dialled on, with the longest pauses.
-        slow = Pauses(first=0.001, longest=30.0)
+        slow = Backoff(first=0.001, longest=30.0)
         async with node.link(f"{place}#{stranger}", pauses=slow) as link:
             with pytest.raises(NotTrustedError):
                 await link.ready(attempts=1)
@@ -187,7 +187,7 @@ async def test_a_server_that_trusts_us_no_more() -> None:
     downs: list[Exception] = []
     async with serving(offer) as server, new_node() as node:
         assert server.node is not None
-        pauses = Pauses(first=0.001, longest=30.0)
+        pauses = Backoff(first=0.001, longest=30.0)
         async with node.link(server.address, pauses=pauses) as link:
             link.on_down(downs.append)
             peer = await link.ready()
@@ -216,7 +216,7 @@ async def test_a_node_that_we_trust_no_more(
     async def hook(candidate: Candidate) -> bool:
         return candidate.node_id in members
 
-    slow = Pauses(first=0.001, longest=30.0)
+    slow = Backoff(first=0.001, longest=30.0)
     async with serving(offer) as server, new_node() as node:
         place, node_id = server.address.partition("#")[0], server.identity.node_id
         known.add(node_id, None, datetime.now(UTC))
@@ -389,7 +389,7 @@ async def test_a_link_whose_network_has_changed() -> None:
     async with (
         serving(offer, resume=30.0) as server,
         new_node(resume=30.0) as node,
-        node.link(server.address, pauses=Pauses(first=60.0, longest=60.0)) as link,
+        node.link(server.address, pauses=Backoff(first=60.0, longest=60.0)) as link,
     ):
         assert await link.call("echo", 1) == 1
         peer = await link.ready()

@@ -6,7 +6,7 @@ import logging
 import anyio
 import pytest
 
-from parley import Call, Node, Pauses, Peer
+from parley import Backoff, Call, Node, Peer
 from parley._node.errors import NotTrustedError, OutcomeUnknownError, PeerClosedError
 from parley._node.peer.link import Link
 from parley._node.protocol.codes import CloseCode
@@ -85,7 +85,7 @@ async def test_a_server_that_was_restarted_is_back_at_once() -> None:
 
 
 async def test_what_is_asked_of_a_session_that_is_unknown_waits_for_the_next() -> None:
-    slow = Pauses(first=0.2, longest=0.2)
+    slow = Backoff(first=0.2, longest=0.2)
     async with (
         serving(offer, resume=RESUME) as server,
         new_node(resume=RESUME) as node,
@@ -105,7 +105,7 @@ async def test_a_session_that_goes_on_after_a_forged_word_is_kept() -> None:
     and is not the node that is wanted."""
     downs: list[Exception] = []
     # Whoever is not the node is dialled again after 15 to 30 s.
-    pauses = Pauses(first=0.01, longest=30.0)
+    pauses = Backoff(first=0.01, longest=30.0)
     async with (
         serving(offer, resume=RESUME) as server,
         new_node(resume=RESUME) as forger,
@@ -190,7 +190,7 @@ async def test_leaving_a_link_whose_session_is_unknown(
     how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)  # a record would hold the peer that it names
-    pauses = Pauses(first=0.004, longest=0.004)
+    pauses = Backoff(first=0.004, longest=0.004)
 
     async def leave(seconds: float) -> None:
         async with serving(offer, resume=0.2) as server, new_node(resume=0.2) as node:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from parley import Pauses
+from parley import Backoff
 from parley._node.errors import (
     ConfigError,
     HandshakeError,
@@ -18,7 +18,7 @@ from tests.node.network import eventually, ground
 pytestmark = pytest.mark.anyio
 
 # Without the random part: each pause is half of its bound.
-PAUSES = Pauses(first=0.004, longest=0.02, steady=0.05)
+PAUSES = Backoff(first=0.004, longest=0.02, steady=0.05)
 
 
 async def test_pauses_grow_and_begin_anew_after_what_held() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from parley._crypto.identity import Identity
 from parley._lbm.padding import NO_PADDING, PADME, Padding
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.bus.config import BusConfig
 from parley._node.bus.redis.format import RedisFormat
 from parley._node.config import NodeConfig, Tuning
@@ -33,7 +33,7 @@ from tests.sweep import sweep
 
 # All that applications set: `Settings` holds what files can.
 CLASSES: tuple[Any, ...] = (
-    *(NodeConfig, CoreConfig, Limits, BusConfig, RedisFormat, Pauses),
+    *(NodeConfig, CoreConfig, Limits, BusConfig, RedisFormat, Backoff),
     *(DialectLimits, Tuning, DialectSettings),
     *(ServeSettings, SimProtoSettings, NamedSettings, RelaySettings, JournalSettings, BusSettings),
     FederationSettings,

@@ -33,7 +33,7 @@ INITIATOR, RESPONDER = True, False
 @contextmanager
 def nothing_random() -> Iterator[None]:
     """Every ephemeral key is the same one."""
-    with patch("parley._crypto.exchange.random_bytes", lambda size: b"\x07" * size):
+    with patch("parley._crypto.key_exchange.random_bytes", lambda size: b"\x07" * size):
         yield
 
 

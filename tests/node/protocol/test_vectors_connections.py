@@ -13,9 +13,9 @@ from unittest.mock import patch
 
 import pytest
 
-from parley._crypto.exchange import EphemeralKey, KexAlgorithm
 from parley._crypto.hashing import HashAlgorithm
 from parley._crypto.identity import Identity
+from parley._crypto.key_exchange import EphemeralKey, KexAlgorithm
 from parley._crypto.record_protection import StreamKey
 from parley._crypto.registry import PARAMETERS, SIGNING, Suite
 from parley._crypto.signing import SigningKey

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 from unittest.mock import patch
 
-from parley._crypto.exchange import EphemeralKey, KexAlgorithm
 from parley._crypto.identity import Identity
+from parley._crypto.key_exchange import EphemeralKey, KexAlgorithm
 from parley._crypto.registry import KEX, Suite
 from parley._lbm import keys
 from parley._lbm.codec import decode

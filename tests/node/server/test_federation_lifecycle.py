@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from parley._crypto.identity import Identity
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.errors import ConfigError, ParleyError, UnreachableError
 from parley._node.node import Node
 from parley._node.protocol.codes import FEDERATION_LABEL, TUNNEL_LABEL
@@ -75,7 +75,7 @@ async def test_it_is_ready_once_there_are_ways() -> None:
         async with MemoryNetwork() as network, new_node() as one, new_node() as other:
             network.add(one, other)
             network.close(one, other)
-            quick = Pauses(first=0.01, longest=0.02)
+            quick = Backoff(first=0.01, longest=0.02)
             ours = Federation(one, settings(other), dial=network.dial_from(one), pauses=quick)
             theirs = Federation(other, FederationSettings(members=(str(one.node_id),)))
             with pytest.raises(ParleyError, match="not running"):

@@ -10,7 +10,7 @@ import pytest
 
 from parley import Node, Peer, SubscribeRequest
 from parley._crypto.identity import Identity, NodeId
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.errors import (
     CallRefused,
     ParleyError,
@@ -222,7 +222,7 @@ async def test_it_goes_on_over_another_session(world: Federated) -> None:
 async def test_a_publisher_that_ends_each_session_is_not_dialled_all_the_time(
     world: Federated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(followed_topic, "PAUSES", Pauses(first=600.0, longest=600.0))
+    monkeypatch.setattr(followed_topic, "PAUSES", Backoff(first=600.0, longest=600.0))
     world.publisher.topic("news.eu", keep=10)
     async with world.to_ann.subscribe(world.name()):
         await world.cut()

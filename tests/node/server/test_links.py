@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from parley._crypto.identity import NodeId
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.errors import ConfigError, PeerClosedError, StreamResetError
 from parley._node.federation.limits import MOST_LINKS
 from parley._node.handlers.registry import Entry
@@ -24,7 +24,7 @@ from tests.node.network import PATIENCE, eventually, new_node
 from tests.vectors.load import Vector, vectors
 
 pytestmark = pytest.mark.anyio
-QUICK = Pauses(first=0.01, longest=0.02)
+QUICK = Backoff(first=0.01, longest=0.02)
 
 
 class Server:

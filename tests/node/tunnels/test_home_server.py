@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from parley import Call
 from parley._crypto.identity import NodeId
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.errors import (
     AddressError,
     CallRefused,
@@ -40,7 +40,7 @@ from tests.node.tunnels.ways import Passing
 pytestmark = pytest.mark.anyio
 
 T = TypeVar("T")
-SOON = Pauses(first=0.01, longest=0.05)
+SOON = Backoff(first=0.01, longest=0.05)
 
 
 class Server:
@@ -215,7 +215,7 @@ async def test_a_node_may_have_several_homes(place: Place) -> None:
 async def test_without_an_account_it_is_dialled_on_with_the_longest_pauses(place: Place) -> None:
     server, alice = await place.server(), await place.node()
     server.accounts.change(())
-    async with alice.home(server.address, pauses=Pauses(first=0.1, longest=600)) as home:
+    async with alice.home(server.address, pauses=Backoff(first=0.1, longest=600)) as home:
         with pytest.raises(CallRefused) as error:
             await home.ready(attempts=1)
         assert error.value.code == ResultCode.NOT_AUTHORISED

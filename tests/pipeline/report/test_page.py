@@ -12,9 +12,9 @@ import pytest
 import parley._pipeline.report
 from parley._pipeline.gold.finding_texts import UNCHECKED
 from parley._pipeline.report.cells import page_id
-from parley._pipeline.report.figures import FindingKind
 from parley._pipeline.report.page import render
-from tests.pipeline.report.page_figures import (
+from parley._pipeline.report.report_data import FindingKind
+from tests.pipeline.report.page_data import (
     HOSTILE,
     ONE,
     OTHER,

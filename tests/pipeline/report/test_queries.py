@@ -9,7 +9,9 @@ import pytest
 from parley._pipeline.gold.arrow import TIME
 from parley._pipeline.gold.build import SCHEMAS
 from parley._pipeline.report import queries
-from parley._pipeline.report.figures import (
+from parley._pipeline.report.page import render
+from parley._pipeline.report.queries import collect
+from parley._pipeline.report.report_data import (
     CallRow,
     Edge,
     FindingKind,
@@ -20,8 +22,6 @@ from parley._pipeline.report.figures import (
     TunnelLink,
     TunnelSummary,
 )
-from parley._pipeline.report.page import render
-from parley._pipeline.report.queries import collect
 from tests.pipeline.silver_frames import START
 
 LATER = START + timedelta(days=1)

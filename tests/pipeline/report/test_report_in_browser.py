@@ -10,10 +10,10 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
 from parley._pipeline.report.cells import page_id
-from parley._pipeline.report.figures import NodeRow
 from parley._pipeline.report.page import render
+from parley._pipeline.report.report_data import NodeRow
 from tests.browser import NEEDS_BROWSER, chromium
-from tests.pipeline.report.page_figures import ONE, hostile_figures
+from tests.pipeline.report.page_data import ONE, hostile_figures
 
 pytestmark = NEEDS_BROWSER
 NODES = 500

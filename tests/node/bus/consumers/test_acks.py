@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.bus.consumers import acks as ledger_module
 from parley._node.bus.consumers.acks import MOST_AT_ONCE, AckBuffer
 from parley._node.bus.consumers.options import ConsumerContext, ConsumerOptions
@@ -20,14 +20,14 @@ from parley._node.bus.errors import (
     as_bus_error,
 )
 from parley._node.bus.model import Counters
-from parley._node.bus.retry import LINES, StoreRetry
+from parley._node.bus.store_retry import LINES, StoreRetry
 from parley._node.errors import ConfigError
 from tests.node.network import eventually, ground, started
 
 pytestmark = pytest.mark.anyio
 
 TERMS = ConsumerOptions("auth.user", "g", 100, 60.0, 5, "0-0")
-QUICK = Pauses(first=0.001, longest=0.002)
+QUICK = Backoff(first=0.001, longest=0.002)
 
 
 class Acks:

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.bus.errors import (
     BusClosedError,
     BusDamagedError,
@@ -134,7 +134,7 @@ async def test_draining_ends(anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 async def test_a_store_that_comes_and_goes(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pauses = Pauses(first=0.01, longest=0.02)
+    pauses = Backoff(first=0.01, longest=0.02)
     monkeypatch.setattr("parley._node.bus.consumers.worker_pool.LONG_PAUSES", pauses)
     async with a_bus() as (bus, store):
         store.faults["join"] = [BusUnavailableError("gone"), ConfigError("wrong"), OSError("?")]

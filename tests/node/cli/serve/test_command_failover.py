@@ -11,7 +11,7 @@ import pytest
 
 from parley._crypto.identity import Identity
 from parley._crypto.keyfile import save_identity
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.node import Node
 from parley._node.peer.peer import Peer
 from parley._node.server.federation import Federation
@@ -94,7 +94,7 @@ async def test_servers_are_killed_under_load(
     for number in range(1, COUNT):
         ring.start(number)
     node = Node(ring.identities[0], config=config(resume=30.0))
-    quick = Pauses(first=0.05, longest=0.5)
+    quick = Backoff(first=0.05, longest=0.5)
     async with node, Federation(node, ring.settings(0), pauses=quick) as federation:
         await node.listen(ring.address(0).partition("#")[0])
 

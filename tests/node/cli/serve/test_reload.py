@@ -19,7 +19,7 @@ from parley._node.cli.output import Output
 from parley._node.cli.serve.application import Application
 from parley._node.cli.serve.bus_rights import BusRights
 from parley._node.cli.serve.reload import Reloader, RunningServer
-from parley._node.cli.serve.supervisor import Supervisor
+from parley._node.cli.serve.systemd import Supervisor
 from parley._node.errors import ConfigError
 from parley._node.server.federation import Federation
 from parley._node.settings import load_settings

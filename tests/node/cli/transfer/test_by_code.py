@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parley._crypto.identity import NodeId
-from parley._node.apps.codes.code import Code, WrongCodeError
+from parley._node.apps.pairing.code import Code, WrongCodeError
 from parley._node.cli.output import Output
 from parley._node.cli.transfer import by_code as giving
 from parley._node.cli.transfer import by_code as taking

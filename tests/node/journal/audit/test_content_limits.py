@@ -11,7 +11,7 @@ from parley._lbm.codec import encode
 from parley._node.journal import keys
 from parley._node.journal.audit import content as labels
 from parley._node.journal.audit import keyring, session
-from parley._node.journal.audit.assertions import suite_of
+from parley._node.journal.audit.consistency import suite_of
 from parley._node.journal.audit.content import LONGEST_TOPIC
 from parley._node.journal.audit.keyring import BoxOpener, Keyring, labels_key
 from parley._node.journal.record_types import Checkpoint, Generation, Secret, SessionStart

@@ -6,8 +6,8 @@ from typing import Any
 
 import httpx2
 
+from parley._node.web.console.app import KEY_HEADER
 from parley._node.web.console.server import ServedConsole
-from parley._node.web.console.site import KEY_HEADER
 
 
 class Visitor:

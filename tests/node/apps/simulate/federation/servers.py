@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from parley._crypto.identity import NodeId
+from parley._node.federation.card_exchange import CardEvent
 from parley._node.federation.cards import Card
 from parley._node.federation.dials import DeliverLocally, Forward, Refuse, encode_dial
 from parley._node.federation.directory import Directory
-from parley._node.federation.exchange import CardEvent
 from parley._node.federation.paths import Path
 from parley._node.protocol.codes import CARDS, ResultCode
 from parley._node.protocol.errors import RemoteProtocolError

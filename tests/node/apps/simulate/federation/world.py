@@ -12,8 +12,8 @@ from typing import Any, Final
 from parley._lbm import keys
 from parley._lbm.codec import decode
 from parley._node.apps.simulate.plan import SeededRandom
+from parley._node.federation.card_exchange import CardEvent
 from parley._node.federation.cards import Card, read_card
-from parley._node.federation.exchange import CardEvent
 from parley._node.federation.limits import ATTEMPTS, CARD_INTERVAL, HOP_ALLOWANCE
 from parley._node.protocol.codes import CARDS
 from parley._node.protocol.event_types import LONGEST_PATH

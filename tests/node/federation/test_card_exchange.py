@@ -5,8 +5,8 @@ import pytest
 from parley._crypto.identity import NodeId
 from parley._lbm import keys
 from parley._lbm.codec import encode
+from parley._node.federation.card_exchange import CardExchange
 from parley._node.federation.cards import Cards
-from parley._node.federation.exchange import CardExchange
 from parley._node.protocol import codes
 from parley._node.protocol.errors import RemoteProtocolError
 from parley._node.protocol.event_types import HAVE, LARGEST_CARDS

@@ -1,6 +1,6 @@
 """Figures of a report made by hand, with names as a hostile peer would choose them."""
 
-from parley._pipeline.report.figures import (
+from parley._pipeline.report.report_data import (
     CallRow,
     Edge,
     EventRow,

@@ -3,7 +3,7 @@
 import json
 
 from parley._node.journal.segments import SegmentName
-from parley._pipeline.listing import Position, Progress
+from parley._pipeline.read_planner import Position, Progress
 
 NODE = "a" * 52
 RUN = "20251113T000000000000Z"

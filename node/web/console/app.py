@@ -22,9 +22,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from parley._node.bus.identifiers import BEFORE_ALL
 from parley._node.errors import ParleyError
-from parley._node.web.console.access import Access, ConsoleSession
 from parley._node.web.console.actions import Actions, CannotDoError
 from parley._node.web.console.console import Console
+from parley._node.web.console.sessions import ConsoleSession, ConsoleSessions
 from parley._node.web.console.views import letters_view, shown
 
 HEADERS: Final = {
@@ -134,13 +134,13 @@ _READ_ONLY: Final = "this link may only look: `parley console --act` gives one t
 Answer = Callable[[Request, ConsoleSession], Awaitable[Response]]
 
 
-class ConsoleSite:
+class ConsoleApp:
     """The application of one console. `operator` is the secret with which a program of the same
     user requests a new link."""
 
-    def __init__(self, console: Console, access: Access, operator: str) -> None:
+    def __init__(self, console: Console, sessions: ConsoleSessions, operator: str) -> None:
         self._console = console
-        self._access = access
+        self._sessions = sessions
         self._actions = Actions(console)
         self._operator = operator
         self._readers = 0
@@ -157,7 +157,11 @@ class ConsoleSite:
                 Route("/api/peers/{number}", self._for_session(self._peer)),
                 Route("/api/letters", self._for_session(self._letters)),
                 Route("/api/look", self._for_session(self._look), methods=["POST"]),
-                Route("/api/do/{action}", self._for_session(self._do), methods=["POST"]),
+                Route(
+                    "/api/do/{action}",
+                    self._for_session(self._do, is_action=True),
+                    methods=["POST"],
+                ),
             ]
         )
 
@@ -173,41 +177,59 @@ class ConsoleSite:
 
     async def _enter(self, request: Request) -> Response:
         now = self._console.now()
-        if not self._access.has_room(now):
+        if not self._sessions.has_room(now):
             return _refused(429, "too many have tried: wait a few seconds")
-        entered = self._access.enter(str((await _body(request)).get("token")), now)
-        if entered is None:
+        secrets = self._sessions.redeem_link(str((await _body(request)).get("token")), now)
+        if secrets is None:
             return _refused(401, "this link was used already, or is too old")
-        answer = JSONResponse({"key": entered.key, "may_act": entered.may_act})
-        answer.set_cookie(_cookie(request), entered.cookie, httponly=True, samesite="strict")
+        answer = JSONResponse({"key": secrets.key, "may_act": secrets.may_act})
+        answer.set_cookie(_cookie(request), secrets.cookie, httponly=True, samesite="strict")
         return answer
 
     async def _link(self, request: Request) -> Response:
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-        if not self._access.has_room(self._console.now()):
+        if not self._sessions.has_room(self._console.now()):
             return _refused(429, "too many have tried: wait a few seconds")
         if scheme != "Bearer" or not compare_digest(secret.encode(), self._operator.encode()):
             return _refused(401, "that is not the secret of this console")
         may_act = (await _body(request)).get("may_act") is True
-        return JSONResponse({"token": self._access.make_link(self._console.now(), may_act=may_act)})
+        return JSONResponse(
+            {"token": self._sessions.make_link(self._console.now(), may_act=may_act)}
+        )
 
     # For sessions.
 
-    def _for_session(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+    def _for_session(
+        self, answer: Answer, *, is_action: bool = False
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Wrap a route so that only an authorised session is answered."""
+
         async def checked(request: Request) -> Response:
-            now = self._console.now()
-            cookie, key = request.cookies.get(_cookie(request)), request.headers.get(KEY_HEADER)
-            session = self._access.find(cookie or "", key or "", now)
-            if session is None:
-                return _refused(401, "ask for a new link: this session is over")
-            if not session.requests.take(now):
-                return _refused(429, "too many requests: wait a moment")
+            session = self._authorise(request, is_action=is_action)
+            if isinstance(session, Response):
+                return session
             return await answer(request, session)
 
         return checked
 
+    def _authorise(self, request: Request, *, is_action: bool) -> ConsoleSession | Response:
+        """Return the session of a request that may be answered, or the refusal: it needs a valid
+        session within its rate limits, and for an action one that may act."""
+        now = self._console.now()
+        cookie, key = request.cookies.get(_cookie(request)), request.headers.get(KEY_HEADER)
+        session = self._sessions.authenticate(cookie or "", key or "", now)
+        if session is None:
+            return _refused(401, "ask for a new link: this session is over")
+        if not session.requests.take(now):
+            return _refused(429, "too many requests: wait a moment")
+        if is_action and not session.may_act:
+            return _refused(403, _READ_ONLY)
+        if is_action and not session.actions.take(now):
+            return _refused(429, "too many actions at once: wait a few seconds")
+        return session
+
     async def _leave(self, request: Request, session: ConsoleSession) -> Response:
-        self._access.leave(session)
+        self._sessions.leave(session)
         answer = JSONResponse({})
         answer.delete_cookie(_cookie(request), httponly=True, samesite="strict")
         return answer
@@ -221,7 +243,7 @@ class ConsoleSite:
             self._readers -= 1
 
         def goes_on() -> bool:
-            return self._access.is_open(session)
+            return self._sessions.is_open(session)
 
         return EventStream(self._console.encoded, self._console.interval, goes_on, ended)
 
@@ -254,10 +276,6 @@ class ConsoleSite:
         return JSONResponse({})
 
     async def _do(self, request: Request, session: ConsoleSession) -> Response:
-        if not session.may_act:
-            return _refused(403, _READ_ONLY)
-        if not session.actions.take(self._console.now()):
-            return _refused(429, "too many actions at once: wait a few seconds")
         try:
             done = await self._actions.do(request.path_params["action"], await _body(request))
         except CannotDoError as error:

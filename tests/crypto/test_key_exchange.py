@@ -1,4 +1,4 @@
-"""Tests of crypto/exchange.py: agreement, published values, and every bad share."""
+"""Tests of crypto/key_exchange.py: agreement, published values, and every bad share."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley._crypto.errors import KeyExchangeError
-from parley._crypto.exchange import EphemeralKey, KexAlgorithm
+from parley._crypto.key_exchange import EphemeralKey, KexAlgorithm
 from parley._crypto.registry import KEX
 from tests.sweep import sweep
 

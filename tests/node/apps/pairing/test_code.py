@@ -1,9 +1,9 @@
-"""Tests of node/apps/codes/code.py: codes that are drawn, and words that are misspelt."""
+"""Tests of node/apps/pairing/code.py: codes that are drawn, and words that are misspelt."""
 
 import pytest
 
-from parley._node.apps.codes import code
-from parley._node.apps.codes.code import Code, CodeTextError, draw_slot, looks_like_code
+from parley._node.apps.pairing import code
+from parley._node.apps.pairing.code import Code, CodeTextError, draw_slot, looks_like_code
 from parley._node.trust.petnames import EVEN, ODD
 from tests.sweep import sweep
 

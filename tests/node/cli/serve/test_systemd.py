@@ -1,4 +1,4 @@
-"""Tests of node/cli/serve/supervisor.py: what systemd is told, on a real datagram socket."""
+"""Tests of node/cli/serve/systemd.py: what systemd is told, on a real datagram socket."""
 
 import logging
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from parley._node.cli.serve.supervisor import LONGEST_STATUS, Supervisor
+from parley._node.cli.serve.systemd import LONGEST_STATUS, Supervisor
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes
 

@@ -13,7 +13,12 @@ from parley._node.journal.records import BAD_CRC, OK, TORN
 from parley._node.journal.segments import LIVE
 from parley._pipeline.errors import PipelineError
 from parley._pipeline.schema import BRONZE, FOREIGN, UNREADABLE
-from parley._pipeline.source import JournalReader, JournalSource, JournalStreamReader, RangeGroup
+from parley._pipeline.spark_source import (
+    JournalReader,
+    JournalSource,
+    JournalStreamReader,
+    RangeGroup,
+)
 from tests.pipeline.segments import Made, make_segment
 
 

@@ -15,7 +15,7 @@ T = TypeVar("T")
 LONGEST_DEADLINE_MS: Final = 10**12
 LONGEST_TIMEOUT: Final = LONGEST_DEADLINE_MS / 1000
 INFINITY: Final = float("inf")
-# In place of what `Deadlines.add` returns, for what has no deadline: nothing is ever added to it.
+# What `DeadlineQueue.add` returns for an item without a deadline; nothing is ever added to it.
 NO_SLOT: Final[set[Any]] = set()
 
 _PER_SECOND = 64
@@ -23,7 +23,7 @@ _PER_SECOND = 64
 SPARE = 256
 
 
-class Deadlines(Generic[T]):
+class DeadlineQueue(Generic[T]):
     """Things with a deadline in seconds of `now`. `T` is hashed by identity or value; it is
     watched until it is discarded from what `add` returned.
 
@@ -55,7 +55,7 @@ class Deadlines(Generic[T]):
         items.add(item)
         return items
 
-    def due(self, now: float) -> list[T]:
+    def pop_due(self, now: float) -> list[T]:
         """What is due at `now`, which is watched no more."""
         result: list[T] = []
         order = self.order

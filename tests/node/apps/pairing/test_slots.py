@@ -1,4 +1,4 @@
-"""Tests of node/apps/codes/slots.py: who has which slot, and every limit."""
+"""Tests of node/apps/pairing/slots.py: who has which slot, and every limit."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,9 +12,9 @@ import pytest
 from parley import Call
 from parley._crypto.identity import NodeId
 from parley._lbm.codec import Value
-from parley._node.apps.codes.code import LAST_SLOT, SECONDS, Code, CodeGoneError, WrongCodeError
-from parley._node.apps.codes.exchange import LABEL, CodeGiver, take_code
-from parley._node.apps.codes.slots import (
+from parley._node.apps.pairing.code import LAST_SLOT, SECONDS, Code, CodeGoneError, WrongCodeError
+from parley._node.apps.pairing.exchange import LABEL, CodeGiver, take_code
+from parley._node.apps.pairing.slots import (
     ASKED,
     CLAIM,
     FIND,
@@ -28,8 +28,8 @@ from parley._node.apps.codes.slots import (
     keep_slot,
     offer_code_calls,
 )
-from parley._node.apps.codes.slots import OF_AN_ADDRESS as SLOTS_OF_AN_ADDRESS
-from parley._node.backoff import Pauses
+from parley._node.apps.pairing.slots import OF_AN_ADDRESS as SLOTS_OF_AN_ADDRESS
+from parley._node.backoff import Backoff
 from parley._node.errors import CallRefused
 from parley._node.node import Node
 from parley._node.protocol.codes import CloseCode, ResultCode
@@ -149,7 +149,7 @@ def test_how_often_an_address_asks() -> None:
 
 pytestmark = pytest.mark.anyio
 
-SOON = Pauses(first=0.01, longest=0.05)
+SOON = Backoff(first=0.01, longest=0.05)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Tests of node/apps/codes/exchange.py: a giver, and takers of all kinds, over real connections."""
+"""Tests of node/apps/pairing/exchange.py: a giver, and all kinds of takers, over connections."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from parley._crypto.spake2 import CONFIRMATION_SIZE, SHARE_SIZE, Spake2
-from parley._node.apps.codes import exchange
-from parley._node.apps.codes.code import Code, CodeGoneError, CodeReset, WrongCodeError
-from parley._node.apps.codes.exchange import FAILED_TRIES, LABEL, CodeGiver, take_code
+from parley._node.apps.pairing import exchange
+from parley._node.apps.pairing.code import Code, CodeGoneError, CodeReset, WrongCodeError
+from parley._node.apps.pairing.exchange import FAILED_TRIES, LABEL, CodeGiver, take_code
 from parley._node.errors import NotTrustedError, PeerClosedError, StreamResetError
 from parley._node.node import Node
 from parley._node.peer.peer import Peer

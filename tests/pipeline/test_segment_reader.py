@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from parley._node.journal.records import BAD_CRC, BAD_LENGTH, OK, TORN, Record, encode_record
 from parley._node.journal.segments import LIVE, RecordRange, plan_ranges, read_range
-from parley._pipeline import batches
-from parley._pipeline.batches import SegmentRange, foreign_batch, read_batches
+from parley._pipeline import segment_reader
 from parley._pipeline.schema import BRONZE_ARROW, FOREIGN, UNREADABLE
+from parley._pipeline.segment_reader import SegmentRange, foreign_batch, read_segment_range
 from tests.pipeline.segments import Made, make_segment
 
 MADE = make_segment()
@@ -21,7 +21,7 @@ MADE = make_segment()
 def rows(
     path: Path, range_: RecordRange, made: Made = MADE, **options: Any
 ) -> list[dict[str, Any]]:
-    found = list(read_batches(SegmentRange(str(path), made.name, range_, **options)))
+    found = list(read_segment_range(SegmentRange(str(path), made.name, range_, **options)))
     assert all(batch.schema == BRONZE_ARROW for batch in found)
     return [row for batch in found for row in batch.to_pylist()]
 
@@ -57,7 +57,7 @@ def test_the_columns_of_a_sound_segment(tmp_path: Path) -> None:
 @given(
     st.lists(st.tuples(st.integers(0, len(MADE.data) - 1), st.integers(1, 255)), max_size=4),
     st.integers(0, len(MADE.data)) | st.just(len(MADE.data)),
-    st.sampled_from([64, 300, batches.CHUNK]),
+    st.sampled_from([64, 300, segment_reader.CHUNK]),
 )
 def test_damage_is_what_the_journals_reading_finds(
     tmp_path_factory: pytest.TempPathFactory, flips: list[tuple[int, int]], size: int, chunk: int
@@ -68,7 +68,7 @@ def test_damage_is_what_the_journals_reading_finds(
     path = tmp_path_factory.mktemp("damaged") / str(MADE.name)
     path.write_bytes(data[:size])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "CHUNK", chunk)
+        patch.setattr(segment_reader, "CHUNK", chunk)
         for range_ in plan_ranges(path, size, target=500):
             expected = list(read_range(path, range_.start, range_.end, range_.blocks))
             found = [row for row in rows(path, range_) if not row["lead"]]
@@ -101,7 +101,7 @@ def test_times_and_bodies_that_no_writer_would_write(tmp_path: Path) -> None:
 
 
 def test_a_record_longer_than_a_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "CHUNK", 1000)
+    monkeypatch.setattr(segment_reader, "CHUNK", 1000)
     data = [encode_record(6, 0, bytes([n]) * size) for n, size in enumerate((10, 5000, 20))]
     path = tmp_path / str(MADE.name)
     path.write_bytes(b"".join(data))

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from parley._crypto.randomness import random_bytes
-from parley._node.backoff import Pauses
+from parley._node.backoff import Backoff
 from parley._node.bus.errors import BusBusyError, BusError, BusFullError, BusUnavailableError
 from parley._node.bus.model import NewEvent, Published
 from parley._node.bus.store import Store
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 # Errors that may be over in a moment, or in an hour.
 TRANSIENT: Final = (BusUnavailableError, BusBusyError, BusFullError)
-PAUSES: Final = Pauses(first=0.1, longest=10.0)
+PAUSES: Final = Backoff(first=0.1, longest=10.0)
 # Log lines on the troubles of one consumer: at once, and from then on per second.
 LINES: Final = 2
 LINES_PER_SECOND: Final = 1 / 60
@@ -38,7 +38,7 @@ class StoreRetry:
 
     __slots__ = ("_lines", "_loop", "_pauses", "_what", "failures")
 
-    def __init__(self, loop: Loop, what: str, pauses: Pauses = PAUSES) -> None:
+    def __init__(self, loop: Loop, what: str, pauses: Backoff = PAUSES) -> None:
         self._loop = loop
         self._what = what
         self._pauses = pauses
@@ -64,7 +64,7 @@ class StoreRetry:
         """Log a failure and wait before the next attempt."""
         self.failures += 1
         self.tell(error)
-        await pause(self._loop, self._pauses.after(self.failures, jitter()))
+        await pause(self._loop, self._pauses.delay(self.failures, jitter()))
 
     def tell(self, error: BusError) -> None:
         """Log an error, rate-limited."""
@@ -104,7 +104,7 @@ async def publish_again(
             (published,) = await (await opened()).publish((event,), durable=durable)
         except BusUnavailableError as error:
             failures, unknown = failures + 1, error
-            seconds = PAUSES.after(failures, jitter())
+            seconds = PAUSES.delay(failures, jitter())
             if loop.now() + seconds > deadline:
                 raise
             logger.info(

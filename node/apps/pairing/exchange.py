@@ -1,5 +1,5 @@
 """The exchange by which two nodes with the same short code authenticate each other
-(docs/protocol.md section 21): `CodeGiver` waits for it, `take_code` starts it. """
+(docs/protocol.md section 21): `CodeGiver` waits for it, `take_code` starts it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -10,7 +10,7 @@ import anyio
 from parley._crypto.errors import KeyExchangeError
 from parley._crypto.identity import NodeId
 from parley._crypto.spake2 import CONFIRMATION_SIZE, SHARE_SIZE, Confirmations, Spake2
-from parley._node.apps.codes.code import (
+from parley._node.apps.pairing.code import (
     SECONDS,
     SLOT_SIZE,
     Code,

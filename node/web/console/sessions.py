@@ -1,4 +1,4 @@
-"""Authorises the users of the console: one-time links, and the sessions that they start.
+"""Authenticates the users of the console: one-time links, and the sessions that they start.
 
 A session needs two secrets. Browsers send the cookie, which scripts cannot read, to every port of
 its host; the key stays with the page that received it. Neither is enough alone, so no other site or
@@ -24,7 +24,7 @@ ACTIONS: Final = Rate(10, 1.0)  # likewise, beside those
 
 
 @dataclass(frozen=True, slots=True)
-class Entered:
+class SessionSecrets:
     """The secrets of a new session, and whether it may act."""
 
     cookie: str
@@ -45,7 +45,7 @@ class ConsoleSession:
         self.actions = TokenBucket(ACTIONS)
 
 
-class Access:
+class ConsoleSessions:
     """Links and sessions of one console; `draw` returns random bytes."""
 
     def __init__(self, draw: Callable[[int], bytes]) -> None:
@@ -55,7 +55,7 @@ class Access:
         self._entries = TokenBucket(ENTRIES)
 
     @property
-    def sessions(self) -> int:
+    def count(self) -> int:
         return len(self._sessions)
 
     def make_link(self, now: float, *, may_act: bool = False) -> str:
@@ -71,7 +71,7 @@ class Access:
         """Count an attempt to enter; return whether it is within the rate limit."""
         return self._entries.take(now)
 
-    def enter(self, token: str, now: float) -> Entered | None:
+    def redeem_link(self, token: str, now: float) -> SessionSecrets | None:
         """Start a session with a link's token; None if it is invalid. Beyond 16 sessions the one
         idle for longest ends."""
         until, may_act = self._links.pop(_hash(token), (float("-inf"), False))
@@ -81,9 +81,9 @@ class Access:
         self._sessions[_hash(cookie)] = ConsoleSession(_hash(key), now, may_act=may_act)
         while len(self._sessions) > MOST_SESSIONS:
             del self._sessions[min(self._sessions, key=lambda one: self._sessions[one].until)]
-        return Entered(cookie, key, may_act)
+        return SessionSecrets(cookie, key, may_act)
 
-    def find(self, cookie: str, key: str, now: float) -> ConsoleSession | None:
+    def authenticate(self, cookie: str, key: str, now: float) -> ConsoleSession | None:
         """Return the session with these secrets and extend it to 12 hours from now; None if there
         is none."""
         hashed = _hash(cookie)

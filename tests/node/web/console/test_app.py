@@ -11,11 +11,11 @@ from parley._node.bus.bus import Bus
 from parley._node.errors import ConfigError, InsecureAddressError, PeerClosedError
 from parley._node.web.console import actions
 from parley._node.web.console import views as buses_view
-from parley._node.web.console.access import ENTRIES, REQUESTS
+from parley._node.web.console.app import HEADERS, KEY_HEADER, MOST_READERS
 from parley._node.web.console.console import Console
 from parley._node.web.console.endpoints import find_consoles, request_link
 from parley._node.web.console.server import serve_console
-from parley._node.web.console.site import HEADERS, KEY_HEADER, MOST_READERS
+from parley._node.web.console.sessions import ENTRIES, REQUESTS
 from tests.node.network import PATIENCE
 from tests.node.web.console.busy import HOSTILE, dead_letters, quiet
 from tests.node.web.console.conftest import Visitor, visiting

@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 from parley._crypto.errors import IdentityError
 from parley._crypto.identity import NodeId
 from parley._lbm.codec import Value
-from parley._node.apps.codes.code import LAST_SLOT, SECONDS, CodeGoneError
+from parley._node.apps.pairing.code import LAST_SLOT, SECONDS, CodeGoneError
 from parley._node.errors import CallRefused, PeerClosedError
 from parley._node.node import Node
 from parley._node.peer.link import Link

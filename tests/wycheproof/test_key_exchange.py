@@ -1,4 +1,4 @@
-"""Wycheproof's x25519 and ML-KEM-768 vectors through crypto/exchange.py.
+"""Wycheproof's x25519 and ML-KEM-768 vectors through crypto/key_exchange.py.
 
 ML-KEM has no exchange of its own here: its half of `x25519-mlkem768` is tested, beside an
 X25519 half that is the same in every case.
@@ -7,7 +7,7 @@ X25519 half that is the same in every case.
 import pytest
 
 from parley._crypto.errors import KeyExchangeError
-from parley._crypto.exchange import MLKEM768_CIPHERTEXT_SIZE, MLKEM768_PUBLIC_SIZE
+from parley._crypto.key_exchange import MLKEM768_CIPHERTEXT_SIZE, MLKEM768_PUBLIC_SIZE
 from parley._crypto.registry import KEX
 from tests.wycheproof.tally import AS_SAID, Run, Verdict, tally
 from tests.wycheproof.vectors import Case

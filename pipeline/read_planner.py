@@ -19,8 +19,8 @@ from parley._node.journal.segments import (
     parse_name,
     plan_ranges,
 )
-from parley._pipeline.batches import SegmentRange
 from parley._pipeline.errors import PipelineError
+from parley._pipeline.segment_reader import SegmentRange
 
 
 class Position(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any
 import click
 import pytest
 
-from parley._node.cli.commands.declare import Command, Group, Number, Option, begin, load
+from parley._node.cli.commands.framework import Command, Group, Number, Option, begin, load
 from parley._node.cli.commands.root import PARLEY
 from parley._node.cli.commands.shared import NODE_OPTIONS
 from parley._node.cli.options import SHARED

@@ -29,9 +29,8 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from parley._node.journal.segments import RANGE_SIZE
-from parley._pipeline.batches import SegmentRange, foreign_batch, read_batches
 from parley._pipeline.errors import PipelineError
-from parley._pipeline.listing import (
+from parley._pipeline.read_planner import (
     Budget,
     Listing,
     Progress,
@@ -40,6 +39,7 @@ from parley._pipeline.listing import (
     whole_ranges,
 )
 from parley._pipeline.schema import BRONZE
+from parley._pipeline.segment_reader import SegmentRange, foreign_batch, read_segment_range
 
 FORMAT: Final = "parley_journal"
 
@@ -94,7 +94,7 @@ class JournalReader(DataSourceReader):
 
 
 class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream of new records; the stream's offsets (pipeline/listing.py) are its state."""
+    """A stream of new records; the stream's offsets (pipeline/read_planner.py) are its state."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._path = _path(options)
@@ -151,7 +151,7 @@ def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     # Spark makes a partition of its own where there is no group.
     if isinstance(partition, RangeGroup):
         for part in partition.parts:
-            yield from read_batches(part)
+            yield from read_segment_range(part)
         for path in partition.foreign:
             yield foreign_batch(path)
 

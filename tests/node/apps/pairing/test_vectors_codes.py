@@ -5,8 +5,8 @@ import pytest
 from parley._crypto.identity import NodeId
 from parley._crypto.registry import HASHES
 from parley._crypto.spake2 import Spake2, password_scalar
-from parley._node.apps.codes.code import Code, CodeTextError, ExchangeRefused, looks_like_code
-from parley._node.apps.codes.exchange import CodeAttempts
+from parley._node.apps.pairing.code import Code, CodeTextError, ExchangeRefused, looks_like_code
+from parley._node.apps.pairing.exchange import CodeAttempts
 from tests.vectors.load import Vector, of_kind, unhex, vectors
 
 OTHER_ADDRESSES = [f"192.0.2.{number}" for number in range(256)]

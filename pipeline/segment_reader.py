@@ -68,7 +68,7 @@ class SegmentRange:
     is_growing: bool = False
 
 
-def read_batches(part: SegmentRange) -> Iterator[pa.RecordBatch]:
+def read_segment_range(part: SegmentRange) -> Iterator[pa.RecordBatch]:
     """Yield all records of a range in order; a damaged or missing file doesn't raise."""
     rows = _Rows(part)
     start, end, block, blocks = part.range
