@@ -7,7 +7,7 @@ from parley._lbm import keys
 from parley._lbm.codec import Encodable, encode
 from parley._lbm.errors import LbmDecodeError
 from parley._node.errors import ConfigError
-from parley._node.messaging.deadlines import NO_SLOT, Deadlines, clamp_timeout
+from parley._node.messaging.deadline_queue import NO_SLOT, DeadlineQueue, clamp_timeout
 from parley._node.protocol import event_types
 from parley._node.protocol.codes import (
     BUS,
@@ -211,7 +211,7 @@ class StreamRequests:
     def __init__(
         self,
         connection: Connection,
-        deadlines: Deadlines[Any],
+        deadlines: DeadlineQueue[Any],
         require_free: Callable[[int, int], None],
         *,
         count_limit: int = UNANSWERED_REQUESTS,

@@ -17,7 +17,7 @@ from parley._node.messaging.call_codec import (
     encode_end,
     encode_result,
 )
-from parley._node.messaging.deadlines import LONGEST_DEADLINE_MS, NO_SLOT, Deadlines
+from parley._node.messaging.deadline_queue import LONGEST_DEADLINE_MS, NO_SLOT, DeadlineQueue
 from parley._node.messaging.topic_history import TopicPosition, read_position
 from parley._node.protocol import event_types
 from parley._node.protocol.codes import (
@@ -257,7 +257,7 @@ class IncomingCalls:
     def __init__(
         self,
         connection: Connection,
-        deadlines: Deadlines[Any],
+        deadlines: DeadlineQueue[Any],
         find: Callable[[int, str], object],
         run: Callable[[IncomingCall], None],
         stop: Callable[[IncomingCall], None],

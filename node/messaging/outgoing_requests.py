@@ -14,7 +14,12 @@ from parley._lbm.errors import LbmDecodeError, LbmEncodeError
 from parley._lbm.fields import MAX_UINT
 from parley._node.data_types import Model, plain_cells
 from parley._node.messaging.call_codec import decode_result, encode_call
-from parley._node.messaging.deadlines import LONGEST_TIMEOUT, NO_SLOT, Deadlines, clamp_timeout
+from parley._node.messaging.deadline_queue import (
+    LONGEST_TIMEOUT,
+    NO_SLOT,
+    DeadlineQueue,
+    clamp_timeout,
+)
 from parley._node.messaging.topic_history import TopicPosition
 from parley._node.protocol import event_types
 from parley._node.protocol.codes import (
@@ -162,7 +167,7 @@ class OutgoingCalls:
 
     __slots__ = ("_connection", "_deadlines", "waiting")
 
-    def __init__(self, connection: Connection, deadlines: Deadlines[Any]) -> None:
+    def __init__(self, connection: Connection, deadlines: DeadlineQueue[Any]) -> None:
         self._connection = connection
         self.waiting: OutgoingRequests[OutgoingCall] = OutgoingRequests()
         self._deadlines = deadlines

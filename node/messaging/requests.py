@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from parley._node.messaging.application_events import StreamRequests
-from parley._node.messaging.deadlines import Deadlines
+from parley._node.messaging.deadline_queue import DeadlineQueue
 from parley._node.messaging.incoming_requests import (
     FinalCallback,
     IncomingCall,
@@ -45,7 +45,7 @@ class RequestMux:
         on_final: FinalCallback = ignore_final,
         count_limit: int = UNANSWERED_REQUESTS,
     ) -> None:
-        self.deadlines: Deadlines[Any] = Deadlines()
+        self.deadlines: DeadlineQueue[Any] = DeadlineQueue()
         self.outgoing = OutgoingCalls(connection, self.deadlines)
         self.incoming = IncomingCalls(
             connection, self.deadlines, find, run, stop, on_final=on_final, count_limit=count_limit
@@ -60,7 +60,7 @@ class RequestMux:
 
     def handle_deadline(self, now: float) -> None:
         """End all requests whose deadline has passed."""
-        for request in self.deadlines.due(now):
+        for request in self.deadlines.pop_due(now):
             if isinstance(request, OutgoingCall):
                 self.outgoing.too_late(request)
             elif isinstance(request, IncomingCall):

@@ -10,7 +10,7 @@ from parley._crypto.randomness import random_bytes
 from parley._node.backoff import Backoff
 from parley._node.errors import ParleyError
 from parley._node.logs import one_line
-from parley._node.messaging.deadlines import Deadlines
+from parley._node.messaging.deadline_queue import DeadlineQueue
 from parley._node.protocol.codes import SENTENCES, CloseCode, code_name
 from parley._node.protocol.errors import LocalProtocolError
 from parley._node.protocol.reports import AttemptEnded
@@ -178,7 +178,7 @@ class _Try:
             self._attempt,
             live.backend,
             self._ended,
-            Deadlines(),
+            DeadlineQueue(),
             lambda now: None,
             self.over.wake,
             barrier=live.driver.barrier,

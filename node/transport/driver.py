@@ -44,7 +44,7 @@ class SendBuffer(Protocol):
 
 
 class NextDeadline(Protocol):
-    """The deadlines of the layer above, such as `Deadlines`."""
+    """The deadlines of the layer above, such as `DeadlineQueue`."""
 
     @property
     def earliest(self) -> float:

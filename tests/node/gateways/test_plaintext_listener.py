@@ -10,7 +10,7 @@ import pytest
 from parley._node.errors import AddressError, InsecureAddressError, UnreachableError
 from parley._node.gateways.server import PlaintextListener, is_local
 from parley._node.logs import LINES
-from parley._node.messaging.deadlines import Deadlines
+from parley._node.messaging.deadline_queue import DeadlineQueue
 from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.transport.address import Address
 from parley._node.transport.backend import Backend
@@ -39,7 +39,7 @@ def _accepting(
 ) -> Callable[[str], Driver]:
     def accept(name: str) -> Driver:
         core = Parrot(backend.now(), 1_000, MemoryBudget(1 << 30))
-        driver = Driver(core, backend, lambda reports: None, Deadlines(), lambda now: None)
+        driver = Driver(core, backend, lambda reports: None, DeadlineQueue(), lambda now: None)
         driver.on_closed = lambda: gateway().left(driver)
         return driver
 

@@ -9,7 +9,7 @@ from parley._node.messaging.application_events import (
     OutgoingRequest,
     StreamRequests,
 )
-from parley._node.messaging.deadlines import Deadlines
+from parley._node.messaging.deadline_queue import DeadlineQueue
 from parley._node.protocol.codes import CALL, CANCEL, EMIT, NAMED, RESULT, SIM
 from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError, violation
 from parley._node.protocol.reports import EventReceived
@@ -25,7 +25,7 @@ class Shell:
         self.connection = FakeConnection()
         self.taken: set[tuple[int, int]] = set()
         self.woken: list[str] = []
-        self.deadlines: Deadlines[OutgoingRequest] = Deadlines()
+        self.deadlines: DeadlineQueue[OutgoingRequest] = DeadlineQueue()
         self.requests = StreamRequests(
             self.connection.as_connection,
             self.deadlines,
@@ -34,7 +34,7 @@ class Shell:
         )
 
     def handle_deadline(self, now: float) -> None:
-        for request in self.deadlines.due(now):
+        for request in self.deadlines.pop_due(now):
             self.requests.too_late(request)
 
     def require_free(self, stream: int, async_id: int) -> None:

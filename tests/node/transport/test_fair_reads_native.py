@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from parley._node.messaging.deadlines import Deadlines
+from parley._node.messaging.deadline_queue import DeadlineQueue
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.reports import ConnectionEnded, EventReceived, PeerIdentified, Report
 from parley._node.protocol.session import STEP_COST
@@ -44,7 +44,7 @@ class ServedConnection:
         self.core: Connection = side.core
         self.identified = False
         self.driver = Driver(
-            side.core, cast(Backend, loop), self._take, Deadlines(), lambda now: None
+            side.core, cast(Backend, loop), self._take, DeadlineQueue(), lambda now: None
         )
         self.driver.connected(self.outlet)
 
