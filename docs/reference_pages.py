@@ -337,7 +337,7 @@ PAGES: Final[dict[str, Page]] = {
         "other.",
         _of(
             "parley.codes",
-            "Code CodeGiver take_code draw_slot offer_code_calls claim_slot keep_slot find_slot "
+            "Code CodeListener take_code draw_slot offer_code_calls claim_slot keep_slot find_slot "
             "free_slot CodeTextError WrongCodeError CodeGoneError",
         ),
         "send-files",

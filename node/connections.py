@@ -52,8 +52,8 @@ from parley._node.trust.decision import TrustDecision
 from parley._node.trust.policies import (
     AcceptHook,
     AnyPeer,
-    Decider,
     Pinned,
+    ResolvedPolicy,
     TrustPolicy,
     as_policy,
 )
@@ -244,7 +244,7 @@ class Connections:
         self._admission.change(config)
         self._sessions.config = config
 
-    def _checked(self, trust: TrustPolicy | AcceptHook) -> Decider:
+    def _checked(self, trust: TrustPolicy | AcceptHook) -> ResolvedPolicy:
         decides = as_policy(trust)
         if self.config.plaintext != "never" and not decides.allows_plaintext:
             raise ConfigError(f"trust {decides.name!r} does not go with plaintext")
@@ -398,7 +398,7 @@ class Connections:
 
     def _peer(
         self,
-        policy: Decider,
+        policy: ResolvedPolicy,
         name: str,
         *,
         initiator: bool,

@@ -33,7 +33,7 @@ from parley._node.transport.backend import Backend, Clock
 from parley._node.transport.callables import require_callable
 from parley._node.transport.metrics import LoopCollector
 from parley._node.transport.task_scope import TaskScope
-from parley._node.trust.policies import AcceptHook, AnyPeer, Decider, TrustPolicy
+from parley._node.trust.policies import AcceptHook, AnyPeer, ResolvedPolicy, TrustPolicy
 from parley._node.tunnels.home_server import Home
 
 if TYPE_CHECKING:  # nodes without a bus or a journal start without them
@@ -123,7 +123,7 @@ class Node:
         return self.connections.config
 
     @property
-    def trust(self) -> Decider:
+    def trust(self) -> ResolvedPolicy:
         """The policy or hook that decides who may connect; `change_trust` replaces it."""
         return self.connections.trust
 

@@ -7,7 +7,7 @@ from parley._node.apps.pairing.code import (
     WrongCodeError,
     draw_slot,
 )
-from parley._node.apps.pairing.exchange import CodeGiver, take_code
+from parley._node.apps.pairing.exchange import CodeListener, take_code
 from parley._node.apps.pairing.slots import (
     SlotTable,
     claim_slot,
@@ -19,8 +19,8 @@ from parley._node.apps.pairing.slots import (
 
 __all__ = [
     "Code",
-    "CodeGiver",
     "CodeGoneError",
+    "CodeListener",
     "CodeTextError",
     "SlotTable",
     "WrongCodeError",

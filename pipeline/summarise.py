@@ -34,7 +34,7 @@ def with_summaries(
     yield from held.take(SUMMARY)
 
 
-def told_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def append_summaries(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The batches of stitching, and summaries of what they say of events that were counted."""
     final, waiting = EventGroup(), EventGroup()
     for batch in batches:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from parley._node.errors import APPLICATION_ERRORS, CallRefused, sole_error
 from parley._node.handlers.interceptors import Intercepted
 from parley._node.handlers.permissions import Roles, is_permitted
-from parley._node.handlers.registry import Entry, Handlers, Slots
+from parley._node.handlers.registry import ConcurrencyLimit, Entry, Handlers
 from parley._node.handlers.topic import FORWARD_LOOP, SubscribeRequest, Topic
 from parley._node.messaging.incoming_requests import IncomingCall
 from parley._node.protocol.codes import RESULT_SENTENCES, ResultCode, Supercategory
@@ -162,7 +162,7 @@ def log_failure(
     )
 
 
-async def _slot_and_room(slots: Slots, peer: Remote) -> None:
+async def _slot_and_room(slots: ConcurrencyLimit, peer: Remote) -> None:
     """Wait for a slot while there is room for an answer: a peer that reads none of them waits
     without a slot, and what a handler's answers hold is bounded by its `concurrency`."""
     driver, waiter = peer.driver, peer.backend.waiter

@@ -53,7 +53,7 @@ class HandlerOptions(TypedDict, total=False):
     concurrency: int | None
 
 
-class Slots:
+class ConcurrencyLimit:
     """At most `limit` handlers run at a time; others wait in line, one for each peer, and
     the peers take turns.
 
@@ -113,7 +113,7 @@ class Entry(Generic[H]):
     handler: H
     own_rule: Rule | None = None
     supercategories: frozenset[Supercategory] | None = None
-    slots: Slots | None = None
+    slots: ConcurrencyLimit | None = None
     answers: frozenset[tuple[int, int]] = frozenset()
     once: bool = False
     rules: tuple[Rule, ...] = ()
@@ -173,7 +173,7 @@ class Registry(Generic[H]):
             handler,
             None if allow is None else Rule(allow),
             parse_supercategories(supercategories),
-            None if concurrency is None else Slots(concurrency),
+            None if concurrency is None else ConcurrencyLimit(concurrency),
             parse_types(answers),
             once,
             chain=self.chain,

@@ -338,7 +338,7 @@ class Topic(Generic[N]):
             left = feeds & self._feeds
             if all(before[feed] == feed.left for feed in left):
                 for feed in left:
-                    feed.end_slow()
+                    feed.drop_slow_subscriber()
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for a condition on the subscribers; it is looked at whenever one came or went."""

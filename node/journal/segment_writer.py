@@ -17,7 +17,7 @@ from parley._node.journal import keys
 from parley._node.journal.options import JournalOptions
 from parley._node.journal.record_types import SegmentEnd
 from parley._node.journal.records import encode_record
-from parley._node.journal.segments import LIVE, SegmentName, sync_directory, walk_heads
+from parley._node.journal.segments import LIVE, SegmentName, scan_segment, sync_directory
 
 logger = logging.getLogger("parley.journal")
 
@@ -232,7 +232,7 @@ class SegmentWriter:
     def _truncate(self) -> None:
         """Cut off a partial record after a failed write."""
         try:
-            os.ftruncate(self._file, walk_heads(self._path).end)
+            os.ftruncate(self._file, scan_segment(self._path).end)
         except OSError:
             logger.exception(
                 "cannot cut off a partial record at the end of the journal's segment",

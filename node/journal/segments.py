@@ -123,7 +123,7 @@ class RecordRange(NamedTuple):
     blocks: tuple[int, ...]
 
 
-class Heads(NamedTuple):
+class SegmentScan(NamedTuple):
     """The result of walking from record to record by their lengths, without checking CRCs.
 
     `end` is the offset after the last complete record, `records` counts them, `blocks` are the
@@ -217,14 +217,14 @@ def read_footer(path: Path) -> SegmentEnd | None:
     return footer if rising or not footer.blocks else None
 
 
-def walk_heads(path: Path, start: int = 0, size: int | None = None) -> Heads:
+def scan_segment(path: Path, start: int = 0, size: int | None = None) -> SegmentScan:
     """Walk from record to record from `start` to `size` or the file's end; raises OSError."""
     with open_segment(path) as file:
         end = file.seek(0, os.SEEK_END) if size is None else size
         return _walk_heads(file, start, end)
 
 
-def _walk_heads(file: BinaryIO, start: int, end: int) -> Heads:
+def _walk_heads(file: BinaryIO, start: int, end: int) -> SegmentScan:
     unpack, head_size = _HEAD.unpack_from, _HEAD.size
     blocks: list[int] = []
     at, records = start, 0
@@ -235,17 +235,17 @@ def _walk_heads(file: BinaryIO, start: int, end: int) -> Heads:
             safe = base + len(chunk) - head_size + 1
             if at >= safe:  # the file ends within a head
                 [rest] = read_records(chunk)
-                return Heads(at, records, tuple(blocks), rest.status)
+                return SegmentScan(at, records, tuple(blocks), rest.status)
         length, _, kind = unpack(chunk, at - base)
         if not LEAST_LENGTH <= length <= MAX_LENGTH:
-            return Heads(at, records, tuple(blocks), BAD_LENGTH)
+            return SegmentScan(at, records, tuple(blocks), BAD_LENGTH)
         if at + FRAME_SIZE + length > end:
-            return Heads(at, records, tuple(blocks), TORN_RECORD)
+            return SegmentScan(at, records, tuple(blocks), TORN_RECORD)
         if kind == keys.BLOCK:
             blocks.append(at)
         at += FRAME_SIZE + length
         records += 1
-    return Heads(at, records, tuple(blocks), OK)
+    return SegmentScan(at, records, tuple(blocks), OK)
 
 
 def plan_ranges(
@@ -263,7 +263,7 @@ def plan_ranges(
         blocks: Sequence[int] = footer.blocks
         block = max((one for one in blocks if one <= start), default=0)
     else:
-        heads = walk_heads(path, start, size)
+        heads = scan_segment(path, start, size)
         blocks = heads.blocks
         size = heads.end if live else size
         block = start if start in blocks else block

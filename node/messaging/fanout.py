@@ -116,7 +116,7 @@ class Feed(ABC):
             if not self.is_finishing:
                 self.over()
 
-    def end_slow(self) -> None:
+    def drop_slow_subscriber(self) -> None:
         """End the subscription because its notes are not read; all that waits is lost."""
         self._lost(sum(len(batch.notes) for batch in self.waiting) + self._unwritten())
         self._cut_off()
@@ -204,7 +204,7 @@ class Feed(ABC):
             while self._is_over:
                 self._drop_oldest()
             return
-        self.end_slow()
+        self.drop_slow_subscriber()
 
     def _drop_oldest(self) -> None:
         excess, count = self.cost - self._fanout.limit, 0

@@ -49,7 +49,7 @@ from parley._node.remote.session_table import SessionTable
 from parley._node.remote.stream_table import StreamTable
 from parley._node.transport.backend import Backend
 from parley._node.trust.decision import TrustDecision
-from parley._node.trust.policies import Decider
+from parley._node.trust.policies import ResolvedPolicy
 
 CODES: Final = frozenset(CloseCode)
 
@@ -220,7 +220,7 @@ class ConnectionHandlers:
     )
 
     def __init__(
-        self, live: LiveConnection, host: NodeContext, trust: Decider, dialled: str | None
+        self, live: LiveConnection, host: NodeContext, trust: ResolvedPolicy, dialled: str | None
     ) -> None:
         core, handlers = live.core, host.handlers
         self._live = live

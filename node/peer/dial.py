@@ -18,7 +18,7 @@ from parley._node.transport.address import Address
 from parley._node.transport.backend import Backend
 from parley._node.transport.driver import Driver
 from parley._node.transport.transport import StreamTransport
-from parley._node.trust.policies import AcceptHook, Decider, Pinned, TrustPolicy, as_policy
+from parley._node.trust.policies import AcceptHook, Pinned, ResolvedPolicy, TrustPolicy, as_policy
 
 
 def parse_addresses(address: str, also: Iterable[str]) -> list[Address]:
@@ -42,7 +42,7 @@ def parse_addresses(address: str, also: Iterable[str]) -> list[Address]:
 
 def policy_for(
     target: Address | None, trust: TrustPolicy | AcceptHook | None, config: NodeConfig
-) -> Decider:
+) -> ResolvedPolicy:
     """Whom to trust at an address: the node whose id it carries, otherwise as `trust` says.
 
     Raises:

@@ -39,7 +39,7 @@ from parley._node.remote.emission import Emission
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.backend import Backend
 from parley._node.transport.conditions import yield_to_loop
-from parley._node.trust.policies import AcceptHook, TrustPolicy, as_policy, one_only
+from parley._node.trust.policies import AcceptHook, TrustPolicy, as_policy, restrict_to_node
 
 if TYPE_CHECKING:
     from parley._node.bus.bus import Bus
@@ -483,7 +483,7 @@ class Link(ReconnectingClient[Peer]):
     async def _dial(self) -> Peer:
         trust, node_id = self._trust, self._places.node_id
         if trust is not None and node_id is not None:
-            trust = one_only(node_id, trust)
+            trust = restrict_to_node(node_id, trust)
         failed: Exception | None = None
         found = await self._places.found()
         for address in found:

@@ -32,7 +32,7 @@ from parley._node.remote.emission import Emission
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.remote.remote import RequestOptions
 from parley._node.remote.stream import Stream
-from parley._node.trust.policies import Decider
+from parley._node.trust.policies import ResolvedPolicy
 
 if TYPE_CHECKING:
     from parley._node.bus.bus import Bus
@@ -112,7 +112,7 @@ class Peer:
         core: Connection,
         host: NodeContext,
         name: str,
-        trust: Decider,
+        trust: ResolvedPolicy,
         dialled: str | None,
         on_change: Callable[["Peer"], None],
     ) -> None:

@@ -169,7 +169,7 @@ class Responses:
 TOO_LONG = "the answer is longer than what is remembered"
 
 
-class OnceHandlers:
+class IdempotentCallHandlers:
     """The handlers of one peer's calls that are to be made once; `memory` is the node's."""
 
     __slots__ = ("_answers", "_handlers", "_live", "_memory")
@@ -367,7 +367,7 @@ class RequestHandlers:
         )
         self.topics = Topics(live.core, calls.incoming, published.__contains__)
         self._responses = Responses(live, handlers, calls)
-        self._once = OnceHandlers(live, handlers, self._responses, cache)
+        self._once = IdempotentCallHandlers(live, handlers, self._responses, cache)
 
     # Calls.
 

@@ -43,7 +43,7 @@ class _StreamCipher:
         self.sealed_aad = self.stream + SEALED
 
 
-class Direction:
+class CipherState:
     """The secret of the epoch, the key of each stream, and the chain.
 
     `unsealed` counts events in form 0 since the last seal. Of an idle stream only the counter is
@@ -108,7 +108,7 @@ class Direction:
         return cipher
 
 
-class RecordWriter(Direction):
+class RecordWriter(CipherState):
     """Our direction. `events_sent` and `bytes_sent` (of blobs) count within the epoch."""
 
     __slots__ = ("_signing_key", "bytes_sent", "events_sent")
@@ -163,7 +163,7 @@ class ReaderCheckpoint(NamedTuple):
     counters: dict[int, int]
 
 
-class RecordReader(Direction):
+class RecordReader(CipherState):
     """The peer's direction.
 
     `admit` raises if a stream without a key may not be used; `seal_events` is the agreed limit;

@@ -9,7 +9,7 @@ from parley._node.protocol.reports import EventReceived
 from parley._node.remote.stream import Stream
 
 
-class Taker(Protocol):
+class DataReceiver(Protocol):
     """Receives the data of an open tunnel. It limits what it buffers and gives credit back
     (`TunnelStream.give_back`)."""
 
@@ -31,11 +31,11 @@ class TunnelStream(Stream):
     (`protocol-error`)."""
 
     active_at = 0.0  # when the last Data passed, in either direction
-    _taker: Taker | None = None
+    _taker: DataReceiver | None = None
     _met = False  # the other side's one event has come
     _answered = False
 
-    def pass_to(self, taker: Taker) -> None:
+    def pass_to(self, taker: DataReceiver) -> None:
         """Pass all data to `taker`, beginning with the data that waits here."""
         self._taker, self._answered = taker, True
         self.active_at = self.live.backend.now()

@@ -280,7 +280,7 @@ def changed(old: Settings, new: Settings) -> tuple[list[str], list[str]]:
     return reloaded, [name for name in names if not SETTINGS[name].reload]
 
 
-def taken_up(old: Settings, new: Settings) -> Settings:
+def merge_reloadable(old: Settings, new: Settings) -> Settings:
     """Return the settings of a server that runs with `old` and has read `new`.
 
     Raises:

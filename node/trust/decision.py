@@ -16,7 +16,7 @@ from parley._node.protocol.reports import PeerIdentified
 from parley._node.protocol.states import State
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.loop import Runner
-from parley._node.trust.policies import Candidate, Decider, HookPolicy
+from parley._node.trust.policies import Candidate, HookPolicy, ResolvedPolicy
 
 # Raises NotTrustedError, as `TrustPolicy.check` does.
 Check = Callable[[PublicIdentity, str | None], None]
@@ -28,7 +28,7 @@ class TrustDecision:
 
     __slots__ = ("_dialled", "_live", "_outdated", "_runner", "identified", "trust")
 
-    def __init__(self, live: LiveConnection, trust: Decider, dialled: str | None) -> None:
+    def __init__(self, live: LiveConnection, trust: ResolvedPolicy, dialled: str | None) -> None:
         self._live = live
         self._dialled = dialled
         self._runner: Runner | None = None
@@ -60,7 +60,7 @@ class TrustDecision:
         """Repeat a decision in progress, because its basis may have changed."""
         self._outdated = self._live.core.state is State.DECIDING
 
-    def change_trust(self, trust: Decider) -> None:
+    def change_trust(self, trust: ResolvedPolicy) -> None:
         """Use another policy from now on, if the peer dialled us."""
         if not self._live.core.initiator:
             self.trust = trust
@@ -110,7 +110,7 @@ class TrustDecision:
                 self._apply(answer)
                 self._live.driver.step()
 
-    async def _answer(self, trust: Decider) -> NotTrustedError | None:
+    async def _answer(self, trust: ResolvedPolicy) -> NotTrustedError | None:
         if isinstance(trust, HookPolicy):
             return await self.refusal_of(trust)
         return await to_thread.run_sync(self.refusal, trust.check, abandon_on_cancel=True)

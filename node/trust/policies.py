@@ -344,10 +344,10 @@ class HookPolicy:
         return None if allowed is True else f"the accept hook refused {candidate.node_id}"
 
 
-Decider = TrustPolicy | HookPolicy
+ResolvedPolicy = TrustPolicy | HookPolicy
 
 
-def as_policy(trust: TrustPolicy | AcceptHook) -> Decider:
+def as_policy(trust: TrustPolicy | AcceptHook) -> ResolvedPolicy:
     """Return `trust` as a policy; ConfigError if it is neither a policy nor a hook."""
     if isinstance(trust, type):
         name = trust.__name__
@@ -365,7 +365,7 @@ def as_policy(trust: TrustPolicy | AcceptHook) -> Decider:
     )
 
 
-def one_only(node_id: NodeId, trust: TrustPolicy | AcceptHook) -> TrustPolicy | AcceptHook:
+def restrict_to_node(node_id: NodeId, trust: TrustPolicy | AcceptHook) -> TrustPolicy | AcceptHook:
     """Return a policy that accepts a single node, if `trust` accepts it."""
     policy = as_policy(trust)
     if not isinstance(policy, HookPolicy):

@@ -17,7 +17,13 @@ from parley._node.transport.conditions import Condition, pause_until, yield_to_l
 from parley._node.transport.loop import Runner
 from parley._node.trust.decision import TrustDecision
 from parley._node.trust.known_peers import LOOK, UNREADABLE, WatchedFile, in_thread
-from parley._node.trust.policies import Decider, HookPolicy, TrustPolicy, known_peers_of, recheck
+from parley._node.trust.policies import (
+    HookPolicy,
+    ResolvedPolicy,
+    TrustPolicy,
+    known_peers_of,
+    recheck,
+)
 
 logger = logging.getLogger("parley.trust")
 
@@ -57,7 +63,7 @@ class Revalidation:
         if self._done < number:
             raise ParleyError("the node has ended")
 
-    def peer_accepted(self, trust: Decider) -> None:
+    def peer_accepted(self, trust: ResolvedPolicy) -> None:
         """Watch the file that `trust` uses, if any, while a peer that it accepted is there."""
         if self.runner is None and known_peers_of(trust) is not None:
             self._start()

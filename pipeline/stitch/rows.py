@@ -32,7 +32,7 @@ from parley._pipeline.schema import (
 )
 from parley._pipeline.stitch.runs import Runs
 from parley._pipeline.stitch.spans import LinkedSpan, Row, link
-from parley._pipeline.summarise import told_of
+from parley._pipeline.summarise import append_summaries
 
 _MANY: Final = 4_096  # rows that wait to be given out
 
@@ -53,7 +53,7 @@ def stitch(walked: DataFrame, before: DataFrame) -> DataFrame:
 
 
 def stitch_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return told_of(_stitched(batches))
+    return append_summaries(_stitched(batches))
 
 
 def _stitched(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -7,7 +7,7 @@ import pytest
 
 from parley import Peer
 from parley._node.apps.pairing.code import Code, WrongCodeError
-from parley._node.apps.pairing.exchange import LABEL, CodeGiver, take_code
+from parley._node.apps.pairing.exchange import LABEL, CodeListener, take_code
 from tests.interop.meeting import our_identity, our_node, their_identity
 from tests.reference import acts, codes
 from tests.reference.codes import CURVE
@@ -95,7 +95,7 @@ def giving(words: str) -> Callable[[ReferencePeer], bool]:
 
 async def test_the_reference_takes_our_code(anyio_backend: str) -> None:
     async with our_node() as ours:
-        giver = CodeGiver(ours.node, CODE)
+        giver = CodeListener(ours.node, CODE)
         assert not await ours.meet(taking("crossover-cobra"))
         assert await ours.meet(taking(WORDS))
         assert (await giver.taker()).node_id == THEIRS

@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.node.network import Meeting, meeting
+from parley._node.testing import ConnectedNodes
+from tests.node.network import meeting
 
 AROUND = 60
 A_ROUND = 2.0  # seconds, of a busy machine
@@ -32,7 +33,7 @@ def rounds(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture
-async def met(anyio_backend: str) -> AsyncIterator[Meeting]:
+async def met(anyio_backend: str) -> AsyncIterator[ConnectedNodes]:
     """Two nodes with default settings that are connected over memory."""
     async with meeting() as met:
         yield met

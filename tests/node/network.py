@@ -29,10 +29,6 @@ from tests.node.tuned import tuned
 PATIENCE = 10.0
 FAST = {"kex": ("x25519",)}
 
-# The kit's, as the tests of nodes call them.
-Meeting = ConnectedNodes
-introduce = connect_nodes
-
 
 def config(**settings: Any) -> NodeConfig:
     """Settings for tests: the cheap key exchange, and connections that end with their transport,
@@ -53,14 +49,14 @@ async def meeting(
     server: NodeConfig | None = None,
     clock: FakeClock | None = None,
     **both: Any,
-) -> AsyncIterator[Meeting]:
+) -> AsyncIterator[ConnectedNodes]:
     """A client and a server that have met, over memory, tcp or unix, both on `clock`."""
     ours = Node(Identity.create(), config=client or config(**both), clock=clock)
     theirs = Node(Identity.create(), config=server or config(**both), clock=clock)
     with anyio.fail_after(PATIENCE), TemporaryDirectory() as directory:
         async with theirs, ours:
             if transport == "memory":
-                peer, back = await introduce(ours, theirs)
+                peer, back = await connect_nodes(ours, theirs)
             else:
                 place = "tcp://127.0.0.1:0"
                 if transport == "unix":
@@ -68,7 +64,7 @@ async def meeting(
                 peer = await ours.connect(await theirs.listen(place), trust=AnyPeer())
                 await eventually(lambda: bool(theirs.peers))
                 back = theirs.peers[0]
-            yield Meeting(ours, theirs, peer, back)
+            yield ConnectedNodes(ours, theirs, peer, back)
 
 
 @asynccontextmanager

@@ -18,21 +18,14 @@ from parley._node.errors import PeerClosedError
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.protocol.errors import PayloadTooLargeError
 from parley._node.protocol.limits import UNANSWERED_REQUESTS, Limits
-from tests.node.network import (
-    Meeting,
-    config,
-    eventually,
-    meeting,
-    nothing_left,
-    settled,
-    started,
-)
+from parley._node.testing import ConnectedNodes
+from tests.node.network import config, eventually, meeting, nothing_left, settled, started
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def met(anyio_backend: str) -> AsyncIterator[Meeting]:
+async def met(anyio_backend: str) -> AsyncIterator[ConnectedNodes]:
     async with meeting() as met:
 
         @met.server.on_call("echo")
@@ -56,12 +49,12 @@ VALUES: list[Value] = [
 ]
 
 
-async def test_every_kind_of_value_comes_back(met: Meeting, anyio_backend: str) -> None:
+async def test_every_kind_of_value_comes_back(met: ConnectedNodes, anyio_backend: str) -> None:
     for value in VALUES:
         assert await met.peer.call("echo", value) == value
 
 
-async def test_both_sides_call_each_other(met: Meeting, anyio_backend: str) -> None:
+async def test_both_sides_call_each_other(met: ConnectedNodes, anyio_backend: str) -> None:
     @met.client.on_call("back")
     async def back(call: Call) -> Value:
         return [call.data, str(call.peer.node_id) == str(met.server.node_id)]
@@ -70,7 +63,7 @@ async def test_both_sides_call_each_other(met: Meeting, anyio_backend: str) -> N
     assert await met.peer.call("echo", 8) == 8
 
 
-async def test_a_handler_may_call_back(met: Meeting, anyio_backend: str) -> None:
+async def test_a_handler_may_call_back(met: ConnectedNodes, anyio_backend: str) -> None:
     @met.client.on_call("name")
     async def name(call: Call) -> Value:
         return "alice"
@@ -82,20 +75,22 @@ async def test_a_handler_may_call_back(met: Meeting, anyio_backend: str) -> None
     assert await met.peer.call("greet") == ["hello", "alice"]
 
 
-async def test_a_handler_need_not_be_async(met: Meeting, anyio_backend: str) -> None:
+async def test_a_handler_need_not_be_async(met: ConnectedNodes, anyio_backend: str) -> None:
     met.server.on_call("plain")(lambda call: call.topic)
     assert await met.peer.call("plain") == "plain"
 
 
 @pytest.mark.parametrize("headers", [None, {}, {"a": 1}])
 async def test_headers_are_of_one_kind_whether_there_are_any(
-    met: Meeting, anyio_backend: str, headers: dict[str, int] | None
+    met: ConnectedNodes, anyio_backend: str, headers: dict[str, int] | None
 ) -> None:
     met.server.on_call("dump")(lambda call: json.dumps(call.headers))
     assert json.loads(cast(str, await met.peer.call("dump", headers=headers))) == (headers or {})
 
 
-async def test_a_handler_sees_topic_headers_and_deadline(met: Meeting, anyio_backend: str) -> None:
+async def test_a_handler_sees_topic_headers_and_deadline(
+    met: ConnectedNodes, anyio_backend: str
+) -> None:
     @met.server.on_call("see")
     async def see(call: Call) -> Value:
         left = None if call.deadline is None else call.deadline - call.peer.backend.now()
@@ -111,13 +106,15 @@ async def test_a_handler_sees_topic_headers_and_deadline(met: Meeting, anyio_bac
     assert await met.peer.call("see", timeout=math.inf) == ["see", {}, None]
 
 
-async def test_an_unknown_topic_is_refused(met: Meeting, anyio_backend: str) -> None:
+async def test_an_unknown_topic_is_refused(met: ConnectedNodes, anyio_backend: str) -> None:
     with pytest.raises(CallRefused, match="topic not found") as caught:
         await met.peer.call("nobody")
     assert caught.value.code == ResultCode.TOPIC_NOT_FOUND
 
 
-async def test_a_handler_refuses_with_code_and_data(met: Meeting, anyio_backend: str) -> None:
+async def test_a_handler_refuses_with_code_and_data(
+    met: ConnectedNodes, anyio_backend: str
+) -> None:
     @met.server.on_call("no")
     async def no(call: Call) -> Value:
         raise CallRefused(99, {"why": "because"})
@@ -129,7 +126,7 @@ async def test_a_handler_refuses_with_code_and_data(met: Meeting, anyio_backend:
 
 @pytest.mark.parametrize("answer", [{1, 2}, 2**64, "\ud800", {1: 1, "a": 2}])
 async def test_an_answer_without_encoding_is_a_failed_handler(
-    met: Meeting, anyio_backend: str, answer: object, caplog: pytest.LogCaptureFixture
+    met: ConnectedNodes, anyio_backend: str, answer: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     met.server.on_call("odd")(lambda call: answer)
     with pytest.raises(CallRefused) as caught:
@@ -140,7 +137,7 @@ async def test_an_answer_without_encoding_is_a_failed_handler(
 
 
 async def test_a_failing_handler_tells_the_log_and_not_the_caller(
-    met: Meeting, anyio_backend: str, caplog: pytest.LogCaptureFixture
+    met: ConnectedNodes, anyio_backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     @met.server.on_call("bad")
     async def bad(call: Call) -> Value:
@@ -154,7 +151,9 @@ async def test_a_failing_handler_tells_the_log_and_not_the_caller(
     assert "'bad'" in caplog.text
 
 
-async def test_an_answer_that_is_too_large_is_code_21(met: Meeting, anyio_backend: str) -> None:
+async def test_an_answer_that_is_too_large_is_code_21(
+    met: ConnectedNodes, anyio_backend: str
+) -> None:
     met.server.on_call("large")(lambda call: bytes(met.peer.limits.max_payload))
     with pytest.raises(CallRefused) as caught:
         await met.peer.call("large")
@@ -163,7 +162,7 @@ async def test_an_answer_that_is_too_large_is_code_21(met: Meeting, anyio_backen
 
 
 async def test_a_call_that_is_too_large_or_has_no_encoding_is_not_sent(
-    met: Meeting, anyio_backend: str
+    met: ConnectedNodes, anyio_backend: str
 ) -> None:
     with pytest.raises(PayloadTooLargeError):
         await met.peer.call("echo", bytes(met.peer.limits.max_payload))
@@ -174,7 +173,7 @@ async def test_a_call_that_is_too_large_or_has_no_encoding_is_not_sent(
 
 
 async def test_the_caller_s_deadline_ends_call_and_handler(
-    met: Meeting, anyio_backend: str
+    met: ConnectedNodes, anyio_backend: str
 ) -> None:
     ended = anyio.Event()
 
@@ -196,14 +195,14 @@ async def test_the_caller_s_deadline_ends_call_and_handler(
 
 
 @pytest.mark.parametrize("timeout", [0, -1, 1e-9])
-async def test_no_time_at_all(met: Meeting, anyio_backend: str, timeout: float) -> None:
+async def test_no_time_at_all(met: ConnectedNodes, anyio_backend: str, timeout: float) -> None:
     met.server.on_call("never")(lambda call: anyio.sleep(60))
     with fail_after(2), pytest.raises(CallTimeout):
         await met.peer.call("never", timeout=timeout)
 
 
 async def test_the_server_keeps_the_deadline_of_a_caller_that_does_not(
-    met: Meeting, anyio_backend: str
+    met: ConnectedNodes, anyio_backend: str
 ) -> None:
     """The caller's own clock is stopped: the answer is the server's."""
     met.server.on_call("never")(lambda call: anyio.sleep(60))
@@ -217,7 +216,9 @@ async def test_the_server_keeps_the_deadline_of_a_caller_that_does_not(
     assert met.back.running_calls == 0
 
 
-async def test_a_cancelled_caller_cancels_the_handler(met: Meeting, anyio_backend: str) -> None:
+async def test_a_cancelled_caller_cancels_the_handler(
+    met: ConnectedNodes, anyio_backend: str
+) -> None:
     began, ended = anyio.Event(), anyio.Event()
 
     @met.server.on_call("slow")
@@ -240,7 +241,7 @@ async def test_a_cancelled_caller_cancels_the_handler(met: Meeting, anyio_backen
 
 
 async def test_the_id_of_a_cancelled_call_is_busy_until_its_answer(
-    met: Meeting, anyio_backend: str
+    met: ConnectedNodes, anyio_backend: str
 ) -> None:
     met.server.on_call("never")(lambda call: anyio.sleep(60))
     outgoing = met.peer.outgoing.waiting
@@ -257,7 +258,7 @@ async def test_the_id_of_a_cancelled_call_is_busy_until_its_answer(
 
 
 async def test_a_handler_that_swallows_cancellation_answers_nobody(
-    met: Meeting, anyio_backend: str
+    met: ConnectedNodes, anyio_backend: str
 ) -> None:
     finish, finished = anyio.Event(), anyio.Event()
 
@@ -282,7 +283,9 @@ async def test_a_handler_that_swallows_cancellation_answers_nobody(
     assert met.peer.dropped == 0
 
 
-async def test_many_calls_at_once_get_their_own_answers(met: Meeting, anyio_backend: str) -> None:
+async def test_many_calls_at_once_get_their_own_answers(
+    met: ConnectedNodes, anyio_backend: str
+) -> None:
     @met.server.on_call("later")
     async def later(call: Call) -> Value:
         assert isinstance(call.data, int)
@@ -301,7 +304,7 @@ async def test_many_calls_at_once_get_their_own_answers(met: Meeting, anyio_back
 
 
 async def test_a_call_beyond_the_bounds_is_refused_and_the_others_go_on(
-    met: Meeting, anyio_backend: str
+    met: ConnectedNodes, anyio_backend: str
 ) -> None:
     release = anyio.Event()
     codes: list[int] = []
@@ -354,7 +357,7 @@ async def test_streams_that_nobody_reads_hold_up_no_call(anyio_backend: str, buf
 
 @pytest.mark.parametrize("how", ["close", "abort", "lost"])
 async def test_what_waits_fails_at_once_when_the_connection_ends(
-    met: Meeting, anyio_backend: str, how: str
+    met: ConnectedNodes, anyio_backend: str, how: str
 ) -> None:
     met.server.on_call("never")(lambda call: anyio.sleep(60))
 
@@ -467,7 +470,9 @@ async def test_calls_on_other_kinds_of_connection(
         assert ("UNENCRYPTED" in caplog.text) != encrypted
 
 
-async def test_a_call_waits_while_the_transport_is_full(met: Meeting, anyio_backend: str) -> None:
+async def test_a_call_waits_while_the_transport_is_full(
+    met: ConnectedNodes, anyio_backend: str
+) -> None:
     """The wait counts: it ends with the deadline, and leaves nothing behind."""
     driver = met.peer.driver
     driver.writable = False

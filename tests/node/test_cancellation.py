@@ -19,8 +19,9 @@ from parley._node.errors import StreamResetError
 from parley._node.handlers.topic import Topic
 from parley._node.protocol.errors import LocalProtocolError
 from parley._node.protocol.limits import Limits
+from parley._node.testing import ConnectedNodes
 from tests.inspection import topic_tables
-from tests.node.network import Meeting, config, eventually, meeting, other_tasks
+from tests.node.network import config, eventually, meeting, other_tasks
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +32,7 @@ WINDOW = 1024
 class World:
     """Two nodes that have met, each with handlers of every kind."""
 
-    def __init__(self, met: Meeting) -> None:
+    def __init__(self, met: ConnectedNodes) -> None:
         self.met = met
         self.topics: list[Topic] = []
         self.running = 0

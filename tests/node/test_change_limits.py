@@ -9,9 +9,10 @@ from parley import Call, Node, NodeConfig
 from parley._crypto.identity import Identity
 from parley._node.config import CHANGEABLE
 from parley._node.protocol.limits import Limits
+from parley._node.testing import connect_nodes
 from parley.errors import ConfigError, ParleyError
 from tests.inspection import accept, half_open_of, memory_of, once_of
-from tests.node.network import config, introduce, meeting, new_node
+from tests.node.network import config, meeting, new_node
 from tests.node.tuned import changed as tuned_changed
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +48,7 @@ async def test_what_is_agreed_is_so_from_the_next_connection_on() -> None:
         limits = replace(server.config.limits, max_payload=4_096)
         server.change_limits(changed(server, limits=limits, peer_memory=9 << 20))
         assert met.peer.limits.max_payload > 4_096
-        peer, _ = await introduce(other, server)
+        peer, _ = await connect_nodes(other, server)
         assert peer.limits.max_payload == 4_096
         assert await peer.call("echo", "x") == "x"
         assert await met.peer.call("echo", "x" * 5_000) == "x" * 5_000

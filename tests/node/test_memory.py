@@ -30,10 +30,11 @@ from parley._node.protocol import memory_budget as weights
 from parley._node.protocol.codes import BUS, BUS_LABEL, CALL, CANCEL, EMIT, NAMED, SIM, SUBSCRIBE
 from parley._node.protocol.limits import PEER_MEMORY, UNWRITTEN_PART
 from parley._node.protocol.memory_budget import MemoryBudget
+from parley._node.testing import ConnectedNodes
 from parley._node.transport.backend import Backend
 from tests.inspection import memory_of
 from tests.node.bus.model_store import ModelStore
-from tests.node.network import Meeting, eventually, meeting, settled
+from tests.node.network import eventually, meeting, settled
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -47,10 +48,10 @@ BESIDES: Final = 2 * MEBIBYTE
 FACTOR: Final = 4
 
 Event = tuple[int, int, int, int, bytes]
-Attack = Callable[[Meeting], Awaitable[None]]
+Attack = Callable[[ConnectedNodes], Awaitable[None]]
 
 
-async def send(met: Meeting, events: Iterable[Event]) -> None:
+async def send(met: ConnectedNodes, events: Iterable[Event]) -> None:
     """Send for as long as there is somebody to send to, and queue next to nothing here."""
     core = met.peer.core
     for number, (stream, async_id, category, subcategory, payload) in enumerate(events):
@@ -76,71 +77,71 @@ def dicts(count: int) -> Value:
     return [{0: {}} for _ in range(count)]
 
 
-def deaf(met: Meeting) -> None:
+def deaf(met: ConnectedNodes) -> None:
     """The peer reads nothing from here on."""
     outlet = met.peer.driver._transport
     assert outlet is not None
     outlet.pause_reading()
 
 
-async def tiny_calls(met: Meeting) -> None:
+async def tiny_calls(met: ConnectedNodes) -> None:
     await send(met, calls("hold", None))
 
 
-async def silent_calls(met: Meeting) -> None:
+async def silent_calls(met: ConnectedNodes) -> None:
     await send(met, calls("hold", None, 3_000, asking=False))
 
 
-async def calls_with_dicts(met: Meeting) -> None:
+async def calls_with_dicts(met: ConnectedNodes) -> None:
     await send(met, calls("hold", dicts(400), 60))
 
 
-async def calls_with_texts(met: Meeting) -> None:
+async def calls_with_texts(met: ConnectedNodes) -> None:
     await send(met, calls("hold", ["\N{SNOWMAN}x"] * 500, 100))
 
 
-async def large_calls(met: Meeting) -> None:
+async def large_calls(met: ConnectedNodes) -> None:
     await send(met, calls("hold", bytes(100_000), 400))
 
 
-async def named_events(met: Meeting) -> None:
+async def named_events(met: ConnectedNodes) -> None:
     payload = encode({keys.NAME: "hold", keys.DATA: dicts(400), keys.FORMAT: 16})
     await send(met, [(1, number, NAMED, EMIT, payload) for number in range(1, 61)])
 
 
-async def streams(met: Meeting) -> None:
+async def streams(met: ConnectedNodes) -> None:
     for _ in range(1_024):
         met.peer.core.open_stream("hold")
     await send(met, [])
 
 
-async def events_of_streams(met: Meeting, asking: bool = False) -> None:
+async def events_of_streams(met: ConnectedNodes, asking: bool = False) -> None:
     ids = [met.peer.core.open_stream("hold") for _ in range(4)]
     await send(met, ((id, n * asking, 64, 1, b"ab") for n in range(1, 2_000) for id in ids))
 
 
-async def requests_of_streams(met: Meeting) -> None:
+async def requests_of_streams(met: ConnectedNodes) -> None:
     await events_of_streams(met, asking=True)
 
 
-async def small_answers(met: Meeting) -> None:
+async def small_answers(met: ConnectedNodes) -> None:
     deaf(met)
     await send(met, calls("quick", None, 15_000))
 
 
-async def large_answers(met: Meeting) -> None:
+async def large_answers(met: ConnectedNodes) -> None:
     deaf(met)
     await send(met, calls("large", None, 2_000))
 
 
-async def late_answers(met: Meeting) -> None:
+async def late_answers(met: ConnectedNodes) -> None:
     """All handlers run, and then all have something to say."""
     deaf(met)
     await send(met, calls("late", None, 500))
     await anyio.sleep(0.1)
 
 
-async def handlers_that_linger(met: Meeting) -> None:
+async def handlers_that_linger(met: ConnectedNodes) -> None:
     """Calls that are cancelled, so that they count no more, whose handlers do not end."""
     for first in range(1, 1_500, 64):
         numbers = range(first, first + 64)
@@ -150,7 +151,7 @@ async def handlers_that_linger(met: Meeting) -> None:
         await send(met, [(1, 0, SIM, CANCEL, cancel) for cancel in cancels])
 
 
-async def notes(met: Meeting) -> None:
+async def notes(met: ConnectedNodes) -> None:
     """Of many topics, none of which is read."""
     topics = [met.server.topic(f"t{number}") for number in range(8)]
     asked = [encode({keys.TOPIC: topic.name}) for topic in topics]
@@ -201,14 +202,14 @@ class Endless(ModelStore):
         return
 
 
-async def ask_buses(met: Meeting, requests: Callable[[int], Request], count: int) -> None:
+async def ask_buses(met: ConnectedNodes, requests: Callable[[int], Request], count: int) -> None:
     """On as many streams as there may be, so many each, as long as they are there."""
     ids = [met.peer.core.open_stream(BUS_LABEL) for _ in range(limits.STREAMS)]
     asked = ((number, *encode_request(requests(number))) for number in range(1, count + 1))
     await send(met, ((id, n, BUS, kind, payload) for n, kind, payload in asked for id in ids))
 
 
-async def handed_out(met: Meeting) -> None:
+async def handed_out(met: ConnectedNodes) -> None:
     """Events without end, none of which is acknowledged; their answers are read."""
     await ask_buses(met, lambda number: Read("a.b", "g", "c", 1_000, 0.0), 10)
 
@@ -216,17 +217,17 @@ async def handed_out(met: Meeting) -> None:
 READS: Final = 20  # of 64 that may wait on one connection; all of them hold no more
 
 
-async def answers_of_a_bus(met: Meeting) -> None:
+async def answers_of_a_bus(met: ConnectedNodes) -> None:
     """Events that are asked for side by side, and answers that are not read."""
     deaf(met)
     await ask_buses(met, lambda number: Read("a.b", "g", "c", 1_000, 5.0), READS)
 
 
-async def places_of_a_bus(met: Meeting) -> None:
+async def places_of_a_bus(met: ConnectedNodes) -> None:
     await ask_buses(met, lambda number: Join("a.b", "g", f"{number}{'x' * 200}", "0-0"), 400)
 
 
-async def publishing_on_a_bus(met: Meeting) -> None:
+async def publishing_on_a_bus(met: ConnectedNodes) -> None:
     """Data that weighs most once it is decoded, while the store is slow."""
     body = '{"a":[' + "[]," * 5_000 + "[]]}"
     await ask_buses(met, lambda number: Publish([EventRow("a.b", body, None, 1)]), 60)
@@ -255,7 +256,7 @@ ATTACKS: Final = (
 
 
 @asynccontextmanager
-async def attacked(memory: int) -> AsyncIterator[Meeting]:
+async def attacked(memory: int) -> AsyncIterator[ConnectedNodes]:
     """A server with handlers of all sorts, and a peer that keeps nothing of what comes."""
     settings: dict[str, Any] = {
         "peer_memory": memory,
@@ -295,7 +296,7 @@ async def attacked(memory: int) -> AsyncIterator[Meeting]:
             peer.driver.step()
 
 
-async def held(met: Meeting, attack: Attack) -> tuple[int, int]:
+async def held(met: ConnectedNodes, attack: Attack) -> tuple[int, int]:
     """What the node holds at most meanwhile, and holds at the end, in bytes."""
     gc.collect()
     tracemalloc.start()

@@ -6,7 +6,8 @@ import pytest
 
 from parley._node.errors import HandshakeError
 from parley._node.protocol.codes import CloseCode
-from tests.node.network import eventually, introduce, new_node
+from parley._node.testing import connect_nodes
+from tests.node.network import eventually, new_node
 
 pytestmark = pytest.mark.anyio
 
@@ -45,12 +46,12 @@ async def test_a_network_key_that_the_other_side_does_not_have(
     caplog.set_level(logging.INFO)
     async with new_node(network_key=ours) as client, new_node(network_key=theirs) as server:
         with pytest.raises(HandshakeError, match=raised[1]) as caught:
-            await introduce(client, server)
+            await connect_nodes(client, server)
         assert caught.value.code == raised[0]
         await eventually(lambda: logged in caplog.text)
 
 
 async def test_the_same_network_key_at_both(anyio_backend: str) -> None:
     async with new_node(network_key=ONE) as client, new_node(network_key=ONE) as server:
-        peer, _ = await introduce(client, server)
+        peer, _ = await connect_nodes(client, server)
         assert await peer.ping() >= 0

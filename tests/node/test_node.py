@@ -27,7 +27,7 @@ from parley._node.errors import (
 )
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.limits import HANDSHAKE_TIMEOUT
-from parley._node.testing import FakeClock
+from parley._node.testing import FakeClock, connect_nodes
 from parley._node.transport.address import Address
 from parley._node.transport.driver import Driver
 from parley._node.transport.memory import memory_pair
@@ -37,7 +37,6 @@ from tests.inspection import connections_of, core_config_of, half_open_of
 from tests.node.network import (
     config,
     eventually,
-    introduce,
     meeting,
     new_node,
     nothing_left,
@@ -743,7 +742,7 @@ async def test_closing_does_not_wait_for_who_came_meanwhile_in_vain(anyio_backen
         async with create_task_group() as tasks:
             outcome = await started(tasks, lambda: met.peer.call("long"))
             closing = await started(tasks, met.server.aclose)
-            peer, _ = await introduce(late, met.server)
+            peer, _ = await connect_nodes(late, met.server)
             await settled()
             refused = await started(tasks, lambda: peer.call("long"))
             await eventually(lambda: bool(refused))
@@ -771,7 +770,7 @@ async def test_an_exception_leaves_as_it_is_and_peers_are_told(anyio_backend: st
 
         async def leave() -> None:
             async with new_node() as bob:
-                peer, _ = await introduce(alice, bob)
+                peer, _ = await connect_nodes(alice, bob)
                 peers.append(peer)
                 raise ZeroDivisionError
 
@@ -786,7 +785,7 @@ async def test_a_cancelled_node_tells_its_peers(anyio_backend: str) -> None:
         peers: list[Peer] = []
         with anyio.CancelScope() as scope:
             async with new_node() as bob:
-                peers.extend(await introduce(alice, bob))
+                peers.extend(await connect_nodes(alice, bob))
                 scope.cancel()
                 await anyio.sleep_forever()
         assert scope.cancelled_caught
@@ -800,7 +799,7 @@ async def test_who_waits_on_a_peer_learns_that_the_node_is_gone(anyio_backend: s
     async with new_node(drain_timeout=0) as alice, create_task_group() as tasks:
         with suppress(ZeroDivisionError):
             async with new_node() as bob:
-                _, back = await introduce(alice, bob)
+                _, back = await connect_nodes(alice, bob)
                 alice.on_call("never")(lambda call: anyio.sleep(60))
                 back.driver.writable = False
                 outer = await started(tasks, lambda: back.call("never"))

@@ -8,19 +8,20 @@ from typing import Any, cast
 import pytest
 
 from parley._node.settings import FederationSettings
+from parley._node.testing import ConnectedNodes
 from parley._node.trust.policies import AnyPeer
 from parley.console import Console, serve_console
 from parley.dialects import SimProtoClient, SimProtoGateway
 from parley.errors import BusUnavailableError
 from parley.federation import Federation
 from parley.testing import FaultyLink, FaultyProxy, MemoryNetwork, connected_nodes
-from tests.node.network import Meeting, meeting, new_node
+from tests.node.network import meeting, new_node
 from tests.sweep import sweep
 
 pytestmark = pytest.mark.anyio
 
 # The address at which the server listens, to dial it anew.
-Entered = Callable[[Meeting, str], AbstractAsyncContextManager[Any]]
+Entered = Callable[[ConnectedNodes, str], AbstractAsyncContextManager[Any]]
 
 ENTERED: dict[str, Entered] = {
     "node": lambda *_: new_node(),

@@ -24,7 +24,8 @@ from parley import (
 from parley._lbm.codec import Value
 from parley._node.errors import ConfigError, MalformedDataError, StreamedAnswerError
 from parley._node.protocol.codes import ResultCode
-from tests.node.network import Meeting, meeting
+from parley._node.testing import ConnectedNodes
+from tests.node.network import meeting
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +55,7 @@ class Price(pydantic.BaseModel):
 ORDER = Order([Item("tea", 3), Item("cake", 4)], b"\0\xff")
 
 
-async def test_a_call_of_a_type_is_answered_with_one(met: Meeting) -> None:
+async def test_a_call_of_a_type_is_answered_with_one(met: ConnectedNodes) -> None:
     @met.server.on_call("order")
     async def order(call: Call[Order]) -> Receipt:
         assert_type(call.data, Order)
@@ -74,7 +75,7 @@ async def test_a_call_of_a_type_is_answered_with_one(met: Meeting) -> None:
 
 
 async def test_malformed_data_is_answered_with_its_place_and_runs_nothing(
-    met: Meeting, caplog: pytest.LogCaptureFixture
+    met: ConnectedNodes, caplog: pytest.LogCaptureFixture
 ) -> None:
     ran = []
 
@@ -95,7 +96,7 @@ async def test_malformed_data_is_answered_with_its_place_and_runs_nothing(
 
 
 async def test_an_answer_of_another_type_is_the_handler_s_failure(
-    met: Meeting, caplog: pytest.LogCaptureFixture
+    met: ConnectedNodes, caplog: pytest.LogCaptureFixture
 ) -> None:
     @met.server.on_call("order")
     async def order(call: Call[Order]) -> Receipt:
@@ -108,7 +109,7 @@ async def test_an_answer_of_another_type_is_the_handler_s_failure(
     assert "not of type Receipt: $.total: Expected int, got str" in caplog.text
 
 
-async def test_an_answer_that_does_not_fit_is_told_to_the_caller(met: Meeting) -> None:
+async def test_an_answer_that_does_not_fit_is_told_to_the_caller(met: ConnectedNodes) -> None:
     @met.server.on_call("order")
     async def order(call: Call) -> Value:
         return call.data
@@ -119,7 +120,7 @@ async def test_an_answer_that_does_not_fit_is_told_to_the_caller(met: Meeting) -
     assert await met.peer.call("order", {"total": 1}, returns=Receipt | None) == Receipt(1)
 
 
-async def test_a_handler_in_this_thread_and_one_of_items(met: Meeting) -> None:
+async def test_a_handler_in_this_thread_and_one_of_items(met: ConnectedNodes) -> None:
     @met.server.on_call("price")
     def price(call: Call[str]) -> Price:
         return Price(name=call.data, cents=120)
@@ -144,7 +145,7 @@ async def test_a_handler_in_this_thread_and_one_of_items(met: Meeting) -> None:
         await met.peer.call("prices", ["a"], returns=list[Price])
 
 
-async def test_a_handler_calls_back_with_types(met: Meeting) -> None:
+async def test_a_handler_calls_back_with_types(met: ConnectedNodes) -> None:
     @met.client.on_call("price")
     async def price(call: Call[str]) -> Price:
         return Price(name=call.data, cents=120)
@@ -157,7 +158,7 @@ async def test_a_handler_calls_back_with_types(met: Meeting) -> None:
     assert await met.peer.call("total", ["tea", "cake"], returns=int) == 240
 
 
-async def test_an_item_of_another_type_is_the_handler_s_failure(met: Meeting) -> None:
+async def test_an_item_of_another_type_is_the_handler_s_failure(met: ConnectedNodes) -> None:
     @met.server.on_call("prices")
     async def prices(call: Call) -> AsyncIterator[Price]:
         yield Price(name="a", cents=1)
@@ -190,7 +191,7 @@ async def test_a_call_that_is_made_once_has_its_types_too(anyio_backend: str) ->
         assert ran == [ORDER]
 
 
-async def test_named_events_of_a_type(met: Meeting) -> None:
+async def test_named_events_of_a_type(met: ConnectedNodes) -> None:
     @met.server.on("arrived")
     async def arrived(event: NamedEvent[Item]) -> Receipt:
         assert_type(event.data, Item)
@@ -214,7 +215,7 @@ async def test_named_events_of_a_type(met: Meeting) -> None:
     assert (await met.peer.emit("plain", 5).reply()).data == 5
 
 
-async def test_a_namespace_with_a_wrong_hint_registers_nothing(met: Meeting) -> None:
+async def test_a_namespace_with_a_wrong_hint_registers_nothing(met: ConnectedNodes) -> None:
     class Doors(Namespace):
         name = "doors"
 
@@ -231,7 +232,7 @@ async def test_a_namespace_with_a_wrong_hint_registers_nothing(met: Meeting) -> 
     assert met.server.handlers.find_event("doors", "a") is None
 
 
-async def test_a_topic_of_a_type(met: Meeting) -> None:
+async def test_a_topic_of_a_type(met: ConnectedNodes) -> None:
     prices = met.server.topic("prices", Price)
     assert_type(prices, Topic[Price])
     tapped: list[Any] = []
@@ -247,7 +248,7 @@ async def test_a_topic_of_a_type(met: Meeting) -> None:
     assert tapped == [{"name": "tea", "cents": 120}, {"name": "cake", "cents": 300}]
 
 
-async def test_a_union_is_a_type_as_well(met: Meeting) -> None:
+async def test_a_union_is_a_type_as_well(met: ConnectedNodes) -> None:
     @met.server.on_call("half")
     async def half(call: Call[None]) -> AsyncIterator[Price | None]:
         yield Price(name="tea", cents=60)
@@ -263,7 +264,7 @@ async def test_a_union_is_a_type_as_well(met: Meeting) -> None:
     assert_type(plain, Subscription)
 
 
-async def test_a_note_of_another_type_is_told_and_the_next_is_read(met: Meeting) -> None:
+async def test_a_note_of_another_type_is_told_and_the_next_is_read(met: ConnectedNodes) -> None:
     numbers = met.server.topic("numbers")
     for batches in (False, True):
         async with met.peer.subscribe("numbers", returns=int) as sub:
@@ -281,7 +282,7 @@ async def test_a_note_of_another_type_is_told_and_the_next_is_read(met: Meeting)
             assert [note async for note in sub] == [4]
 
 
-async def test_a_note_at_which_a_model_fails_is_read_once(met: Meeting) -> None:
+async def test_a_note_at_which_a_model_fails_is_read_once(met: ConnectedNodes) -> None:
     @dataclass
     class Share:
         of: int
@@ -301,7 +302,7 @@ async def test_a_note_at_which_a_model_fails_is_read_once(met: Meeting) -> None:
         assert await sub.next_batch() == []
 
 
-async def test_models_are_sent_without_a_type_for_the_answer(met: Meeting) -> None:
+async def test_models_are_sent_without_a_type_for_the_answer(met: ConnectedNodes) -> None:
     @met.server.on_call("echo")
     async def echo(call: Call) -> Value:
         return call.data
@@ -316,7 +317,7 @@ async def test_models_are_sent_without_a_type_for_the_answer(met: Meeting) -> No
         assert asked == [{"total": 1, "note": b""}]
 
 
-async def test_two_handlers_of_types_at_once(met: Meeting) -> None:
+async def test_two_handlers_of_types_at_once(met: ConnectedNodes) -> None:
     @met.server.on_call("double", concurrency=1)
     async def double(call: Call[int]) -> int:
         return 2 * call.data

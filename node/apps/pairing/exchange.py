@@ -1,5 +1,5 @@
 """The exchange by which two nodes with the same short code authenticate each other
-(docs/protocol.md section 21): `CodeGiver` waits for it, `take_code` starts it."""
+(docs/protocol.md section 21): `CodeListener` waits for it, `take_code` starts it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -112,7 +112,7 @@ LABEL: Final = "parley.code"
 MESSAGE_TIMEOUT: Final = 10.0  # seconds for each next message
 
 
-class CodeGiver:
+class CodeListener:
     """Waits, on a node, for the one peer that has `code`.
 
     The node lets strangers in meanwhile, so it should offer nothing else. `on_failed` is told of

@@ -122,7 +122,7 @@ class AckRecorder:
         self._consumer = context.name
         self._counters = context.counters
         self._due = due
-        self._insisting: set[anyio.CancelScope] = set()
+        self._retry_scopes: set[anyio.CancelScope] = set()
         self._told = RateLimitedLogger(LINES, LINES_PER_SECOND)
         self._retry = StoreRetry(context.loop, context.what)
         self.buffer = AckBuffer(context, StoreRetry(context.loop, context.what), self._recorded)
@@ -152,7 +152,7 @@ class AckRecorder:
 
     async def acknowledge(self, event: BusEvent) -> None:
         options, ids = self._terms, [event.stored.id]
-        count, again = await self._insist(
+        count, again = await self._retry_until_closed(
             partial(self._store.ack, options.stream, options.group, ids)
         )
         # Another task, or the loop's next iteration, may have acknowledged it meanwhile.
@@ -168,7 +168,7 @@ class AckRecorder:
         # From here on it must not be acknowledged, even if this fails.
         event.ack_state = AckState.NACK
         record = partial(self._record, event, delay, _bounded(reason))
-        was_pending, again = await self._insist(record)
+        was_pending, again = await self._retry_until_closed(record)
         if not was_pending and not again:
             raise NotPendingError(f"{event.stored.id} is not pending with this consumer any more")
 
@@ -189,7 +189,7 @@ class AckRecorder:
     def close(self, error: BusClosedError) -> None:
         """Refuse further outcomes, and raise `error` in callers that wait for theirs."""
         self.closed = error
-        for scope in self._insisting:
+        for scope in self._retry_scopes:
             scope.cancel()
 
     async def recorded(self) -> None:
@@ -244,7 +244,7 @@ class AckRecorder:
     def _recorded(self, count: int) -> None:
         self._counters.acknowledged += count
 
-    async def _insist(self, ask: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
+    async def _retry_until_closed(self, ask: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
         """Return the result of `ask`, and whether it was retried, so that an earlier attempt may
         have succeeded. Raises `closed` after `close`."""
         tries = 0
@@ -256,11 +256,11 @@ class AckRecorder:
 
         with anyio.CancelScope() as scope:
             if self.closed is None:
-                self._insisting.add(scope)
+                self._retry_scopes.add(scope)
                 try:
                     return await self._retry.run_with_retries(count), tries > 1
                 finally:
-                    self._insisting.discard(scope)
+                    self._retry_scopes.discard(scope)
         raise self.closed or BusClosedError("the bus is closed")
 
 

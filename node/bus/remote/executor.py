@@ -50,7 +50,7 @@ ConsumerKey: TypeAlias = tuple[str, str, str]
 _MOST: Final = HANDED
 
 
-class Leftovers:
+class OrphanedDeliveries:
     """Unsettled events of streams that have ended, until their consumer asks for its own. Bounded:
     forgotten events are redelivered after they were idle."""
 
@@ -115,7 +115,7 @@ class Unsettled:
             if self._consumers.pop((stream, group, id), None) is not None:
                 self._account.release(HANDED_WEIGHT)
 
-    def leave(self, leftovers: Leftovers) -> None:
+    def leave(self, leftovers: OrphanedDeliveries) -> None:
         """Move all events to the leftovers: the stream has ended."""
         for (stream, group, id), consumer in self._consumers.items():
             leftovers.add((stream, group, consumer), id)
@@ -374,7 +374,7 @@ class RequestExecutor:
         self,
         request: wire.Read | wire.Own | wire.Claim,
         batch: DeliveryBatch,
-        leftovers: Leftovers,
+        leftovers: OrphanedDeliveries,
     ) -> Answer:
         """Hand out events: the caller sends or gives back the contents of `batch`, even after an
         error or a cancellation. Raises what the store raises."""

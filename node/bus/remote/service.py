@@ -25,7 +25,12 @@ from parley._node.bus.remote.authorisation import (
     BusAuthoriser,
     BusRule,
 )
-from parley._node.bus.remote.executor import DeliveryBatch, Leftovers, Offer, RequestExecutor
+from parley._node.bus.remote.executor import (
+    DeliveryBatch,
+    Offer,
+    OrphanedDeliveries,
+    RequestExecutor,
+)
 from parley._node.bus.remote.messages import Answer, encode_answer, refusal_of
 from parley._node.bus.store import Store
 from parley._node.errors import ParleyError, PeerClosedError, StreamResetError
@@ -85,7 +90,7 @@ class BusSession:
         executor: RequestExecutor,
         authoriser: BusAuthoriser,
         usage: ConnectionUsage,
-        leftovers: Leftovers,
+        leftovers: OrphanedDeliveries,
         failures: RateLimitedLogger,
     ) -> None:
         self._stream = stream
@@ -352,7 +357,7 @@ class BusService:
         self._bus = bus
         self._authoriser = authoriser
         self.usages: dict[LiveConnection, ConnectionUsage] = {}
-        self._leftovers = Leftovers()
+        self._leftovers = OrphanedDeliveries()
         self._failures = RateLimitedLogger(LINES, LINES_PER_SECOND)
 
     def __repr__(self) -> str:

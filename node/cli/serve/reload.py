@@ -25,7 +25,7 @@ from parley._node.handlers.permissions import read_roles
 from parley._node.node import Node
 from parley._node.server.federation import Federation
 from parley._node.settings import Settings
-from parley._node.settings.sources import changed, taken_up
+from parley._node.settings.sources import changed, merge_reloadable
 from parley._node.trust.policies import TrustPolicy
 
 logger = logging.getLogger("parley.settings")
@@ -111,7 +111,7 @@ class Reloader:
         restart += [name for name in taken if there.get(name.partition(".")[0], True) is None]
         restart.sort()
         taken = [name for name in taken if name not in restart]
-        settings = taken_up(self._settings, new)
+        settings = merge_reloadable(self._settings, new)
         options = self._options.with_settings(settings)
         config, trust = served.node.config, None
         if served.application is None or served.application.own_node(options) is None:

@@ -14,7 +14,7 @@ import anyio
 from parley._crypto.identity import Identity, NodeId
 from parley._node.apps.pairing.code import SECONDS, Code, CodeGoneError, draw_slot
 from parley._node.apps.pairing.exchange import LABEL as CODE_LABEL
-from parley._node.apps.pairing.exchange import CodeGiver, take_code
+from parley._node.apps.pairing.exchange import CodeListener, take_code
 from parley._node.apps.pairing.slots import claim_slot, find_slot, free_slot, keep_slot
 from parley._node.apps.transfer.protocol import LABEL
 from parley._node.cli.first_contact import open_node
@@ -73,7 +73,7 @@ async def accept_by_code(
     """Show a code and yield the peer that used it, which is recorded as known.
 
     Raises:
-        WrongCodeError, CodeGoneError: as `CodeGiver.taker`. And the errors of listening.
+        WrongCodeError, CodeGoneError: as `CodeListener.taker`. And the errors of listening.
     """
     async with AsyncExitStack() as stack:
         if meeting.home is None:
@@ -89,7 +89,7 @@ async def accept_by_code(
             slot = await claim_slot(session)
             kept = partial(keep_slot, home, session, slot)
         code = Code.draw(slot)
-        giver = CodeGiver(node, code, lambda peer: _failed(out, peer))
+        giver = CodeListener(node, code, lambda peer: _failed(out, peer))
         places = [await node.listen(place) for place in meeting.listen]
         if meeting.announced:
             await stack.enter_async_context(announce(node, slot=slot))

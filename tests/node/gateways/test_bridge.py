@@ -14,8 +14,9 @@ from parley._node.errors import ConfigError, ParleyError
 from parley._node.gateways.relay.bridge import SENDER, Bridge
 from parley._node.gateways.relay.client import RelayClient
 from parley._node.gateways.relay.relay import Relay
+from parley._node.testing import ConnectedNodes
 from tests.node.gateways.relays import PLACE, clients_of, read
-from tests.node.network import PATIENCE, Meeting, eventually, meeting, new_node, settled
+from tests.node.network import PATIENCE, eventually, meeting, new_node, settled
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.anyio
 @asynccontextmanager
 async def bridged(
     values: Any = "cbor", **limits: Any
-) -> AsyncIterator[tuple[Meeting, Topic, Relay, Bridge, str]]:
+) -> AsyncIterator[tuple[ConnectedNodes, Topic, Relay, Bridge, str]]:
     """Two nodes that have met, of which the server publishes a topic and has a relay."""
     async with meeting() as met:
         topic = met.server.topic("news")

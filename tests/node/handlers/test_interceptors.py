@@ -18,8 +18,9 @@ from parley import (
 from parley._node.errors import ConfigError, StreamResetError
 from parley._node.handlers.interceptors import Intercepted, Interceptors, Proceed
 from parley._node.protocol.codes import CloseCode, ResultCode
+from parley._node.testing import connect_nodes
 from parley._node.trust.policies import AnyPeer
-from tests.node.network import eventually, introduce, meeting, new_node
+from tests.node.network import eventually, meeting, new_node
 
 pytestmark = pytest.mark.anyio
 
@@ -206,7 +207,7 @@ async def test_a_call_that_is_made_once_has_one_key_however_often_it_is_tried() 
         async def twice(one: Intercepted, proceed: Proceed) -> Any:
             return [await proceed(one), await proceed(one)]
 
-        peer, _ = await introduce(client, server)
+        peer, _ = await connect_nodes(client, server)
         answer: Any = await peer.call("pay", once=True)
         assert answer == ["paid", "paid"]
         assert theirs.what == ["call in pay"]  # what is remembered is not run

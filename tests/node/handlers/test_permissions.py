@@ -11,8 +11,8 @@ from parley._crypto.identity import Identity, NodeId
 from parley._node.errors import ConfigError, StreamResetError
 from parley._node.handlers.permissions import Allow, Roles, Rule, is_permitted
 from parley._node.protocol.codes import CloseCode, ResultCode
-from parley._node.testing import FakeClock
-from tests.node.network import Meeting, config, eventually, meeting
+from parley._node.testing import ConnectedNodes, FakeClock
+from tests.node.network import config, eventually, meeting
 
 pytestmark = pytest.mark.anyio
 
@@ -169,7 +169,7 @@ async def code_of_stream(peer: Peer, label: str) -> int:
     return 0
 
 
-def offer(met: Meeting, name: str, **options: Any) -> list[str]:
+def offer(met: ConnectedNodes, name: str, **options: Any) -> list[str]:
     """A call and a stream of one name; returns what ran."""
     ran: list[str] = []
 
@@ -186,7 +186,7 @@ def offer(met: Meeting, name: str, **options: Any) -> list[str]:
     return ran
 
 
-async def codes(met: Meeting, name: str) -> tuple[int, int]:
+async def codes(met: ConnectedNodes, name: str) -> tuple[int, int]:
     """Of a call and of a stream, each 0 or what refused it."""
     return await code_of_call(met.peer, name), await code_of_stream(met.peer, name)
 
@@ -195,12 +195,12 @@ FORBIDDEN = (ResultCode.NOT_AUTHORISED, CloseCode.NOT_AUTHORISED)
 ALLOWED = (0, 0)
 
 
-def of_client(met: Meeting) -> NodeId:
+def of_client(met: ConnectedNodes) -> NodeId:
     assert met.back.node_id is not None
     return met.back.node_id
 
 
-async def test_who_is_not_allowed_gets_code_20_and_no_handler(met: Meeting) -> None:
+async def test_who_is_not_allowed_gets_code_20_and_no_handler(met: ConnectedNodes) -> None:
     ran = offer(met, "closed", allow=[BOB])
     offer(met, "open", allow=[of_client(met).text])
     assert await codes(met, "closed") == FORBIDDEN
@@ -229,7 +229,7 @@ async def test_who_proved_no_id_is_in_no_list() -> None:
         assert await codes(met, "free") == await codes(met, "asked") == ALLOWED
 
 
-async def test_the_function_is_told_who_and_what(met: Meeting) -> None:
+async def test_the_function_is_told_who_and_what(met: ConnectedNodes) -> None:
     asked: list[tuple[Peer, str]] = []
 
     async def allow(peer: Peer, name: str) -> bool:
@@ -243,7 +243,9 @@ async def test_the_function_is_told_who_and_what(met: Meeting) -> None:
     assert asked == [(met.back, "it is ok")] * 2 + [(met.back, "it is not")] * 2
 
 
-async def test_a_function_that_takes_its_time_is_cancelled_with_its_call(met: Meeting) -> None:
+async def test_a_function_that_takes_its_time_is_cancelled_with_its_call(
+    met: ConnectedNodes,
+) -> None:
     ended: list[str] = []
 
     async def allow(peer: Peer, name: str) -> bool:
@@ -265,7 +267,7 @@ async def test_a_function_that_takes_its_time_is_cancelled_with_its_call(met: Me
 
 
 async def test_refusals_are_in_the_log_and_leave_nothing(
-    met: Meeting, caplog: pytest.LogCaptureFixture
+    met: ConnectedNodes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     offer(met, "x", allow=[])

@@ -10,7 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from parley._node.errors import ConfigError, ParleyError
-from parley._node.handlers.registry import Handlers, Registry, Slots, parse_supercategories
+from parley._node.handlers.registry import (
+    ConcurrencyLimit,
+    Handlers,
+    Registry,
+    parse_supercategories,
+)
 from parley._node.protocol.codes import Supercategory
 from parley._node.transport.asyncio_backend import AsyncioWaiter
 from parley._node.transport.loop import Waiter
@@ -165,7 +170,7 @@ async def test_no_slot_is_lost_and_nobody_overtakes(
     anyio_backend: str, limit: int, steps: list[tuple[str, int]]
 ) -> None:
     """Whoever is cancelled: in line, at work, or at the moment a slot is given to it."""
-    slots = Slots(limit)
+    slots = ConcurrencyLimit(limit)
     given: list[int] = []
     asked: list[int] = []
     working: dict[int, anyio.Event] = {}
@@ -211,7 +216,7 @@ async def test_no_slot_is_lost_and_nobody_overtakes(
 
 
 async def test_peers_take_turns(anyio_backend: str) -> None:
-    slots = Slots(1)
+    slots = ConcurrencyLimit(1)
     began: list[str] = []
 
     async def work(who: str) -> None:

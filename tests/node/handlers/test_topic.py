@@ -17,16 +17,8 @@ from parley._node.peer.subscription import Subscription
 from parley._node.protocol.codes import NOTES, NOTIFY, SIM, CloseCode
 from parley._node.protocol.errors import PayloadTooLargeError
 from parley._node.protocol.limits import Limits
-from parley._node.testing import FakeClock, connected_nodes
-from tests.node.network import (
-    Meeting,
-    eventually,
-    introduce,
-    meeting,
-    new_node,
-    nothing_left,
-    started,
-)
+from parley._node.testing import ConnectedNodes, FakeClock, connect_nodes, connected_nodes
+from tests.node.network import eventually, meeting, new_node, nothing_left, started
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +26,7 @@ BIG = bytes(20_000)
 
 
 @pytest.fixture(params=["memory", "tcp"])
-async def met(request: pytest.FixtureRequest, anyio_backend: str) -> AsyncIterator[Meeting]:
+async def met(request: pytest.FixtureRequest, anyio_backend: str) -> AsyncIterator[ConnectedNodes]:
     async with meeting(transport=request.param) as met:
         yield met
 
@@ -110,7 +102,7 @@ async def test_a_topic_is_one_name_and_made_once() -> None:
 # Publishing.
 
 
-async def test_a_note_without_an_encoding_is_not_published(met: Meeting) -> None:
+async def test_a_note_without_an_encoding_is_not_published(met: ConnectedNodes) -> None:
     topic = met.server.topic("x")
     async with met.peer.subscribe("x") as sub:
         with pytest.raises(LbmEncodeError):
@@ -144,8 +136,8 @@ async def test_a_note_too_large_for_one_subscriber() -> None:
         new_node(limits=Limits(max_payload=4_096)) as narrow,
     ):
         topic = server.topic("x")
-        to_wide, _ = await introduce(wide, server)
-        to_narrow, _ = await introduce(narrow, server)
+        to_wide, _ = await connect_nodes(wide, server)
+        to_narrow, _ = await connect_nodes(narrow, server)
         async with to_wide.subscribe("x") as all_of_it, to_narrow.subscribe("x") as some_of_it:
             for note in (1, bytes(5_000), 2):
                 await topic.publish(note)
@@ -162,7 +154,7 @@ async def test_publishing_before_the_node_runs() -> None:
     with pytest.raises(ParleyError, match="not running"):
         await topic.publish(1)
     async with node, new_node() as client:
-        peer, _ = await introduce(client, node)
+        peer, _ = await connect_nodes(client, node)
         async with peer.subscribe("x") as sub:
             await topic.publish(2)
             assert await anext(sub) == 2
@@ -170,7 +162,7 @@ async def test_publishing_before_the_node_runs() -> None:
 
 @pytest.mark.pure
 async def test_notes_of_one_turn_travel_as_one_event(
-    met: Meeting, monkeypatch: pytest.MonkeyPatch
+    met: ConnectedNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = met.server.topic("x")
     async with met.peer.subscribe("x") as sub:
@@ -185,7 +177,7 @@ async def test_notes_of_one_turn_travel_as_one_event(
         assert sent == [(SIM, NOTES), (SIM, NOTIFY)]
 
 
-async def test_publish_yields_only_when_much_was_published(met: Meeting) -> None:
+async def test_publish_yields_only_when_much_was_published(met: ConnectedNodes) -> None:
     topic = met.server.topic("x")
     note = bytes(1_000)
     below = TURN_SIZE // (len(encode_note(note)) + 64)
@@ -210,11 +202,13 @@ def slow_pair(topic_options: dict[str, Any], server: Node) -> Topic:
     return server.topic("x", **{"buffer": 100_000, "patience": 0, **topic_options})
 
 
-async def test_a_slow_subscriber_loses_its_subscription_and_nothing_else(met: Meeting) -> None:
+async def test_a_slow_subscriber_loses_its_subscription_and_nothing_else(
+    met: ConnectedNodes,
+) -> None:
     topic = slow_pair({}, met.server)
     met.server.on_call("echo")(lambda call: call.data)
     async with new_node() as other:
-        fast_peer, _ = await introduce(other, met.server)
+        fast_peer, _ = await connect_nodes(other, met.server)
         async with fast_peer.subscribe("x") as fast, met.peer.subscribe("x", window=1_000) as slow:
             for number in range(100):
                 await topic.publish([number, BIG])
@@ -234,11 +228,13 @@ async def test_a_slow_subscriber_loses_its_subscription_and_nothing_else(met: Me
                 assert await anext(again) == "new"
 
 
-async def test_a_slow_subscriber_loses_its_oldest_notes_and_nothing_else(met: Meeting) -> None:
+async def test_a_slow_subscriber_loses_its_oldest_notes_and_nothing_else(
+    met: ConnectedNodes,
+) -> None:
     topic = slow_pair({"slow": "drop-oldest"}, met.server)
     met.server.on_call("echo")(lambda call: call.data)
     async with new_node() as other:
-        fast_peer, _ = await introduce(other, met.server)
+        fast_peer, _ = await connect_nodes(other, met.server)
         async with fast_peer.subscribe("x") as fast, met.peer.subscribe("x", window=1_000) as slow:
             for number in range(100):
                 await topic.publish([number, BIG])
@@ -351,7 +347,7 @@ async def test_a_patient_publisher_loses_nothing(
             for number in range(count):
                 await topic.publish([number, bytes(size)], headers)
 
-        peer, _ = await introduce(client, server)
+        peer, _ = await connect_nodes(client, server)
         async with peer.subscribe("x", window=5_000) as sub, anyio.create_task_group() as tasks:
             tasks.start_soon(publish)
             assert [note[0] for note in await take(sub, count)] == list(range(count))
@@ -361,7 +357,7 @@ async def test_a_patient_publisher_loses_nothing(
 # The end.
 
 
-async def test_close_delivers_what_waits_and_then_the_end(met: Meeting) -> None:
+async def test_close_delivers_what_waits_and_then_the_end(met: ConnectedNodes) -> None:
     topic = met.server.topic("x")
     async with met.peer.subscribe("x", window=1_000) as sub:
         for number in range(20):
@@ -380,7 +376,7 @@ async def test_close_delivers_what_waits_and_then_the_end(met: Meeting) -> None:
         assert await anext(sub) == "again"
 
 
-async def test_a_subscriber_that_dies_is_one_less(met: Meeting) -> None:
+async def test_a_subscriber_that_dies_is_one_less(met: ConnectedNodes) -> None:
     topic = met.server.topic("x")
     async with met.peer.subscribe("x") as sub, anyio.create_task_group() as tasks:
         reading = await started(tasks, lambda: anext(sub))
@@ -391,7 +387,7 @@ async def test_a_subscriber_that_dies_is_one_less(met: Meeting) -> None:
         assert isinstance(error, PeerClosedError)
 
 
-async def test_a_publisher_that_dies_fails_its_readers_with_its_code(met: Meeting) -> None:
+async def test_a_publisher_that_dies_fails_its_readers_with_its_code(met: ConnectedNodes) -> None:
     topic = met.server.topic("x")
     async with met.peer.subscribe("x") as sub:
         await topic.publish("last")
@@ -409,7 +405,7 @@ async def test_a_publisher_that_dies_fails_its_readers_with_its_code(met: Meetin
 async def test_what_was_published_just_before_the_node_closes_arrives() -> None:
     async with new_node() as client, new_node() as server:
         topic = server.topic("x")
-        peer, _ = await introduce(client, server)
+        peer, _ = await connect_nodes(client, server)
         async with peer.subscribe("x") as sub, anyio.create_task_group() as tasks:
             reading: list[Any] = await started(tasks, lambda: drained(sub))
             for number in range(30):

@@ -9,7 +9,8 @@ from parley import Node, Topic
 from parley._node.errors import CallRefused, ConfigError, MalformedDataError
 from parley._node.peer.subscription import Subscription
 from parley._node.protocol.codes import ResultCode
-from tests.node.network import PATIENCE, Meeting, new_node
+from parley._node.testing import ConnectedNodes
+from tests.node.network import PATIENCE, new_node
 from tests.node.peer.servers import QUICK, serving
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +37,7 @@ async def take(sub: Subscription[Any], count: int) -> list[str]:
     return [f"{note['item']}{note['n']}" for note in notes]
 
 
-async def test_a_new_subscriber_gets_one_note_of_each_key(met: Meeting) -> None:
+async def test_a_new_subscriber_gets_one_note_of_each_key(met: ConnectedNodes) -> None:
     topic = met.server.topic("x", keep_last_by="item")
     for _ in range(100):
         await publish(topic, "abc")
@@ -48,7 +49,7 @@ async def test_a_new_subscriber_gets_one_note_of_each_key(met: Meeting) -> None:
     assert sub.position == topic.position
 
 
-async def test_after_a_position_come_the_keys_that_changed_since(met: Meeting) -> None:
+async def test_after_a_position_come_the_keys_that_changed_since(met: ConnectedNodes) -> None:
     topic = met.server.topic("x", keep_last_by=lambda note: note["item"])
     await publish(topic, "abc")
     async with met.peer.subscribe("x") as sub:
@@ -91,14 +92,14 @@ async def test_a_link_continues_with_the_keys_that_changed() -> None:
         assert (sub.gaps, sub.recovered) == (0, True)
 
 
-async def test_keys_are_told_apart_by_their_encoding(met: Meeting) -> None:
+async def test_keys_are_told_apart_by_their_encoding(met: ConnectedNodes) -> None:
     topic = met.server.topic("x", keep_last_by="key")
     for key in (1, 1.0, True, "1", None, [1], {"a": 1}, 1):
         await topic.publish({"key": key})
     assert topic.kept == 7
 
 
-async def test_a_note_without_a_key_is_not_published(met: Meeting) -> None:
+async def test_a_note_without_a_key_is_not_published(met: ConnectedNodes) -> None:
     def key(note: Any) -> Any:
         if note == "exit":
             raise SystemExit
@@ -117,7 +118,7 @@ async def test_a_note_without_a_key_is_not_published(met: Meeting) -> None:
         assert (topic.kept, topic.counts[1]) == (0, 0)
 
 
-async def test_writers_of_notes_without_a_key_are_refused(met: Meeting) -> None:
+async def test_writers_of_notes_without_a_key_are_refused(met: ConnectedNodes) -> None:
     met.server.topic("x", keep_last_by="item", writers=lambda peer, name: True)
     assert await met.peer.publish("x", {"item": "a"}) == 1
     with pytest.raises(CallRefused) as refused:
@@ -125,7 +126,7 @@ async def test_writers_of_notes_without_a_key_are_refused(met: Meeting) -> None:
     assert refused.value.code == ResultCode.MALFORMED
 
 
-async def test_typed_notes(met: Meeting) -> None:
+async def test_typed_notes(met: ConnectedNodes) -> None:
     by_name = met.server.topic("name", Price, keep_last_by="item")
     by_function = met.server.topic("function", Price, keep_last_by=lambda note: note.item)
     for topic in (by_name, by_function):
@@ -136,7 +137,7 @@ async def test_typed_notes(met: Meeting) -> None:
             assert await anext(sub) == Price("tea", 4)
 
 
-async def test_a_state_is_told_where_keys_are_forgotten(met: Meeting) -> None:
+async def test_a_state_is_told_where_keys_are_forgotten(met: ConnectedNodes) -> None:
     topic = met.server.topic("x", keep_last_by="item", keep=1, state=lambda: "state")
     await publish(topic, "a")
     position = topic.position

@@ -16,7 +16,8 @@ from parley._node.messaging.topic_history import LEAST_KEEP_BYTES, Beginning
 from parley._node.peer.subscription import Subscription
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.limits import EVENT_COST, Limits
-from tests.node.network import Meeting, eventually, introduce, meeting
+from parley._node.testing import ConnectedNodes, connect_nodes
+from tests.node.network import eventually, meeting
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +30,7 @@ async def take(sub: Subscription, count: int) -> list[Any]:
 # Options and bounds.
 
 
-async def test_what_is_kept_is_bounded_and_counted(met: Meeting) -> None:
+async def test_what_is_kept_is_bounded_and_counted(met: ConnectedNodes) -> None:
     few, small, plain = (
         met.server.topic("few", keep=3),
         met.server.topic("small", keep_bytes=LEAST_KEEP_BYTES),
@@ -49,7 +50,7 @@ async def test_what_is_kept_is_bounded_and_counted(met: Meeting) -> None:
 # Beginning and going on.
 
 
-async def test_what_is_kept_comes_first_and_then_what_is_new(met: Meeting) -> None:
+async def test_what_is_kept_comes_first_and_then_what_is_new(met: ConnectedNodes) -> None:
     topic = met.server.topic("x", keep=3)
     for note in range(1, 6):
         await topic.publish(note)
@@ -63,7 +64,7 @@ async def test_what_is_kept_comes_first_and_then_what_is_new(met: Meeting) -> No
         assert (sub.number, sub.gaps, sub.position) == (7, 0, topic.position)
 
 
-async def test_it_goes_on_where_it_was(met: Meeting) -> None:
+async def test_it_goes_on_where_it_was(met: ConnectedNodes) -> None:
     topic = met.server.topic("x", keep=10)
     async with met.peer.subscribe("x", "hello") as sub:
         for note in range(1, 6):
@@ -85,7 +86,7 @@ async def test_it_goes_on_where_it_was(met: Meeting) -> None:
         assert await anext(nothing_missed) == 7
 
 
-async def test_a_topic_without_memory_has_no_place_to_go_on_from(met: Meeting) -> None:
+async def test_a_topic_without_memory_has_no_place_to_go_on_from(met: ConnectedNodes) -> None:
     topic = met.server.topic("x")
     async with met.peer.subscribe("x", after=TopicPosition(bytes(8), 5)) as sub:
         await topic.publish(1)
@@ -93,7 +94,7 @@ async def test_a_topic_without_memory_has_no_place_to_go_on_from(met: Meeting) -
         assert (sub.number, sub.recovered, sub.gaps, sub.position) == (0, False, 0, None)
 
 
-async def test_unread_notes_stay_when_the_connection_is_over(met: Meeting) -> None:
+async def test_unread_notes_stay_when_the_connection_is_over(met: ConnectedNodes) -> None:
     topic = met.server.topic("x", keep=10)
     async with met.peer.subscribe("x") as sub:
         for note in range(1, 6):
@@ -104,7 +105,7 @@ async def test_unread_notes_stay_when_the_connection_is_over(met: Meeting) -> No
         position = sub.position
         assert position == topic.position
         await topic.publish(6)
-        peer, _ = await introduce(met.client, met.server)
+        peer, _ = await connect_nodes(met.client, met.server)
         async with peer.subscribe("x", after=position) as again:
             assert again.recovered
             assert await anext(again) == 6
@@ -116,7 +117,7 @@ async def test_unread_notes_stay_when_the_connection_is_over(met: Meeting) -> No
 # Subscribers that do not keep up.
 
 
-async def test_a_subscriber_that_is_behind_keeps_nobody_waiting(met: Meeting) -> None:
+async def test_a_subscriber_that_is_behind_keeps_nobody_waiting(met: ConnectedNodes) -> None:
     topic = met.server.topic("x", keep=10_000, buffer=1_024, patience=60)
     for note in range(1_000):
         await topic.publish([note, bytes(1_000)])
@@ -163,7 +164,7 @@ async def test_the_answer_has_room_for_where_it_begins() -> None:
     ],
 )
 async def test_an_acceptance_that_says_a_part_of_it(
-    met: Meeting, monkeypatch: pytest.MonkeyPatch, cells: dict[int, Encodable]
+    met: ConnectedNodes, monkeypatch: pytest.MonkeyPatch, cells: dict[int, Encodable]
 ) -> None:
     topic = met.server.topic("x", keep=10)
     with monkeypatch.context() as patched:
@@ -180,7 +181,7 @@ async def test_an_acceptance_that_says_a_part_of_it(
 # Over connections that are cut.
 
 
-async def test_each_note_once_over_connections_that_are_cut(met: Meeting) -> None:
+async def test_each_note_once_over_connections_that_are_cut(met: ConnectedNodes) -> None:
     count, topic = 600, met.server.topic("x", keep=1_000, buffer=2_048)
     draw, peer, got = Random(9), met.peer, list[Any]()
     position: TopicPosition | None = None
@@ -205,6 +206,6 @@ async def test_each_note_once_over_connections_that_are_cut(met: Meeting) -> Non
                     while True:
                         got.append(await anext(sub))
                 assert sub.gaps == 0
-            peer, _ = await introduce(met.client, met.server)
+            peer, _ = await connect_nodes(met.client, met.server)
     assert [note[0] for note in got] == list(range(count))
     assert topic.dropped == 0

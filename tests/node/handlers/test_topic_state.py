@@ -11,8 +11,9 @@ from parley._node.errors import ConfigError
 from parley._node.handlers.interceptors import Intercepted, Proceed
 from parley._node.handlers.topic import Topic
 from parley._node.protocol.codes import CloseCode
+from parley._node.testing import ConnectedNodes
 from parley._node.trust.policies import AnyPeer
-from tests.node.network import Meeting, eventually, new_node
+from tests.node.network import eventually, new_node
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +37,7 @@ class Counter:
 
 @pytest.mark.parametrize("options", [{}, {"keep": 100}])
 async def test_the_state_comes_first_and_then_what_follows(
-    met: Meeting, options: dict[str, Any]
+    met: ConnectedNodes, options: dict[str, Any]
 ) -> None:
     counter = Counter(met.server, **options)
     await counter.add(1)
@@ -49,7 +50,7 @@ async def test_the_state_comes_first_and_then_what_follows(
         assert [note async for note in sub] == []
 
 
-async def test_there_is_no_gap_however_long_the_decision_takes(met: Meeting) -> None:
+async def test_there_is_no_gap_however_long_the_decision_takes(met: ConnectedNodes) -> None:
     """What is published while a handler and an interceptor wait is in the state."""
     counter = Counter(met.server)
 
@@ -83,7 +84,7 @@ async def test_there_is_no_gap_however_long_the_decision_takes(met: Meeting) -> 
         assert total == counter.total
 
 
-async def test_one_that_goes_on_gets_what_it_missed_or_the_state_anew(met: Meeting) -> None:
+async def test_one_that_goes_on_gets_what_it_missed_or_the_state_anew(met: ConnectedNodes) -> None:
     counter = Counter(met.server, keep=3)
     async with met.peer.subscribe("counter") as sub:
         await counter.add(1)
@@ -123,7 +124,7 @@ async def test_a_link_follows_over_its_sessions() -> None:
             assert totals == [1, 3]
 
 
-async def test_a_state_that_fails_or_is_too_large_is_an_answer(met: Meeting) -> None:
+async def test_a_state_that_fails_or_is_too_large_is_an_answer(met: ConnectedNodes) -> None:
     def fails() -> Any:
         raise KeyError("a bug")
 
@@ -148,6 +149,6 @@ class Waits:
 
 
 @pytest.mark.parametrize("wrong", [Waits().__call__, Waits(), partial(Waits())])
-async def test_a_state_is_a_plain_function(met: Meeting, wrong: Any) -> None:
+async def test_a_state_is_a_plain_function(met: ConnectedNodes, wrong: Any) -> None:
     with pytest.raises(ConfigError, match="a plain function"):
         met.server.topic("x", state=wrong)

@@ -12,7 +12,8 @@ from parley._node.messaging.notes import DROPPED_HEADER
 from parley._node.peer.idempotency import IdempotencyKey
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.limits import Limits
-from tests.node.network import Meeting, eventually, introduce, meeting, new_node
+from parley._node.testing import ConnectedNodes, connect_nodes
+from tests.node.network import eventually, meeting, new_node
 
 pytestmark = pytest.mark.anyio
 
@@ -31,11 +32,11 @@ async def refused(peer: Peer, data: Any = 1, **options: Any) -> int:
 # Publishing.
 
 
-async def test_writers_publish_in_one_order(met: Meeting) -> None:
+async def test_writers_publish_in_one_order(met: ConnectedNodes) -> None:
     topic = met.server.topic("room", keep=10, writers=anybody)
     other = new_node()
     async with other:
-        peer, _ = await introduce(other, met.server)
+        peer, _ = await connect_nodes(other, met.server)
         async with met.peer.subscribe("room") as ours, peer.subscribe("room") as theirs:
             assert await met.peer.publish("room", "one") == 1
             assert await topic.publish("two") == 2
@@ -45,7 +46,7 @@ async def test_writers_publish_in_one_order(met: Meeting) -> None:
                 assert (sub.number, dict(sub.headers)) == (3, {"from": "other"})
 
 
-async def test_a_writer_need_not_read_and_a_reader_need_not_write(met: Meeting) -> None:
+async def test_a_writer_need_not_read_and_a_reader_need_not_write(met: ConnectedNodes) -> None:
     node_id = met.client.node_id
     told: list[Any] = []
     topic = met.server.topic("room", allow=["reader"], writers=[node_id])
@@ -57,18 +58,18 @@ async def test_a_writer_need_not_read_and_a_reader_need_not_write(met: Meeting) 
     assert error.value.code == ResultCode.NOT_AUTHORISED
 
 
-async def test_once_is_published_once_over_sessions(met: Meeting) -> None:
+async def test_once_is_published_once_over_sessions(met: ConnectedNodes) -> None:
     topic = met.server.topic("room", keep=10, writers=anybody)
-    peer, _ = await introduce(met.client, met.server)  # it is told that the node remembers
+    peer, _ = await connect_nodes(met.client, met.server)  # it is told that the node remembers
     key = IdempotencyKey.of(True)
     assert await peer.publish("room", "x", once=key) == 1
     await peer.close()
-    again, _ = await introduce(met.client, met.server)
+    again, _ = await connect_nodes(met.client, met.server)
     assert await again.publish("room", "x", once=key) == 1
     assert topic.kept == 1
 
 
-async def test_each_writer_waits_for_slow_subscribers(met: Meeting) -> None:
+async def test_each_writer_waits_for_slow_subscribers(met: ConnectedNodes) -> None:
     """Or calls that come together would have them lose what one after another does not."""
     topic = met.server.topic("room", writers=anybody, buffer=600_000, patience=60)
     async with met.peer.subscribe("room", window=1) as sub, anyio.create_task_group() as tasks:
@@ -81,7 +82,7 @@ async def test_each_writer_waits_for_slow_subscribers(met: Meeting) -> None:
     assert topic.dropped == 0
 
 
-async def test_a_publication_that_is_cancelled_holds_up_nobody(met: Meeting) -> None:
+async def test_a_publication_that_is_cancelled_holds_up_nobody(met: ConnectedNodes) -> None:
     topic = met.server.topic("room", writers=anybody, buffer=600_000, patience=60)
     async with met.peer.subscribe("room", window=1), anyio.create_task_group() as tasks:
         for _ in range(100):
@@ -94,7 +95,7 @@ async def test_a_publication_that_is_cancelled_holds_up_nobody(met: Meeting) -> 
 # Who may not, and what.
 
 
-async def test_who_may_not_write(met: Meeting) -> None:
+async def test_who_may_not_write(met: ConnectedNodes) -> None:
     met.server.topic("closed")
     topic = met.server.topic("room", keep=10, writers=["writer"])
     assert await refused(met.peer) == ResultCode.NOT_AUTHORISED
@@ -125,7 +126,7 @@ class Said:
     text: str
 
 
-async def test_typed_topics_hold(met: Meeting) -> None:
+async def test_typed_topics_hold(met: ConnectedNodes) -> None:
     met.server.topic("room", Said, keep=10, writers=anybody)
     async with met.peer.subscribe("room", returns=Said) as sub:
         for wrong in ({"text": 5}, {}, "text", None):
@@ -145,7 +146,7 @@ def test_calls_of_these_names_are_reserved(name: str) -> None:
         node.on_call(name)(lambda call: None)
 
 
-async def test_no_pattern_stands_for_them_but_its_rule_holds(met: Meeting) -> None:
+async def test_no_pattern_stands_for_them_but_its_rule_holds(met: ConnectedNodes) -> None:
     met.server.on_call("*", allow=["friend"])(lambda call: "the pattern's")
     met.server.topic("open", keep=1, writers=anybody)
     with pytest.raises(CallRefused) as error:

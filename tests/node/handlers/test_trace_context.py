@@ -6,8 +6,9 @@ import pytest
 
 from parley import Call, Stream
 from parley._node.handlers.trace_context import TraceContext
+from parley._node.testing import connect_nodes
 from parley.interceptors import current_request_id, current_trace
-from tests.node.network import introduce, meeting, new_node
+from tests.node.network import meeting, new_node
 from tests.sweep import sweep
 
 # The example of the recommendation, section 3.2.
@@ -56,7 +57,7 @@ def test_what_is_no_traceparent(text: Any) -> None:
 @pytest.mark.anyio
 async def test_ids_go_through_the_node_in_between() -> None:
     async with meeting() as met, new_node() as third:
-        onward, _ = await introduce(met.server, third)
+        onward, _ = await connect_nodes(met.server, third)
         for node in (met.client, met.server, third):
             node.propagate()
         heard: list[tuple[str, TraceContext | None]] = []

@@ -20,7 +20,7 @@ from parley._node.journal.segments import (
     read_end,
     read_footer,
     read_range,
-    walk_heads,
+    scan_segment,
 )
 from tests.node.journal.small_segments import (
     closed_segment,
@@ -84,9 +84,9 @@ def test_one_that_is_closed_meanwhile_is_still_read(tmp_path: Path) -> None:
     closed = write(tmp_path, closed_segment())
     listed = closed.with_name(str(name_of(state=LIVE)))
     assert list(read_range(listed, 0, closed.stat().st_size)) == whole(closed)
-    assert walk_heads(listed) == walk_heads(closed)
+    assert scan_segment(listed) == scan_segment(closed)
     with pytest.raises(FileNotFoundError):
-        walk_heads(tmp_path / str(name_of(5)))
+        scan_segment(tmp_path / str(name_of(5)))
 
 
 # The end of a segment.
@@ -98,7 +98,7 @@ def test_the_footer_is_found_from_the_last_bytes(tmp_path: Path) -> None:
     footer = read_footer(path)
     assert footer is not None
     assert (footer.records, footer.cut) == (len(records), 7)
-    assert footer.blocks == walk_heads(path).blocks
+    assert footer.blocks == scan_segment(path).blocks
     assert len(footer.blocks) == 2
 
 
@@ -133,7 +133,7 @@ def test_ranges_begin_with_blocks_and_leave_nothing_out(
 ) -> None:
     data = closed_segment(blocks=6)
     path = write(tmp_path, data, state)
-    blocks = walk_heads(path).blocks
+    blocks = scan_segment(path).blocks
     ranges = plan_ranges(path, len(data), target=target)
     assert all(one.end == two.start for one, two in pairwise(ranges))
     assert (ranges[0].start, ranges[-1].end) == (0, len(data))
@@ -149,7 +149,7 @@ def test_ranges_begin_with_blocks_and_leave_nothing_out(
 def test_ranges_go_on_from_where_somebody_was(tmp_path: Path, state: str) -> None:
     data = closed_segment(blocks=3)
     path = write(tmp_path, data, state)
-    heads = walk_heads(path)
+    heads = scan_segment(path)
     for record in whole(path):
         block = max((one for one in heads.blocks if one <= record.offset), default=0)
         ranges = plan_ranges(path, len(data), record.offset, block, target=1)
@@ -165,13 +165,13 @@ def test_a_live_segment_ends_with_its_last_whole_record(tmp_path: Path) -> None:
     for size in range(len(data)):
         path = write_open(tmp_path, data[:size])
         end = sum(map(len, records[: (count := whole_records(records, size))]))
-        heads = walk_heads(path)
+        heads = scan_segment(path)
         assert (heads.end, heads.records) == (end, count)
         assert heads.status == (OK if end == size else TORN_RECORD)
         assert sum(one.end - one.start for one in plan_ranges(path, size)) == end
     for tail in (bytes(30), bytes(9), bytes(8)):
         path = write_open(tmp_path, data + tail)
-        assert (walk_heads(path).end, walk_heads(path).status) == (len(data), BAD_LENGTH)
+        assert (scan_segment(path).end, scan_segment(path).status) == (len(data), BAD_LENGTH)
 
 
 def whole_records(records: list[bytes], size: int) -> int:
@@ -254,7 +254,7 @@ def test_records_longer_than_a_chunk(
     found = whole(path)
     assert [record.size for record in found] == [len(record) for record in records]
     assert all(record.status == OK for record in found)
-    assert walk_heads(path).records == len(records)
+    assert scan_segment(path).records == len(records)
 
 
 def test_a_file_that_is_cut_while_it_is_read(tmp_path: Path) -> None:

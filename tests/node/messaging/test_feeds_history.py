@@ -226,7 +226,7 @@ def test_the_end_of_one_that_reads_nothing_tells_what_it_lost() -> None:
         publish(fanout, [number, bytes(60_000)])
     feed = subscribed(fanout, line)
     line.write(feed, 1)
-    feed.end_slow()
+    feed.drop_slow_subscriber()
     assert line.resets == [(CloseCode.SLOW_CONSUMER, "9 notes were not read in time")]
     assert not feed.open
 

@@ -13,8 +13,9 @@ from parley._node.errors import ParleyError, PeerClosedError, StreamedAnswerErro
 from parley._node.peer.answer_stream import AnswerStream
 from parley._node.protocol.codes import CHUNK, MAIN_STREAM, SIM, CloseCode, ResultCode
 from parley._node.protocol.limits import EVENT_COST
+from parley._node.testing import ConnectedNodes
 from tests.inspection import chunks_of
-from tests.node.network import Meeting, eventually, meeting, settled, started
+from tests.node.network import eventually, meeting, settled, started
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +26,7 @@ OVERHEAD = EVENT_COST + 4
 class Endless:
     """A handler that yields for ever, and notes what became of it."""
 
-    def __init__(self, met: Meeting, topic: str = "endless", size: int = 100) -> None:
+    def __init__(self, met: ConnectedNodes, topic: str = "endless", size: int = 100) -> None:
         self.yielded = 0
         self.ended = 0
         self._item = bytes(size)
@@ -40,7 +41,7 @@ class Endless:
             self.ended += 1
 
 
-def offer(met: Meeting) -> None:
+def offer(met: ConnectedNodes) -> None:
     """`count` yields as many numbers as it is told, `echo` answers at once."""
 
     @met.server.on_call("count")
@@ -53,7 +54,7 @@ def offer(met: Meeting) -> None:
 
 
 @pytest.fixture(params=["memory", "tcp"])
-async def met(anyio_backend: str, request: pytest.FixtureRequest) -> AsyncIterator[Meeting]:
+async def met(anyio_backend: str, request: pytest.FixtureRequest) -> AsyncIterator[ConnectedNodes]:
     async with meeting(transport=request.param) as met:
         offer(met)
         yield met
@@ -65,7 +66,7 @@ async def drain(answer: AnswerStream, pause: float = 0.0) -> None:
         await anyio.sleep(pause)
 
 
-async def nothing_waits(met: Meeting) -> None:
+async def nothing_waits(met: ConnectedNodes) -> None:
     """No id is busy, no handler runs, and the connection still answers."""
     await eventually(lambda: not len(met.peer.outgoing))
     await eventually(lambda: met.back.running_calls == 0)
@@ -76,7 +77,7 @@ async def nothing_waits(met: Meeting) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3000])
-async def test_items_come_in_their_order_and_end(met: Meeting, number: int) -> None:
+async def test_items_come_in_their_order_and_end(met: ConnectedNodes, number: int) -> None:
     async with met.peer.call_stream("count", number) as answer:
         assert [item async for item in answer] == list(range(number))
         assert [item async for item in answer] == []
@@ -84,7 +85,7 @@ async def test_items_come_in_their_order_and_end(met: Meeting, number: int) -> N
     await nothing_waits(met)
 
 
-async def test_many_answers_at_once_keep_to_themselves(met: Meeting) -> None:
+async def test_many_answers_at_once_keep_to_themselves(met: ConnectedNodes) -> None:
     read: dict[int, list[object]] = {}
 
     async def ask(number: int) -> None:
@@ -98,13 +99,13 @@ async def test_many_answers_at_once_keep_to_themselves(met: Meeting) -> None:
     await nothing_waits(met)
 
 
-async def test_a_plain_answer_has_no_items_and_a_result(met: Meeting) -> None:
+async def test_a_plain_answer_has_no_items_and_a_result(met: ConnectedNodes) -> None:
     async with met.peer.call_stream("echo", [1]) as answer:
         assert [item async for item in answer] == []
         assert answer.result == [1]
 
 
-async def test_an_unknown_topic_and_one_that_refuses(met: Meeting) -> None:
+async def test_an_unknown_topic_and_one_that_refuses(met: ConnectedNodes) -> None:
     async with met.peer.call_stream("nobody") as answer:
         with pytest.raises(CallRefused, match="topic not found"):
             await anext(answer)
@@ -116,7 +117,9 @@ async def test_an_unknown_topic_and_one_that_refuses(met: Meeting) -> None:
 
 
 @pytest.mark.parametrize("window", [1, 1000, 50_000, None])
-async def test_who_yields_for_ever_is_held_at_the_window(met: Meeting, window: int | None) -> None:
+async def test_who_yields_for_ever_is_held_at_the_window(
+    met: ConnectedNodes, window: int | None
+) -> None:
     """The last item may go beyond it, and one more is made and waits."""
     endless = Endless(met)
     size = window or met.peer.limits.stream_window
@@ -140,7 +143,7 @@ async def test_who_yields_for_ever_is_held_at_the_window(met: Meeting, window: i
 
 
 @pytest.mark.slow
-async def test_a_handler_that_never_waits_lets_others_run(met: Meeting) -> None:
+async def test_a_handler_that_never_waits_lets_others_run(met: ConnectedNodes) -> None:
     """Even if its caller's window and its transport take all there is."""
     endless = Endless(met)
     async with met.peer.call_stream("endless", window=2**31 - 1) as answer:
@@ -189,7 +192,7 @@ async def test_a_transport_that_takes_nothing_bounds_what_is_made() -> None:
 # Leaving early.
 
 
-async def test_leaving_cancels_the_handler_and_its_id_is_free(met: Meeting) -> None:
+async def test_leaving_cancels_the_handler_and_its_id_is_free(met: ConnectedNodes) -> None:
     endless = Endless(met)
     async with met.peer.call_stream("endless") as answer:
         assert await anext(answer) == bytes(100)
@@ -200,7 +203,7 @@ async def test_leaving_cancels_the_handler_and_its_id_is_free(met: Meeting) -> N
         await anext(answer)
 
 
-async def test_leaving_by_an_exception_and_by_cancellation(met: Meeting) -> None:
+async def test_leaving_by_an_exception_and_by_cancellation(met: ConnectedNodes) -> None:
     endless = Endless(met)
     with suppress(ZeroDivisionError):
         async with met.peer.call_stream("endless") as answer:
@@ -218,7 +221,7 @@ async def test_leaving_by_an_exception_and_by_cancellation(met: Meeting) -> None
     await nothing_waits(met)
 
 
-async def test_leaving_ends_the_wait_of_another_task(met: Meeting) -> None:
+async def test_leaving_ends_the_wait_of_another_task(met: ConnectedNodes) -> None:
     met.server.on_call("never")(lambda call: anyio.sleep(60))
     async with create_task_group() as tasks:
         async with met.peer.call_stream("never") as answer:
@@ -229,7 +232,7 @@ async def test_leaving_ends_the_wait_of_another_task(met: Meeting) -> None:
     await nothing_waits(met)
 
 
-async def test_a_handler_that_swallows_its_cancellation_sends_no_more(met: Meeting) -> None:
+async def test_a_handler_that_swallows_its_cancellation_sends_no_more(met: ConnectedNodes) -> None:
     """An item after the final answer would be another call's."""
     ended = anyio.Event()
 
@@ -259,7 +262,7 @@ async def test_a_handler_that_swallows_its_cancellation_sends_no_more(met: Meeti
 # Ends that are no success.
 
 
-async def test_a_deadline_while_it_streams(met: Meeting) -> None:
+async def test_a_deadline_while_it_streams(met: ConnectedNodes) -> None:
     endless = Endless(met)
     async with met.peer.call_stream("endless", timeout=0.1, window=1000) as answer:
         with fail_after(5), pytest.raises(CallTimeout):
@@ -268,7 +271,7 @@ async def test_a_deadline_while_it_streams(met: Meeting) -> None:
     await nothing_waits(met)
 
 
-async def test_a_refusal_after_some_items(met: Meeting) -> None:
+async def test_a_refusal_after_some_items(met: ConnectedNodes) -> None:
     @met.server.on_call("some")
     async def some(call: Call) -> AsyncIterator[int]:
         yield 1
@@ -283,7 +286,7 @@ async def test_a_refusal_after_some_items(met: Meeting) -> None:
 
 
 async def test_a_failing_handler_tells_the_log_and_not_the_caller(
-    met: Meeting, caplog: pytest.LogCaptureFixture
+    met: ConnectedNodes, caplog: pytest.LogCaptureFixture
 ) -> None:
     @met.server.on_call("bad")
     async def bad(call: Call) -> AsyncIterator[int]:
@@ -301,7 +304,7 @@ async def test_a_failing_handler_tells_the_log_and_not_the_caller(
 
 @pytest.mark.parametrize("item", [object(), {1, 2}, 2**64, "\ud800"])
 async def test_an_item_without_encoding_is_a_failed_handler(
-    met: Meeting, item: object, caplog: pytest.LogCaptureFixture
+    met: ConnectedNodes, item: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     ended: list[int] = []
 
@@ -323,7 +326,7 @@ async def test_an_item_without_encoding_is_a_failed_handler(
     await nothing_waits(met)
 
 
-async def test_an_item_that_is_too_large_is_code_21(met: Meeting) -> None:
+async def test_an_item_that_is_too_large_is_code_21(met: ConnectedNodes) -> None:
     ended: list[int] = []
 
     @met.server.on_call("large")
@@ -343,7 +346,7 @@ async def test_an_item_that_is_too_large_is_code_21(met: Meeting) -> None:
     await nothing_waits(met)
 
 
-async def test_call_on_a_handler_that_yields(met: Meeting) -> None:
+async def test_call_on_a_handler_that_yields(met: ConnectedNodes) -> None:
     endless = Endless(met)
     with pytest.raises(StreamedAnswerError):
         await met.peer.call("endless")
@@ -355,7 +358,7 @@ async def test_call_on_a_handler_that_yields(met: Meeting) -> None:
     await nothing_waits(met)
 
 
-async def test_a_call_that_wants_no_answer_ends_a_handler_that_yields(met: Meeting) -> None:
+async def test_a_call_that_wants_no_answer_ends_a_handler_that_yields(met: ConnectedNodes) -> None:
     endless = Endless(met)
     call = b"\xa1\x15\x67endless"
     met.peer.core.send(MAIN_STREAM, 0, SIM, 1, call)
@@ -365,7 +368,7 @@ async def test_a_call_that_wants_no_answer_ends_a_handler_that_yields(met: Meeti
     assert met.peer.dropped == 0
 
 
-async def test_an_item_that_cannot_be_read(met: Meeting) -> None:
+async def test_an_item_that_cannot_be_read(met: ConnectedNodes) -> None:
     """Of a node that is not ours: the call is cancelled, the connection stays."""
     ended = anyio.Event()
 
@@ -394,7 +397,9 @@ async def test_an_item_that_cannot_be_read(met: Meeting) -> None:
 
 @pytest.mark.parametrize("how", ["close", "abort", "lost"])
 @pytest.mark.parametrize("who", ["caller", "server"])
-async def test_the_connection_ends_while_it_streams(met: Meeting, how: str, who: str) -> None:
+async def test_the_connection_ends_while_it_streams(
+    met: ConnectedNodes, how: str, who: str
+) -> None:
     endless = Endless(met)
     ender = met.peer if who == "caller" else met.back
     codes = {"close": CloseCode.GOING_AWAY, "abort": CloseCode.PROTOCOL_ERROR}
@@ -424,7 +429,7 @@ async def test_the_connection_ends_while_it_streams(met: Meeting, how: str, who:
 # Misuse.
 
 
-async def test_reading_without_async_with(met: Meeting) -> None:
+async def test_reading_without_async_with(met: ConnectedNodes) -> None:
     answer = met.peer.call_stream("count", 1)
     with pytest.raises(ParleyError, match="async with"):
         await anext(answer)
@@ -432,7 +437,7 @@ async def test_reading_without_async_with(met: Meeting) -> None:
     assert len(met.peer.outgoing) == 0
 
 
-async def test_entering_twice(met: Meeting) -> None:
+async def test_entering_twice(met: ConnectedNodes) -> None:
     answer = met.peer.call_stream("count", 1)
     async with answer:
         with pytest.raises(ParleyError, match=r"cannot call .* again"):
@@ -442,7 +447,7 @@ async def test_entering_twice(met: Meeting) -> None:
         await answer.__aenter__()
 
 
-async def test_two_readers(met: Meeting) -> None:
+async def test_two_readers(met: ConnectedNodes) -> None:
     met.server.on_call("never")(lambda call: anyio.sleep(60))
     async with create_task_group() as tasks, met.peer.call_stream("never") as answer:
         outcome = await started(tasks, lambda: anext(answer))
@@ -453,14 +458,14 @@ async def test_two_readers(met: Meeting) -> None:
 
 
 @pytest.mark.parametrize("window", [0, -1, 2**31])
-async def test_a_window_out_of_range(met: Meeting, window: int) -> None:
+async def test_a_window_out_of_range(met: ConnectedNodes, window: int) -> None:
     with pytest.raises(ValueError, match="window"):
         async with met.peer.call_stream("count", 1, window=window):
             pytest.fail("it was sent")
     assert len(met.peer.outgoing) == 0
 
 
-async def test_the_time_to_send_counts(met: Meeting) -> None:
+async def test_the_time_to_send_counts(met: ConnectedNodes) -> None:
     met.peer.driver.writable = False
     for _ in range(6):
         met.peer.core.send(MAIN_STREAM, 0, 64, 1, bytes(1 << 20), lbm=False)
@@ -471,7 +476,7 @@ async def test_the_time_to_send_counts(met: Meeting) -> None:
     met.peer.driver.resume_writing()
 
 
-async def test_what_was_left_holds_nothing(met: Meeting) -> None:
+async def test_what_was_left_holds_nothing(met: ConnectedNodes) -> None:
     Endless(met)
     async with met.peer.call_stream("endless") as answer:
         await anext(answer)

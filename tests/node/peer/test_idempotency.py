@@ -15,8 +15,8 @@ from parley._node.peer import idempotency as once_key
 from parley._node.peer.idempotency import IdempotencyKey
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.limits import ONCE_AGAIN
-from parley._node.testing import FakeClock
-from tests.node.network import config, eventually, introduce, started
+from parley._node.testing import FakeClock, connect_nodes
+from tests.node.network import config, eventually, started
 
 pytestmark = pytest.mark.anyio
 
@@ -44,7 +44,7 @@ class Restarts:
 
     async def lose(self, server: Node, key: IdempotencyKey | None) -> OutcomeUnknownError:
         """Call, and lose the session before the answer."""
-        peer, back = await introduce(self.client, server)
+        peer, back = await connect_nodes(self.client, server)
         before = len(self.ran)
         async with create_task_group() as tasks:
             lost = await started(
@@ -72,7 +72,7 @@ async def test_it_is_asked_again_where_it_was_asked(restarts: Restarts) -> None:
         assert not key.is_over
         restarts.finish.set()
         restarts.clock.advance(ONCE_AGAIN)
-        peer, _ = await introduce(restarts.client, server)
+        peer, _ = await connect_nodes(restarts.client, server)
         assert await peer.call("work", 1, once=key) == [1]
     assert restarts.ran == [1]
 
@@ -82,7 +82,7 @@ async def test_the_time_is_that_of_the_first_sending(restarts: Restarts) -> None
     async with restarts.server() as server:
         first = await restarts.lose(server, key)
         restarts.clock.advance(ONCE_AGAIN - 1)
-        peer, back = await introduce(restarts.client, server)
+        peer, back = await connect_nodes(restarts.client, server)
         async with create_task_group() as tasks:
             lost = await started(tasks, lambda: peer.call("work", 1, once=key, timeout=None))
             back.live.drop(CloseCode.OVERLOADED)
@@ -91,7 +91,7 @@ async def test_the_time_is_that_of_the_first_sending(restarts: Restarts) -> None
         assert isinstance(second, OutcomeUnknownError)
         assert (second.sent, second.code) == (first.sent, CloseCode.OVERLOADED)
         restarts.clock.advance(1.1)
-        peer, back = await introduce(restarts.client, server)
+        peer, back = await connect_nodes(restarts.client, server)
         with pytest.raises(OutcomeUnknownError) as caught:
             await peer.call("work", 1, once=key)
         assert caught.value.sent == first.sent
@@ -111,7 +111,7 @@ async def test_the_sleep_of_the_machine_counts(
         await restarts.lose(server, key)
         for seconds, over in ((ONCE_AGAIN - 60, False), (120, True)):
             slept += seconds
-            peer, back = await introduce(restarts.client, server)
+            peer, back = await connect_nodes(restarts.client, server)
             async with create_task_group() as tasks:
                 lost = await started(tasks, partial(peer.call, "work", 1, once=key, timeout=None))
                 back.live.drop(CloseCode.NORMAL)
@@ -128,7 +128,7 @@ async def test_a_node_that_was_started_anew_is_not_asked(restarts: Restarts) -> 
         await restarts.lose(server, key)
     for once in (True, False):
         async with restarts.server(once=once) as server:
-            peer, _ = await introduce(restarts.client, server)
+            peer, _ = await connect_nodes(restarts.client, server)
             with pytest.raises(OutcomeUnknownError):
                 await peer.call("work", 1, once=key)
             assert key.is_over
@@ -139,18 +139,18 @@ async def test_what_was_never_sent_may_be_asked_of_any(restarts: Restarts) -> No
     key = IdempotencyKey()
     restarts.finish.set()
     async with restarts.server() as server:
-        peer, _ = await introduce(restarts.client, server)
+        peer, _ = await connect_nodes(restarts.client, server)
         await peer.close()
         with pytest.raises(PeerClosedError) as caught:
             await peer.call("work", 1, once=key)
         assert not isinstance(caught.value, OutcomeUnknownError)
         assert key.sent is None
     async with restarts.server(once=False) as server:
-        peer, _ = await introduce(restarts.client, server)
+        peer, _ = await connect_nodes(restarts.client, server)
         with pytest.raises(NotOnceError):
             await peer.call("work", 1, once=key)
     async with restarts.server() as server:
-        peer, _ = await introduce(restarts.client, server)
+        peer, _ = await connect_nodes(restarts.client, server)
         assert await peer.call("work", 1, once=key) == [1]
 
 
@@ -169,7 +169,7 @@ async def test_a_refusal_of_the_second_sending_says_nothing_of_the_first(
     async with server:
         await restarts.lose(server, key)
         allowed = False
-        peer, _ = await introduce(restarts.client, server)
+        peer, _ = await connect_nodes(restarts.client, server)
         with pytest.raises(OutcomeUnknownError) as caught:
             await peer.call("work", 1, once=key)
         assert isinstance(caught.value.__cause__, CallRefused)

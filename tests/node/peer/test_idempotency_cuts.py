@@ -15,7 +15,8 @@ from parley._node.errors import CallRefused, HandshakeError, OutcomeUnknownError
 from parley._node.messaging.idempotency import NOT_REMEMBERED
 from parley._node.peer.idempotency import IdempotencyKey
 from parley._node.protocol.codes import CloseCode
-from tests.node.network import config, eventually, introduce
+from parley._node.testing import connect_nodes
+from tests.node.network import config, eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -57,7 +58,7 @@ class World:
             async with server:
                 for _ in range(SESSIONS):
                     try:
-                        self.session, back = await introduce(self.client, server)
+                        self.session, back = await connect_nodes(self.client, server)
                     except HandshakeError:
                         continue
                     await self.hear_of(self.random.choice([1, 4, 9]))

@@ -9,27 +9,29 @@ from parley._node.errors import CallRefused, CallTimeout, PeerClosedError
 from parley._node.federation.accounts import Accounts
 from parley._node.peer.login import log_in, log_out
 from parley._node.protocol.codes import ResultCode
-from parley._node.testing import FaultyLink, connect_nodes
-from tests.node.network import Meeting, eventually, introduce, meeting, new_node
+from parley._node.testing import ConnectedNodes, FaultyLink, connect_nodes
+from tests.node.network import eventually, meeting, new_node
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def met(anyio_backend: str) -> AsyncIterator[Meeting]:
+async def met(anyio_backend: str) -> AsyncIterator[ConnectedNodes]:
     """The server is a home in which anybody may have an account."""
     async with meeting() as met:
         met.server.handlers.accounts = Accounts[Any](None)
         yield met
 
 
-def home(met: Meeting) -> Accounts[Any]:
+def home(met: ConnectedNodes) -> Accounts[Any]:
     accounts = met.server.handlers.accounts
     assert accounts is not None
     return accounts
 
 
-async def test_a_node_logs_in_and_out(met: Meeting, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_node_logs_in_and_out(
+    met: ConnectedNodes, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO", "parley.accounts")
     accounts, who = home(met), met.client.node_id
     await log_in(met.peer, ["shop.*", "a\nb"])
@@ -41,10 +43,10 @@ async def test_a_node_logs_in_and_out(met: Meeting, caplog: pytest.LogCaptureFix
     assert f"{who} logged in, and exports nothing" in caplog.text
 
 
-async def test_it_is_logged_out_with_its_session(met: Meeting) -> None:
+async def test_it_is_logged_out_with_its_session(met: ConnectedNodes) -> None:
     accounts, who = home(met), met.client.node_id
     await log_in(met.peer)
-    newer, newer_there = await introduce(met.client, met.server)
+    newer, newer_there = await connect_nodes(met.client, met.server)
     await log_in(newer)
     await met.peer.close()
     assert accounts.session(who) is newer_there.live
@@ -54,7 +56,7 @@ async def test_it_is_logged_out_with_its_session(met: Meeting) -> None:
         await log_in(newer)
 
 
-async def refused(met: Meeting) -> set[int]:
+async def refused(met: ConnectedNodes) -> set[int]:
     """The codes that answer a Login and a Logout."""
     codes = set()
     for ask in (log_in, log_out):
@@ -64,17 +66,17 @@ async def refused(met: Meeting) -> set[int]:
     return codes
 
 
-async def test_a_node_without_accounts_refuses(met: Meeting) -> None:
+async def test_a_node_without_accounts_refuses(met: ConnectedNodes) -> None:
     met.server.handlers.accounts = None
     assert await refused(met) == {ResultCode.NOT_AUTHORISED}
 
 
-async def test_whoever_may_not_is_refused(met: Meeting) -> None:
+async def test_whoever_may_not_is_refused(met: ConnectedNodes) -> None:
     home(met).change([met.server.node_id])
     assert await refused(met) == {ResultCode.NOT_AUTHORISED}
 
 
-async def test_nobody_logs_in_through_a_tunnel(met: Meeting) -> None:
+async def test_nobody_logs_in_through_a_tunnel(met: ConnectedNodes) -> None:
     met.back.driver.path = (met.client.node_id, met.server.node_id)
     assert await refused(met) == {ResultCode.NOT_AUTHORISED}
     assert len(home(met)) == 0
@@ -86,7 +88,7 @@ async def test_whoever_proved_no_id_is_refused() -> None:
         assert await refused(met) == {ResultCode.NOT_AUTHORISED}
 
 
-async def test_a_node_that_stops_takes_no_login(met: Meeting) -> None:
+async def test_a_node_that_stops_takes_no_login(met: ConnectedNodes) -> None:
     met.back.live.draining = True
     with pytest.raises(CallRefused) as error:
         await log_in(met.peer)

@@ -14,23 +14,14 @@ from parley._node.errors import PeerClosedError, StreamResetError
 from parley._node.protocol.codes import CALL, EMIT, NAMED, NOTIFY, SIM, SUBSCRIBE, CloseCode
 from parley._node.protocol.errors import LocalProtocolError
 from parley._node.protocol.limits import IDLE_BEFORE_PING, PING_TIMEOUT
-from parley._node.testing import FakeClock
-from tests.node.network import (
-    Meeting,
-    config,
-    eventually,
-    introduce,
-    meeting,
-    new_node,
-    settled,
-    started,
-)
+from parley._node.testing import ConnectedNodes, FakeClock, connect_nodes
+from tests.node.network import config, eventually, meeting, new_node, settled, started
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def met(anyio_backend: str) -> AsyncIterator[Meeting]:
+async def met(anyio_backend: str) -> AsyncIterator[ConnectedNodes]:
     async with meeting() as met:
         met.server.on_call("echo")(lambda call: call.data)
         met.client.on_call("echo")(lambda call: call.data)
@@ -56,7 +47,7 @@ async def test_what_each_side_knows_of_the_other() -> None:
         assert met.client.node_id.short in repr(met.back)
 
 
-async def test_opened_and_closed_tell_at_once_what_is_so(met: Meeting) -> None:
+async def test_opened_and_closed_tell_at_once_what_is_so(met: ConnectedNodes) -> None:
     with fail_after(1):
         await met.peer.live.opened()
     async with create_task_group() as tasks:
@@ -75,7 +66,7 @@ async def test_opened_and_closed_tell_at_once_what_is_so(met: Meeting) -> None:
 # Pings.
 
 
-async def test_ping_measures_the_round_trip(met: Meeting) -> None:
+async def test_ping_measures_the_round_trip(met: ConnectedNodes) -> None:
     for peer in (met.peer, met.back):
         assert 0 < await peer.ping() < 1
     times: list[float] = []
@@ -89,7 +80,7 @@ async def test_ping_measures_the_round_trip(met: Meeting) -> None:
     assert len(times) == 64
 
 
-async def test_more_than_64_pings_at_once_are_not_sent(met: Meeting) -> None:
+async def test_more_than_64_pings_at_once_are_not_sent(met: ConnectedNodes) -> None:
     async with create_task_group() as tasks:
         met.peer.driver.writable = False
         outcomes = [await started(tasks, met.peer.ping) for _ in range(65)]
@@ -99,7 +90,7 @@ async def test_more_than_64_pings_at_once_are_not_sent(met: Meeting) -> None:
     assert all(isinstance(outcome[0], float) for outcome in outcomes[:64])
 
 
-async def test_a_cancelled_ping_leaves_nothing(met: Meeting) -> None:
+async def test_a_cancelled_ping_leaves_nothing(met: ConnectedNodes) -> None:
     async with create_task_group() as tasks:
         await started(tasks, lambda: silent_ping(met))
         tasks.cancel_scope.cancel()
@@ -108,7 +99,7 @@ async def test_a_cancelled_ping_leaves_nothing(met: Meeting) -> None:
     assert await met.peer.ping() > 0
 
 
-async def silent_ping(met: Meeting) -> None:
+async def silent_ping(met: ConnectedNodes) -> None:
     met.peer.driver.writable = False
     await met.peer.ping()
 
@@ -138,7 +129,7 @@ async def test_an_idle_connection_is_kept() -> None:
 # Keys.
 
 
-async def test_keys_are_updated_under_load(met: Meeting) -> None:
+async def test_keys_are_updated_under_load(met: ConnectedNodes) -> None:
     @met.server.on_stream("sink")
     async def sink(stream: Stream) -> None:
         async for _ in stream:
@@ -153,7 +144,7 @@ async def test_keys_are_updated_under_load(met: Meeting) -> None:
     assert met.peer.is_open
 
 
-async def test_a_rekey_changes_both_directions(met: Meeting) -> None:
+async def test_a_rekey_changes_both_directions(met: ConnectedNodes) -> None:
     assert await met.peer.rekey() == 1
     assert await met.peer.call("echo", 1) == 1
     with pytest.raises(LocalProtocolError):
@@ -163,7 +154,7 @@ async def test_a_rekey_changes_both_directions(met: Meeting) -> None:
     assert await met.back.call("echo", 2) == 2
 
 
-async def test_offers_that_cross_on_the_wire_make_one_rekey(met: Meeting) -> None:
+async def test_offers_that_cross_on_the_wire_make_one_rekey(met: ConnectedNodes) -> None:
     for peer in (met.peer, met.back):
         peer.core.rekey(peer.backend.now())
     async with create_task_group() as tasks:
@@ -192,7 +183,7 @@ async def test_an_unencrypted_connection_has_no_keys() -> None:
 
 @pytest.mark.parametrize("how", ["close", "lost"])
 async def test_a_ping_and_a_rekey_that_wait_fail_with_the_connection(
-    met: Meeting, how: str
+    met: ConnectedNodes, how: str
 ) -> None:
     peer, back = met.peer, met.back
     back.driver.writable = False
@@ -213,7 +204,7 @@ async def test_a_ping_and_a_rekey_that_wait_fail_with_the_connection(
 # Closing.
 
 
-async def test_close_sends_what_is_queued_and_waits_for_the_end(met: Meeting) -> None:
+async def test_close_sends_what_is_queued_and_waits_for_the_end(met: ConnectedNodes) -> None:
     received = bytearray()
 
     @met.server.on_stream("sink")
@@ -235,7 +226,7 @@ async def test_close_sends_what_is_queued_and_waits_for_the_end(met: Meeting) ->
     assert (await met.peer.closed()).code == CloseCode.NORMAL
 
 
-async def test_both_sides_close_at_once(met: Meeting) -> None:
+async def test_both_sides_close_at_once(met: ConnectedNodes) -> None:
     with fail_after(1.5):
         async with create_task_group() as tasks:
             tasks.start_soon(met.peer.close, 70)
@@ -244,7 +235,7 @@ async def test_both_sides_close_at_once(met: Meeting) -> None:
     assert met.back.is_gone
 
 
-async def test_a_close_that_cannot_be_said_changes_nothing(met: Meeting) -> None:
+async def test_a_close_that_cannot_be_said_changes_nothing(met: ConnectedNodes) -> None:
     for code, text in [(32, ""), (-1, ""), (2**32, ""), (0, "x" * 5_000)]:
         with pytest.raises(ValueError, match=r"code|text"):
             await met.peer.close(code, text)
@@ -271,7 +262,7 @@ async def test_a_peer_that_does_not_read_cannot_hold_up_a_close(
         assert (await met.back.closed()).code == CloseCode.NORMAL
 
 
-async def test_a_handler_may_close_its_own_connection(met: Meeting) -> None:
+async def test_a_handler_may_close_its_own_connection(met: ConnectedNodes) -> None:
     @met.server.on_call("goodbye")
     async def goodbye(call: Call) -> None:
         await call.peer.close(72)
@@ -281,12 +272,14 @@ async def test_a_handler_may_close_its_own_connection(met: Meeting) -> None:
     assert caught.value.code == 72
 
 
-async def test_the_log_tells_why_it_ended(met: Meeting, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_tells_why_it_ended(
+    met: ConnectedNodes, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     await met.peer.close()
     assert "ended: normal (closed here)" in caplog.text
     assert not [record for record in caplog.records if record.levelno > logging.INFO]
-    peer, back = await introduce(met.client, met.server)
+    peer, back = await connect_nodes(met.client, met.server)
     peer.driver.ended()
     await back.closed()
     assert "ended: connection-lost" in caplog.text
@@ -296,7 +289,7 @@ async def test_the_log_tells_why_it_ended(met: Meeting, caplog: pytest.LogCaptur
 # What has no handler.
 
 
-async def test_events_that_nobody_takes_are_counted(met: Meeting) -> None:
+async def test_events_that_nobody_takes_are_counted(met: ConnectedNodes) -> None:
     core = met.peer.core
     core.send(1, 0, 64, 1, b"not ours", lbm=False)
     core.send(1, 7, 200, 9, b"", lbm=False)
@@ -311,7 +304,7 @@ async def test_events_that_nobody_takes_are_counted(met: Meeting) -> None:
 
 
 async def test_a_request_twice_under_one_id_ends_the_connection(
-    met: Meeting, caplog: pytest.LogCaptureFixture
+    met: ConnectedNodes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And what came after it in the same bytes is not done any more."""
     done: list[object] = []
@@ -329,7 +322,7 @@ async def test_a_request_twice_under_one_id_ends_the_connection(
 # Calls on streams, which our own nodes do not make but must answer.
 
 
-async def test_a_call_on_a_stream_is_stopped_with_it(met: Meeting) -> None:
+async def test_a_call_on_a_stream_is_stopped_with_it(met: ConnectedNodes) -> None:
     ended = anyio.Event()
 
     @met.server.on_call("hold")
@@ -403,7 +396,7 @@ async def test_padding_hides_the_size_of_calls() -> None:
 async def test_one_node_has_many_peers() -> None:
     async with new_node() as server, new_node() as one, new_node() as other:
         server.on_call("who")(lambda call: call.peer.node_id.short)
-        peers = [(await introduce(node, server))[0] for node in (one, other)]
+        peers = [(await connect_nodes(node, server))[0] for node in (one, other)]
         answers = [await peer.call("who") for peer in peers]
         assert answers == [one.node_id.short, other.node_id.short]
         assert len(server.peers) == 2

@@ -18,8 +18,9 @@ from parley._node.protocol.codes import (
     CloseCode,
     ResultCode,
 )
+from parley._node.testing import ConnectedNodes, connect_nodes
 from tests.node.bus.remote.offered import between, new
-from tests.node.network import Meeting, introduce, meeting
+from tests.node.network import meeting
 
 pytestmark = pytest.mark.anyio
 
@@ -39,14 +40,14 @@ async def serve(stream: Stream) -> None:
     await stream.send(b"served")
 
 
-def tunnel(met: Meeting) -> None:
+def tunnel(met: ConnectedNodes) -> None:
     """Their connection goes through a tunnel now."""
     path = (met.client.node_id, met.server.node_id)
     met.peer.driver.path = met.back.driver.path = path
 
 
 @pytest.fixture
-async def met(anyio_backend: str) -> AsyncIterator[Meeting]:
+async def met(anyio_backend: str) -> AsyncIterator[ConnectedNodes]:
     """The server offers one of each kind; nothing of it is exported."""
     async with meeting() as met:
         server = met.server
@@ -100,14 +101,14 @@ async def code_of(ask: Ask, peer: Peer, name: str) -> int:
 
 
 @pytest.mark.parametrize("ask", ASKING)
-async def test_nothing_is_exported_by_default(met: Meeting, ask: Ask) -> None:
+async def test_nothing_is_exported_by_default(met: ConnectedNodes, ask: Ask) -> None:
     # Nor does anybody learn what there is.
     for name in (NAME, "nothing.of.this.name"):
         assert await code_of(ask, met.peer, name) == ResultCode.NOT_AUTHORISED
 
 
 @pytest.mark.parametrize("ask", ASKING)
-async def test_what_is_exported_and_for_how_long(met: Meeting, ask: Ask) -> None:
+async def test_what_is_exported_and_for_how_long(met: ConnectedNodes, ask: Ask) -> None:
     exports = met.server.handlers.exports
     exports.add(Exports(["other", "shop"]))
     assert await code_of(ask, met.peer, NAME) == ResultCode.NOT_AUTHORISED
@@ -119,40 +120,40 @@ async def test_what_is_exported_and_for_how_long(met: Meeting, ask: Ask) -> None
 
 
 @pytest.mark.parametrize("ask", ASKING)
-async def test_it_is_asked_by_the_way_of_the_moment(met: Meeting, ask: Ask) -> None:
+async def test_it_is_asked_by_the_way_of_the_moment(met: ConnectedNodes, ask: Ask) -> None:
     met.back.driver.path = ()
     assert await code_of(ask, met.peer, NAME) == 0
     tunnel(met)
     assert await code_of(ask, met.peer, NAME) == ResultCode.NOT_AUTHORISED
 
 
-async def test_both_ends_of_a_tunnel_ask(met: Meeting) -> None:
+async def test_both_ends_of_a_tunnel_ask(met: ConnectedNodes) -> None:
     met.client.on_call("ours")(answer)
     assert await code_of(call, met.back, "ours") == ResultCode.NOT_AUTHORISED
     met.client.handlers.exports.add(Exports(["ours"]))
     assert await code_of(call, met.back, "ours") == 0
 
 
-async def test_an_export_gives_no_right_that_allow_keeps_back(met: Meeting) -> None:
+async def test_an_export_gives_no_right_that_allow_keeps_back(met: ConnectedNodes) -> None:
     met.server.handlers.exports.add(Exports(["*"]))
     met.server.on_call("closed", allow=[met.server.node_id])(answer)
     assert await code_of(call, met.peer, "closed") == ResultCode.NOT_AUTHORISED
     assert await code_of(call, met.peer, "none") == ResultCode.TOPIC_NOT_FOUND
 
 
-async def test_calls_that_are_made_once(met: Meeting) -> None:
+async def test_calls_that_are_made_once(met: ConnectedNodes) -> None:
     async def once(peer: Peer, name: str) -> None:
         assert await peer.call(name, "data", once=b"k" * 16) == "data"
 
     # The handshake of another connection says that calls are remembered.
-    peer, back = await introduce(met.client, met.server)
+    peer, back = await connect_nodes(met.client, met.server)
     back.driver.path = met.back.live.path
     assert await code_of(once, peer, "once.a") == ResultCode.NOT_AUTHORISED
     met.server.handlers.exports.add(Exports(["once.a"]))
     assert await code_of(once, peer, "once.a") == 0
 
 
-async def test_notes_go_on_when_the_session_moves(met: Meeting) -> None:
+async def test_notes_go_on_when_the_session_moves(met: ConnectedNodes) -> None:
     met.back.driver.path = ()
     async with met.peer.subscribe(NAME) as notes:
         tunnel(met)
@@ -163,7 +164,9 @@ async def test_notes_go_on_when_the_session_moves(met: Meeting) -> None:
 
 
 @pytest.mark.parametrize("label", [TUNNEL_LABEL, FEDERATION_LABEL])
-async def test_reserved_labels_are_refused_whatever_is_exported(met: Meeting, label: str) -> None:
+async def test_reserved_labels_are_refused_whatever_is_exported(
+    met: ConnectedNodes, label: str
+) -> None:
     met.server.handlers.exports.add(Exports(["*"]))
     stream = met.peer.streams._open(label, frozenset())
     with pytest.raises(StreamResetError) as error:

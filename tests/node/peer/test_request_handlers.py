@@ -11,23 +11,14 @@ from anyio import create_task_group
 from parley import Call, CallRefused, CallTimeout, NodeConfig, Peer, Stream
 from parley._node.errors import PeerClosedError, StreamResetError
 from parley._node.protocol.codes import ROLES, CloseCode, ResultCode, Supercategory, supercategory
-from parley._node.testing import FaultyLink, connect_nodes
-from tests.node.network import (
-    Meeting,
-    config,
-    eventually,
-    introduce,
-    meeting,
-    new_node,
-    settled,
-    started,
-)
+from parley._node.testing import ConnectedNodes, FaultyLink, connect_nodes
+from tests.node.network import config, eventually, meeting, new_node, settled, started
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(params=["memory", "tcp"])
-async def met(anyio_backend: str, request: pytest.FixtureRequest) -> AsyncIterator[Meeting]:
+async def met(anyio_backend: str, request: pytest.FixtureRequest) -> AsyncIterator[ConnectedNodes]:
     async with meeting(transport=request.param) as met:
         yield met
 
@@ -57,7 +48,9 @@ class Counter:
 
 
 @pytest.mark.parametrize("limit", [1, 3])
-async def test_no_more_than_so_many_run_and_they_come_in_turn(met: Meeting, limit: int) -> None:
+async def test_no_more_than_so_many_run_and_they_come_in_turn(
+    met: ConnectedNodes, limit: int
+) -> None:
     counter = Counter()
     met.server.on_call("work", concurrency=limit)(counter.handle)
     met.server.on_call("free")(lambda call: call.data)
@@ -82,7 +75,7 @@ async def test_no_more_than_so_many_run_and_they_come_in_turn(met: Meeting, limi
 async def test_peers_share_the_limit() -> None:
     counter = Counter()
     async with meeting() as met, new_node() as other:
-        peer, back = await introduce(other, met.server)
+        peer, back = await connect_nodes(other, met.server)
         met.server.on_call("work", concurrency=2)(counter.handle)
         async with create_task_group() as tasks:
             for _ in range(5):
@@ -100,7 +93,7 @@ async def test_peers_share_the_limit() -> None:
 async def test_a_connection_that_ends_frees_its_slots() -> None:
     counter = Counter()
     async with meeting() as met, new_node() as other:
-        peer, _ = await introduce(other, met.server)
+        peer, _ = await connect_nodes(other, met.server)
         met.server.on_call("work", concurrency=1)(counter.handle)
         async with create_task_group() as tasks:
             running = await started(tasks, lambda: met.peer.call("work", "first"))
@@ -116,7 +109,7 @@ async def test_a_connection_that_ends_frees_its_slots() -> None:
         assert isinstance(waiting[0], PeerClosedError)
 
 
-async def test_the_deadline_counts_in_line(met: Meeting) -> None:
+async def test_the_deadline_counts_in_line(met: ConnectedNodes) -> None:
     counter = Counter()
     met.server.on_call("work", concurrency=1)(counter.handle)
     async with create_task_group() as tasks:
@@ -135,7 +128,7 @@ async def test_the_deadline_counts_in_line(met: Meeting) -> None:
     assert await met.peer.call("work", 4, timeout=5) == 4
 
 
-async def test_streamed_answers_hold_their_slot_while_they_are_read(met: Meeting) -> None:
+async def test_streamed_answers_hold_their_slot_while_they_are_read(met: ConnectedNodes) -> None:
     @met.server.on_call("items", concurrency=1)
     async def items(call: Call) -> AsyncIterator[object]:
         for _ in range(100):
@@ -181,7 +174,7 @@ async def read(peer: Peer) -> list[object]:
         return [item async for item in answer]
 
 
-async def test_streams_wait_for_a_slot_too(met: Meeting) -> None:
+async def test_streams_wait_for_a_slot_too(met: ConnectedNodes) -> None:
     began: list[str] = []
     finish = anyio.Event()
 
@@ -267,7 +260,7 @@ async def test_the_order_of_reasons() -> None:
 # Patterns.
 
 
-async def test_one_handler_for_many_names(met: Meeting) -> None:
+async def test_one_handler_for_many_names(met: ConnectedNodes) -> None:
     @met.server.on_call("*")
     async def any_call(call: Call) -> str:
         return call.topic

@@ -13,8 +13,9 @@ from parley._lbm.codec import encode
 from parley._node.node import Node
 from parley._node.peer.request_handlers import SLICE
 from parley._node.protocol.codes import CALL, MAIN_STREAM, SIM, ResultCode
+from parley._node.testing import ConnectedNodes, connect_nodes
 from parley._node.transport.loop import TaskStart
-from tests.node.network import Meeting, eventually, introduce, new_node
+from tests.node.network import eventually, new_node
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +41,9 @@ class Witness:
 
 
 @pytest.mark.parametrize("kind", ["call", "once", "item", "event", "reply"])
-async def test_others_are_served_while_a_large_answer_is_encoded(met: Meeting, kind: str) -> None:
+async def test_others_are_served_while_a_large_answer_is_encoded(
+    met: ConnectedNodes, kind: str
+) -> None:
     began, got = list[int](), list[Any]()
 
     # What waits of replies to be read has a limit.
@@ -78,9 +81,11 @@ async def test_others_are_served_while_a_large_answer_is_encoded(met: Meeting, k
         else:
             got.append(await peer.call(kind, once=kind == "once"))
 
-    peer, _ = await introduce(met.client, met.server)  # which learns that calls can be made once
+    peer, _ = await connect_nodes(
+        met.client, met.server
+    )  # which learns that calls can be made once
     async with new_node() as other:
-        witness = Witness(met.server, (await introduce(other, met.server))[0])
+        witness = Witness(met.server, (await connect_nodes(other, met.server))[0])
         async with create_task_group() as tasks:
             tasks.start_soon(witness.ask_until, got)
             tasks.start_soon(ask)
@@ -89,7 +94,7 @@ async def test_others_are_served_while_a_large_answer_is_encoded(met: Meeting, k
     assert all(one.live.core.answers.held == 0 for one in met.server.peers)
 
 
-async def test_an_answer_is_what_it_was_when_the_handler_returned(met: Meeting) -> None:
+async def test_an_answer_is_what_it_was_when_the_handler_returned(met: ConnectedNodes) -> None:
     state: dict[str, Any] = {"rows": [[number] for number in range(SLICE)], "large": LARGE[:]}
     began: list[int] = []
     expected = {"rows": [[number] for number in range(SLICE)], "large": LARGE}
@@ -121,7 +126,7 @@ async def test_an_answer_is_what_it_was_when_the_handler_returned(met: Meeting) 
     assert got == [expected]
 
 
-async def test_what_waits_to_be_encoded_is_bounded(met: Meeting) -> None:
+async def test_what_waits_to_be_encoded_is_bounded(met: ConnectedNodes) -> None:
     met.server.on_call("large")(lambda call: LARGE)
     # The copy of an answer has five bytes for each number, and some.
     met.back.live.core.answers.limit = 2 * 5 * len(LARGE) + 1_000
@@ -142,7 +147,9 @@ async def test_what_waits_to_be_encoded_is_bounded(met: Meeting) -> None:
 
 
 @pytest.mark.parametrize("value", [[*LARGE, object()], [*LARGE, "\ud800"], [*LARGE, 2**64]])
-async def test_a_large_answer_without_an_encoding_is_a_failure(met: Meeting, value: Any) -> None:
+async def test_a_large_answer_without_an_encoding_is_a_failure(
+    met: ConnectedNodes, value: Any
+) -> None:
     met.server.on_call("large")(lambda call: value)
     with pytest.raises(CallRefused) as caught:
         await met.peer.call("large")
@@ -150,7 +157,7 @@ async def test_a_large_answer_without_an_encoding_is_a_failure(met: Meeting, val
 
 
 async def test_an_answer_that_nobody_wants_is_not_encoded(
-    met: Meeting, caplog: pytest.LogCaptureFixture
+    met: ConnectedNodes, caplog: pytest.LogCaptureFixture
 ) -> None:
     ran: list[Any] = []
 
@@ -165,12 +172,12 @@ async def test_an_answer_that_nobody_wants_is_not_encoded(
     assert "no encoding" not in caplog.text
 
 
-async def test_other_types_are_encoded_too(met: Meeting) -> None:
+async def test_other_types_are_encoded_too(met: ConnectedNodes) -> None:
     met.server.on_call("large")(lambda call: [*LARGE, OrderedDict(a=1), bytearray(b"x"), True])
     assert await met.peer.call("large") == [*LARGE, {"a": 1}, b"x", True]
 
 
-async def test_a_call_that_is_cancelled_while_its_answer_is_encoded(met: Meeting) -> None:
+async def test_a_call_that_is_cancelled_while_its_answer_is_encoded(met: ConnectedNodes) -> None:
     met.server.on_call("large")(lambda call: LARGE)
     met.server.on_call("echo")(lambda call: call.data)
     for _ in range(3):
@@ -185,7 +192,7 @@ async def test_a_call_that_is_cancelled_while_its_answer_is_encoded(met: Meeting
 
 @pytest.mark.parametrize("end", ["deadline", "lost"])
 async def test_a_call_that_ends_before_the_first_step_of_its_handler(
-    met: Meeting, end: str, monkeypatch: pytest.MonkeyPatch
+    met: ConnectedNodes, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On trio and on asyncio before Python 3.12 the handler's task starts later."""
     began, ended = list[int](), list[int]()

@@ -15,8 +15,8 @@ from parley._node.messaging.named_events import REPLIES_MEMORY
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.limits import UNANSWERED_REQUESTS
-from parley._node.testing import FaultyLink
-from tests.node.network import Meeting, config, eventually, introduce, meeting, new_node, started
+from parley._node.testing import ConnectedNodes, FaultyLink, connect_nodes
+from tests.node.network import config, eventually, meeting, new_node, started
 from tests.node.tuned import tuned
 
 pytestmark = pytest.mark.anyio
@@ -25,17 +25,17 @@ SECRET = "a secret of the server"
 
 
 @pytest.fixture
-async def met(anyio_backend: str) -> AsyncIterator[Meeting]:
+async def met(anyio_backend: str) -> AsyncIterator[ConnectedNodes]:
     async with meeting() as met:
         met.server.on("echo")(lambda event: event.data)
         yield met
 
 
-async def data_of(met: Meeting, name: str, **options: str) -> list[object]:
+async def data_of(met: ConnectedNodes, name: str, **options: str) -> list[object]:
     return [reply.data async for reply in met.peer.emit(name, **options).replies()]  # type: ignore[arg-type]  # namespaces
 
 
-async def refusal(met: Meeting, name: str, **options: str) -> tuple[int, object]:
+async def refusal(met: ConnectedNodes, name: str, **options: str) -> tuple[int, object]:
     with pytest.raises(CallRefused) as caught:
         await met.peer.emit(name, **options).reply()  # type: ignore[arg-type]  # namespaces
     return caught.value.code, caught.value.data
@@ -44,7 +44,7 @@ async def refusal(met: Meeting, name: str, **options: str) -> tuple[int, object]
 # What a handler says.
 
 
-async def test_all_that_a_handler_may_be(met: Meeting) -> None:
+async def test_all_that_a_handler_may_be(met: ConnectedNodes) -> None:
     @met.server.on("async")
     async def asynchronous(event: NamedEvent) -> str:
         await event.emit("async", "first")
@@ -70,7 +70,7 @@ async def test_all_that_a_handler_may_be(met: Meeting) -> None:
 @pytest.mark.pure
 @pytest.mark.parametrize("kind", ["at once", "after a reply", "yields", "sync"])
 async def test_a_handler_that_fails(
-    met: Meeting, kind: str, caplog: pytest.LogCaptureFixture
+    met: ConnectedNodes, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A code and a fixed sentence go over the wire, the details into the log."""
     sent: list[bytes] = []
@@ -108,7 +108,7 @@ async def test_a_handler_that_fails(
     assert len(sent) >= 2
 
 
-async def test_a_handler_that_refuses(met: Meeting) -> None:
+async def test_a_handler_that_refuses(met: ConnectedNodes) -> None:
     @met.server.on("refuse")
     async def refuse(event: NamedEvent) -> None:
         raise CallRefused(404, event.data)
@@ -119,7 +119,7 @@ async def test_a_handler_that_refuses(met: Meeting) -> None:
         assert (caught.value.code, caught.value.data) == (404, text)
 
 
-async def test_a_refusal_that_a_handler_met_is_its_failure(met: Meeting) -> None:
+async def test_a_refusal_that_a_handler_met_is_its_failure(met: ConnectedNodes) -> None:
     @met.server.on("ask back")
     async def ask_back(event: NamedEvent) -> None:
         await event.peer.call("nobody")
@@ -128,7 +128,7 @@ async def test_a_refusal_that_a_handler_met_is_its_failure(met: Meeting) -> None
 
 
 async def test_a_failure_that_nobody_waits_for(
-    met: Meeting, caplog: pytest.LogCaptureFixture
+    met: ConnectedNodes, caplog: pytest.LogCaptureFixture
 ) -> None:
     @met.server.on("fail")
     async def fail(event: NamedEvent) -> AsyncIterator[int]:
@@ -145,7 +145,7 @@ async def test_a_failure_that_nobody_waits_for(
 # Who may, and how many.
 
 
-async def test_patterns_and_namespaces(met: Meeting) -> None:
+async def test_patterns_and_namespaces(met: ConnectedNodes) -> None:
     met.server.on("chat.*")(lambda event: ["any", event.name])
     met.server.on("chat.join")(lambda event: ["join", event.name])
     met.server.on("*", namespace="all")(lambda event: [event.namespace, event.name])
@@ -158,7 +158,7 @@ async def test_patterns_and_namespaces(met: Meeting) -> None:
     assert met.back.dropped == 3
 
 
-async def test_allow(met: Meeting) -> None:
+async def test_allow(met: ConnectedNodes) -> None:
     met.server.on("admin.*", allow=["admin"])(lambda event: "in")
     met.server.on("admin.see")(lambda event: "in")
     met.server.on("asks", allow=lambda peer, name: name == "none")(lambda event: "in")
@@ -182,7 +182,7 @@ async def test_supercategories() -> None:
         assert met.back.dropped == 1
 
 
-async def test_a_draining_node_takes_no_events(met: Meeting) -> None:
+async def test_a_draining_node_takes_no_events(met: ConnectedNodes) -> None:
     met.back.live.draining = True
     assert await refusal(met, "echo") == (19, "overloaded")
     await met.peer.emit("echo")
@@ -190,7 +190,7 @@ async def test_a_draining_node_takes_no_events(met: Meeting) -> None:
     assert met.back.dropped == 1
 
 
-async def test_no_more_events_than_the_bound(met: Meeting) -> None:
+async def test_no_more_events_than_the_bound(met: ConnectedNodes) -> None:
     """Silent ones are dropped, others refused; events that are done make room."""
     go, ran = anyio.Event(), []
 
@@ -212,7 +212,7 @@ async def test_no_more_events_than_the_bound(met: Meeting) -> None:
 # Ends.
 
 
-async def test_handlers_end_with_the_connection(met: Meeting) -> None:
+async def test_handlers_end_with_the_connection(met: ConnectedNodes) -> None:
     ended: list[str] = []
 
     @met.server.on("wait")
@@ -263,8 +263,8 @@ async def test_an_emitter_that_reads_nothing_of_its_transport() -> None:
     link = FaultyLink()
     server = Node(Identity.create(), config=settings)
     async with link, new_node() as ours, new_node(drain_timeout=0.0) as other, server:
-        peer, back = await introduce(ours, server, link=link)
-        bystander, _ = await introduce(other, server)
+        peer, back = await connect_nodes(ours, server, link=link)
+        bystander, _ = await connect_nodes(other, server)
         said = 0
 
         @server.on("flood")

@@ -15,16 +15,9 @@ from parley._lbm import keys
 from parley._lbm.codec import encode
 from parley._node.errors import ConfigError, NotOnceError, OutcomeUnknownError
 from parley._node.protocol.codes import CloseCode, ResultCode
-from parley._node.testing import FakeClock
+from parley._node.testing import FakeClock, connect_nodes
 from tests.inspection import memory_of, once_of
-from tests.node.network import (
-    config,
-    eventually,
-    introduce,
-    meeting,
-    new_node,
-    started,
-)
+from tests.node.network import config, eventually, meeting, new_node, started
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +57,7 @@ class Town:
         self.shop = shop
 
     async def visit(self) -> Peer:
-        peer, _ = await introduce(self.client, self.shop.node)
+        peer, _ = await connect_nodes(self.client, self.shop.node)
         return peer
 
     @property
@@ -242,14 +235,14 @@ async def test_a_node_that_remembers_nothing_is_not_asked() -> None:
         met.server.on_call("once", once=True)(lambda call: "done")
         with pytest.raises(NotOnceError):
             await met.peer.call("once", once=True)
-        peer, _ = await introduce(met.client, met.server)
+        peer, _ = await connect_nodes(met.client, met.server)
         assert await peer.call("once", once=True) == "done"
 
 
 async def test_unencrypted_connections_are_not_once() -> None:
     async with meeting(plaintext="only") as met:
         shop = Shop(met.server)
-        peer, _ = await introduce(met.client, met.server)
+        peer, _ = await connect_nodes(met.client, met.server)
         assert peer.once_epoch is None
         # One that sends a key all the same.
         waiter = peer.backend.waiter()
@@ -368,7 +361,7 @@ async def test_a_node_that_closes_waits_for_it() -> None:
         async with new_node(drain_timeout=5) as server:
             shop = Shop(server)
             shop.hold()
-            peer, back = await introduce(client, server)
+            peer, back = await connect_nodes(client, server)
             async with create_task_group() as tasks:
                 await started(tasks, lambda: peer.call("order", once=KEY))
                 back.live.drop(CloseCode.NORMAL)
@@ -390,7 +383,7 @@ async def test_a_node_that_stops_stops_it() -> None:
         async with new_node(drain_timeout=0) as server:
             shop = Shop(server)
             shop.hold()
-            peer, back = await introduce(client, server)
+            peer, back = await connect_nodes(client, server)
             epoch = peer.once_epoch
             async with create_task_group() as tasks:
                 lost = await started(tasks, lambda: peer.call("order", once=KEY))
@@ -401,7 +394,7 @@ async def test_a_node_that_stops_stops_it() -> None:
         assert memory_of(server).held == 0  # and nothing of it is kept
         # Started again, it has forgotten, and says so.
         async with server:
-            peer, _ = await introduce(client, server)
+            peer, _ = await connect_nodes(client, server)
             assert epoch != peer.once_epoch
             shop.finish.set()
             assert await peer.call("order", once=KEY) == {"number": 2}

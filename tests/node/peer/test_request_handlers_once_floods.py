@@ -13,9 +13,9 @@ from parley._node.errors import CallRefused, PeerClosedError
 from parley._node.messaging.idempotency import ONCE_ID_WEIGHT, ONCE_WEIGHT
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.protocol.limits import ONCE_RESULT
-from parley._node.testing import FakeClock
+from parley._node.testing import FakeClock, connect_nodes
 from tests.inspection import once_of
-from tests.node.network import eventually, introduce, meeting, new_node, settled, started
+from tests.node.network import eventually, meeting, new_node, settled, started
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +33,7 @@ async def test_a_flood_of_keys_meets_the_bound_and_hurts_nobody_else() -> None:
     async with meeting(once_results=50, clock=clock) as met, new_node() as other:
         ran: list[Any] = []
         met.server.on_call("work", once=True)(lambda call: ran.append(call.data))
-        peer, _ = await introduce(met.client, met.server)
+        peer, _ = await connect_nodes(met.client, met.server)
         keys = [number.to_bytes(16, "big") for number in range(200)]
         for key in keys[:50]:
             assert await outcome(peer, "work", once=key) is None
@@ -42,14 +42,14 @@ async def test_a_flood_of_keys_meets_the_bound_and_hurts_nobody_else() -> None:
         assert len(ran) == 50
         assert await outcome(peer, "work", once=keys[0]) is None  # what is known is known
         assert await outcome(peer, "work") is None  # and any other call may run
-        good, _ = await introduce(other, met.server)
+        good, _ = await connect_nodes(other, met.server)
         assert await outcome(good, "work", once=keys[0]) is None
         assert len(ran) == 52
         # Nothing younger than ten minutes was thrown away for it; what is older is.
         for seconds, code in ((599, ResultCode.OVERLOADED), (1, None)):
             await peer.close()
             clock.advance(seconds)
-            peer, _ = await introduce(met.client, met.server)
+            peer, _ = await connect_nodes(met.client, met.server)
             assert await outcome(peer, "work", once=keys[60]) == code
         assert len(once_of(met.server)) == 1
 
@@ -58,7 +58,7 @@ async def test_a_flood_of_answers_meets_the_bound() -> None:
     room = 2**20
     async with meeting(once_peer_memory=room) as met:
         met.server.on_call("work", once=True)(lambda call: bytes(60_000))
-        peer, _ = await introduce(met.client, met.server)
+        peer, _ = await connect_nodes(met.client, met.server)
         answers = [await outcome(peer, "work", once=True) for _ in range(30)]
         kept = sum(type(answer) is bytes for answer in answers)
         assert answers[kept:] == [ResultCode.OVERLOADED] * (30 - kept)
@@ -72,7 +72,7 @@ async def test_many_node_ids_share_one_bound() -> None:
         answers = []
         for _ in range(8):
             async with new_node() as client:
-                peer, _ = await introduce(client, server)
+                peer, _ = await connect_nodes(client, server)
                 answers.append(await outcome(peer, "work", once=True))
         kept = sum(type(answer) is bytes for answer in answers)
         assert 1 < kept < 8
@@ -94,7 +94,7 @@ async def test_more_than_there_is_room_for_run_one_after_the_other() -> None:
             running -= 1
             return call.data
 
-        peer, _ = await introduce(met.client, met.server)
+        peer, _ = await connect_nodes(met.client, met.server)
         answers: list[Any] = []
 
         async def ask(number: int) -> None:
@@ -119,8 +119,8 @@ async def test_those_in_line_end_with_their_deadline_and_their_session() -> None
             await finish.wait()
             return call.data
 
-        first, back = await introduce(met.client, met.server)
-        second, _ = await introduce(met.client, met.server)
+        first, back = await connect_nodes(met.client, met.server)
+        second, _ = await connect_nodes(met.client, met.server)
         async with create_task_group() as tasks:
             runs = await started(tasks, partial(outcome, second, "work", 0, once=True))
             assert ran == [0]
@@ -147,7 +147,7 @@ async def test_a_line_for_which_no_room_comes_is_refused() -> None:
             await finish.wait()
             return bytes(60_000)
 
-        peer, _ = await introduce(met.client, met.server)
+        peer, _ = await connect_nodes(met.client, met.server)
         async with create_task_group() as tasks:
             outcomes = [
                 await started(tasks, partial(outcome, peer, "work", once=True)) for _ in range(6)
@@ -169,7 +169,7 @@ async def test_the_same_key_at_once_from_many_connections_runs_once() -> None:
 
         peers = []
         for _ in range(5):
-            peer, _ = await introduce(client, server)
+            peer, _ = await connect_nodes(client, server)
             peers.append(peer)
         answers: list[Any] = []
 
@@ -198,7 +198,7 @@ async def test_calls_that_are_cancelled_at_once_leave_nothing() -> None:
             finally:
                 ended += 1
 
-        peer, back = await introduce(met.client, met.server)
+        peer, back = await connect_nodes(met.client, met.server)
         for number in range(50):
             with anyio.move_on_after(0):
                 await peer.call("work", number, once=True)

@@ -22,14 +22,15 @@ from parley._node.protocol.codes import (
     Supercategory,
 )
 from parley._node.protocol.limits import Limits
+from parley._node.testing import ConnectedNodes
 from tests.inspection import topic_tables
-from tests.node.network import Meeting, eventually, meeting, started
+from tests.node.network import eventually, meeting, started
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(params=["memory", "tcp"])
-async def met(request: pytest.FixtureRequest, anyio_backend: str) -> AsyncIterator[Meeting]:
+async def met(request: pytest.FixtureRequest, anyio_backend: str) -> AsyncIterator[ConnectedNodes]:
     async with meeting(transport=request.param) as met:
         yield met
 
@@ -41,7 +42,7 @@ async def refused(peer: Peer, topic: str = "x", data: Any = None) -> CallRefused
     return caught.value
 
 
-def nothing_there(met: Meeting, topic: Topic) -> bool:
+def nothing_there(met: ConnectedNodes, topic: Topic) -> bool:
     """Whether neither side has anything of a subscription."""
     ours, theirs = met.peer.topics, met.back.topics
     return not (
@@ -58,7 +59,7 @@ def nothing_there(met: Meeting, topic: Topic) -> bool:
 
 
 @pytest.mark.parametrize("data", [None, 0, {"price": 5}, [1, "two"], b"", False])
-async def test_first_data_comes_with_the_acceptance(met: Meeting, data: Any) -> None:
+async def test_first_data_comes_with_the_acceptance(met: ConnectedNodes, data: Any) -> None:
     topic = met.server.topic("x")
     asked = []
 
@@ -77,13 +78,13 @@ async def test_first_data_comes_with_the_acceptance(met: Meeting, data: Any) -> 
         assert await anext(sub) == 1
 
 
-async def test_a_handler_need_not_be_async(met: Meeting) -> None:
+async def test_a_handler_need_not_be_async(met: ConnectedNodes) -> None:
     met.server.topic("x").on_subscribe(lambda request: [request.data, "yes"])
     async with met.peer.subscribe("x", 5) as sub:
         assert sub.data == [5, "yes"]
 
 
-async def test_one_handler_for_many_topics(met: Meeting) -> None:
+async def test_one_handler_for_many_topics(met: ConnectedNodes) -> None:
     for name in ("prices.eur", "prices.usd", "news"):
         met.server.topic(name)
 
@@ -97,7 +98,7 @@ async def test_one_handler_for_many_topics(met: Meeting) -> None:
         assert sub.data is None
 
 
-async def test_notes_published_while_it_is_decided_are_not_for_it(met: Meeting) -> None:
+async def test_notes_published_while_it_is_decided_are_not_for_it(met: ConnectedNodes) -> None:
     topic = met.server.topic("x")
 
     @topic.on_subscribe
@@ -110,7 +111,7 @@ async def test_notes_published_while_it_is_decided_are_not_for_it(met: Meeting) 
         assert await anext(sub) == "in time"
 
 
-async def test_both_sides_subscribe_to_each_other(met: Meeting) -> None:
+async def test_both_sides_subscribe_to_each_other(met: ConnectedNodes) -> None:
     ours, theirs = met.client.topic("x"), met.server.topic("x")
     async with met.peer.subscribe("x") as from_server, met.back.subscribe("x") as from_client:
         await ours.publish("of the client")
@@ -122,7 +123,7 @@ async def test_both_sides_subscribe_to_each_other(met: Meeting) -> None:
 # Refused, with each code.
 
 
-async def test_1_no_such_topic(met: Meeting) -> None:
+async def test_1_no_such_topic(met: ConnectedNodes) -> None:
     topic = met.server.topic("x")
     for name in ("", "y", "x.y", "X", "topic:x"):
         error = await refused(met.peer, name)
@@ -130,7 +131,7 @@ async def test_1_no_such_topic(met: Meeting) -> None:
     assert nothing_there(met, topic)
 
 
-async def test_2_subscribed_already(met: Meeting) -> None:
+async def test_2_subscribed_already(met: ConnectedNodes) -> None:
     topic = met.server.topic("x", keep=1)
     async with met.peer.subscribe("x") as sub:
         error = await refused(met.peer)
@@ -142,7 +143,7 @@ async def test_2_subscribed_already(met: Meeting) -> None:
     await eventually(lambda: nothing_there(met, topic))
 
 
-async def test_2_two_subscribes_under_way_at_once(met: Meeting) -> None:
+async def test_2_two_subscribes_under_way_at_once(met: ConnectedNodes) -> None:
     topic = met.server.topic("x")
     go_on = anyio.Event()
 
@@ -170,7 +171,7 @@ async def test_2_two_subscribes_under_way_at_once(met: Meeting) -> None:
 
 
 @pytest.mark.parametrize("data", [None, "full", {"until": 5}])
-async def test_3_rejected_with_data(met: Meeting, data: Any) -> None:
+async def test_3_rejected_with_data(met: ConnectedNodes, data: Any) -> None:
     topic = met.server.topic("x")
 
     @topic.on_subscribe
@@ -184,7 +185,7 @@ async def test_3_rejected_with_data(met: Meeting, data: Any) -> None:
 
 
 @pytest.mark.parametrize("answer", [{1, 2}, 2**64, "\ud800"])
-async def test_16_first_data_without_an_encoding(met: Meeting, answer: Any) -> None:
+async def test_16_first_data_without_an_encoding(met: ConnectedNodes, answer: Any) -> None:
     topic = met.server.topic("x")
     topic.on_subscribe(lambda request: answer)
     error = await refused(met.peer)
@@ -192,7 +193,9 @@ async def test_16_first_data_without_an_encoding(met: Meeting, answer: Any) -> N
     assert nothing_there(met, topic)
 
 
-async def test_16_a_handler_that_fails(met: Meeting, caplog: pytest.LogCaptureFixture) -> None:
+async def test_16_a_handler_that_fails(
+    met: ConnectedNodes, caplog: pytest.LogCaptureFixture
+) -> None:
     topic = met.server.topic("x")
 
     @topic.on_subscribe
@@ -205,7 +208,7 @@ async def test_16_a_handler_that_fails(met: Meeting, caplog: pytest.LogCaptureFi
     assert nothing_there(met, topic)
 
 
-async def test_16_a_refusal_that_the_handler_met_itself(met: Meeting) -> None:
+async def test_16_a_refusal_that_the_handler_met_itself(met: ConnectedNodes) -> None:
     @met.server.topic("x").on_subscribe
     async def ask(request: SubscribeRequest) -> Any:
         return await request.peer.call("nobody")
@@ -213,7 +216,7 @@ async def test_16_a_refusal_that_the_handler_met_itself(met: Meeting) -> None:
     assert (await refused(met.peer)).code == ResultCode.HANDLER_FAILED
 
 
-async def test_16_a_rejection_with_data_that_has_no_encoding(met: Meeting) -> None:
+async def test_16_a_rejection_with_data_that_has_no_encoding(met: ConnectedNodes) -> None:
     @met.server.topic("x").on_subscribe
     def reject(request: SubscribeRequest) -> None:
         raise SubscribeRefused({1, 2})
@@ -221,7 +224,7 @@ async def test_16_a_rejection_with_data_that_has_no_encoding(met: Meeting) -> No
     assert (await refused(met.peer)).code == ResultCode.HANDLER_FAILED
 
 
-async def test_17_and_18_no_answer_in_time(met: Meeting) -> None:
+async def test_17_and_18_no_answer_in_time(met: ConnectedNodes) -> None:
     topic = met.server.topic("x")
     stopped = []
 
@@ -255,14 +258,14 @@ async def test_19_no_stream_is_free() -> None:
             assert len(second.subscribers) == 1
 
 
-async def test_19_a_node_that_is_closing(met: Meeting) -> None:
+async def test_19_a_node_that_is_closing(met: ConnectedNodes) -> None:
     met.server.topic("x")
     met.back.live.draining = True
     assert (await refused(met.peer)).code == ResultCode.OVERLOADED
     assert (await refused(met.peer, "y")).code == ResultCode.TOPIC_NOT_FOUND
 
 
-async def test_20_not_allowed(met: Meeting) -> None:
+async def test_20_not_allowed(met: ConnectedNodes) -> None:
     topic = met.server.topic("x", allow=["reader"])
     asked = []
     topic.on_subscribe(lambda request: asked.append(request.data))
@@ -285,7 +288,7 @@ async def test_21_first_data_that_is_too_large() -> None:
                 assert sub.data == bytes(size)
 
 
-async def test_22_wrong_supercategory(met: Meeting) -> None:
+async def test_22_wrong_supercategory(met: ConnectedNodes) -> None:
     met.server.topic("x", supercategories=[Supercategory.CLIENT_TO_SERVER])
     met.server.topic("y")
     met.server.on_subscribe("y", supercategories=[Supercategory.SERVER_TO_CLIENT])(lambda r: None)
@@ -293,7 +296,7 @@ async def test_22_wrong_supercategory(met: Meeting) -> None:
         assert (await refused(met.peer, name)).code == ResultCode.WRONG_SUPERCATEGORY
 
 
-async def test_23_malformed(met: Meeting) -> None:
+async def test_23_malformed(met: ConnectedNodes) -> None:
     topic = met.server.topic("x")
     outcome = await asked_raw(met.peer, SUBSCRIBE, b"junk")
     assert outcome == ResultCode.MALFORMED
@@ -312,7 +315,7 @@ async def asked_raw(peer: Peer, subcategory: int, payload: bytes) -> int:
 # Unsubscribe.
 
 
-async def test_unsubscribe_of_what_is_not_subscribed(met: Meeting) -> None:
+async def test_unsubscribe_of_what_is_not_subscribed(met: ConnectedNodes) -> None:
     topic = met.server.topic("x")
     for name, expected in (("x", ResultCode.NOT_SUBSCRIBED), ("y", ResultCode.TOPIC_NOT_FOUND)):
         payload = encode({keys.TOPIC: name})
@@ -324,7 +327,7 @@ async def test_unsubscribe_of_what_is_not_subscribed(met: Meeting) -> None:
 # Who vanishes while it is decided.
 
 
-async def test_a_peer_that_dies_while_it_is_decided(met: Meeting) -> None:
+async def test_a_peer_that_dies_while_it_is_decided(met: ConnectedNodes) -> None:
     topic = met.server.topic("x")
     stopped = []
 
@@ -343,7 +346,7 @@ async def test_a_peer_that_dies_while_it_is_decided(met: Meeting) -> None:
     assert not any(topic_tables(met.back.topics).values())
 
 
-async def test_a_handler_that_accepts_although_it_was_cancelled(met: Meeting) -> None:
+async def test_a_handler_that_accepts_although_it_was_cancelled(met: ConnectedNodes) -> None:
     topic = met.server.topic("x")
     over = []
 
@@ -362,7 +365,7 @@ async def test_a_handler_that_accepts_although_it_was_cancelled(met: Meeting) ->
 
 
 async def test_an_acceptance_that_meets_its_cancel_is_abandoned(
-    met: Meeting, monkeypatch: pytest.MonkeyPatch
+    met: ConnectedNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """We give up while the acceptance is under way: the stream is reset, and the topic free."""
     topic = met.server.topic("x")
@@ -384,7 +387,7 @@ async def test_an_acceptance_that_meets_its_cancel_is_abandoned(
         assert await anext(sub) == "again"
 
 
-async def test_an_answer_that_names_another_stream(met: Meeting) -> None:
+async def test_an_answer_that_names_another_stream(met: ConnectedNodes) -> None:
     """A publisher that is not ours answers with a stream that it did not open for it."""
     from_server = met.back.core
 

@@ -24,19 +24,20 @@ from parley._node.protocol.codes import (
     CloseCode,
     ResultCode,
 )
+from parley._node.testing import ConnectedNodes
 from tests.inspection import stream_id_of, topic_tables
-from tests.node.network import Meeting, eventually, meeting, settled, started
+from tests.node.network import eventually, meeting, settled, started
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(params=["memory", "tcp"])
-async def met(request: pytest.FixtureRequest, anyio_backend: str) -> AsyncIterator[Meeting]:
+async def met(request: pytest.FixtureRequest, anyio_backend: str) -> AsyncIterator[ConnectedNodes]:
     async with meeting(transport=request.param) as met:
         yield met
 
 
-def streams_open(met: Meeting) -> int:
+def streams_open(met: ConnectedNodes) -> int:
     """How many streams are not gone, on either side."""
     sides = (met.peer.core.streams, met.back.core.streams)
     return sum(len(side.stream_table.open) for side in sides)
@@ -51,7 +52,7 @@ async def publish(topic: Topic, *notes: Encodable) -> None:
 # Reading.
 
 
-async def test_notes_come_in_order_one_by_one_and_in_batches(met: Meeting) -> None:
+async def test_notes_come_in_order_one_by_one_and_in_batches(met: ConnectedNodes) -> None:
     topic = met.server.topic("x")
     async with met.peer.subscribe("x") as sub:
         await publish(topic, *range(1_000))
@@ -67,7 +68,7 @@ async def test_notes_come_in_order_one_by_one_and_in_batches(met: Meeting) -> No
         assert await anext(sub) == "after"
 
 
-async def test_headers_came_with_the_last_note(met: Meeting) -> None:
+async def test_headers_came_with_the_last_note(met: ConnectedNodes) -> None:
     topic = met.server.topic("x")
     async with met.peer.subscribe("x") as sub:
         assert sub.headers == {}
@@ -86,7 +87,7 @@ async def test_headers_came_with_the_last_note(met: Meeting) -> None:
         assert sub.headers == {"b": [2]}
 
 
-async def test_what_is_read_gives_credit_back(met: Meeting) -> None:
+async def test_what_is_read_gives_credit_back(met: ConnectedNodes) -> None:
     """Far more than the window passes, and all credit is there again at the end."""
     topic = met.server.topic("x", patience=10)
     async with met.peer.subscribe("x", window=10_000) as sub, anyio.create_task_group() as tasks:
@@ -107,7 +108,7 @@ async def test_what_is_read_gives_credit_back(met: Meeting) -> None:
     assert met.peer.core.streams.unconsumed == 0
 
 
-async def test_two_tasks_do_not_read_one_subscription(met: Meeting) -> None:
+async def test_two_tasks_do_not_read_one_subscription(met: ConnectedNodes) -> None:
     met.server.topic("x")
     async with met.peer.subscribe("x") as sub, anyio.create_task_group() as tasks:
         await started(tasks, lambda: anext(sub))
@@ -118,7 +119,7 @@ async def test_two_tasks_do_not_read_one_subscription(met: Meeting) -> None:
         tasks.cancel_scope.cancel()
 
 
-async def test_cancelling_a_read_loses_nothing(met: Meeting) -> None:
+async def test_cancelling_a_read_loses_nothing(met: ConnectedNodes) -> None:
     topic = met.server.topic("x")
     async with met.peer.subscribe("x") as sub:
         for number in range(20):
@@ -136,7 +137,7 @@ async def test_cancelling_a_read_loses_nothing(met: Meeting) -> None:
 # Beginning.
 
 
-async def test_a_subscription_is_made_once(met: Meeting) -> None:
+async def test_a_subscription_is_made_once(met: ConnectedNodes) -> None:
     met.server.topic("x")
     sub = met.peer.subscribe("x")
     async with sub:
@@ -146,7 +147,7 @@ async def test_a_subscription_is_made_once(met: Meeting) -> None:
         await sub.__aenter__()
 
 
-async def test_a_subscription_under_way_is_not_made_again(met: Meeting) -> None:
+async def test_a_subscription_under_way_is_not_made_again(met: ConnectedNodes) -> None:
     topic = met.server.topic("x")
     go_on = anyio.Event()
     topic.on_subscribe(lambda request: go_on.wait())
@@ -162,7 +163,7 @@ async def test_a_subscription_under_way_is_not_made_again(met: Meeting) -> None:
 
 
 @pytest.mark.parametrize("window", [0, -1, 2**31])
-async def test_a_window_out_of_range(met: Meeting, window: int) -> None:
+async def test_a_window_out_of_range(met: ConnectedNodes, window: int) -> None:
     met.server.topic("x")
     with pytest.raises(ValueError, match="window"):
         await met.peer.subscribe("x", window=window).__aenter__()
@@ -173,27 +174,27 @@ async def test_a_window_out_of_range(met: Meeting, window: int) -> None:
 
 
 @pytest.mark.parametrize(("epoch", "number"), [(b"x", 3), ("12345678", 3), (bytes(8), -1)])
-async def test_a_position_that_is_none(met: Meeting, epoch: Any, number: int) -> None:
+async def test_a_position_that_is_none(met: ConnectedNodes, epoch: Any, number: int) -> None:
     met.server.topic("x", keep=1)
     with pytest.raises(ValueError, match="must be a TopicPosition"):
         await met.peer.subscribe("x", after=TopicPosition(epoch, number)).__aenter__()
     assert topic_tables(met.peer.topics)["expected"] == 0
 
 
-async def test_data_without_an_encoding(met: Meeting) -> None:
+async def test_data_without_an_encoding(met: ConnectedNodes) -> None:
     with pytest.raises(LbmEncodeError):
         await met.peer.subscribe("x", {1, 2}).__aenter__()  # type: ignore[call-overload]  # the test
     assert topic_tables(met.peer.topics)["expected"] == 0
 
 
-async def test_on_a_connection_that_is_over(met: Meeting) -> None:
+async def test_on_a_connection_that_is_over(met: ConnectedNodes) -> None:
     met.server.topic("x")
     await met.peer.close()
     with pytest.raises(PeerClosedError):
         await met.peer.subscribe("x").__aenter__()
 
 
-async def test_a_connection_that_dies_while_subscribing(met: Meeting) -> None:
+async def test_a_connection_that_dies_while_subscribing(met: ConnectedNodes) -> None:
     met.server.topic("x").on_subscribe(lambda request: anyio.sleep_forever())
     async with anyio.create_task_group() as tasks:
         entered = await started(tasks, met.peer.subscribe("x").__aenter__)
@@ -208,7 +209,7 @@ async def test_a_connection_that_dies_while_subscribing(met: Meeting) -> None:
 # Leaving.
 
 
-async def test_leaving_tells_the_publisher_and_frees_the_stream(met: Meeting) -> None:
+async def test_leaving_tells_the_publisher_and_frees_the_stream(met: ConnectedNodes) -> None:
     topic = met.server.topic("x")
     async with met.peer.subscribe("x") as sub:
         await publish(topic, 1, 2, 3)
@@ -228,7 +229,7 @@ async def test_leaving_tells_the_publisher_and_frees_the_stream(met: Meeting) ->
 
 
 async def test_a_publisher_that_never_finishes_is_not_waited_for(
-    met: Meeting, monkeypatch: pytest.MonkeyPatch
+    met: ConnectedNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its stream is reset after a while: what it goes on to send costs nothing more."""
     monkeypatch.setattr(subscription, "LEAVE_TIMEOUT", 0.05)
@@ -243,7 +244,7 @@ async def test_a_publisher_that_never_finishes_is_not_waited_for(
     await eventually(lambda: streams_open(met) == 0)
 
 
-async def test_leaving_ends_a_read_in_another_task(met: Meeting) -> None:
+async def test_leaving_ends_a_read_in_another_task(met: ConnectedNodes) -> None:
     met.server.topic("x")
     async with anyio.create_task_group() as tasks:
         async with met.peer.subscribe("x") as sub:
@@ -252,7 +253,7 @@ async def test_leaving_ends_a_read_in_another_task(met: Meeting) -> None:
     assert isinstance(reading[0], anyio.ClosedResourceError)
 
 
-async def test_an_exception_leaves_without_waiting(met: Meeting) -> None:
+async def test_an_exception_leaves_without_waiting(met: ConnectedNodes) -> None:
     topic = met.server.topic("x")
     with pytest.raises(KeyError):
         async with met.peer.subscribe("x"):
@@ -261,7 +262,7 @@ async def test_an_exception_leaves_without_waiting(met: Meeting) -> None:
     await eventually(lambda: streams_open(met) == 0)
 
 
-async def test_cancellation_leaves(met: Meeting) -> None:
+async def test_cancellation_leaves(met: ConnectedNodes) -> None:
     topic = met.server.topic("x")
     with anyio.move_on_after(0.02):
         async with met.peer.subscribe("x") as sub:
@@ -272,7 +273,7 @@ async def test_cancellation_leaves(met: Meeting) -> None:
         assert await anext(sub) == "new"
 
 
-async def test_cancelling_at_every_await_leaves_the_connection_usable(met: Meeting) -> None:
+async def test_cancelling_at_every_await_leaves_the_connection_usable(met: ConnectedNodes) -> None:
     """However far subscribing, reading and leaving came when it was cancelled."""
     topic = met.server.topic("x")
     for turns in range(25):
@@ -301,7 +302,7 @@ async def test_cancelling_at_every_await_leaves_the_connection_usable(met: Meeti
 class Raw:
     """A publisher's stream, by hand: what our publisher never sends."""
 
-    def __init__(self, met: Meeting, sub: Subscription) -> None:
+    def __init__(self, met: ConnectedNodes, sub: Subscription) -> None:
         self.met = met
         self.stream = stream_id_of(sub)
 
@@ -337,7 +338,7 @@ class Raw:
         return codes[0]
 
 
-async def test_notify_that_wants_an_answer(met: Meeting) -> None:
+async def test_notify_that_wants_an_answer(met: ConnectedNodes) -> None:
     met.server.topic("x")
     async with met.peer.subscribe("x") as sub:
         raw = Raw(met, sub)
@@ -355,7 +356,7 @@ async def test_notify_that_wants_an_answer(met: Meeting) -> None:
         assert len(sub.inbox) == 0
 
 
-async def test_notes_on_stream_1_are_bounded(met: Meeting) -> None:
+async def test_notes_on_stream_1_are_bounded(met: ConnectedNodes) -> None:
     met.server.topic("x")
     async with met.peer.subscribe("x") as sub:
         raw = Raw(met, sub)
@@ -370,7 +371,7 @@ async def test_notes_on_stream_1_are_bounded(met: Meeting) -> None:
         assert await raw.ask(cells, 1) == ResultCode.ACCEPTED
 
 
-async def test_notes_on_a_stream_of_something_else_use_its_credit(met: Meeting) -> None:
+async def test_notes_on_a_stream_of_something_else_use_its_credit(met: ConnectedNodes) -> None:
     met.server.topic("x")
     met.client.on_stream("bytes")(lambda stream: anyio.sleep_forever())
     async with met.peer.subscribe("x") as sub:
@@ -389,7 +390,7 @@ async def test_notes_on_a_stream_of_something_else_use_its_credit(met: Meeting) 
         assert met.peer.is_open
 
 
-async def test_malformed_notes_are_dropped_and_the_rest_is_read(met: Meeting) -> None:
+async def test_malformed_notes_are_dropped_and_the_rest_is_read(met: ConnectedNodes) -> None:
     met.server.topic("x")
     async with met.peer.subscribe("x") as sub:
         raw = Raw(met, sub)
@@ -404,7 +405,7 @@ async def test_malformed_notes_are_dropped_and_the_rest_is_read(met: Meeting) ->
         assert met.peer.is_open
 
 
-async def test_a_reset_by_the_publisher(met: Meeting) -> None:
+async def test_a_reset_by_the_publisher(met: ConnectedNodes) -> None:
     topic = met.server.topic("x")
     async with met.peer.subscribe("x") as sub:
         await topic.publish(1)
@@ -418,7 +419,7 @@ async def test_a_reset_by_the_publisher(met: Meeting) -> None:
     assert met.peer.is_open
 
 
-async def test_refused_after_a_reset_is_not_a_double_subscription(met: Meeting) -> None:
+async def test_refused_after_a_reset_is_not_a_double_subscription(met: ConnectedNodes) -> None:
     """The publisher forgets a subscription with its stream."""
     topic = met.server.topic("x")
     async with met.peer.subscribe("x") as sub:
@@ -431,7 +432,7 @@ async def test_refused_after_a_reset_is_not_a_double_subscription(met: Meeting) 
 
 @pytest.mark.parametrize("turns", range(0, 12, 2))
 async def test_whoever_gave_up_subscribing_may_subscribe_again_at_once(
-    met: Meeting, turns: int
+    met: ConnectedNodes, turns: int
 ) -> None:
     """The one that was given up may be accepted before its Cancel comes."""
     topic = met.server.topic("x")
@@ -454,7 +455,7 @@ async def test_whoever_gave_up_subscribing_may_subscribe_again_at_once(
     assert topic_tables(met.peer.topics)["given up"] == 0
 
 
-async def test_a_second_one_that_is_given_up_leaves_the_first_alone(met: Meeting) -> None:
+async def test_a_second_one_that_is_given_up_leaves_the_first_alone(met: ConnectedNodes) -> None:
     topic = met.server.topic("x")
     async with met.peer.subscribe("x") as sub:
         with anyio.CancelScope() as scope:

@@ -7,8 +7,9 @@ import pytest
 
 from parley import MalformedDataError, Peer
 from parley._lbm.codec import Value
+from parley._node.testing import ConnectedNodes
 from parley.errors import ConfigError
-from tests.node.network import Meeting, meeting
+from tests.node.network import meeting
 
 pytestmark = pytest.mark.anyio
 
@@ -16,7 +17,7 @@ NOTES: list[Value] = [1, "two", 3, "four", "five", 6, "seven"]
 NUMBERS = [1, 3, 6]
 
 
-async def publish(met: Meeting, notes: list[Value]) -> None:
+async def publish(met: ConnectedNodes, notes: list[Value]) -> None:
     topic = met.server.topics["x"]
     for note in notes:
         await topic.publish(note)

@@ -7,7 +7,8 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from parley import CallRefused, CallTimeout, Node, ResultCode, StreamResetError, Subscription
-from tests.node.network import eventually, introduce, meeting, new_node
+from parley._node.testing import connect_nodes
+from tests.node.network import eventually, meeting, new_node
 from tests.node.peer.servers import QUICK, serving
 
 pytestmark = pytest.mark.anyio
@@ -237,7 +238,7 @@ async def test_another_connection_has_its_own_answer(name: str) -> None:
             await topic.publish(note)
         data = "mine" if name == "accepts with data" else None
         replayed = [] if "state" in OPTIONS[name] or not OPTIONS[name] else [4, 5]
-        another, _ = await introduce(met.client, met.server)
+        another, _ = await connect_nodes(met.client, met.server)
         async with met.peer.subscribe("x", data) as first:
             assert await take(first, len(replayed)) == replayed
             with pytest.raises(CallRefused, match="over another connection") as refused:

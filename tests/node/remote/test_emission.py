@@ -23,13 +23,14 @@ from parley._node.messaging.named_events import REPLIES_MEMORY, REPLIES_SIZE, Ou
 from parley._node.protocol.codes import END, NAMED, CloseCode
 from parley._node.protocol.errors import PayloadTooLargeError
 from parley._node.protocol.reports import EventReceived
-from tests.node.network import Meeting, eventually, meeting, nothing_left, settled, started
+from parley._node.testing import ConnectedNodes
+from tests.node.network import eventually, meeting, nothing_left, settled, started
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def met(anyio_backend: str) -> AsyncIterator[Meeting]:
+async def met(anyio_backend: str) -> AsyncIterator[ConnectedNodes]:
     async with meeting() as met:
 
         @met.server.on("echo")
@@ -48,7 +49,7 @@ async def met(anyio_backend: str) -> AsyncIterator[Meeting]:
 class Held:
     """A handler that never ends; what became of it."""
 
-    def __init__(self, met: Meeting, replies: int = 0) -> None:
+    def __init__(self, met: ConnectedNodes, replies: int = 0) -> None:
         self.begun = 0
         self.stopped = 0
         self._replies = replies
@@ -64,7 +65,7 @@ class Held:
             self.stopped += 1
 
 
-def unanswered(met: Meeting) -> int:
+def unanswered(met: ConnectedNodes) -> int:
     """Requests that either side still keeps."""
     return len(met.peer.outgoing) + len(met.back.calls.incoming)
 
@@ -72,7 +73,7 @@ def unanswered(met: Meeting) -> int:
 # Sending.
 
 
-async def test_an_event_that_wants_no_reply(met: Meeting, anyio_backend: str) -> None:
+async def test_an_event_that_wants_no_reply(met: ConnectedNodes, anyio_backend: str) -> None:
     seen: list[object] = []
     met.server.on("note")(lambda event: seen.append((event.data, event.wants_reply)))
     await met.peer.emit("note", {"a": 1})
@@ -83,13 +84,13 @@ async def test_an_event_that_wants_no_reply(met: Meeting, anyio_backend: str) ->
     assert unanswered(met) == 0
 
 
-async def test_both_sides_emit(met: Meeting, anyio_backend: str) -> None:
+async def test_both_sides_emit(met: ConnectedNodes, anyio_backend: str) -> None:
     met.client.on("echo")(lambda event: ["client", event.data])
     assert (await met.back.emit("echo", 1).reply()).data == ["client", 1]
     assert (await met.peer.emit("echo", 2).reply()).data == 2
 
 
-async def test_an_emission_goes_once(met: Meeting, anyio_backend: str) -> None:
+async def test_an_emission_goes_once(met: ConnectedNodes, anyio_backend: str) -> None:
     emission = met.peer.emit("echo", 1)
     await emission
     for again in (emission.reply, emission.replies().__aenter__):
@@ -100,7 +101,7 @@ async def test_an_emission_goes_once(met: Meeting, anyio_backend: str) -> None:
     assert repr(emission) == "<Emission of 'echo'>"
 
 
-async def test_what_cannot_be_sent(met: Meeting, anyio_backend: str) -> None:
+async def test_what_cannot_be_sent(met: ConnectedNodes, anyio_backend: str) -> None:
     large = bytes(met.peer.limits.max_payload)
     with pytest.raises(PayloadTooLargeError):
         await met.peer.emit("echo", large)
@@ -121,7 +122,7 @@ async def test_what_cannot_be_sent(met: Meeting, anyio_backend: str) -> None:
     assert (await met.peer.emit("echo", 1).reply()).data == 1
 
 
-async def test_on_a_connection_that_is_over(met: Meeting, anyio_backend: str) -> None:
+async def test_on_a_connection_that_is_over(met: ConnectedNodes, anyio_backend: str) -> None:
     emissions = [met.peer.emit("echo") for _ in range(3)]
     await met.peer.close()
     with pytest.raises(PeerClosedError):
@@ -136,7 +137,7 @@ async def test_on_a_connection_that_is_over(met: Meeting, anyio_backend: str) ->
 # One reply.
 
 
-async def test_the_first_reply(met: Meeting, anyio_backend: str) -> None:
+async def test_the_first_reply(met: ConnectedNodes, anyio_backend: str) -> None:
     reply = await met.peer.emit("count", 3).reply()
     assert (reply.data, reply.name, reply.last) == (0, "number", False)
     await eventually(lambda: unanswered(met) == 0)
@@ -145,7 +146,7 @@ async def test_the_first_reply(met: Meeting, anyio_backend: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["nobody", "silent"])
-async def test_no_reply_is_an_empty_one(met: Meeting, anyio_backend: str, name: str) -> None:
+async def test_no_reply_is_an_empty_one(met: ConnectedNodes, anyio_backend: str, name: str) -> None:
     met.server.on("silent")(lambda event: None)
     reply = await met.peer.emit(name, 1).reply()
     assert isinstance(reply, Reply)
@@ -154,7 +155,9 @@ async def test_no_reply_is_an_empty_one(met: Meeting, anyio_backend: str, name: 
     assert [reply async for reply in met.peer.emit(name).replies()] == []
 
 
-async def test_the_rest_is_let_go_when_one_is_enough(met: Meeting, anyio_backend: str) -> None:
+async def test_the_rest_is_let_go_when_one_is_enough(
+    met: ConnectedNodes, anyio_backend: str
+) -> None:
     """The handler goes on, but what it says is neither kept nor waited for."""
     held = Held(met, replies=20)
     assert (await met.peer.emit("hold").reply()).data == 0
@@ -165,7 +168,7 @@ async def test_the_rest_is_let_go_when_one_is_enough(met: Meeting, anyio_backend
     assert (held.begun, held.stopped) == (1, 0)
 
 
-async def test_a_timeout_cancels(met: Meeting, anyio_backend: str) -> None:
+async def test_a_timeout_cancels(met: ConnectedNodes, anyio_backend: str) -> None:
     held = Held(met)
     with pytest.raises(CallTimeout):
         await met.peer.emit("hold").reply(timeout=0.03)
@@ -181,7 +184,7 @@ async def test_a_timeout_cancels(met: Meeting, anyio_backend: str) -> None:
 # All replies.
 
 
-async def test_all_replies_in_their_order(met: Meeting, anyio_backend: str) -> None:
+async def test_all_replies_in_their_order(met: ConnectedNodes, anyio_backend: str) -> None:
     replies = [reply async for reply in met.peer.emit("count", 200).replies()]
     assert [reply.data for reply in replies] == [*range(200), "done"]
     assert [reply.last for reply in replies] == [False] * 200 + [True]
@@ -190,7 +193,7 @@ async def test_all_replies_in_their_order(met: Meeting, anyio_backend: str) -> N
         assert [reply async for reply in few] == []
 
 
-async def test_leaving_early_stops_the_handler(met: Meeting, anyio_backend: str) -> None:
+async def test_leaving_early_stops_the_handler(met: ConnectedNodes, anyio_backend: str) -> None:
     held = Held(met, replies=3)
     async with met.peer.emit("hold").replies() as replies:
         async for reply in replies:
@@ -202,7 +205,7 @@ async def test_leaving_early_stops_the_handler(met: Meeting, anyio_backend: str)
         await anext(replies)
 
 
-async def test_closing_ends_who_waits(met: Meeting, anyio_backend: str) -> None:
+async def test_closing_ends_who_waits(met: ConnectedNodes, anyio_backend: str) -> None:
     held = Held(met)
     replies = met.peer.emit("hold").replies()
     async with create_task_group() as tasks:
@@ -215,7 +218,9 @@ async def test_closing_ends_who_waits(met: Meeting, anyio_backend: str) -> None:
     await eventually(lambda: held.stopped == 1)
 
 
-async def test_what_was_closed_before_is_never_sent(met: Meeting, anyio_backend: str) -> None:
+async def test_what_was_closed_before_is_never_sent(
+    met: ConnectedNodes, anyio_backend: str
+) -> None:
     held = Held(met)
     replies = met.peer.emit("hold").replies()
     replies.close()
@@ -224,7 +229,9 @@ async def test_what_was_closed_before_is_never_sent(met: Meeting, anyio_backend:
     assert held.begun == 0
 
 
-async def test_an_error_comes_after_the_replies_before_it(met: Meeting, anyio_backend: str) -> None:
+async def test_an_error_comes_after_the_replies_before_it(
+    met: ConnectedNodes, anyio_backend: str
+) -> None:
     @met.server.on("breaks")
     async def breaks(event: NamedEvent) -> None:
         await event.emit("breaks", 1)
@@ -238,7 +245,7 @@ async def test_an_error_comes_after_the_replies_before_it(met: Meeting, anyio_ba
         assert (caught.value.code, caught.value.data) == (404, "no more")
 
 
-async def test_replies_that_nobody_reads(met: Meeting, anyio_backend: str) -> None:
+async def test_replies_that_nobody_reads(met: ConnectedNodes, anyio_backend: str) -> None:
     """What waits is bounded, the handler is stopped, and calls go on meanwhile."""
     stopped = anyio.Event()
 
@@ -266,7 +273,9 @@ async def read_into(read: list[Reply], replies: Replies) -> None:
         read.append(reply)  # noqa: PERF401 - what came before an error counts too
 
 
-async def test_who_reads_gets_any_number_of_replies(met: Meeting, anyio_backend: str) -> None:
+async def test_who_reads_gets_any_number_of_replies(
+    met: ConnectedNodes, anyio_backend: str
+) -> None:
     total = 0
     async for reply in met.peer.emit("much").replies():
         total += len(reply.raw)
@@ -288,7 +297,7 @@ async def test_who_reads_gets_any_number_of_replies(met: Meeting, anyio_backend:
 
 @pytest.mark.parametrize("turns", range(8))
 async def test_an_emitter_that_is_cancelled_at_any_time(
-    met: Meeting, anyio_backend: str, turns: int
+    met: ConnectedNodes, anyio_backend: str, turns: int
 ) -> None:
     """Nothing is left of it on either side, and the connection is as before."""
     held = Held(met)
@@ -309,7 +318,7 @@ async def test_an_emitter_that_is_cancelled_at_any_time(
     assert (await met.peer.emit("echo", "on").reply()).data == "on"
 
 
-async def collect(met: Meeting, name: str) -> None:
+async def collect(met: ConnectedNodes, name: str) -> None:
     async with met.peer.emit(name, 5).replies() as replies:
         async for _ in replies:
             pass
@@ -317,7 +326,7 @@ async def collect(met: Meeting, name: str) -> None:
 
 @pytest.mark.parametrize("graceful", [True, False])
 async def test_the_connection_ends_while_one_waits(
-    met: Meeting, anyio_backend: str, graceful: bool
+    met: ConnectedNodes, anyio_backend: str, graceful: bool
 ) -> None:
     held = Held(met, replies=1)
     async with create_task_group() as tasks:
@@ -354,7 +363,7 @@ async def test_nothing_is_left_of_emissions(anyio_backend: str) -> None:
         await come_and_go()
 
 
-async def test_a_reply_of_another_format(met: Meeting, anyio_backend: str) -> None:
+async def test_a_reply_of_another_format(met: ConnectedNodes, anyio_backend: str) -> None:
     @met.server.on("forms")
     async def forms(event: NamedEvent) -> Tandem:
         await event.emit("json", {"a": 1}, format="json")

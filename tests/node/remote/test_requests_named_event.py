@@ -10,12 +10,13 @@ from parley import CallRefused, FormatError, NamedEvent, Payload, Tandem
 from parley._lbm.errors import LbmEncodeError
 from parley._node.messaging.formats import FormatName
 from parley._node.protocol.errors import PayloadTooLargeError
-from tests.node.network import Meeting, eventually
+from parley._node.testing import ConnectedNodes
+from tests.node.network import eventually
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_what_a_handler_sees(met: Meeting, anyio_backend: str) -> None:
+async def test_what_a_handler_sees(met: ConnectedNodes, anyio_backend: str) -> None:
     seen: list[object] = []
 
     @met.server.on("see", namespace="game")
@@ -40,7 +41,7 @@ async def test_what_a_handler_sees(met: Meeting, anyio_backend: str) -> None:
     ],
 )
 async def test_formats_on_request(
-    met: Meeting, anyio_backend: str, name: FormatName, format_id: int, raw: bytes
+    met: ConnectedNodes, anyio_backend: str, name: FormatName, format_id: int, raw: bytes
 ) -> None:
     @met.server.on("form")
     async def form(event: NamedEvent) -> list[object]:
@@ -54,7 +55,7 @@ async def test_formats_on_request(
     assert (first.data, first.format, first.raw) == ({"a": None}, format_id, raw)
 
 
-async def test_raw_and_tandem(met: Meeting, anyio_backend: str) -> None:
+async def test_raw_and_tandem(met: ConnectedNodes, anyio_backend: str) -> None:
     @met.server.on("raw")
     async def see(event: NamedEvent) -> list[object]:
         return [event.data, event.raw, event.format]
@@ -72,7 +73,7 @@ async def test_raw_and_tandem(met: Meeting, anyio_backend: str) -> None:
 
 
 async def test_what_is_not_what_it_says_is_the_handlers_failure(
-    met: Meeting, anyio_backend: str
+    met: ConnectedNodes, anyio_backend: str
 ) -> None:
     caught: list[str] = []
 
@@ -89,14 +90,14 @@ async def test_what_is_not_what_it_says_is_the_handlers_failure(
     assert caught == ["FormatError"] * 4
 
 
-async def test_bincode_and_postcard_are_handed_up(met: Meeting, anyio_backend: str) -> None:
+async def test_bincode_and_postcard_are_handed_up(met: ConnectedNodes, anyio_backend: str) -> None:
     met.server.on("bytes")(lambda event: [event.data, event.format])
     for format_id in (1, 2):
         reply = await met.peer.emit("bytes", Payload(b"\1\2", format_id)).reply()
         assert reply.data == [b"\1\2", format_id]
 
 
-async def test_names_of_replies(met: Meeting, anyio_backend: str) -> None:
+async def test_names_of_replies(met: ConnectedNodes, anyio_backend: str) -> None:
     """Only a name that is not the event's travels."""
 
     @met.server.on("tick")
@@ -109,7 +110,7 @@ async def test_names_of_replies(met: Meeting, anyio_backend: str) -> None:
     assert [(reply.name, reply.data) for reply in replies] == [("", 1), ("tock", None), ("", 3)]
 
 
-async def test_what_a_handler_may_not_say(met: Meeting, anyio_backend: str) -> None:
+async def test_what_a_handler_may_not_say(met: ConnectedNodes, anyio_backend: str) -> None:
     caught: list[type[BaseException]] = []
 
     @met.server.on("try")
@@ -129,7 +130,7 @@ async def test_what_a_handler_may_not_say(met: Meeting, anyio_backend: str) -> N
 
 @pytest.mark.parametrize("silent", [False, True], ids=["left", "silent"])
 async def test_a_handler_that_talks_to_nobody_for_ever_can_be_ended(
-    met: Meeting, anyio_backend: str, silent: bool
+    met: ConnectedNodes, anyio_backend: str, silent: bool
 ) -> None:
     """Without a wait in `emit` it would keep the loop, and with it the process."""
     stopped = anyio.Event()
@@ -152,7 +153,9 @@ async def test_a_handler_that_talks_to_nobody_for_ever_can_be_ended(
     await stopped.wait()
 
 
-async def test_what_is_said_after_the_end_goes_nowhere(met: Meeting, anyio_backend: str) -> None:
+async def test_what_is_said_after_the_end_goes_nowhere(
+    met: ConnectedNodes, anyio_backend: str
+) -> None:
     kept: list[NamedEvent] = []
     met.server.on("keep")(kept.append)
     assert (await met.peer.emit("keep").reply()).data is None
@@ -163,7 +166,9 @@ async def test_what_is_said_after_the_end_goes_nowhere(met: Meeting, anyio_backe
     assert met.peer.dropped == 0
 
 
-async def test_several_tasks_of_a_handler_say_something(met: Meeting, anyio_backend: str) -> None:
+async def test_several_tasks_of_a_handler_say_something(
+    met: ConnectedNodes, anyio_backend: str
+) -> None:
     @met.server.on("many")
     async def many(event: NamedEvent) -> None:
         async def say(number: int) -> None:
@@ -179,7 +184,7 @@ async def test_several_tasks_of_a_handler_say_something(met: Meeting, anyio_back
 
 
 async def test_a_failure_to_send_the_last_reply(
-    met: Meeting, anyio_backend: str, caplog: pytest.LogCaptureFixture
+    met: ConnectedNodes, anyio_backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     met.server.on("bad")(lambda event: {1, 2})
     with caplog.at_level(logging.ERROR), pytest.raises(CallRefused) as caught:

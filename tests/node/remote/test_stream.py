@@ -24,8 +24,9 @@ from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import LocalProtocolError
 from parley._node.protocol.limits import Limits
 from parley._node.remote.stream import LARGEST_PIECE
+from parley._node.testing import ConnectedNodes
 from tests.inspection import received_bytes_of
-from tests.node.network import Meeting, eventually, living, meeting, settled, started
+from tests.node.network import eventually, living, meeting, settled, started
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +34,7 @@ MANY = bytes(range(256)) * 16384  # 4 MiB: more than a window, and what waits
 
 
 @pytest.fixture
-async def met(anyio_backend: str) -> AsyncIterator[Meeting]:
+async def met(anyio_backend: str) -> AsyncIterator[ConnectedNodes]:
     async with meeting(limits=Limits()) as met:
         yield met
 
@@ -42,7 +43,7 @@ async def read_all(stream: Stream) -> bytes:
     return b"".join([data async for data in stream])
 
 
-async def opened(met: Meeting) -> tuple[Stream, Stream]:
+async def opened(met: ConnectedNodes) -> tuple[Stream, Stream]:
     """Both ends of a stream; the handler's is in the test's hands."""
     ends: list[Stream] = []
     done = anyio.Event()
@@ -59,7 +60,7 @@ async def opened(met: Meeting) -> tuple[Stream, Stream]:
     return ours, ends[0]
 
 
-def none_open(met: Meeting) -> bool:
+def none_open(met: ConnectedNodes) -> bool:
     """Whether neither the shells nor the cores have a stream."""
     sessions = [peer.core.session for peer in (met.peer, met.back)]
     return not (
@@ -69,7 +70,7 @@ def none_open(met: Meeting) -> bool:
     )
 
 
-async def test_bytes_go_both_ways_and_both_ends_finish(met: Meeting) -> None:
+async def test_bytes_go_both_ways_and_both_ends_finish(met: ConnectedNodes) -> None:
     @met.server.on_stream("sink")
     async def sink(stream: Stream) -> None:
         await stream.send(sha256(await read_all(stream)).digest())
@@ -85,7 +86,7 @@ async def test_bytes_go_both_ways_and_both_ends_finish(met: Meeting) -> None:
     assert living(Stream) == 0
 
 
-async def test_receive_gives_at_most_what_was_asked_for(met: Meeting) -> None:
+async def test_receive_gives_at_most_what_was_asked_for(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
     await ours.send(b"abcdefg")
     await ours.send(b"hij")
@@ -103,7 +104,7 @@ async def test_receive_gives_at_most_what_was_asked_for(met: Meeting) -> None:
 
 
 @pytest.mark.parametrize("size", [0, -1])
-async def test_less_than_one_byte_cannot_be_received(met: Meeting, size: int) -> None:
+async def test_less_than_one_byte_cannot_be_received(met: ConnectedNodes, size: int) -> None:
     ours, theirs = await opened(met)
     await ours.send(b"abc")
     with pytest.raises(ValueError, match="at least 1"):
@@ -111,7 +112,7 @@ async def test_less_than_one_byte_cannot_be_received(met: Meeting, size: int) ->
     assert await theirs.receive() == b"abc"
 
 
-async def test_any_kind_of_bytes_is_sent_as_it_was(met: Meeting) -> None:
+async def test_any_kind_of_bytes_is_sent_as_it_was(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
     data = bytearray(b"abc")
     await ours.send(cast(bytes, data))
@@ -123,7 +124,7 @@ async def test_any_kind_of_bytes_is_sent_as_it_was(met: Meeting) -> None:
     assert await read_all(theirs) == b"abcdef\0"
 
 
-async def test_each_direction_finishes_on_its_own(met: Meeting) -> None:
+async def test_each_direction_finishes_on_its_own(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
     await ours.send_eof()
     await ours.send_eof()
@@ -139,7 +140,7 @@ async def test_each_direction_finishes_on_its_own(met: Meeting) -> None:
     await eventually(lambda: none_open(met))
 
 
-async def test_a_closed_stream_neither_sends_nor_receives(met: Meeting) -> None:
+async def test_a_closed_stream_neither_sends_nor_receives(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
     await theirs.send(b"unread")
     await settled()
@@ -157,7 +158,7 @@ async def test_a_closed_stream_neither_sends_nor_receives(met: Meeting) -> None:
     await eventually(lambda: none_open(met))
 
 
-async def test_what_is_sent_at_once_comes_in_one_event(met: Meeting) -> None:
+async def test_what_is_sent_at_once_comes_in_one_event(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
     for number in range(10):
         await ours.send(bytes([number]) * 1_000)
@@ -166,7 +167,7 @@ async def test_what_is_sent_at_once_comes_in_one_event(met: Meeting) -> None:
     assert await theirs.receive() == b"".join(bytes([number]) * 1_000 for number in range(10))
 
 
-async def test_closing_ends_the_waits_of_other_tasks(met: Meeting) -> None:
+async def test_closing_ends_the_waits_of_other_tasks(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
     async with create_task_group() as tasks:
         reading = await started(tasks, ours.receive)
@@ -182,7 +183,7 @@ async def test_closing_ends_the_waits_of_other_tasks(met: Meeting) -> None:
     assert MANY.startswith(received)
 
 
-async def test_a_cancelled_close_has_closed(met: Meeting) -> None:
+async def test_a_cancelled_close_has_closed(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
     await anyio.aclose_forcefully(ours)
     with fail_after(2), pytest.raises(EndOfStream):
@@ -191,7 +192,7 @@ async def test_a_cancelled_close_has_closed(met: Meeting) -> None:
     await eventually(lambda: none_open(met))
 
 
-async def test_two_cannot_receive_nor_send_at_once(met: Meeting) -> None:
+async def test_two_cannot_receive_nor_send_at_once(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
     async with create_task_group() as tasks:
         reading = await started(tasks, ours.receive)
@@ -210,7 +211,7 @@ async def test_two_cannot_receive_nor_send_at_once(met: Meeting) -> None:
 
 
 @pytest.mark.parametrize("code", [CloseCode.NORMAL, CloseCode.CANCELLED, 64, 2**32 - 1])
-async def test_reset_ends_both_ways_on_both_sides(met: Meeting, code: int) -> None:
+async def test_reset_ends_both_ways_on_both_sides(met: ConnectedNodes, code: int) -> None:
     ours, theirs = await opened(met)
     await ours.send(b"will not be read")
     await settled()
@@ -247,7 +248,7 @@ async def failure(use: Callable[[], Awaitable[object]]) -> Exception:
     raise AssertionError("it did not fail")
 
 
-async def test_a_reset_that_cannot_be_said_changes_nothing(met: Meeting) -> None:
+async def test_a_reset_that_cannot_be_said_changes_nothing(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
     for code, text in [(36, ""), (-1, ""), (2**32, ""), (32, "x" * 5_000)]:
         with pytest.raises(ValueError, match=r"code|text"):
@@ -256,7 +257,7 @@ async def test_a_reset_that_cannot_be_said_changes_nothing(met: Meeting) -> None
     assert await theirs.receive() == b"fine"
 
 
-async def test_leaving_by_an_exception_resets(met: Meeting) -> None:
+async def test_leaving_by_an_exception_resets(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
     with suppress(ZeroDivisionError):
         async with ours:
@@ -272,7 +273,9 @@ async def test_leaving_by_an_exception_resets(met: Meeting) -> None:
     ("label", "code"),
     [("nobody", CloseCode.NO_HANDLER), ("", CloseCode.NO_HANDLER), ("topic:x", CloseCode.REFUSED)],
 )
-async def test_a_stream_without_handler_is_reset(met: Meeting, label: str, code: int) -> None:
+async def test_a_stream_without_handler_is_reset(
+    met: ConnectedNodes, label: str, code: int
+) -> None:
     stream = met.peer.open_stream(label)
     with pytest.raises(StreamResetError) as caught:
         await stream.receive()
@@ -281,7 +284,7 @@ async def test_a_stream_without_handler_is_reset(met: Meeting, label: str, code:
 
 
 async def test_a_failing_handler_resets_its_stream(
-    met: Meeting, caplog: pytest.LogCaptureFixture
+    met: ConnectedNodes, caplog: pytest.LogCaptureFixture
 ) -> None:
     @met.server.on_stream("bad")
     async def bad(stream: Stream) -> None:
@@ -297,7 +300,7 @@ async def test_a_failing_handler_resets_its_stream(
     await eventually(lambda: none_open(met))
 
 
-async def test_the_end_of_another_stream_ends_a_handler_s_own(met: Meeting) -> None:
+async def test_the_end_of_another_stream_ends_a_handler_s_own(met: ConnectedNodes) -> None:
     """As when a proxy's other side is reset: nobody may wait for it for ever."""
     met.client.on_call("x")(lambda call: None)
 
@@ -313,7 +316,7 @@ async def test_the_end_of_another_stream_ends_a_handler_s_own(met: Meeting) -> N
     await eventually(lambda: none_open(met))
 
 
-async def test_a_handler_that_returns_has_finished(met: Meeting) -> None:
+async def test_a_handler_that_returns_has_finished(met: ConnectedNodes) -> None:
     @met.server.on_stream("short")
     async def short(stream: Stream) -> None:
         await stream.send(b"short")
@@ -324,7 +327,7 @@ async def test_a_handler_that_returns_has_finished(met: Meeting) -> None:
     await eventually(lambda: none_open(met))
 
 
-async def test_a_slow_reader_slows_its_sender_and_nobody_else(met: Meeting) -> None:
+async def test_a_slow_reader_slows_its_sender_and_nobody_else(met: ConnectedNodes) -> None:
     met.server.on_call("echo")(lambda call: call.data)
     slow, theirs = await opened(met)
 
@@ -371,7 +374,7 @@ async def test_as_many_streams_as_were_agreed() -> None:
 
 
 @pytest.mark.parametrize("how", ["close", "lost"])
-async def test_the_end_of_the_connection_ends_streams(met: Meeting, how: str) -> None:
+async def test_the_end_of_the_connection_ends_streams(met: ConnectedNodes, how: str) -> None:
     reader, _ = await opened(met)
     writer, _ = await opened(met)
     code = CloseCode.GOING_AWAY if how == "close" else CloseCode.CONNECTION_LOST
@@ -394,7 +397,7 @@ async def test_the_end_of_the_connection_ends_streams(met: Meeting, how: str) ->
     assert not met.peer.streams
 
 
-async def test_sending_while_the_connection_closes(met: Meeting) -> None:
+async def test_sending_while_the_connection_closes(met: ConnectedNodes) -> None:
     """Close waits for what is queued; nothing more may be queued."""
     ours, theirs = await opened(met)
     async with create_task_group() as tasks:
@@ -413,7 +416,7 @@ async def test_sending_while_the_connection_closes(met: Meeting) -> None:
 
 
 async def test_a_stream_opened_while_we_close_harms_nothing(
-    met: Meeting, caplog: pytest.LogCaptureFixture
+    met: ConnectedNodes, caplog: pytest.LogCaptureFixture
 ) -> None:
     ours, theirs = await opened(met)
     async with create_task_group() as tasks:
@@ -435,7 +438,9 @@ async def test_a_stream_opened_while_we_close_harms_nothing(
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_cancelled_anywhere_the_connection_stays_usable(met: Meeting, seed: int) -> None:
+async def test_cancelled_anywhere_the_connection_stays_usable(
+    met: ConnectedNodes, seed: int
+) -> None:
     """Calls and streams are cancelled at random points; what follows must be right."""
     random = Random(seed)
     met.server.on_call("echo")(lambda call: call.data)
@@ -493,7 +498,7 @@ async def test_cancelled_anywhere_the_connection_stays_usable(met: Meeting, seed
 
 
 @pytest.mark.parametrize("item", [5, [1, 2, 3], "abc", None])
-async def test_what_is_not_bytes_is_not_sent(met: Meeting, item: object) -> None:
+async def test_what_is_not_bytes_is_not_sent(met: ConnectedNodes, item: object) -> None:
     ours, theirs = await opened(met)
     with pytest.raises(TypeError):
         await ours.send(cast(bytes, item))
@@ -501,7 +506,7 @@ async def test_what_is_not_bytes_is_not_sent(met: Meeting, item: object) -> None
     assert await read_all(theirs) == b""
 
 
-async def test_what_changes_after_send_was_sent_as_it_was(met: Meeting) -> None:
+async def test_what_changes_after_send_was_sent_as_it_was(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
     item = bytearray(b"a" * 200_000)
     await ours.send(cast(bytes, item))
@@ -511,7 +516,7 @@ async def test_what_changes_after_send_was_sent_as_it_was(met: Meeting) -> None:
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
-async def test_what_waits_keeps_no_more_than_itself(met: Meeting, cancelled: bool) -> None:
+async def test_what_waits_keeps_no_more_than_itself(met: ConnectedNodes, cancelled: bool) -> None:
     """Whoever reads nothing must not have us keep all of what was being sent to him."""
     ours, theirs = await opened(met)
     size = len(MANY) if cancelled else met.peer.limits.stream_window

@@ -24,8 +24,9 @@ from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from parley._node.protocol.limits import Limits
 from parley._node.remote.stream import WAITING_EVENTS, StreamEvent
+from parley._node.testing import ConnectedNodes
 from tests.inspection import received_events_of
-from tests.node.network import Meeting, eventually, living, meeting, settled, started
+from tests.node.network import eventually, living, meeting, settled, started
 
 pytestmark = pytest.mark.anyio
 
@@ -36,12 +37,12 @@ ANSWERS = {ANSWER, (255, 255)}
 
 
 @pytest.fixture(params=["memory", "tcp"])
-async def met(anyio_backend: str, request: pytest.FixtureRequest) -> AsyncIterator[Meeting]:
+async def met(anyio_backend: str, request: pytest.FixtureRequest) -> AsyncIterator[ConnectedNodes]:
     async with meeting(limits=Limits(), transport=request.param) as met:
         yield met
 
 
-async def opened(met: Meeting) -> tuple[Stream, Stream]:
+async def opened(met: ConnectedNodes) -> tuple[Stream, Stream]:
     """Both ends of a stream, the opener's first; the handler's is in the test's hands."""
     ends: list[Stream] = []
 
@@ -55,7 +56,7 @@ async def opened(met: Meeting) -> tuple[Stream, Stream]:
     return ours, ends[0]
 
 
-def nothing_waits(met: Meeting) -> bool:
+def nothing_waits(met: ConnectedNodes) -> bool:
     """Whether neither side has a stream or a request left; of a core that is over, the
     streams are of no interest."""
     sessions = [peer.core.session for peer in (met.peer, met.back) if peer.is_open]
@@ -86,7 +87,7 @@ async def fill(stream: Stream) -> None:
 
 
 @pytest.mark.parametrize("data", [0, "text", b"\0", [1, [2]], {"a": 1.5}, {7: False}, None])
-async def test_data_arrives_as_it_was(met: Meeting, data: Any) -> None:
+async def test_data_arrives_as_it_was(met: ConnectedNodes, data: Any) -> None:
     ours, theirs = await opened(met)
     await ours.send_event(64, 1, data)
     event = await theirs.receive_event()
@@ -98,7 +99,7 @@ async def test_data_arrives_as_it_was(met: Meeting, data: Any) -> None:
     assert not event.cancelled
 
 
-async def test_a_format_of_one_s_own(met: Meeting) -> None:
+async def test_a_format_of_one_s_own(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
     for payload in (b"", b"\1", b"\0\0", b"not a map"):
         await ours.send_event(255, 255, payload=payload)
@@ -111,7 +112,7 @@ async def test_a_format_of_one_s_own(met: Meeting) -> None:
     assert repr(await theirs.receive_event()) == "<StreamEvent 70/8, 9 bytes>"
 
 
-async def test_both_sides_send_and_events_keep_their_order(met: Meeting) -> None:
+async def test_both_sides_send_and_events_keep_their_order(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
 
     async def send(stream: Stream) -> None:
@@ -129,7 +130,7 @@ async def test_both_sides_send_and_events_keep_their_order(met: Meeting) -> None
     await eventually(lambda: nothing_waits(met))
 
 
-async def test_bytes_and_events_have_their_own_readers(met: Meeting) -> None:
+async def test_bytes_and_events_have_their_own_readers(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
     await ours.send_event(64, 1, "first")
     await ours.send(b"bytes")
@@ -141,7 +142,9 @@ async def test_bytes_and_events_have_their_own_readers(met: Meeting) -> None:
 
 
 @pytest.mark.parametrize("kind", ["send_event", "request"])
-async def test_what_may_not_be_sent_is_refused_and_changes_nothing(met: Meeting, kind: str) -> None:
+async def test_what_may_not_be_sent_is_refused_and_changes_nothing(
+    met: ConnectedNodes, kind: str
+) -> None:
     ours, theirs = await opened(met)
     send = getattr(ours, kind)
     for category, subcategory in [(63, 1), (256, 1), (64, 0), (64, 256), (0, 0), (-1, 1)]:
@@ -164,7 +167,9 @@ async def test_what_may_not_be_sent_is_refused_and_changes_nothing(met: Meeting,
     assert not len(met.peer.streams.requests)
 
 
-async def test_a_slow_reader_of_events_slows_its_sender_and_nobody_else(met: Meeting) -> None:
+async def test_a_slow_reader_of_events_slows_its_sender_and_nobody_else(
+    met: ConnectedNodes,
+) -> None:
     """Also an application that reads only bytes: its events wait under the window."""
     met.server.on_call("echo")(lambda call: call.data)
     ours, theirs = await opened(met)
@@ -192,7 +197,7 @@ async def test_a_slow_reader_of_events_slows_its_sender_and_nobody_else(met: Mee
 
 
 @pytest.mark.slow
-async def test_many_send_at_once_and_one_receives(met: Meeting) -> None:
+async def test_many_send_at_once_and_one_receives(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
 
     async def send(number: int) -> None:
@@ -222,7 +227,7 @@ async def test_many_send_at_once_and_one_receives(met: Meeting) -> None:
     assert sorted(numbers) == list(range(20))
 
 
-async def test_a_cancelled_wait_for_room_gives_its_turn_away(met: Meeting) -> None:
+async def test_a_cancelled_wait_for_room_gives_its_turn_away(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
     await fill(ours)
     async with create_task_group() as tasks:
@@ -243,7 +248,7 @@ async def test_a_cancelled_wait_for_room_gives_its_turn_away(met: Meeting) -> No
             assert event.subcategory == 1
 
 
-async def test_events_on_a_closed_stream_are_answered_by_reset(met: Meeting) -> None:
+async def test_events_on_a_closed_stream_are_answered_by_reset(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
     await theirs.send_event(64, 1, "unread")
     await settled()
@@ -291,7 +296,7 @@ async def serve(stream: Stream) -> None:
             await event.answer(2, [event.data, event.data])
 
 
-async def test_a_request_is_answered(met: Meeting) -> None:
+async def test_a_request_is_answered(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
     async with create_task_group() as tasks:
         tasks.start_soon(serve, theirs)
@@ -308,7 +313,7 @@ async def test_a_request_is_answered(met: Meeting) -> None:
     assert living(StreamEvent) == 0
 
 
-async def test_answers_come_in_any_order_to_whom_they_belong(met: Meeting) -> None:
+async def test_answers_come_in_any_order_to_whom_they_belong(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
     answers: dict[int, object] = {}
 
@@ -331,7 +336,7 @@ def asks(event: StreamEvent) -> bool:
     return event.wants_answer
 
 
-async def test_an_event_is_answered_once(met: Meeting) -> None:
+async def test_an_event_is_answered_once(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
     async with create_task_group() as tasks:
         asking = await started(tasks, lambda: ours.request(*ASK))
@@ -358,7 +363,7 @@ async def test_an_event_is_answered_once(met: Meeting) -> None:
         await quiet.wait_cancelled()
 
 
-async def test_a_stream_without_declared_answers_cannot_ask(met: Meeting) -> None:
+async def test_a_stream_without_declared_answers_cannot_ask(met: ConnectedNodes) -> None:
     _, theirs = await opened(met)
     with pytest.raises(LocalProtocolError, match="opened without answers"):
         await theirs.request(*ASK)
@@ -371,7 +376,7 @@ async def test_a_stream_without_declared_answers_cannot_ask(met: Meeting) -> Non
 
 
 @pytest.mark.parametrize("how", ["timeout", "cancelled"])
-async def test_who_gives_up_sends_cancel_and_keeps_the_id(met: Meeting, how: str) -> None:
+async def test_who_gives_up_sends_cancel_and_keeps_the_id(met: ConnectedNodes, how: str) -> None:
     ours, theirs = await opened(met)
     scope = anyio.CancelScope()
 
@@ -406,7 +411,7 @@ async def test_who_gives_up_sends_cancel_and_keeps_the_id(met: Meeting, how: str
     assert met.peer.dropped == met.back.dropped == 0
 
 
-async def test_a_request_that_finds_no_room_in_time(met: Meeting) -> None:
+async def test_a_request_that_finds_no_room_in_time(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
     await fill(ours)
     with fail_after(5), pytest.raises(CallTimeout):
@@ -425,7 +430,7 @@ async def test_a_request_that_finds_no_room_in_time(met: Meeting) -> None:
 
 
 @pytest.mark.parametrize("how", ["finish", "close", "reset", "abort", "end", "lost"])
-async def test_requests_that_can_have_no_answer_fail_at_once(met: Meeting, how: str) -> None:
+async def test_requests_that_can_have_no_answer_fail_at_once(met: ConnectedNodes, how: str) -> None:
     ours, theirs = await opened(met)
     async with create_task_group() as tasks:
         asking = [await started(tasks, lambda: ours.request(*ASK, timeout=None)) for _ in "ab"]
@@ -468,7 +473,7 @@ async def test_requests_that_can_have_no_answer_fail_at_once(met: Meeting, how: 
     await eventually(lambda: nothing_waits(met))
 
 
-async def test_closing_cancels_what_others_wait_for(met: Meeting) -> None:
+async def test_closing_cancels_what_others_wait_for(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
     async with create_task_group() as tasks:
         asking = await started(tasks, lambda: ours.request(*ASK, timeout=None))
@@ -487,7 +492,7 @@ async def test_closing_cancels_what_others_wait_for(met: Meeting) -> None:
 
 @pytest.mark.parametrize("how", ["finished", "reset", "theirs"])
 async def test_an_event_of_a_stream_that_has_ended_cannot_be_answered(
-    met: Meeting, how: str
+    met: ConnectedNodes, how: str
 ) -> None:
     ours, theirs = await opened(met)
     async with create_task_group() as tasks:
@@ -509,7 +514,7 @@ async def test_an_event_of_a_stream_that_has_ended_cannot_be_answered(
     assert not len(met.back.streams.requests)
 
 
-async def test_what_was_asked_before_a_finish_is_answered_after_it(met: Meeting) -> None:
+async def test_what_was_asked_before_a_finish_is_answered_after_it(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
     async with create_task_group() as tasks:
         asking = await started(tasks, lambda: ours.request(*ASK, "last", timeout=5))
@@ -520,7 +525,7 @@ async def test_what_was_asked_before_a_finish_is_answered_after_it(met: Meeting)
     assert asking[0].data == ["last", "last"]
 
 
-async def test_a_request_after_our_finish_is_nobody_s(met: Meeting) -> None:
+async def test_a_request_after_our_finish_is_nobody_s(met: ConnectedNodes) -> None:
     """It may cross our Finish; it is heard, counts for nothing and cannot be answered."""
     ours, theirs = await opened(met)
     await theirs.send_eof()
@@ -550,7 +555,7 @@ async def test_calls_and_events_share_the_ids_of_a_stream(first: str) -> None:
         assert (await met.peer.closed()).code == CloseCode.PROTOCOL_ERROR
 
 
-async def test_too_many_requests_reset_their_stream(met: Meeting) -> None:
+async def test_too_many_requests_reset_their_stream(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
     for async_id in range(1, 1_026):
         met.peer.core.send(ours.id, async_id, *ASK, b"")

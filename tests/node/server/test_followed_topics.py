@@ -25,7 +25,8 @@ from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.server import followed_topics as followed_topic
 from parley._node.server import followed_topics as follows_module
 from parley._node.server.followed_topics import KEPT_BYTES, FollowedTopics
-from tests.node.network import PATIENCE, config, eventually, introduce, new_node, nothing_left
+from parley._node.testing import connect_nodes
+from tests.node.network import PATIENCE, config, eventually, new_node, nothing_left
 
 pytestmark = pytest.mark.anyio
 
@@ -48,8 +49,8 @@ class Federated:
         )
 
     async def begin(self) -> None:
-        self.to_ann, _ = await introduce(self.ann, self.server)
-        self.to_bob, _ = await introduce(self.bob, self.server)
+        self.to_ann, _ = await connect_nodes(self.ann, self.server)
+        self.to_bob, _ = await connect_nodes(self.bob, self.server)
 
     async def reach(self, to: Sequence[NodeId]) -> Peer:
         self.reached.append(to)
@@ -57,7 +58,7 @@ class Federated:
             await self.gate.wait()
         if self.fails is not None:
             raise self.fails
-        self.session, _ = await introduce(self.server, self.publisher)
+        self.session, _ = await connect_nodes(self.server, self.publisher)
         return self.session
 
     def name(self, topic: str = "news.eu") -> str:
@@ -385,7 +386,7 @@ async def test_topics_of_one_publisher_share_a_session(world: Federated) -> None
 
 async def test_the_server_may_be_subscribed_itself(world: Federated) -> None:
     topic = world.publisher.topic("news.eu")
-    peer, _ = await introduce(world.server, world.publisher)
+    peer, _ = await connect_nodes(world.server, world.publisher)
     async with peer.subscribe("news.eu"), world.to_ann.subscribe(world.name()):
         assert len(topic.subscribers) == 2
     await eventually(lambda: not world.follows.topics)

@@ -18,10 +18,11 @@ from parley._node.protocol.codes import TUNNEL, TUNNEL_ANSWER, TUNNEL_LABEL, Clo
 from parley._node.remote.live_connection import MEASURE_INTERVAL
 from parley._node.remote.stream import Stream
 from parley._node.remote.tunnel_stream import TunnelStream
+from parley._node.testing import connect_nodes
 from parley._node.tunnels.dial import dial_tunnel
 from parley._node.tunnels.tunnel_transport import TunnelWriter
 from tests.inspection import path_finder_of
-from tests.node.network import config, introduce
+from tests.node.network import config
 from tests.node.server.ring import Servers, ring, servers
 from tests.node.server.test_federation_reach import logged_in, ticking
 from tests.sweep import sweep
@@ -54,7 +55,7 @@ async def test_the_short_deadlines_of_an_account_harm_nobody() -> None:
         await four.until(four.know_all)
         target = four.nodes[2].node_id
         async with Node(Identity.create(), config=config(), clock=four.clock) as account:
-            home, _ = await introduce(account, four.nodes[0])
+            home, _ = await connect_nodes(account, four.nodes[0])
             for timeout in (0.12, 0.25, 0.45):
                 with pytest.raises(TunnelRefusedError) as caught:
                     await dial_tunnel(home, to=[target], trace=TRACE, timeout=timeout)

@@ -10,7 +10,7 @@ from parley._node.errors import ConfigError
 from parley._node.protocol.limits import Limits
 from parley._node.settings import Settings, load_settings
 from parley._node.settings.catalogue import SETTINGS
-from parley._node.settings.sources import changed, taken_up
+from parley._node.settings.sources import changed, merge_reloadable
 from tests.node.tuned import tuned
 
 NONE: dict[str, str] = {}
@@ -42,7 +42,7 @@ def test_names_of_what_differs(tmp_path: Path) -> None:
     taken, restart = changed(old, new)
     assert taken == ["node.limits.max_streams", "node.memory", "serve.trust"]
     assert restart == ["dialects.limits.clients", "node.padding", "node.role", "serve.listen"]
-    held = taken_up(old, new)
+    held = merge_reloadable(old, new)
     assert changed(held, new) == ([], restart)
     assert (held.node.role, held.node.memory, held.serve.trust) == ("server", 3_000_000, "known")
 
@@ -65,4 +65,6 @@ def test_settings_that_need_no_restart() -> None:
 def test_what_is_new_must_go_with_what_stays() -> None:
     small = Settings(node=tuned(peer_memory=8 << 20, write_buffer=1 << 20))
     with pytest.raises(ConfigError):
-        taken_up(small, replace(small, node=tuned(peer_memory=1 << 20, write_buffer=1 << 20)))
+        merge_reloadable(
+            small, replace(small, node=tuned(peer_memory=1 << 20, write_buffer=1 << 20))
+        )

@@ -14,10 +14,10 @@ from parley._node.errors import CallRefused, ConfigError, KnownPeersError
 from parley._node.handlers.registry import Handlers
 from parley._node.peer.login import log_in
 from parley._node.protocol.codes import CloseCode, ResultCode
-from parley._node.testing import FakeClock
+from parley._node.testing import ConnectedNodes, FakeClock, connect_nodes
 from parley._node.trust.accounts import HostedAccounts
 from parley._node.trust.known_peers import LOOK, UNREADABLE, KnownPeers, default_accounts
-from tests.node.network import Meeting, eventually, introduce, meeting
+from tests.node.network import eventually, meeting
 from tests.node.trust.test_revalidation_files import Looked
 
 pytestmark = pytest.mark.anyio
@@ -75,7 +75,7 @@ class Watch:
     """The server is a home that lives by a file; `editor` is that file as another process has it,
     and Alice is the client."""
 
-    met: Meeting
+    met: ConnectedNodes
     clock: FakeClock
     file: Looked
     editor: KnownPeers
@@ -124,7 +124,7 @@ async def test_whoever_is_removed_is_logged_out_and_told_by_the_end_of_the_sessi
         assert not on.hosted.accounts.may(on.alice)
         assert on.hosted.accounts.session(on.alice) is None
         assert (await on.met.peer.closed()).code == CloseCode.GOING_AWAY
-        peer, _ = await introduce(on.met.client, on.met.server)  # it may come, but not log in
+        peer, _ = await connect_nodes(on.met.client, on.met.server)  # it may come, but not log in
         with pytest.raises(CallRefused) as error:
             await log_in(peer)
         assert error.value.code == ResultCode.NOT_AUTHORISED

@@ -31,10 +31,11 @@ from parley._node.peer.addresses import RESOLVERS
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import TUNNEL_LABEL, CloseCode, ResultCode
 from parley._node.remote.resumer import SessionResumer
+from parley._node.testing import connect_nodes
 from parley._node.tunnels import home_server as home_module
 from parley._node.tunnels.dial import dial_tunnel
 from parley._node.tunnels.home_server import Home
-from tests.node.network import PATIENCE, eventually, introduce, new_node
+from tests.node.network import PATIENCE, eventually, new_node
 from tests.node.tunnels.ways import Passing
 
 pytestmark = pytest.mark.anyio
@@ -172,7 +173,7 @@ async def test_two_accounts_of_one_home(place: Place) -> None:
 
 async def test_an_account_of_another_home_and_a_server(place: Place) -> None:
     server, other = await place.server(), await place.server()
-    await introduce(server.node, other.node)
+    await connect_nodes(server.node, other.node)
     alice, bob = await place.node(), await place.node()
     home = await place.home(alice, server)
     await place.home(bob, other, "who")
@@ -288,7 +289,7 @@ async def test_a_home_is_entered_once_and_not_by_a_server(place: Place) -> None:
 async def test_nobody_but_a_home_leads_here(place: Place) -> None:
     two = await place.two()
     stranger = await place.node()
-    peer, _ = await introduce(stranger, two.bob)
+    peer, _ = await connect_nodes(stranger, two.bob)
     path = [stranger.node_id, two.bob.node_id]
     with pytest.raises(TunnelRefusedError) as error:
         await dial_tunnel(peer, path=path, trace=bytes(16), timeout=5.0)

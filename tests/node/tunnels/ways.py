@@ -24,11 +24,11 @@ from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import TUNNEL, TUNNEL_ANSWER, TUNNEL_LABEL, ResultCode
 from parley._node.remote.stream import Stream
 from parley._node.remote.tunnel_stream import TunnelStream
-from parley._node.testing import FakeClock, FaultyLink
+from parley._node.testing import FakeClock, FaultyLink, connect_nodes
 from parley._node.tunnels.dial import dial_tunnel, tunnel_dial
 from parley._node.tunnels.policy import IncomingDial
 from parley._node.tunnels.tunnel_transport import TunnelTransport, TunnelWriter
-from tests.node.network import PATIENCE, config, introduce
+from tests.node.network import PATIENCE, config
 
 AUDITOR = AuditorPrivateKey.create().public
 
@@ -137,7 +137,7 @@ async def row(
                 await stack.enter_async_context(node)
             for one, other in pairwise(nodes):
                 link = last if other is nodes[-1] else None
-                made.links.append(await introduce(one, other, link=link))
+                made.links.append(await connect_nodes(one, other, link=link))
             for node in nodes[1:]:
                 switch = Passing(node)
                 switch.ways[(made.target.node_id,)] = made.path

@@ -14,7 +14,8 @@ from parley._crypto.identity import Identity
 from parley._node.apps.chat.messages import Message, Person
 from parley._node.apps.chat.room import ID_LIMIT, RATE_COUNT, RATE_SECONDS, Member, Room, joined
 from parley._node.errors import ParleyError, PeerClosedError, UnreachableError
-from tests.node.network import config, eventually, introduce, new_node, settled, started
+from parley._node.testing import connect_nodes
+from tests.node.network import config, eventually, new_node, settled, started
 from tests.node.peer.servers import QUICK, serving
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +41,7 @@ class Hall:
         return [person.name for person in self.room.people]
 
     async def guest(self, node: Node) -> Peer:
-        peer, _ = await introduce(node, self.node)
+        peer, _ = await connect_nodes(node, self.node)
         return peer
 
     @asynccontextmanager
@@ -261,7 +262,7 @@ async def test_nobody_joins_without_an_id(anyio_backend: str) -> None:
             Node(Identity.create(), config=plain) as guest,
         ):
             room = Room(host, "lobby", "Host", lambda _: None)
-            peer, _ = await introduce(guest, host)
+            peer, _ = await connect_nodes(guest, host)
             with pytest.raises(SubscribeRefused) as caught:
                 await peer.subscribe("chat.lobby", {"name": "ann"}).__aenter__()
             assert "plaintext" in str(caught.value.data)

@@ -11,14 +11,14 @@ import pytest
 from parley._crypto.spake2 import CONFIRMATION_SIZE, SHARE_SIZE, Spake2
 from parley._node.apps.pairing import exchange
 from parley._node.apps.pairing.code import Code, CodeGoneError, CodeReset, WrongCodeError
-from parley._node.apps.pairing.exchange import FAILED_TRIES, LABEL, CodeGiver, take_code
+from parley._node.apps.pairing.exchange import FAILED_TRIES, LABEL, CodeListener, take_code
 from parley._node.errors import NotTrustedError, PeerClosedError, StreamResetError
 from parley._node.node import Node
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode
 from parley._node.remote.stream import Stream
-from parley._node.testing import FaultyLink
-from tests.node.network import Meeting, eventually, introduce, meeting, new_node, settled
+from parley._node.testing import ConnectedNodes, FaultyLink, connect_nodes
+from tests.node.network import eventually, meeting, new_node, settled
 
 CODE = Code(7, "crossover-clockwork")
 WRONG = Code(7, "crossover-cobra")
@@ -28,8 +28,8 @@ WRONG = Code(7, "crossover-cobra")
 class Place:
     """A giver on `met.server`, and a node that may take its code."""
 
-    met: Meeting
-    giver: CodeGiver
+    met: ConnectedNodes
+    giver: CodeListener
     failed: list[str] = field(default_factory=list)
 
     async def take(self, code: Code = CODE) -> None:
@@ -38,14 +38,14 @@ class Place:
 
     async def more(self, node: Node) -> Peer:
         """A connection of one more node to the giver's."""
-        peer, _ = await introduce(node, self.met.server)
+        peer, _ = await connect_nodes(node, self.met.server)
         return peer
 
 
 @asynccontextmanager
 async def giving(**settings: Any) -> AsyncIterator[Place]:
     async with meeting(**settings) as met:
-        place = Place(met, CodeGiver(met.server, CODE))
+        place = Place(met, CodeListener(met.server, CODE))
         place.giver.on_failed = place.failed.append
         yield place
 
@@ -139,7 +139,7 @@ async def test_who_reads_nothing_keeps_no_place(
 ) -> None:
     monkeypatch.setattr(exchange, "MESSAGE_TIMEOUT", 0.05)
     async with giving() as place, new_node() as other, FaultyLink() as link:
-        peer, back = await introduce(other, place.met.server, link=link)
+        peer, back = await connect_nodes(other, place.met.server, link=link)
         back.driver.high_water = 1_024
         filler = back.open_stream("filler")  # until no more goes into the connection
         link.to_client.stall()
@@ -175,7 +175,7 @@ async def test_a_middle_that_hands_on_what_it_gets(anyio_backend: str, part: str
             else:
                 await stream.send(bytes(CONFIRMATION_SIZE))
 
-        peer, _ = await introduce(taker, middle)
+        peer, _ = await connect_nodes(taker, middle)
         with pytest.raises((WrongCodeError, CodeGoneError)):
             await take_code(taker, peer, CODE)
         await eventually(lambda: bool(place.failed))
@@ -187,7 +187,7 @@ async def test_a_giver_that_guesses_sees_whether_it_was_right_and_no_more(
     anyio_backend: str,
 ) -> None:
     async with meeting() as met:
-        CodeGiver(met.server, WRONG)
+        CodeListener(met.server, WRONG)
         with pytest.raises(WrongCodeError):
             await take_code(met.client, met.peer, CODE)
 

@@ -13,7 +13,7 @@ from parley import Call
 from parley._crypto.identity import NodeId
 from parley._lbm.codec import Value
 from parley._node.apps.pairing.code import LAST_SLOT, SECONDS, Code, CodeGoneError, WrongCodeError
-from parley._node.apps.pairing.exchange import LABEL, CodeGiver, take_code
+from parley._node.apps.pairing.exchange import LABEL, CodeListener, take_code
 from parley._node.apps.pairing.slots import (
     ASKED,
     CLAIM,
@@ -184,7 +184,7 @@ async def test_two_meet_through_a_home(anyio_backend: str, tmp_path: Path) -> No
     async with serving(tmp_path) as server:
         (alice, home), (bob, theirs) = await server.account(), await server.account()
         slot = await claim_slot(home)
-        giver = CodeGiver(alice, Code(slot, "crossover-clockwork"))
+        giver = CodeListener(alice, Code(slot, "crossover-clockwork"))
         found = await find_slot(theirs, slot)
         assert (slot, found) == (1, alice.node_id)
         peer = await theirs.reach(server.node.node_id, found)
@@ -205,8 +205,8 @@ async def test_a_home_that_lies_leads_to_somebody_without_the_code(
         (alice, home), (bob, theirs) = await server.account(), await server.account()
         mallory, hers = await server.account()
         slot = await claim_slot(home)
-        giver = CodeGiver(alice, Code.draw(slot))
-        CodeGiver(mallory, Code.draw(slot))
+        giver = CodeListener(alice, Code.draw(slot))
+        CodeListener(mallory, Code.draw(slot))
         server.slots.claims[slot] = server.slots.claims[await claim_slot(hers)]
         found = await find_slot(theirs, slot)
         assert found == mallory.node_id

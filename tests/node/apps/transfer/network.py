@@ -15,7 +15,8 @@ from parley._node.apps.transfer.protocol import FileOffer
 from parley._node.apps.transfer.receiver import FileReceiver
 from parley._node.apps.transfer.store import FileStore
 from parley._node.errors import ParleyError
-from tests.node.network import Meeting, meeting
+from parley._node.testing import ConnectedNodes
+from tests.node.network import meeting
 
 PATTERN = bytes(range(251)) * 4178  # a little more than 1 MiB, and no power of two
 
@@ -57,7 +58,7 @@ class Place:
     """A node that receives into `directory`, and one that has met it."""
 
     directory: Path
-    met: Meeting
+    met: ConnectedNodes
     receiver: FileReceiver
     told: Told
 

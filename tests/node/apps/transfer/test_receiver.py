@@ -28,8 +28,9 @@ from parley._node.errors import StreamResetError
 from parley._node.protocol.codes import CloseCode
 from parley._node.remote.remote import Remote
 from parley._node.remote.stream import Stream
+from parley._node.testing import connect_nodes
 from tests.node.apps.transfer.network import PATTERN, Place, offered, receiving, written
-from tests.node.network import eventually, introduce, meeting, new_node
+from tests.node.network import eventually, meeting, new_node
 
 pytestmark = pytest.mark.anyio
 
@@ -73,7 +74,7 @@ async def test_files_of_others_than_the_one_that_is_meant(
 ) -> None:
     (tmp_path / "in").mkdir()
     async with meeting() as met, new_node() as other:
-        peer, _ = await introduce(other, met.server)
+        peer, _ = await connect_nodes(other, met.server)
         with FileStore(tmp_path / "in") as store:
             FileReceiver(store).offer_on(met.server, allow=met.client.node_id)
             stranger, meant = peer.open_stream(LABEL), met.peer.open_stream(LABEL)
@@ -301,7 +302,7 @@ async def test_a_node_id_has_four_over_all_its_connections(
     async with receiving(tmp_path) as place:
         for name in "abc":
             await ask(place, offered(b"content", name))
-        again, _ = await introduce(place.met.client, place.met.server)
+        again, _ = await connect_nodes(place.met.client, place.met.server)
         fourth = again.open_stream(LABEL)
         await fourth.send(offered(b"content", "d").encode())
         await read_message(fourth, Resume.decode)
@@ -317,7 +318,7 @@ async def test_a_sender_with_all_slots_makes_way_for_another(
         slow, _ = await ask(place, offered(PATTERN, "a"))
         await slow.send(Begin(0).encode() + PATTERN[:1000])
         held, _ = await ask(place, offered(b"content", "b"))
-        peer, _ = await introduce(other, place.met.server)
+        peer, _ = await connect_nodes(other, place.met.server)
         stream = peer.open_stream(LABEL)
         await stream.send(offered(b"content", "c").encode())
         await read_message(stream, Resume.decode)

@@ -25,9 +25,10 @@ from parley._node.bus.remote.store import RemoteStore
 from parley._node.bus.store import Store
 from parley._node.protocol.codes import BUS
 from parley._node.remote.stream import Stream
+from parley._node.testing import ConnectedNodes
 from parley._node.transport.backend import Backend
 from tests.node.bus.model_store import ModelStore
-from tests.node.network import Meeting, meeting
+from tests.node.network import meeting
 
 NAME = "auth.user_registered"
 GROUP = "mailer"
@@ -59,7 +60,7 @@ class OfferedStore:
 class Between:
     """Two nodes: `peer` is the server's, as the client has it."""
 
-    nodes: Meeting
+    nodes: ConnectedNodes
     offered: OfferedStore
     service: BusService
 

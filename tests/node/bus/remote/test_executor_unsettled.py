@@ -1,6 +1,6 @@
 """What was handed out, and what was left: both are bounded."""
 
-from parley._node.bus.remote.executor import Leftovers, Unsettled
+from parley._node.bus.remote.executor import OrphanedDeliveries, Unsettled
 from parley._node.protocol.memory_budget import MemoryBudget
 
 PLACE = ("a.b", "g", "c")
@@ -19,14 +19,14 @@ def test_the_oldest_are_forgotten() -> None:
     handed = Unsettled(MemoryBudget(1 << 20), most=3)
     handed.add(PLACE, [f"{n}-0" for n in range(5)])
     assert handed.known("a.b", "g", [f"{n}-0" for n in range(5)]) == ["2-0", "3-0", "4-0"]
-    left = Leftovers(most=2)
+    left = OrphanedDeliveries(most=2)
     handed.leave(left)
     assert (len(handed), len(left)) == (0, 2)
     assert left.take(PLACE, 9) == ["3-0", "4-0"]
 
 
 def test_what_is_left_is_its_consumers_once() -> None:
-    left = Leftovers()
+    left = OrphanedDeliveries()
     for n in range(3):
         left.add(PLACE, f"{n}-0")
     left.add(("a.b", "g", "another"), "7-0")

@@ -12,7 +12,12 @@ from parley._node.bus.model import NewEvent, Published, StreamInfo
 from parley._node.bus.remote import channel, executor, limits
 from parley._node.bus.remote.authorisation import BusRequest
 from parley._node.bus.remote.channel import LateAnswer
-from parley._node.bus.remote.executor import DeliveryBatch, EventFetcher, Leftovers, Unsettled
+from parley._node.bus.remote.executor import (
+    DeliveryBatch,
+    EventFetcher,
+    OrphanedDeliveries,
+    Unsettled,
+)
 from parley._node.bus.remote.messages import Join, ListStreams, Read, Touch, row_cost
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.limits import Limits
@@ -157,7 +162,7 @@ async def test_the_largest_event_leaves_room_for_the_rest_of_its_answer(anyio_ba
 
 def test_what_was_handed_out_is_remembered_up_to_a_number() -> None:
     ids = [f"{n}-0" for n in range(limits.HANDED + 1)]
-    handed, left = Unsettled(MemoryBudget(1 << 20)), Leftovers()
+    handed, left = Unsettled(MemoryBudget(1 << 20)), OrphanedDeliveries()
     handed.add(PLACE, ids)
     assert len(handed) == limits.HANDED
     assert handed.known(NAME, GROUP, ids[:2]) == ids[1:2]

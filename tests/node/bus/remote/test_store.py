@@ -26,8 +26,9 @@ from parley._node.handlers.registry import Entry
 from parley._node.protocol.codes import BUS_LABEL, CloseCode, ResultCode
 from parley._node.protocol.limits import Limits
 from parley._node.remote.stream import Stream
+from parley._node.testing import ConnectedNodes, connect_nodes
 from tests.node.bus.remote.offered import GROUP, NAME, Between, between, new
-from tests.node.network import Meeting, eventually, introduce, meeting, settled, started
+from tests.node.network import eventually, meeting, settled, started
 from tests.sweep import sweep
 
 pytestmark = pytest.mark.anyio
@@ -152,7 +153,7 @@ async def test_what_is_too_much_for_the_connection(anyio_backend: str) -> None:
 # What the other side may say.
 
 
-async def answering(met: Meeting, answer: bytes) -> RemoteStore:
+async def answering(met: ConnectedNodes, answer: bytes) -> RemoteStore:
     """A store whose other side answers all requests so."""
 
     async def serve(stream: Stream) -> None:
@@ -354,7 +355,7 @@ async def _publish(peer: RemoteStore, n: int) -> None:
 
 async def again(bus: Between) -> Any:
     """Another connection between the same nodes."""
-    peer, _ = await introduce(bus.nodes.client, bus.nodes.server)
+    peer, _ = await connect_nodes(bus.nodes.client, bus.nodes.server)
     return peer
 
 

@@ -15,10 +15,11 @@ from parley._node.cli.transfer import receive as strangers_module
 from parley._node.cli.transfer.display import Display
 from parley._node.cli.transfer.receive import SenderConsent
 from parley._node.errors import CallRefused
+from parley._node.testing import ConnectedNodes
 from parley._node.trust.known_peers import KnownPeers
 from parley._node.trust.petnames import fingerprint
 from tests.node.cli.terminals import at_terminal
-from tests.node.network import Meeting, meeting, settled
+from tests.node.network import meeting, settled
 
 pytestmark = pytest.mark.anyio
 
@@ -149,7 +150,7 @@ async def test_so_many_answers_are_remembered(
         assert list(asking.answers) == ["1", "2", "3", "4", str(met.client.node_id)]
 
 
-async def declined(met: Meeting, path: Path) -> int:
+async def declined(met: ConnectedNodes, path: Path) -> int:
     with await Source.open(path) as source, pytest.raises(CallRefused) as error:
         await send_file(met.peer, source)
     assert error.value.data == "no files are taken from you"
