@@ -446,6 +446,7 @@ class SimProtoPeer(Guest):
 
     @property
     def earliest(self) -> float:
+        """The time of the earliest deadline of its requests, infinity if it has none."""
         return self.sim.next_deadline()
 
     def _handle_deadline(self, now: float) -> None:
