@@ -65,7 +65,7 @@ class RateLimitedLogger:
         self._allowance = TokenBucket(Rate(burst, 1 / per_second))
         self.silent = 0
 
-    def has_room(self, now: float) -> bool:
+    def allows(self, now: float) -> bool:
         """Whether a line may be written, which is counted; or left out, which is too.
 
         `now` is seconds of a clock that never goes back, the same for all calls.
@@ -89,13 +89,13 @@ class RateLimitedLogger:
 
         `extra` has its `event`, and what else is told of it.
         """
-        if logger.isEnabledFor(level) and self.has_room(now):
-            silent = self.told()
+        if logger.isEnabledFor(level) and self.allows(now):
+            silent = self.take_left_out()
             more = f" ({silent} more such lines were not logged)" if silent else ""
             told = {**extra, "left_out": silent} if silent else extra
             logger.log(level, message + more, *words, exc_info=exc_info, extra=told)
 
-    def told(self) -> int:
+    def take_left_out(self) -> int:
         """How many were left out; they are told now."""
         silent, self.silent = self.silent, 0
         return silent

@@ -76,9 +76,9 @@ def _audit_rows(task: "_AuditTask", batches: Iterable[pa.RecordBatch]) -> Iterat
         task.take(batch)
         while task.has_many:
             yield from task.some_events()
-        yield from task.rest()
+        yield from task.flush()
     task.finish()
-    yield from task.rest(everything=True)
+    yield from task.flush(everything=True)
 
 
 def _name_of(batch: pa.RecordBatch) -> str:
@@ -151,7 +151,7 @@ class _AuditTask:
         self._notes = _notes_of(self._rows)
         return event_batches(rows, sealed, EVENT, None, payloads=self._payloads)
 
-    def rest(self, *, everything: bool = False) -> Iterator[pa.RecordBatch]:
+    def flush(self, *, everything: bool = False) -> Iterator[pa.RecordBatch]:
         """Yield all rows but events; with `everything` the last events too."""
         audit = self._audit
         while everything and self._rows:

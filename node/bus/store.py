@@ -41,8 +41,8 @@ class Store(Protocol):
 
     Methods may be called concurrently, and cancelled: the operation is then done or not, as after
     BusUnavailableError, but an event handed out to a cancelled caller is released. If that fails,
-    the consumer's next `read` raises BusUnavailableError; then `own` hands out the events of the
-    lost answer.
+    the consumer's next `read` raises BusUnavailableError; then `recover_pending` hands out the
+    events of the lost answer.
     """
 
     async def open(self, loop: Backend) -> None:
@@ -81,7 +81,9 @@ class Store(Protocol):
         seconds for the first, or until events become due for `claim`. A group that has vanished is
         created again at this consumer's position."""
 
-    async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
+    async def recover_pending(
+        self, stream: str, group: str, consumer: str, count: int
+    ) -> list[Delivery]:
         """Return up to `count` events that are pending with this consumer but not held by this
         process, in order: an earlier process of the same name received them (the attempt is
         counted), or the answer was lost."""

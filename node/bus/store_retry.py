@@ -63,13 +63,13 @@ class StoreRetry:
     async def wait(self, error: BusError) -> None:
         """Log a failure and wait before the next attempt."""
         self.failures += 1
-        self.tell(error)
+        self.log_error(error)
         await pause(self._loop, self._pauses.delay(self.failures, jitter()))
 
-    def tell(self, error: BusError) -> None:
+    def log_error(self, error: BusError) -> None:
         """Log an error, rate-limited."""
-        if self._lines.has_room(self._loop.now()):
-            left_out = self._lines.told()
+        if self._lines.allows(self._loop.now()):
+            left_out = self._lines.take_left_out()
             more = f" ({left_out} such lines were not logged)" if left_out else ""
             logger.warning(
                 "%s: %s%s",

@@ -324,11 +324,11 @@ class NamedEmitter:
         self.marks_end = core.flavour is Flavour.TYPED
 
     @property
-    def has_room(self) -> bool:
+    def can_send(self) -> bool:
         return self._peer.driver.can_send
 
-    async def room(self, timeout: float | None) -> float | None:
-        if self.has_room:
+    async def wait_writable(self, timeout: float | None) -> float | None:
+        if self.can_send:
             return timeout
         return await wait_within(self._peer.driver.wait_writable, timeout, self.backend.now)
 
@@ -341,14 +341,14 @@ class NamedEmitter:
         now = self.backend.now()
         self._core.ask(emit, name, on_wire(payload), now, timeout, namespace)
 
-    def leave(self, emit: OutgoingEmit) -> None:
+    def stop_waiting(self, emit: OutgoingEmit) -> None:
         """Pass replies after the first one to handlers."""
-        self._core.leave(emit)
+        self._core.stop_waiting(emit)
         self._peer.driver.step()
 
-    def give_up(self, emit: OutgoingEmit) -> None:
+    def cancel(self, emit: OutgoingEmit) -> None:
         """Discard its replies; the dialect cannot cancel."""
-        self._core.give_up(emit)
+        self._core.cancel(emit)
 
     def closed_error(self) -> PeerClosedError:
         return self._peer.closed_error()

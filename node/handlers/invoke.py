@@ -225,10 +225,10 @@ async def send_part(
     Raises:
         LocalProtocolError: nobody reads on, or it is too large.
     """
-    await live.room()
+    await live.wait_writable()
     while not send(call, payload):
         await _credit(live, call)
-        await live.room()
+        await live.wait_writable()
 
 
 async def _credit(live: LiveConnection, call: IncomingCall) -> None:

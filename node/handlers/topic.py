@@ -488,10 +488,10 @@ class Topic(Generic[N]):
         fanout.flush()
         await yield_to_loop(self._loop())
         if not fanout.crowded or not self._patience:
-            fanout.give_up()
+            fanout.skip_crowded()
             return
         await self._within(self._patience, lambda: not fanout.crowded)
-        fanout.give_up()
+        fanout.skip_crowded()
 
     async def _within(self, seconds: float, condition: Callable[[], bool]) -> None:
         """Wait for a condition, for so long at most."""

@@ -259,7 +259,7 @@ class StreamRequests:
             request.slot = self._deadlines.add(request, now + timeout)
         return request
 
-    def give_up(
+    def cancel(
         self, request: OutgoingRequest, unwanted: Callable[[bytes], None] | None = None
     ) -> None:
         """Nobody waits for it any more: send Cancel; its id stays busy for now. `unwanted` gets

@@ -336,7 +336,7 @@ class Fanout:
             if self.on_room is not None:
                 self.on_room()
 
-    def give_up(self) -> None:
+    def skip_crowded(self) -> None:
         """The publisher has waited long enough for those that are crowded."""
         for feed in list(self.crowded):
             feed.lagging = True

@@ -258,7 +258,7 @@ class NamedEvents:
             self._connection.count_dropped()
             return False
         if not emit.put(read_reply(cells), weight, len(event.payload)):
-            self._outgoing.give_up(emit)
+            self._outgoing.cancel(emit)
             emit.code = UNREAD
             emit.on_done()
         return False

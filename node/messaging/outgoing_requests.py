@@ -282,13 +282,13 @@ class OutgoingCalls:
             call.slot = self._deadlines.add(call, now + timeout)
         return call
 
-    def leave(self, call: OutgoingCall) -> None:
+    def stop_waiting(self, call: OutgoingCall) -> None:
         """Nobody reads on of what answers `call`, which may go on; its id stays busy until
         the final answer."""
         call.done = True
         call.slot.discard(call)
 
-    def give_up(self, call: OutgoingCall) -> None:
+    def cancel(self, call: OutgoingCall) -> None:
         """Nobody waits for `call` any more: send Cancel; its id stays busy for now."""
         if call.done:
             return

@@ -166,7 +166,7 @@ class Topics:
             windows = connection.streams.windows
             windows[label] = max(windows.get(label, 0), window or connection.limits.stream_window)
 
-    def give_up(self, topic: str) -> bool:
+    def abandon_subscribe(self, topic: str) -> bool:
         """Nobody waits any more for the answer to a Subscribe of ours; returns whether nobody here
         wants the topic then. It may be accepted all the same before its Cancel comes, and would be
         in the way of the next one, unless an Unsubscribe goes before that."""

@@ -98,7 +98,7 @@ class AnswerStream(Generic[D]):
                 f"cannot call {self.topic!r} again with the same object; use call_stream again"
             )
         live, window = self._live, self._window
-        timeout = await live.room(timeout)
+        timeout = await live.wait_writable(timeout)
         size = window or live.limits.stream_window
         inbox = self._inbox = ChunkInbox(size, self._changes.notify, self._grant, live.core.account)
         self._began = now = live.backend.now()
@@ -158,7 +158,7 @@ class AnswerStream(Generic[D]):
             live.metrics.made.add(code, live.backend.now() - self._began)
         self._closed = True
         if call is not None and not call.done:
-            self._outgoing.give_up(call)
+            self._outgoing.cancel(call)
         if self._inbox is not None:
             self._inbox.clear()
         self._changes.notify()

@@ -121,7 +121,7 @@ class ConnectionLog:
 
         `now` is seconds of a clock that never goes back, the same for all calls.
         """
-        if stranger and not self._strangers.has_room(now):
+        if stranger and not self._strangers.allows(now):
             return
         self._break_silence()
         quiet = ended.code in (CloseCode.NORMAL, CloseCode.GOING_AWAY)
@@ -143,7 +143,7 @@ class ConnectionLog:
 
     def turned_away(self, name: str, reason: str, now: float) -> None:
         """Log that a connection from `name` was closed before anything was said on it."""
-        if self._strangers.has_room(now):
+        if self._strangers.allows(now):
             self._break_silence()
             extra = {"event": "connection.turned-away", "address": name, "reason": reason}
             access.logger.warning("turned away a connection from %s: %s", name, reason, extra=extra)
@@ -177,7 +177,7 @@ class ConnectionLog:
 
     def _break_silence(self) -> None:
         if self._strangers.silent:
-            left_out = self._strangers.told()
+            left_out = self._strangers.take_left_out()
             access.logger.warning(
                 "%d endings of strangers were not logged",
                 left_out,

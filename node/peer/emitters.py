@@ -21,13 +21,13 @@ class NativeEmitter:
         self.marks_end = True
 
     @property
-    def has_room(self) -> bool:
+    def can_send(self) -> bool:
         """Whether a sender need not wait."""
         return self._live.driver.can_send
 
-    async def room(self, timeout: float | None) -> float | None:
+    async def wait_writable(self, timeout: float | None) -> float | None:
         """Wait while too much waits to be written; CallTimeout if it takes too long."""
-        return await self._live.room(timeout)
+        return await self._live.wait_writable(timeout)
 
     def send(self, name: str, namespace: str, payload: Payload) -> None:
         """Send an event to which no reply is wanted."""
@@ -39,13 +39,13 @@ class NativeEmitter:
         """Send an event; `emit` gets its replies."""
         self._calls.named.ask(emit, name, namespace, payload, self.backend.now(), timeout)
 
-    def leave(self, emit: OutgoingEmit) -> None:
+    def stop_waiting(self, emit: OutgoingEmit) -> None:
         """Wait for no more of its replies."""
-        self._calls.outgoing.leave(emit)
+        self._calls.outgoing.stop_waiting(emit)
 
-    def give_up(self, emit: OutgoingEmit) -> None:
+    def cancel(self, emit: OutgoingEmit) -> None:
         """Want none of its replies: Cancel."""
-        self._calls.outgoing.give_up(emit)
+        self._calls.outgoing.cancel(emit)
 
     def closed_error(self) -> PeerClosedError:
         """Why nothing can be sent any more."""
@@ -63,11 +63,11 @@ class InterceptedEmitter(NativeEmitter):
         self._name = name
 
     @property
-    def has_room(self) -> bool:
-        """Never: `room` is always waited for."""
+    def can_send(self) -> bool:
+        """Never: `wait_writable` is always waited for."""
         return False
 
-    async def room(self, timeout: float | None) -> float | None:
+    async def wait_writable(self, timeout: float | None) -> float | None:
         """Run the interceptors, then wait as for any event.
 
         Raises:
@@ -84,4 +84,4 @@ class InterceptedEmitter(NativeEmitter):
             raise ParleyError(
                 f"the event {self._name!r} was not emitted: an interceptor did not call proceed"
             )
-        return await super().room(timeouts[-1])
+        return await super().wait_writable(timeouts[-1])

@@ -456,7 +456,7 @@ class Link(ReconnectingClient[Peer]):
             nonlocal made
             why: Exception = PeerClosedError(CloseCode.CONNECTION_LOST, _UNKNOWN)
             while made is None and not self._left:
-                await self._redial.rest(why)
+                await self._redial.pause_after_failure(why)
                 try:
                     live.redial()  # if the word was a stranger's, the session is there first
                     made = await self._dial()

@@ -117,9 +117,11 @@ class LinkStore:
         place = stream, group, consumer
         return await self._hand_out(place, count, lambda on: on.read(*place, count, wait))
 
-    async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
+    async def recover_pending(
+        self, stream: str, group: str, consumer: str, count: int
+    ) -> list[Delivery]:
         place = stream, group, consumer
-        return await self._hand_out(place, count, lambda on: on.own(*place, count))
+        return await self._hand_out(place, count, lambda on: on.recover_pending(*place, count))
 
     async def claim(
         self, stream: str, group: str, consumer: str, count: int, idle: float
@@ -260,7 +262,7 @@ class LinkStore:
 
     async def _own(self, seat: _Seat, place: ConsumerKey, remote: RemoteStore) -> None:
         """Have more of what earlier sessions handed out handed out over this one."""
-        found = await self._told(remote.own(*place, AT_ONCE))
+        found = await self._told(remote.recover_pending(*place, AT_ONCE))
         seat.owning = bool(found)
         for delivery in found:
             if delivery.event.id in seat.missing:

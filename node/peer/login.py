@@ -42,5 +42,5 @@ async def _ask(peer: Peer, send: Callable[[Callable[[], None]], OutgoingCall]) -
         await waiter.wait()
     finally:
         if not call.done:
-            peer.outgoing.give_up(call)
+            peer.outgoing.cancel(call)
     answer_of(call)

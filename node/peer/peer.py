@@ -295,7 +295,7 @@ class Peer:
             answer = await self._call_once(IdempotencyKey.of(once), topic, data, timeout, headers)
             return answer if wanted is None else wanted.read(answer)
         if not self.driver.can_send:
-            timeout = await self.live.room(timeout)
+            timeout = await self.live.wait_writable(timeout)
         backend, outgoing = self.backend, self.outgoing
         waiter = backend.waiter()
         now = backend.now()
@@ -308,7 +308,7 @@ class Peer:
         finally:
             code = call.code if call.done else GIVEN_UP
             if not call.done:
-                outgoing.give_up(call)
+                outgoing.cancel(call)
             self.live.metrics.made.add(code, backend.now() - now)
         answer = answer_of(call) if call.code else call.data
         return answer if wanted is None else wanted.read(answer)
@@ -343,7 +343,7 @@ class Peer:
         backend, outgoing = self.backend, self.outgoing
         if not self.is_open:
             raise self.closed_error()
-        timeout = await self.live.room(timeout)
+        timeout = await self.live.wait_writable(timeout)
         waiter = backend.waiter()
         now = backend.now()
         epoch = epoch_to_ask(key, self.once_epoch, now)
@@ -359,7 +359,7 @@ class Peer:
         finally:
             code = call.code if call.done else GIVEN_UP
             if not call.done:
-                outgoing.give_up(call)
+                outgoing.cancel(call)
             self.live.metrics.made.add(code, backend.now() - now)
         return answer_of_once(key, call, again=again)
 

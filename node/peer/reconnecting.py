@@ -210,7 +210,7 @@ class RetryLoop:
         if self._job is not None:
             self._job.cancel()
 
-    async def rest(self, why: Exception) -> None:
+    async def pause_after_failure(self, why: Exception) -> None:
         """Pause as after an attempt that ended because of `why`; for an attempt that dials more
         than once. What it had counts as its connection no more."""
         seconds = self._seconds(why)
@@ -238,7 +238,7 @@ class RetryLoop:
                 why = await self._try()
                 if self._finishing:
                     return
-                await self.rest(why)
+                await self.pause_after_failure(why)
         finally:
             self._finishing = True
             self._tell_over()
@@ -499,7 +499,7 @@ class ReconnectingEmitter(Generic[T]):
     ) -> None:
         self._waited = waited
         self._emitter_of = emitter_of
-        self._emitter: Emitter  # from `room` on
+        self._emitter: Emitter  # from `wait_writable` on
         self.marks_end = marks_end
 
     @property
@@ -508,15 +508,15 @@ class ReconnectingEmitter(Generic[T]):
         return self._waited.backend
 
     @property
-    def has_room(self) -> bool:
-        """Never: `room` is always waited for."""
+    def can_send(self) -> bool:
+        """Never: `wait_writable` is always waited for."""
         return False
 
-    async def room(self, timeout: float | None) -> float | None:
+    async def wait_writable(self, timeout: float | None) -> float | None:
         """Wait for a connection with room; raises as `ReconnectingClient.connected`."""
         reached, left = await self._waited.connected(timeout)
         self._emitter = emitter = self._emitter_of(reached)
-        return left if emitter.has_room else await emitter.room(left)
+        return left if emitter.can_send else await emitter.wait_writable(left)
 
     def send(self, name: str, namespace: str, payload: Payload) -> None:
         """Send an event to which no reply is wanted."""
@@ -528,13 +528,13 @@ class ReconnectingEmitter(Generic[T]):
         """Send an event; `emit` gets its replies."""
         self._emitter.ask(emit, name, namespace, payload, timeout)
 
-    def leave(self, emit: OutgoingEmit) -> None:
+    def stop_waiting(self, emit: OutgoingEmit) -> None:
         """Wait for no more of its replies."""
-        self._emitter.leave(emit)
+        self._emitter.stop_waiting(emit)
 
-    def give_up(self, emit: OutgoingEmit) -> None:
+    def cancel(self, emit: OutgoingEmit) -> None:
         """Want none of its replies: its handler is to end, where that can be said."""
-        self._emitter.give_up(emit)
+        self._emitter.cancel(emit)
 
     def closed_error(self) -> PeerClosedError:
         """Why nothing can be sent any more."""

@@ -566,8 +566,8 @@ class Subscription(Generic[D]):
     def _give_up(self, call: OutgoingCall) -> None:
         """Nobody waits for the answer any more."""
         self._given_up = True
-        self._outgoing.give_up(call)
-        if self._topics.give_up(self.topic):
+        self._outgoing.cancel(call)
+        if self._topics.abandon_subscribe(self.topic):
             now = self._live.backend.now()
             with suppress(LocalProtocolError):  # the connection is closing
                 self._outgoing.unsubscribe(self.topic, now, LEAVE_TIMEOUT, lambda: None)

@@ -95,7 +95,7 @@ class SecureChannel:
         self.used = False
         self.seals_flushes = not agreed.limits.seal_delay_ms
         # One event from the wire, and its seal.
-        self.open = receiver.open
+        self.decrypt = receiver.decrypt
         self.trial: ReaderCheckpoint | None = None
         self.tapped = observer is not None  # or what may come next is bounded
         self._plan()
@@ -105,14 +105,14 @@ class SecureChannel:
 
     # Events out.
 
-    def protect(self, events: Iterable[OutgoingEvent], now: float) -> list[bytes]:
+    def encrypt(self, events: Iterable[OutgoingEvent], now: float) -> list[bytes]:
         """Return a frame for each event, sealed if a seal is due, and KeyUpdates that are due."""
         sender, config, frames = self.sender, self._config, list[bytes]()
         for stream, async_id, category, subcategory, payload, seal, _, _ in events:
             unsealed = sender.unsealed
             if not seal:
                 seal = unsealed + 1 >= self._seal_events or now >= self.seal_due
-            framed = sender.protect(stream, async_id, category, subcategory, payload, seal)
+            framed = sender.encrypt(stream, async_id, category, subcategory, payload, seal)
             frames.append(framed)
             if seal:
                 self.seal_due = NEVER
@@ -168,8 +168,8 @@ class SecureChannel:
 
     # Events in.
 
-    def opened(self, event: Event, data: bytes | memoryview, sealed: bool) -> None:
-        """Take note of an event that `open` returned, if it was `sealed` or the channel is
+    def event_decrypted(self, event: Event, data: bytes | memoryview, sealed: bool) -> None:
+        """Take note of an event that `decrypt` returned, if it was `sealed` or the channel is
         `tapped`."""
         if self.rekeying.update_due and event[2:4] != (CONNECTION, KEY_UPDATE):
             between = f"event {event.category}/{event.subcategory} on stream {event.stream}"
@@ -209,9 +209,9 @@ class SecureChannel:
         if self._observer is not None:
             self._observer.direction_ended(stream)
 
-    def rest(self) -> None:
-        self.sender.rest()
-        self.receiver.rest()
+    def drop_idle_keys(self) -> None:
+        self.sender.drop_idle_keys()
+        self.receiver.drop_idle_keys()
 
     # Time.
 
@@ -274,28 +274,28 @@ class SecureChannel:
         self.rekeying.resume(now)
         self._plan()
         self.trial = self.receiver.checkpoint()
-        self.open = self._open_first
+        self.decrypt = self._decrypt_first
 
     def transport_lost(self, now: float) -> None:
         """The transport is lost. If no event of it opened, undo what it changed."""
         self.rekeying.suspend(now)
         if self.trial is not None:
             self.receiver.restore(self.trial)
-            self.trial, self.open = None, self.receiver.open
+            self.trial, self.decrypt = None, self.receiver.decrypt
 
-    def _open_first(
+    def _decrypt_first(
         self, event: bytes | memoryview, *, verify: bool = True
     ) -> tuple[Event, bytes | memoryview | None]:
         """Open the first event over a new transport, which proves that the peer uses it."""
-        opened = self.receiver.open(event, verify=verify)
-        self.trial, self.open = None, self.receiver.open
-        return opened
+        decrypted = self.receiver.decrypt(event, verify=verify)
+        self.trial, self.decrypt = None, self.receiver.decrypt
+        return decrypted
 
     # Key updates and rekeys, step by step.
 
     def _sealed(self, subcategory: int, payload: bytes, now: float) -> bytes:
         event = OutgoingEvent(0, 0, CONNECTION, subcategory, payload, True)
-        return b"".join(self.protect((event,), now))
+        return b"".join(self.encrypt((event,), now))
 
     def _plan(self) -> None:
         """Set `keys_due`, which only changes with the keys but is read for each flush."""
@@ -383,14 +383,14 @@ class PlainChannel:
         self.trial = None
         self.seal_due = self.keys_due = self.patience_ends = NEVER
 
-    def protect(self, events: Iterable[OutgoingEvent], now: float) -> list[bytes]:
+    def encrypt(self, events: Iterable[OutgoingEvent], now: float) -> list[bytes]:
         return [frame(serialise_raw(Event(*event[:4], bytes(event.payload)))) for event in events]
 
-    def open(self, data: bytes | memoryview) -> tuple[Event, bytes]:
+    def decrypt(self, data: bytes | memoryview) -> tuple[Event, bytes]:
         """Return the event, with an empty seal: it waits for none."""
         return parse_raw(data), b""
 
-    def opened(self, event: Event, data: bytes | memoryview, sealed: bool) -> None:
+    def event_decrypted(self, event: Event, data: bytes | memoryview, sealed: bool) -> None:
         """Nothing follows from it."""
 
     def control(self, subcategory: int, cells: Mapping[int, Any], now: float) -> bytes:

@@ -165,7 +165,7 @@ class Connection:
         try:
             return self.frames.take()
         except RemoteProtocolError as error:
-            self.foreign = sniff_protocol(self.frames.rest())
+            self.foreign = sniff_protocol(self.frames.unread_bytes())
             if not self.foreign:
                 raise
             raise RemoteProtocolError(error.code, f"it is {self.foreign}, not a node") from error
@@ -501,7 +501,7 @@ class Connection:
             raise LocalProtocolError(reason)
         resume = resumption.next_attempt(self.config.network_key)
         if self._attempt is not None:
-            self._attempt.give_up()
+            self._attempt.cancel()
         self._attempt = ResumeAttempt(resume, self._resumed, now)
         return self._attempt
 
@@ -537,7 +537,7 @@ class Connection:
         """Answer ResumeRequested: the session continues over this transport, and this connection
         ends silently. Return the bytes that followed the Resume."""
         self._require_resuming()
-        received = self.frames.rest()
+        received = self.frames.unread_bytes()
         self.frames.clear()
         self.handshake = None
         self._go(Signal.END)
@@ -699,7 +699,7 @@ class Connection:
         self._closing = code, text
         self.outbox.clear()
         if self._attempt is not None:
-            self._attempt.give_up()
+            self._attempt.cancel()
         if self.session is not None:
             session, self.session = self.session, None
             # And with it every key. An observer of the session repeats its Close.

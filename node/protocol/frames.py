@@ -103,9 +103,9 @@ class FrameReader:
         return b"".join(parts)
 
     def _join_all(self) -> None:
-        self.data, self._at, self._more = self.rest(), 0, []
+        self.data, self._at, self._more = self.unread_bytes(), 0, []
 
-    def rest(self) -> bytes:
+    def unread_bytes(self) -> bytes:
         """Return the buffered bytes, which stay."""
         return b"".join((memoryview(self.data)[self._at :], *self._more))
 

@@ -274,7 +274,7 @@ class Handshake:
 
     def proof_frame(self) -> bytes:
         payload = self.config.proof_payload
-        return expect(self.sender).protect(0, 0, CONNECTION, PROOF, payload, True)
+        return expect(self.sender).encrypt(0, 0, CONNECTION, PROOF, payload, True)
 
     def open_proof(self, event: bytes) -> None:
         """Open and verify the peer's Proof.
@@ -285,7 +285,7 @@ class Handshake:
         """
         receiver, suite = expect(self.receiver), expect(self.suite)
         try:
-            opened, seal = receiver.open(event, verify=False)
+            opened, seal = receiver.decrypt(event, verify=False)
         except RemoteProtocolError as unopened:
             if self.config.network_key is None or unopened.code != CloseCode.BAD_RECORD:
                 raise
@@ -579,7 +579,7 @@ class Responder(Handshake):
         sender = expect(self.sender)
         sender.switch(application.ap_responder)
         payload = encode({keys.CODE: CloseCode.AUTHENTICATION_FAILED})
-        return sender.protect(0, 0, CONNECTION, CLOSE, payload, True)
+        return sender.encrypt(0, 0, CONNECTION, CLOSE, payload, True)
 
     def _check_network_mac(self, cells: Mapping[int, Value], label: bytes) -> None:
         key = self.config.network_key

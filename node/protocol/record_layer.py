@@ -93,7 +93,7 @@ class CipherState:
         awake = {stream: cipher.key.counter for stream, cipher in self.ciphers.items()}
         return self._idle_counters | awake
 
-    def rest(self) -> None:
+    def drop_idle_keys(self) -> None:
         """Free the keys of all streams until their next event."""
         self._idle_counters, self.ciphers = self.counters(), {}
 
@@ -124,7 +124,7 @@ class RecordWriter(CipherState):
         self.events_sent = 0
         self.bytes_sent = 0
 
-    def protect(
+    def encrypt(
         self,
         stream: int,
         async_id: int,
@@ -188,7 +188,7 @@ class RecordReader(CipherState):
         self.verifier: Verifier | None = None
         self._signature_size = suite.signing_algorithm.signature_size
 
-    def open(
+    def decrypt(
         self, event: bytes | memoryview, *, verify: bool = True
     ) -> tuple[Event, bytes | memoryview | None]:
         """Decrypt and chain one event, and check its seal, or that it needs none. Return it with

@@ -28,9 +28,9 @@ Accept = Callable[[int, int, bytes, float], bool]
 class ResumeAttempt:
     """The core of one attempt, which takes 5 s at most.
 
-    `outcome` is None, "resumed" (the session continues: its driver gets the transport, and `rest`,
-    the bytes after Resumed), "rejected" with the peer's `code`, or "failed". It is reported before
-    the transport of an attempt that has `ended` is closed.
+    `outcome` is None, "resumed" (the session continues: its driver gets the transport, and
+    `unread_bytes`, those after Resumed), "rejected" with the peer's `code`, or "failed". It is
+    reported before the transport of an attempt that has `ended` is closed.
     """
 
     def __init__(self, resume: bytes, accept: Accept, now: float) -> None:
@@ -45,7 +45,7 @@ class ResumeAttempt:
         self.is_suspended = self.holds_back = False
         self.outcome: str | None = None
         self.code: int | None = None
-        self.rest = b""
+        self.unread_bytes = b""
 
     @property
     def queued_bytes(self) -> int:
@@ -87,7 +87,7 @@ class ResumeAttempt:
     def abort(self, now: float, code: CloseCode, reason: str) -> None:
         self._end("failed")
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         """End because the session is over, or makes another attempt."""
         self._end("failed")
 
@@ -99,7 +99,7 @@ class ResumeAttempt:
         elif event.subcategory != RESUMED or self.accept is None:
             raise violation(f"event 1/{event.subcategory}, neither Resumed nor Reject")
         else:
-            self.rest = self._frames.rest()
+            self.unread_bytes = self._frames.unread_bytes()
             accepted = self.accept(*read_resumed(event.payload), now)
             self._end("resumed" if accepted else "failed")
 

@@ -170,10 +170,10 @@ class Session:
             encrypted = frames.take()
             if encrypted is None:
                 break
-            event, seal = channel.open(encrypted)
+            event, seal = channel.decrypt(encrypted)
             sealed = seal is not None
             if sealed or channel.tapped:
-                channel.opened(event, encrypted, sealed)
+                channel.event_decrypted(event, encrypted, sealed)
             if self._flooded:
                 raise _flood()
             count = 1
@@ -256,7 +256,7 @@ class Session:
         out = wire.take() if wire.frames else []
         while outbox.turns and limit > 0:
             events = outbox.take(limit)
-            frames = channel.protect(events, now)
+            frames = channel.encrypt(events, now)
             out += frames
             limit -= sum(map(len, frames))
             for event in events:
@@ -273,7 +273,7 @@ class Session:
         if text:
             cells[keys.TEXT] = text
         close = OutgoingEvent(0, 0, CONNECTION, CLOSE, encode(cells), True)
-        return b"".join(self.channel.protect((close,), now))
+        return b"".join(self.channel.encrypt((close,), now))
 
     def update_keys(self, now: float) -> None:
         """Send a plain KeyUpdate; raises LimitReachedError beyond 32 in a burst and one in 2 s."""
@@ -317,7 +317,7 @@ class Session:
         if keepalive.rest_due(now):
             keepalive.rests()
             if self.secure is not None:
-                self.secure.rest()
+                self.secure.drop_idle_keys()
         if keepalive.probe_due(now):
             keepalive.probe_sent(now)
             # If 64 Pings of the application are unanswered, they do as well.
@@ -359,7 +359,7 @@ class Session:
 
     def control(self, event: OutgoingEvent) -> None:
         """Encrypt an event of stream 0, or an Open, immediately."""
-        frames = b"".join(self.channel.protect((event,), self._now))
+        frames = b"".join(self.channel.encrypt((event,), self._now))
         self._wire.write(frames)
         if not event.stream and (event.category == STREAM or event.subcategory == PONG):
             self.unwritten += len(frames)

@@ -34,10 +34,10 @@ class Emitter(Protocol):
     def backend(self) -> Loop: ...
 
     @property
-    def has_room(self) -> bool:
+    def can_send(self) -> bool:
         """Whether a sender may send without waiting."""
 
-    async def room(self, timeout: float | None) -> float | None:
+    async def wait_writable(self, timeout: float | None) -> float | None:
         """Wait until a sender may send; returns the rest of `timeout`."""
 
     def send(self, name: str, namespace: str, payload: Payload) -> None:
@@ -48,10 +48,10 @@ class Emitter(Protocol):
     ) -> None:
         """Send an event; `emit` gets its replies, or code 17 after `timeout` seconds."""
 
-    def leave(self, emit: OutgoingEmit) -> None:
+    def stop_waiting(self, emit: OutgoingEmit) -> None:
         """Stop waiting for replies; the handler may continue."""
 
-    def give_up(self, emit: OutgoingEmit) -> None:
+    def cancel(self, emit: OutgoingEmit) -> None:
         """Cancel the handler if the dialect can, and discard its replies."""
 
     def closed_error(self) -> PeerClosedError:
@@ -108,19 +108,19 @@ class Emission:
         """
         self._is_used = True
         emitter = self._emitter
-        if not emitter.has_room:
-            timeout = await emitter.room(timeout)
+        if not emitter.can_send:
+            timeout = await emitter.wait_writable(timeout)
         waiter = emitter.backend.waiter()
         emit = OutgoingEmit(waiter.wake)
         self._ask(emit, timeout)
         try:
             await waiter.wait()
         except BaseException:
-            emitter.give_up(emit)  # also if a reply came at the same time: nobody reads it
+            emitter.cancel(emit)  # also if a reply came at the same time: nobody reads it
             emit.drop_replies()
             raise
         if emit.replies:
-            emitter.leave(emit)
+            emitter.stop_waiting(emit)
             reply: Reply = emit.take()
             emit.drop_replies()
             return reply
@@ -142,8 +142,8 @@ class Emission:
 
     async def _send(self) -> None:
         emitter = self._emitter
-        if not emitter.has_room:
-            await emitter.room(None)
+        if not emitter.can_send:
+            await emitter.wait_writable(None)
         self._once()
         try:
             emitter.send(self._name, self._namespace, self._payload)
@@ -222,7 +222,7 @@ class Replies:
     def close(self) -> None:
         """Discard further replies and end a waiting reader."""
         if self._begun and not self._emit.done:
-            self._emitter.give_up(self._emit)
+            self._emitter.cancel(self._emit)
         self._closed = True
         self._emit.drop_replies()
         self._changes.notify()
@@ -233,7 +233,7 @@ class Replies:
 
     async def _begin(self) -> None:
         if not self._begun:
-            timeout = await self._emitter.room(self._timeout)
+            timeout = await self._emitter.wait_writable(self._timeout)
             if not self._closed:
                 self._emission._ask(self._emit, timeout)
                 self._begun = True

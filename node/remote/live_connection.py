@@ -243,7 +243,7 @@ class LiveConnection:
         self.on_change()
         self.changes.notify()
 
-    async def room(self, timeout: float | None = None) -> float | None:
+    async def wait_writable(self, timeout: float | None = None) -> float | None:
         """Wait until a caller may send; returns the rest of `timeout`.
 
         Raises:

@@ -152,7 +152,7 @@ class SessionResumer:
         except Exception:
             logger.exception("dialling again failed", extra={"event": "resume.bug"})
         finally:
-            one.give_up()
+            one.cancel()
         return one
 
 
@@ -186,7 +186,7 @@ class _Try:
         live.driver.step()
         return driver
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         if self.driver is not None and not self.resumed:
             self._attempt.abort(self._live.backend.now(), CloseCode.CONNECTION_LOST, "given up")
             self.driver.step()
@@ -196,7 +196,7 @@ class _Try:
         live, driver = self._live, self.driver
         if ended.outcome == "resumed" and driver is not None:
             self.resumed = True
-            driver.hand_over(live.driver, self._attempt.rest)
+            driver.hand_over(live.driver, self._attempt.unread_bytes)
         elif ended.outcome == "rejected":
             code = ended.code or 0
             self.why = f"the other side rejects it: {SENTENCES.get(code) or code_name(code)}"

@@ -506,7 +506,7 @@ class Stream(ByteStream):
         try:
             await waiter.wait()
         except BaseException:
-            requests.give_up(request, unwanted)
+            requests.cancel(request, unwanted)
             raise
         if request.answer is None:
             if request.late:

@@ -273,7 +273,7 @@ class FollowedTopic(Topic[Any]):
         fanout.crowded |= self._stuck()
         await self._changes.until(lambda: not fanout.crowded >= fanout.feeds.keys())
         await self._within(self._patience, lambda: all(one.lagging for one in fanout.crowded))
-        fanout.give_up()
+        fanout.skip_crowded()
 
     def _stuck(self) -> set[Feed]:
         """Feeds over their high-water mark, or still reading the history."""

@@ -279,9 +279,9 @@ class Application:
 
     def _give_up(self, step: Step) -> None:
         if self._asked:
-            self.calls.outgoing.give_up(self._asked.popleft())
+            self.calls.outgoing.cancel(self._asked.popleft())
         elif self._stream_asked:
-            self.calls.stream_requests.give_up(self._stream_asked.popleft())
+            self.calls.stream_requests.cancel(self._stream_asked.popleft())
 
     def _publish(self, step: Step) -> None:
         for _ in range(1 + step.stream % 8):
@@ -317,7 +317,7 @@ class Application:
                 try:
                     call.chunks.take()
                 except ALLOWED["decoder"]:
-                    self.calls.outgoing.give_up(call)
+                    self.calls.outgoing.cancel(call)
 
     def _answer(self, step: Step) -> None:
         if not self._running:

@@ -79,7 +79,7 @@ class Emitting:
     def leave(self) -> None:
         """Read no more of what was emitted first."""
         if self._asked:
-            self._calls.outgoing.leave(self._asked.popleft())
+            self._calls.outgoing.stop_waiting(self._asked.popleft())
 
     def check(self) -> None:
         """What waits is bounded."""

@@ -170,7 +170,7 @@ class NamedSide:
 
     def _give_up(self, step: Step) -> None:
         if self._asked:
-            self.core.give_up(self._asked[step.stream % len(self._asked)])
+            self.core.cancel(self._asked[step.stream % len(self._asked)])
 
     def _read(self, step: Step) -> None:
         if self._asked:
@@ -184,5 +184,5 @@ class NamedSide:
             if emit.replies:
                 if not self.core.closing:
                     self._again += len(emit.replies) - 1
-                self.core.leave(emit)
+                self.core.stop_waiting(emit)
                 emit.drop_replies()

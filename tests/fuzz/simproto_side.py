@@ -268,7 +268,7 @@ class SimProtoSide:
         if self._asked:
             call = self._asked.pop(step.stream % len(self._asked))
             self._done -= call.done
-            self.sim.outgoing.give_up(call)
+            self.sim.outgoing.cancel(call)
 
     def _publish(self, step: Step) -> None:
         fanout = self._fanouts[NAMES[step.stream % len(NAMES)]]

@@ -111,7 +111,7 @@ class CoreEnd:
         if attempt.outcome != "resumed":
             sock.close()
             return None
-        self._take(attempt.rest)
+        self._take(attempt.unread_bytes)
         return sock
 
     def _listen(self, sock: socket.socket) -> socket.socket | None:

@@ -13,11 +13,11 @@ from tests.node.network import meeting, settled
 
 def test_some_at_once_and_then_so_many_a_second() -> None:
     ration = RateLimitedLogger(3, 2.0)
-    assert [ration.has_room(10.0) for _ in range(5)] == [True, True, True, False, False]
+    assert [ration.allows(10.0) for _ in range(5)] == [True, True, True, False, False]
     assert ration.silent == 2
-    assert [ration.has_room(10.5), ration.has_room(10.6)] == [True, False]
-    assert (ration.told(), ration.silent) == (3, 0)
-    assert [ration.has_room(100.0) for _ in range(4)] == [True, True, True, False]
+    assert [ration.allows(10.5), ration.allows(10.6)] == [True, False]
+    assert (ration.take_left_out(), ration.silent) == (3, 0)
+    assert [ration.allows(100.0) for _ in range(4)] == [True, True, True, False]
 
 
 async def test_a_handler_that_fails_does_not_fill_the_log(

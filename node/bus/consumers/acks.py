@@ -61,7 +61,7 @@ class AckBuffer:
         if self._ids and self.error is None:
             self._job.start(self._record)
 
-    async def room(self, most: int) -> None:
+    async def wait_for_space(self, most: int) -> None:
         """Wait until at most `most` acknowledgements are unrecorded.
 
         Raises:
@@ -198,9 +198,9 @@ class AckRecorder:
         Raises:
             BusError: it cannot.
         """
-        await self.buffer.room(0)
+        await self.buffer.wait_for_space(0)
 
-    async def rest(self) -> None:
+    async def stop(self) -> None:
         await self.buffer.end()
 
     # Inside.
@@ -228,8 +228,8 @@ class AckRecorder:
         return letter is not None
 
     def _log_dead_letter(self, id: str, fault: str) -> None:
-        if self._told.has_room(self._loop.now()):
-            silent = self._told.told()
+        if self._told.allows(self._loop.now()):
+            silent = self._told.take_left_out()
             more = f" ({silent} more were not logged)" if silent else ""
             text = "%s %s became a dead letter: %s%s"
             logger.error(

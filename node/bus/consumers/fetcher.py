@@ -85,7 +85,7 @@ class Fetcher:
     async def _redelivered(self, count: int) -> list[Delivery]:
         store, options, consumer = self._store, self._terms, self._consumer
         if self._owning:
-            found = await store.own(options.stream, options.group, consumer, count)
+            found = await store.recover_pending(options.stream, options.group, consumer, count)
             if found:
                 return found
             self._owning = False

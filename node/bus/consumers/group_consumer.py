@@ -101,7 +101,7 @@ class GroupConsumer:
             if self.failure is not None:
                 raise self.failure
             if len(buffer) > most:
-                await buffer.room(most)
+                await buffer.wait_for_space(most)
             elif self._half:
                 self._take_half()
             elif self._later:
@@ -237,7 +237,7 @@ class GroupConsumer:
                 await self._store.touch(options.stream, options.group, self.context.name, alive)
         except Exception as error:
             # The next heartbeat may succeed; otherwise other consumers take over.
-            self._retry.tell(as_bus_error(error))
+            self._retry.log_error(as_bus_error(error))
         try:
             await self._give_back(given_back)
         except Exception as error:
@@ -304,7 +304,7 @@ class GroupConsumer:
             with anyio.CancelScope(shield=True):
                 await self._fetching.end()
                 await self._heartbeat_task.end()
-                await acks.rest()
+                await acks.stop()
         if errors:
             raise errors[0]
         if scope.cancelled_caught:

@@ -187,10 +187,10 @@ class WorkerPool:
     ) -> bool:
         """Log a failure of the handler and schedule the retry; return whether that was recorded."""
         failures = self._failures
-        if failures.has_room(self._loop.now()):
+        if failures.allows(self._loop.now()):
             if failures.silent:
                 text = "%d failures of the handler of %s were not logged"
-                left_out = failures.told()
+                left_out = failures.take_left_out()
                 logger.warning(
                     text,
                     left_out,

@@ -260,7 +260,9 @@ class GroupReader:
             elif left <= 0 or scope.cancelled_caught:
                 return []
 
-    async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
+    async def recover_pending(
+        self, stream: str, group: str, consumer: str, count: int
+    ) -> list[Delivery]:
         """Return events pending with this consumer and not held here: first those of an earlier
         process of its name, then those of lost responses."""
         state = self._groups.join(stream, self._key(stream), group)

@@ -218,8 +218,10 @@ class RedisStore:
     ) -> list[Delivery]:
         return await self._opened.reader.read(stream, group, consumer, count, wait)
 
-    async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
-        return await self._opened.reader.own(stream, group, consumer, count)
+    async def recover_pending(
+        self, stream: str, group: str, consumer: str, count: int
+    ) -> list[Delivery]:
+        return await self._opened.reader.recover_pending(stream, group, consumer, count)
 
     async def claim(
         self, stream: str, group: str, consumer: str, count: int, idle: float

@@ -150,7 +150,7 @@ class BusAuthoriser:
             try:
                 answer = offered and await self._rule.permits(permission, self._roles)
             except APPLICATION_ERRORS:
-                if self._failures.has_room(loop.now()):
+                if self._failures.allows(loop.now()):
                     logger.exception(
                         "allow= of the bus failed, so %s is not allowed",
                         peer,

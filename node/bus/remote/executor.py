@@ -182,11 +182,13 @@ class EventFetcher:
             await self._give_back(batch.consumer_key, rest)
         await self._return_too_large(batch)
 
-    async def own(self, batch: DeliveryBatch, count: int, left: Sequence[str]) -> None:
-        """Fill a batch as `Store.own`, with events of the consumer's last process; `left` are their
-        ids that this node remembers."""
+    async def recover_pending(self, batch: DeliveryBatch, count: int, left: Sequence[str]) -> None:
+        """Fill a batch as `Store.recover_pending`, with events of the consumer's last process;
+        `left` are their ids that this node remembers."""
         stream, group, consumer = batch.consumer_key
-        await self._redeliver(batch, await self._store.own(*batch.consumer_key, self._count(count)))
+        await self._redeliver(
+            batch, await self._store.recover_pending(*batch.consumer_key, self._count(count))
+        )
         due = 0
         for id in left:
             due += await self._store.nack(stream, group, consumer, id, 0.0, "the connection ended")
@@ -382,7 +384,7 @@ class RequestExecutor:
             await self.fetcher.read(batch, request.number, request.wait)
         elif isinstance(request, wire.Own):
             left = leftovers.take(batch.consumer_key, request.number)
-            await self.fetcher.own(batch, request.number, left)
+            await self.fetcher.recover_pending(batch, request.number, left)
         else:
             await self.fetcher.claim(batch, request.number, request.idle)
         if batch.too_large and not batch.deliveries:

@@ -287,7 +287,7 @@ class BusSession:
         return answer
 
     def _log(self) -> None:
-        if self._failures.has_room(self._live.backend.now()):
+        if self._failures.allows(self._live.backend.now()):
             logger.exception(
                 "the bus failed at a request of %s",
                 self._live.remote,

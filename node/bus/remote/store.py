@@ -146,7 +146,9 @@ class RemoteStore:
         request = wire.Read(stream, group, consumer, _few(count), _short(wait))
         return await self._deliveries(request, request.wait)
 
-    async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
+    async def recover_pending(
+        self, stream: str, group: str, consumer: str, count: int
+    ) -> list[Delivery]:
         return await self._deliveries(wire.Own(stream, group, consumer, _few(count)))
 
     async def claim(
@@ -245,7 +247,7 @@ class RemoteStore:
             await late.give_back(self._channel, request)
             raise
         if answer.code == ResultCode.PAYLOAD_TOO_LARGE:
-            if self._too_large.has_room(self._loop.now()):
+            if self._too_large.allows(self._loop.now()):
                 logger.warning(
                     "an event of %s is too large for the connection: raise max_payload on both "
                     "sides, or it becomes a dead letter",

@@ -239,7 +239,9 @@ def first_rows(rows: Iterable[tuple[int, str | None, int, str]]) -> list[tuple[A
     return taken
 
 
-def own(cache: MetadataCache, group: GroupRow, consumer: str, count: int) -> list[Delivery]:
+def recover_pending(
+    cache: MetadataCache, group: GroupRow, consumer: str, count: int
+) -> list[Delivery]:
     """Hand out again events that this consumer received in an earlier session."""
     holder = cache.touch_consumer(group, consumer)
     rows = cache.cursor.execute(

@@ -117,9 +117,11 @@ class SqliteStore:
 
         return await self._readers.first(stream, wait, lambda: _shrink_to_fit(ask, count))
 
-    async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
+    async def recover_pending(
+        self, stream: str, group: str, consumer: str, count: int
+    ) -> list[Delivery]:
         none: list[Delivery] = []
-        run = _in_group(stream, group, none, deliveries.own, consumer, count)
+        run = _in_group(stream, group, none, deliveries.recover_pending, consumer, count)
         return await self._do(WRITE, run, _release(stream, group, consumer))
 
     async def claim(

@@ -223,15 +223,15 @@ class NamedCore(ForeignCore):
         if timeout is not None:
             emit.slot = self._deadlines.add(emit, now + timeout)
 
-    def give_up(self, emit: OutgoingEmit) -> None:
+    def cancel(self, emit: OutgoingEmit) -> None:
         """Treat further replies as ordinary events."""
         if not emit.done:
             emit.done = True
             self._forget(emit)
 
-    def leave(self, emit: OutgoingEmit) -> None:
+    def stop_waiting(self, emit: OutgoingEmit) -> None:
         """Treat all replies but the first as ordinary events."""
-        self.give_up(emit)
+        self.cancel(emit)
         if not self.closing:
             for reply, _ in list(emit.replies)[1:]:
                 self._take_ordinary(reply.event)

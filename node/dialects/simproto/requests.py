@@ -93,7 +93,7 @@ class SimProtoOutgoing:
         """Unsubscribe; raises as `call`."""
         return self._ask(UNSUBSCRIBE, topic, b"", now, None, on_done)
 
-    def give_up(self, call: SimProtoRequest) -> None:
+    def cancel(self, call: SimProtoRequest) -> None:
         if not call.done:
             call.done = True
             call.slot.discard(call)

@@ -41,11 +41,11 @@ class SimProtoConnection:
     values: Rest
 
     @property
-    def has_room(self) -> bool:
+    def can_send(self) -> bool:
         """Whether a request can be sent without waiting."""
         return self.guest.driver.can_send and self.core.free_dialogs > 0
 
-    async def room(self, timeout: float | None) -> float | None:
+    async def wait_writable(self, timeout: float | None) -> float | None:
         """Wait until a request can be sent; returns the rest of `timeout`.
 
         Raises:
@@ -55,7 +55,7 @@ class SimProtoConnection:
 
     async def _room(self) -> None:
         driver, turns = self.guest.driver, self.sim.room
-        while self.guest.is_open and not self.has_room:
+        while self.guest.is_open and not self.can_send:
             if not driver.can_send:
                 await driver.wait_writable()
                 continue

@@ -319,8 +319,8 @@ class SimProtoPeer(Guest):
         link = self.link
         value: Any = data
         payload = value if type(value) is bytes else to_bytes(value, link.values)
-        if not link.has_room:
-            timeout = await link.room(timeout)
+        if not link.can_send:
+            timeout = await link.wait_writable(timeout)
         waiter = self.backend.waiter()
         outgoing = self.sim.outgoing
         try:
@@ -331,7 +331,7 @@ class SimProtoPeer(Guest):
             await waiter.wait()
         finally:
             if not call.done:
-                outgoing.give_up(call)
+                outgoing.cancel(call)
         return answer_of(call)
 
     def subscribe(
@@ -385,13 +385,13 @@ class SimProtoPeer(Guest):
         self.sim.flush()
         await super().close(code, text)
 
-    async def room(self, timeout: float | None = None) -> float | None:
+    async def wait_writable(self, timeout: float | None = None) -> float | None:
         """Wait until a request can be sent; returns the rest of `timeout`.
 
         Raises:
             CallTimeout: it took longer.
         """
-        return await self.link.room(timeout)
+        return await self.link.wait_writable(timeout)
 
     # For its subscriptions: it has one connection.
 

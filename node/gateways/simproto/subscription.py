@@ -60,7 +60,7 @@ class SimProtoNotes:
         """Subscribe; returns the data of the acceptance. Raises as `SimProtoSubscription`."""
         link, sim = self._link, self._link.sim
         payload = to_bytes(data, link.values)
-        timeout = await link.room(timeout)
+        timeout = await link.wait_writable(timeout)
         backend = link.guest.backend
         waiter = backend.waiter()
         try:
@@ -72,7 +72,7 @@ class SimProtoNotes:
             await waiter.wait()
         except BaseException:
             if not call.done:
-                sim.outgoing.give_up(call)
+                sim.outgoing.cancel(call)
                 self.queue.close()
             else:
                 self._leave()

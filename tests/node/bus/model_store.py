@@ -160,7 +160,9 @@ class ModelStore:
         self._places[stream, group, consumer] = found.last
         return deliveries
 
-    async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
+    async def recover_pending(
+        self, stream: str, group: str, consumer: str, count: int
+    ) -> list[Delivery]:
         self._check_open()
         return self._redeliver(
             stream,

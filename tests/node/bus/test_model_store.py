@@ -101,11 +101,11 @@ async def test_what_an_earlier_process_had_is_owned(anyio_backend: str) -> None:
         await store.open(loop)
         await store.publish([event(1)], durable=True)
         await store.read(S, G, "a", 1, 0)
-        assert await store.own(S, G, "a", 9) == []
+        assert await store.recover_pending(S, G, "a", 9) == []
         await store.aclose()
         await store.open(loop)
-        assert await store.own(S, G, "b", 9) == []
-        assert [d.attempt for d in await store.own(S, G, "a", 9)] == [2]
-        assert await store.own(S, G, "a", 9) == []
+        assert await store.recover_pending(S, G, "b", 9) == []
+        assert [d.attempt for d in await store.recover_pending(S, G, "a", 9)] == [2]
+        assert await store.recover_pending(S, G, "a", 9) == []
         await store.release(S, G, "a", [(await store.pending(S, G, 9, "0-0"))[0].id])
         assert [d.attempt for d in await store.claim(S, G, "b", 9, 60)] == [2]

@@ -139,7 +139,7 @@ class StoreMachine(RuleBasedStateMachine):
     def own(self, name: str, group: str, consumer: str, count: int) -> None:
         if not self.may_ask(name, group, consumer):
             return
-        self.handed_out(lambda store: store.own(name, group, consumer, count), name)
+        self.handed_out(lambda store: store.recover_pending(name, group, consumer, count), name)
         self.compare(name, group)
 
     @rule(name=names, group=groups, consumer=consumers, count=counts, idle=st.data())

@@ -160,7 +160,7 @@ class NodeUnderTest:
             case category, subcategory if (category, subcategory) == (STREAM, DATA):
                 self.core.send_data(event.stream, event.payload)
             case category, subcategory if (category, subcategory) == (SIM, CANCEL):
-                self.calls.outgoing.give_up(self.asked[cells[keys.REQUEST]])
+                self.calls.outgoing.cancel(self.asked[cells[keys.REQUEST]])
             case _:
                 self._ask(event, cells, streamed=streamed)
 
@@ -231,7 +231,7 @@ def _sent(pair: Pair, before: int) -> list[Event]:
     pair.a.take(pair.now)
     reader = pair.b.channel.receiver
     reader.admit = lambda stream: None
-    events = [reader.open(event)[0] for event in events_of(pair.a.wire)]
+    events = [reader.decrypt(event)[0] for event in events_of(pair.a.wire)]
     sent: list[Event] = []
     for event in events[len(events_of(pair.a.wire[:before])) :]:
         is_batch = (event.category, event.subcategory) == (STREAM, BATCH)

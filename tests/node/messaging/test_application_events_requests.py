@@ -107,8 +107,8 @@ def test_what_cannot_be_sent_takes_no_id() -> None:
 def test_who_gives_up_keeps_the_id_until_the_answer() -> None:
     shell = Shell()
     request = shell.ask(timeout=5)
-    shell.requests.give_up(request)
-    shell.requests.give_up(request)
+    shell.requests.cancel(request)
+    shell.requests.cancel(request)
     assert cancels(shell) == [(3, 0, 1)]
     assert shell.ask().async_id == 2
     assert len(shell.deadlines) == 0
@@ -226,7 +226,7 @@ def test_the_end_of_a_direction() -> None:
 def test_nobody_waits_any_more() -> None:
     shell = Shell()
     given_up, waiting = shell.ask(3), shell.ask(3, timeout=1)
-    shell.requests.give_up(given_up)
+    shell.requests.cancel(given_up)
     shell.requests.abandon(3)
     assert is_done(waiting)
     assert not waiting.late

@@ -181,7 +181,7 @@ def test_what_is_dropped_for_a_reason_of_ours_does_not() -> None:
     """No room, an answer that was given up, an event that nobody here handles."""
     shell = Shell()
     call = shell.calls.outgoing.call("x", None, 0.0, None, lambda: None)
-    shell.calls.outgoing.give_up(call)
+    shell.calls.outgoing.cancel(call)
     shell.dispatch.receive(event(CHUNK, {}, async_id=call.async_id), 0.0)
     shell.dispatch.receive(event(EMIT, {keys.NAME: "unheard"}, category=NAMED), 0.0)
     assert shell.connection.charged == [False] * 2

@@ -499,7 +499,7 @@ def test_who_left_keeps_the_id_until_the_end() -> None:
     shell = Shell()
     emit = shell.ask(1.0)
     shell.connection.take()
-    shell.outgoing.leave(emit)
+    shell.outgoing.stop_waiting(emit)
     shell.calls.handle_deadline(9.0)
     shell.receive(REPLY_EVENT, cells_payload(data=1, format=16), 1)
     assert (shell.connection.take(), len(emit.replies), shell.connection.dropped) == ([], 0, 1)

@@ -91,7 +91,7 @@ def test_the_deadline_gives_up_once() -> None:
     (cancel,) = shell.connection.take()
     assert cancel[:4] == (1, 0, SIM, CANCEL)
     assert cancel.cells == {keys.REQUEST: call.async_id}
-    shell.outgoing.give_up(call)
+    shell.outgoing.cancel(call)
     shell.calls.handle_deadline(9.0)
     shell.receive(result_event(call.async_id, 0, "late"), 9.0)
     assert (call.code, call.data, shell.woken) == (ResultCode.DEADLINE_EXCEEDED, None, 1)
@@ -102,7 +102,7 @@ def test_the_deadline_gives_up_once() -> None:
 def test_a_call_given_up_keeps_its_id_until_its_answer() -> None:
     shell = Shell()
     calls = [shell.ask() for _ in range(LAST_ASYNC_ID)]
-    shell.outgoing.give_up(calls[6])
+    shell.outgoing.cancel(calls[6])
     with pytest.raises(LocalProtocolError):
         shell.ask()
     shell.receive(result_event(7, ResultCode.CANCELLED))
@@ -127,7 +127,7 @@ def test_giving_up_on_a_closed_connection_is_fine() -> None:
     shell = Shell()
     first, second = shell.ask(), shell.ask(1.0)
     shell.connection.closed = True
-    shell.outgoing.give_up(first)
+    shell.outgoing.cancel(first)
     shell.calls.handle_deadline(2.0)
     assert second.code == ResultCode.DEADLINE_EXCEEDED
 
@@ -191,7 +191,7 @@ def test_chunks_that_nobody_waits_for_are_dropped() -> None:
     shell = Shell()
     call = shell.ask()
     call.chunks = ChunkInbox(1000, shell.wake, lambda credit: None, MemoryBudget(1 << 20))
-    shell.outgoing.give_up(call)
+    shell.outgoing.cancel(call)
     for async_id in (call.async_id, 99):
         shell.receive(chunk_event(async_id, 1))
     shell.receive(chunk_event(call.async_id, 1, stream=3))
@@ -211,7 +211,7 @@ def test_chunks_of_a_call_that_is_over_use_up_its_credit(window: int | None, end
     event = chunk_event(call.async_id, "x" * 30)
     cost = len(event.payload) + EVENT_COST
     if end == "given up":
-        shell.outgoing.give_up(call)
+        shell.outgoing.cancel(call)
     elif end == "late":
         shell.calls.handle_deadline(2.0)
     while left > 0:
@@ -258,7 +258,7 @@ def test_on_final_is_told_of_the_answer_whether_somebody_waits_or_not(given_up: 
     call = shell.ask()
     call.on_final = lambda code, stream: told.append((code, stream))
     if given_up:
-        shell.outgoing.give_up(call)
+        shell.outgoing.cancel(call)
     cells = {keys.CODE: 0, keys.STREAM: 6}
     shell.receive(event(RESULT, cells, async_id=call.async_id))  # type: ignore[arg-type]  # cells
     assert told == [(0, 6)]

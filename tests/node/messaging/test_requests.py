@@ -32,7 +32,7 @@ def test_the_end_of_the_connection_ends_all() -> None:
     shell = Shell()
     asked = [shell.ask(1.0), shell.ask()]
     given_up = shell.ask()
-    shell.outgoing.give_up(given_up)
+    shell.outgoing.cancel(given_up)
     for async_id in (5, 0):
         shell.receive(call_event("x", async_id))
     shell.connection.closed = True

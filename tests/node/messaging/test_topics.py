@@ -169,7 +169,7 @@ class Sub:
             return
         self.left = True
         if not self.call.done:
-            self.end.outgoing.give_up(self.call)
+            self.end.outgoing.cancel(self.call)
             return
         self.inbox.close()
         if self.end.topics.reads(self.stream):

@@ -309,7 +309,7 @@ async def test_every_method_is_as_the_store_itself(tmp_path: Path) -> None:
         handed = await store.read(*PLACE, 4, 0.0)
         assert [one.event.id for one in handed] == ids
         await store.touch(*PLACE, ids)
-        assert await store.own(*PLACE, 4) == []
+        assert await store.recover_pending(*PLACE, 4) == []
         assert await store.ack(NAME, GROUP, ids[:1]) == 1
         await store.release(*PLACE, ids[1:2])
         assert await store.nack(*PLACE, ids[2], 0.0, "no") is True

@@ -89,7 +89,7 @@ class CutPair(Pair):
         self.answers.append(answer)
         attempt.receive_data(answer, self.now)
         if attempt.outcome == "resumed":
-            self.deliver(self.a, attempt.rest)
+            self.deliver(self.a, attempt.unread_bytes)
             self.pump()
         return attempt
 

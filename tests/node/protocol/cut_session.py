@@ -120,7 +120,7 @@ class CutSession:
         data, lost = self._part_of(answer, there=False) if not cut else (b"", True)
         self.answer(attempt, data)
         if attempt.outcome == "resumed":
-            pair.deliver(pair.a, attempt.rest)
+            pair.deliver(pair.a, attempt.unread_bytes)
         if lost:
             attempt.receive_eof(pair.now)
             for side in pair.sides:

@@ -184,7 +184,7 @@ class Side:
             event = Event(stream, async_id, category, subcategory, payload)
             return frame(serialise_raw(event))
         sender = self.channel.sender
-        return sender.protect(stream, async_id, category, subcategory, payload, sealed)
+        return sender.encrypt(stream, async_id, category, subcategory, payload, sealed)
 
 
 class Pair:

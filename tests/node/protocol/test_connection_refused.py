@@ -80,7 +80,7 @@ def test_a_close_is_right_also_where_bytes_were_to_be_sent_again() -> None:
     pair.b.collect(pair.now)
     refuse(pair, pair.b)
     attempt.receive_data(pair.b.take(pair.now), pair.now)
-    pair.deliver(pair.a, attempt.rest)
+    pair.deliver(pair.a, attempt.unread_bytes)
     assert pair.a.payloads == [b"before", b"lost on its way"]
     assert_told_little(pair.a)
 

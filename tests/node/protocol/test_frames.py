@@ -134,7 +134,7 @@ def test_nor_do_they_for_long_events(sizes: list[int], piece: int, most: int) ->
     while reader.unread:
         found += [bytes(event) for event in islice(fed(reader, b""), most)]
     assert found == events
-    assert (reader.size, reader.rest()) == (0, b"")
+    assert (reader.size, reader.unread_bytes()) == (0, b"")
 
 
 def test_a_long_event_in_pieces_is_copied_once_and_what_follows_it_is_not() -> None:

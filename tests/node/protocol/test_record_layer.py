@@ -45,13 +45,13 @@ class Line:
         payload: bytes = b"payload",
         sealed: bool = False,
     ) -> bytes:
-        (event,) = events_of(self.sender.protect(stream, 5, category, subcategory, payload, sealed))
+        (event,) = events_of(self.sender.encrypt(stream, 5, category, subcategory, payload, sealed))
         return event
 
 
 def refuses(line: Line, event: bytes, code: CloseCode) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
-        line.receiver.open(event)
+        line.receiver.decrypt(event)
     assert caught.value.code == code
 
 
@@ -77,7 +77,7 @@ def test_an_event_has_its_form_and_opens(
         if sealing == "chain":
             assert event[4] == int(sealed)
             assert event[5:21] == line.sender.chain.value[:16]
-        opened, seal_of_it = line.receiver.open(event)
+        opened, seal_of_it = line.receiver.decrypt(event)
         assert opened == Event(0x01020304, 5, 64, 1, payload)
         assert (seal_of_it is not None) == sealed
         assert line.receiver.chain.value == line.sender.chain.value
@@ -86,7 +86,7 @@ def test_an_event_has_its_form_and_opens(
 
 def test_each_seals_whatever_was_asked() -> None:
     line = Line(sealing="each")
-    assert line.receiver.open(line.event(sealed=False))[1]
+    assert line.receiver.decrypt(line.event(sealed=False))[1]
     assert line.sender.unsealed == line.receiver.unsealed == 0
 
 
@@ -100,9 +100,9 @@ def test_the_chain_is_over_stream_and_blob() -> None:
 def test_one_seal_vouches_for_all_before_it() -> None:
     line = Line()
     for _ in range(5):
-        assert not line.receiver.open(line.event())[1]
+        assert not line.receiver.decrypt(line.event())[1]
     assert line.receiver.unsealed == line.sender.unsealed == 5
-    assert line.receiver.open(line.event(sealed=True))[1]
+    assert line.receiver.decrypt(line.event(sealed=True))[1]
     assert line.receiver.unsealed == line.sender.unsealed == 0
 
 
@@ -120,14 +120,14 @@ def test_the_signature_is_masked() -> None:
 def test_counters_are_per_stream_and_restart_with_each_epoch() -> None:
     line = Line()
     for stream in (1, 3, 1, 1):
-        line.receiver.open(line.event(stream))
+        line.receiver.decrypt(line.event(stream))
     for direction in (line.sender, line.receiver):
         assert direction.counters() == {1: 3, 3: 1}
         direction.switch(bytes([9]) * 32)
         assert direction.counters() == {}
         assert direction.epoch == 1
     assert line.sender.events_sent == line.sender.bytes_sent == 0
-    line.receiver.open(line.event())
+    line.receiver.decrypt(line.event())
     assert line.sender.counters() == {1: 1}
 
 
@@ -164,7 +164,7 @@ def test_no_pair_of_key_and_nonce_twice(monkeypatch: pytest.MonkeyPatch) -> None
     line = Line()
     for epoch in range(3):
         for number in range(50):
-            line.sender.protect(number % 5, 0, 64, 1, b"x", number % 7 == 0)
+            line.sender.encrypt(number % 5, 0, 64, 1, b"x", number % 7 == 0)
         line.sender.switch(bytes([epoch + 10]) * 32)
     assert len(used) == 150
     assert len(set(used)) == len(used)
@@ -182,7 +182,7 @@ def test_every_flipped_bit_is_refused(sealing: str, sealed: bool) -> None:
         event = bytearray(line.event(sealed=sealed))
         event[index] ^= 1 << (index % 8)
         with pytest.raises(RemoteProtocolError) as caught:
-            line.receiver.open(bytes(event))
+            line.receiver.decrypt(bytes(event))
         assert caught.value.code in (CloseCode.BAD_RECORD, CloseCode.SEAL_VIOLATION)
         seal = range(4 if sealing == "each" else 21, size - 27)
         if caught.value.code == CloseCode.SEAL_VIOLATION:
@@ -233,7 +233,7 @@ def test_reordered_replayed_and_dropped() -> None:
                 if refused:
                     refuses(line, events[number], CloseCode.BAD_RECORD)
                     break
-                line.receiver.open(events[number])
+                line.receiver.decrypt(events[number])
             else:
                 refuses(line, events[last], CloseCode.BAD_RECORD)
 
@@ -272,16 +272,16 @@ def test_more_than_seal_events_unsealed() -> None:
     for limit in (1, 5):
         line = Line(seal_events=limit)
         for _ in range(limit):
-            line.receiver.open(line.event())
+            line.receiver.decrypt(line.event())
         refuses(line, line.event(), CloseCode.SEAL_VIOLATION)
 
 
 def test_a_seal_begins_the_count_again() -> None:
     line = Line(seal_events=2)
     for _ in range(5):
-        line.receiver.open(line.event())
-        line.receiver.open(line.event())
-        line.receiver.open(line.event(sealed=True))
+        line.receiver.decrypt(line.event())
+        line.receiver.decrypt(line.event())
+        line.receiver.decrypt(line.event(sealed=True))
 
 
 @pytest.mark.parametrize("subcategory", sorted(ALWAYS_SEALED))
@@ -313,12 +313,12 @@ def test_a_stream_that_is_not_admitted_gets_no_key() -> None:
 
 def test_a_forgotten_stream_is_asked_for_again() -> None:
     line = Line()
-    line.receiver.open(line.event(3))
+    line.receiver.decrypt(line.event(3))
     line.receiver.forget(3)
     line.sender.forget(3)
     line.receiver.forget(99)
     assert line.receiver.counters() == line.sender.counters() == {}
-    line.receiver.open(line.event(3))
+    line.receiver.decrypt(line.event(3))
     assert line.admitted == [3, 3]
 
 

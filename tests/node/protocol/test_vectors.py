@@ -138,7 +138,7 @@ def test_events_of_one_direction(vector: Vector) -> None:
     reader = receiver(vector)
     got = []
     for data in vector["events"]:
-        event, seal = reader.open(unhex(data))
+        event, seal = reader.decrypt(unhex(data))
         payload = application_payload(event).hex()
         got.append({**event._asdict(), "payload": payload, "sealed": seal is not None})
     assert got == vector["expected"]["events"]
@@ -149,9 +149,9 @@ def test_events_of_one_direction(vector: Vector) -> None:
 def test_events_of_which_one_is_refused(vector: Vector) -> None:
     reader = receiver(vector)
     for data in vector["events"][: vector["at"]]:
-        reader.open(unhex(data))
+        reader.decrypt(unhex(data))
     with pytest.raises(RemoteProtocolError) as caught:
-        reader.open(unhex(vector["events"][vector["at"]]))
+        reader.decrypt(unhex(vector["events"][vector["at"]]))
     assert caught.value.code in codes(vector)
 
 

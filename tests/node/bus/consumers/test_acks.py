@@ -67,7 +67,7 @@ async def test_together_and_soon(anyio_backend: str) -> None:
         assert store.batches == [["0", "1", "2", "3", "4"]]
         for number in range(MOST_AT_ONCE + 1):
             buffer.add(str(number))
-        await buffer.room(0)
+        await buffer.wait_for_space(0)
         assert recorded == [5, MOST_AT_ONCE, 1]
         assert len(buffer) == 0
 
@@ -78,8 +78,8 @@ async def test_room(anyio_backend: str) -> None:
         store.gate = anyio.Event()
         for number in range(3):
             buffer.add(str(number))
-        await buffer.room(3)
-        waiting = await started(tasks, lambda: buffer.room(2))
+        await buffer.wait_for_space(3)
+        waiting = await started(tasks, lambda: buffer.wait_for_space(2))
         assert not waiting
         store.gate.set()
         await eventually(lambda: waiting == [None])
@@ -95,7 +95,7 @@ async def test_as_often_as_it_takes(anyio_backend: str) -> None:
         store.errors = [BusDamagedError("torn")]
         buffer.add("2")
         with pytest.raises(BusDamagedError):
-            await buffer.room(0)
+            await buffer.wait_for_space(0)
         assert (len(buffer), buffer.error is not None) == (1, True)
         buffer.flush()  # nothing more is tried
         assert len(store.batches) == 4
@@ -138,7 +138,7 @@ async def test_who_waits_hears_that_its_loop_ended(anyio_backend: str) -> None:
         context = ConsumerContext(store, loop, TERMS, "c", Counters())
         buffer = AckBuffer(context, StoreRetry(loop, "a test", QUICK), lambda count: None)
         buffer.add("1-0")
-        outcome = await started(tasks, partial(buffer.room, 0))
+        outcome = await started(tasks, partial(buffer.wait_for_space, 0))
         await eventually(lambda: store.batches == [["1-0"]])
         await loop.aclose()  # as a node does to all that runs in it
         with anyio.fail_after(1):

@@ -230,7 +230,7 @@ async def test_attempts_end(anyio_backend: str) -> None:
 async def test_what_may_pass_is_waited_for(anyio_backend: str, error: type[Exception]) -> None:
     async with a_bus() as (bus, store):
         async with bus.consume(NAME, GROUP) as events:
-            for method in ("own", "claim", "read", "ack"):
+            for method in ("recover_pending", "claim", "read", "ack"):
                 store.faults[method] = [error("not now")]
             await publish(bus, 1)
             assert (await anext(events)).attempt == 1

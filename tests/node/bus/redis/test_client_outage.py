@@ -125,14 +125,14 @@ async def test_an_attempt_of_a_lost_claim_is_counted_once(
     ):
         await store.publish([event(1, text="lost"), event(2)], durable=True)
         await store.join(S, G, C, BEFORE_ALL)
-        assert await store.own(S, G, C, 9) == []
+        assert await store.recover_pending(S, G, C, 9) == []
         first, second = await store.read(S, G, C, 9, 0)
         await store.nack(S, G, C, first.event.id, 0, "failed")
         proxy.losing = b"lost"
         with pytest.raises(BusUnavailableError):
             await store.claim(S, G, C, 9, 60)
-        assert numbers(await store.own(S, G, C, 9)) == [(1, 2)]
-        assert await store.own(S, G, C, 9) == []
+        assert numbers(await store.recover_pending(S, G, C, 9)) == [(1, 2)]
+        assert await store.recover_pending(S, G, C, 9) == []
         assert [one.id for one in await store.pending(S, G, 9, BEFORE_ALL)] == [
             first.event.id,
             second.event.id,
@@ -148,7 +148,7 @@ async def test_a_cancelled_read_whose_answer_is_lost_is_reported(
         opened(RedisStore(proxy.url, BusConfig(timeout=0.3))) as store,
     ):
         await store.join(S, G, C, BEFORE_ALL)
-        assert await store.own(S, G, C, 9) == []
+        assert await store.recover_pending(S, G, C, 9) == []
         async with anyio.create_task_group() as tasks:
             await started(tasks, lambda: store.read(S, G, C, 9, 5))
             proxy.losing, proxy.silent = b"lost", True
@@ -161,5 +161,5 @@ async def test_a_cancelled_read_whose_answer_is_lost_is_reported(
                 try:
                     found = await store.read(S, G, C, 9, 0.05)
                 except BusUnavailableError:
-                    found = await store.own(S, G, C, 9)
+                    found = await store.recover_pending(S, G, C, 9)
         assert numbers(found) == [(1, 1)]

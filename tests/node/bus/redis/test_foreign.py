@@ -173,7 +173,7 @@ async def test_who_asks_for_one_event_of_an_api_is_handed_no_other(
         with pytest.raises(ConfigError, match="another group"):
             await store.claim("auth.public", G, "peer", 5, 0)
         with pytest.raises(ConfigError, match="another group"):
-            await store.own("auth.public", G, "peer", 5)
+            await store.recover_pending("auth.public", G, "peer", 5)
         assert len(await store.read("auth.secret", G, "ours", 5, 0)) == 1
         assert len(await store.claim("auth.secret", G, "ours", 5, 60)) == 1
 

@@ -128,13 +128,13 @@ async def test_what_an_earlier_process_left_is_ones_own(
         await store.publish([event(n) for n in range(3)], durable=True)
         await store.join(S, G, C, BEFORE_ALL)
         first = await store.read(S, G, C, 3, 0)
-        assert await store.own(S, G, C, 5) == []
+        assert await store.recover_pending(S, G, C, 5) == []
         await store.nack(S, G, C, first[2].event.id, 60, "later")
     async with opened(RedisStore(redis_url, BusConfig())) as store:
-        assert await store.own(S, G, "another", 5) == []
-        assert numbers(await store.own(S, G, C, 1)) == [(0, 2)]
-        assert numbers(await store.own(S, G, C, 5)) == [(1, 2)]
-        assert await store.own(S, G, C, 5) == []
+        assert await store.recover_pending(S, G, "another", 5) == []
+        assert numbers(await store.recover_pending(S, G, C, 1)) == [(0, 2)]
+        assert numbers(await store.recover_pending(S, G, C, 5)) == [(1, 2)]
+        assert await store.recover_pending(S, G, C, 5) == []
         assert await store.claim(S, G, C, 5, 60) == []
         assert numbers(await store.claim(S, G, C, 1, 0)) == [(0, 3)]
         assert numbers(await store.claim(S, G, C, 1, 0.0)) == [(0, 4)]

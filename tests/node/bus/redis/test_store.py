@@ -63,7 +63,7 @@ async def test_what_is_closed_says_so(redis_url: str, anyio_backend: str) -> Non
     for ask in (
         lambda: store.publish([event(1)], durable=True),
         lambda: store.join(S, G, C, BEFORE_ALL),
-        lambda: store.own(S, G, C, 1),
+        lambda: store.recover_pending(S, G, C, 1),
         lambda: store.ack(S, G, ["1-1"]),
         lambda: store.streams(),
         lambda: store.drop(S, ["1-1"]),

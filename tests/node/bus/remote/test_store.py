@@ -57,7 +57,7 @@ async def test_every_method_is_as_the_store_itself(anyio_backend: str) -> None:
         assert await peer.nack(*PLACE, first.id, 0.0, "again") is False
         (again,) = await peer.claim(*PLACE, 1, 60.0)
         assert (again.event.id, again.attempt) == (first.id, 2)
-        assert await peer.own(*PLACE, 1) == []
+        assert await peer.recover_pending(*PLACE, 1) == []
         await peer.release(*PLACE, [second.id])
         assert await peer.ack(NAME, GROUP, [first.id]) == 1
         (two,) = await peer.claim(*PLACE, 1, 60.0)

@@ -71,9 +71,11 @@ async def test_own_is_what_an_earlier_process_of_the_name_held(
         await on.read(3, "c")
         await on.read(1, "d")
         await on.store.nack(STREAM, GROUP, "c", ids[2], 5, "no")
-        assert await on.store.own(STREAM, GROUP, "c", 9) == []  # this very process holds them
+        assert (
+            await on.store.recover_pending(STREAM, GROUP, "c", 9) == []
+        )  # this very process holds them
     async with stage(tmp_path, clock) as on:
-        own = on.store.own
+        own = on.store.recover_pending
         again = await own(STREAM, GROUP, "c", 1) + await own(STREAM, GROUP, "c", 9)
         assert [(one.event.id, one.attempt) for one in again] == [(ids[0], 2), (ids[1], 2)]
         assert await own(STREAM, GROUP, "c", 9) == []

@@ -27,7 +27,7 @@ ASKS: list[Callable[[Store], Awaitable[Any]]] = [
     lambda store: store.publish([new()], durable=True),
     lambda store: store.join(STREAM, GROUP, "c", "0-0"),
     lambda store: store.read(STREAM, GROUP, "c", 1, 1),
-    lambda store: store.own(STREAM, GROUP, "c", 1),
+    lambda store: store.recover_pending(STREAM, GROUP, "c", 1),
     lambda store: store.claim(STREAM, GROUP, "c", 1, 1),
     lambda store: store.touch(STREAM, GROUP, "c", []),
     lambda store: store.ack(STREAM, GROUP, []),

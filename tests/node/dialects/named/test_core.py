@@ -163,7 +163,7 @@ def test_replies_go_to_who_waits(line: Line) -> None:
 
 def test_a_reply_that_nobody_waits_for_is_an_ordinary_event(line: Line) -> None:
     emit = line.ask()
-    line.core.give_up(emit)
+    line.core.cancel(emit)
     late, strange = reply(emit.async_id, b"late"), reply(5, b"strange")
     assert line.say(late, strange) == [late, strange]
     assert line.core.running == 2
@@ -173,7 +173,7 @@ def test_who_wanted_one_reply_leaves_the_others_to_handlers(line: Line) -> None:
     emit = line.ask()
     first, second, third = (reply(emit.async_id, data) for data in (b"1", b"2", b"3"))
     assert line.say(first, second) == []
-    line.core.leave(emit)
+    line.core.stop_waiting(emit)
     assert emit.take().raw == b"1"
     assert line.reports() == [second]
     assert line.say(third) == [third]
@@ -247,12 +247,12 @@ def test_as_many_events_wait_for_replies_as_may() -> None:
     with pytest.raises(LocalProtocolError, match="2 events wait"):
         line.ask()
     line.core.emit("a", b"")
-    line.core.give_up(first)
+    line.core.cancel(first)
     assert not line.ask().done
 
 
 def test_who_is_told_may_give_up(line: Line) -> None:
-    emit = OutgoingEmit(lambda: line.core.give_up(emit))
+    emit = OutgoingEmit(lambda: line.core.cancel(emit))
     line.core.ask(emit, "ask", b"", line.now, 10.0)
     line.say(reply(emit.async_id, b"1"))
     assert (taken(emit), emit.done, line.core.waiting) == ([b"1"], True, 0)

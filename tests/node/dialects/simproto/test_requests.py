@@ -26,7 +26,7 @@ def test_who_gave_up_is_not_called_and_the_response_is_expected() -> None:
     side = Side(TIGHT)
     done: list[int] = []
     asked = side.sim.outgoing.call("echo", b"", 0.0, 5.0, lambda: done.append(1))
-    side.sim.outgoing.give_up(asked)
+    side.sim.outgoing.cancel(asked)
     assert side.core.free_dialogs == TIGHT.requests - 1
     side.receive(serialise_message(RESPONSE, 1, b"\0"))
     assert side.ended is None

@@ -60,7 +60,7 @@ def test_accepted_when_nobody_waits_any_more() -> None:
     notes = Notes(side).subscribe()
     assert notes.call is not None
     notes.queue.close()
-    side.sim.outgoing.give_up(notes.call)
+    side.sim.outgoing.cancel(notes.call)
     side.said()
     assert code_of(side.receive(request(NOTIFY, "news", b"early"))) == 2
     unsubscribe = serialise_message(REQUEST, 2, b"\2\4\0news")
