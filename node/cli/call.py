@@ -41,7 +41,7 @@ def call(
             with stdout_errors(out.effect):
                 write_raw(answer)
         else:
-            out.say(format_value(answer))
+            out.print(format_value(answer))
         out.done(code=0, kind="result", data=answer, seconds=seconds)
 
     run(options, calling, uvloop=Uvloop.NOT_WORTHWHILE)

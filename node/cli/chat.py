@@ -71,7 +71,7 @@ class Screen:
         """Show a line above the one that is being typed."""
         if self._editor is not None:
             self._editor.clear_line()
-        self._out.say(one_line(text))
+        self._out.print(one_line(text))
 
     @asynccontextmanager
     async def lines(self, prompt: Callable[[], str]) -> AsyncIterator[AsyncGenerator[str]]:

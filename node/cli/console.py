@@ -28,7 +28,7 @@ def console(act: bool, open_it: bool, port: int | None, as_json: bool) -> None:
         several = ", ".join(f"--port {place.port}" for place, _ in found)
         raise ConfigError(f"{len(found)} consoles run here, name one of them: {several}")
     ((place, link),) = found
-    out.say(link)
+    out.print(link)
     if open_it and not webbrowser.open(write_page(console_directory(), place, link).as_uri()):
         out.remark("cannot open a browser on this machine")
     out.done(link=link, url=place.url, node_id=place.node_id, may_act=act)

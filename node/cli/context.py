@@ -30,14 +30,14 @@ def add(
     out, file = Output(as_json), Contexts()
     context = _checked(address, identity, trust, auditor)
     file.add(name, context, force=force, use=use)
-    out.say(f"added {name}{', which is in use now' if use else ''}")
+    out.print(f"added {name}{', which is in use now' if use else ''}")
     out.done(**_described(name, context, file.in_use), contexts=str(file.path))
 
 
 def use(name: str | None, as_json: bool) -> None:
     out, file = Output(as_json), Contexts()
     file.use(name)
-    out.say("no context is in use" if name is None else f"{name} is in use")
+    out.print("no context is in use" if name is None else f"{name} is in use")
     out.done(in_use=name, contexts=str(file.path))
 
 
@@ -48,9 +48,9 @@ def list_contexts(as_json: bool) -> None:
     for name, context in found.items():
         out.event("context", **_described(name, context, in_use))
         mark = "*" if name == in_use else " "
-        out.say(one_line(f"{mark} {name:{width}}  {context.address or '-'}"))
+        out.print(one_line(f"{mark} {name:{width}}  {context.address or '-'}"))
     if not found:
-        out.say(f"there are no contexts in {file.path}")
+        out.print(f"there are no contexts in {file.path}")
     out.done(count=len(found), contexts=str(file.path))
 
 
@@ -63,18 +63,18 @@ def show(name: str | None, as_json: bool) -> None:
             "parley context use NAME"
         )
     context, in_use = file.find(chosen), file.in_use
-    out.say(f"name      {chosen}{' (in use)' if chosen == in_use else ''}")
-    out.say(one_line(f"address   {context.address or '-'}"))
-    out.say(one_line(f"identity  {context.identity or 'your own key'}"))
-    out.say(one_line(f"trust     {context.trust or 'as without a context'}"))
-    out.say(one_line(f"auditor   {context.auditor or '-'}"))
+    out.print(f"name      {chosen}{' (in use)' if chosen == in_use else ''}")
+    out.print(one_line(f"address   {context.address or '-'}"))
+    out.print(one_line(f"identity  {context.identity or 'your own key'}"))
+    out.print(one_line(f"trust     {context.trust or 'as without a context'}"))
+    out.print(one_line(f"auditor   {context.auditor or '-'}"))
     out.done(**_described(chosen, context, in_use), contexts=str(file.path))
 
 
 def remove(name: str, as_json: bool) -> None:
     out, file = Output(as_json), Contexts()
     context = file.remove(name)
-    out.say(f"removed {name}")
+    out.print(f"removed {name}")
     out.done(**_described(name, context, None), contexts=str(file.path))
 
 

@@ -397,10 +397,10 @@ def _unknown(code: str) -> str:
 
 
 def _show(out: Output, explanation: Explanation) -> None:
-    out.say(f"{explanation.kind} code {explanation.code}  {explanation.name}")
-    out.say(f"  means       {explanation.meaning}")
-    out.say(f"  comes from  {explanation.raised_by}")
-    out.say(f"  what to do  {explanation.mend}")
+    out.print(f"{explanation.kind} code {explanation.code}  {explanation.name}")
+    out.print(f"  means       {explanation.meaning}")
+    out.print(f"  comes from  {explanation.raised_by}")
+    out.print(f"  what to do  {explanation.mend}")
 
 
 def _table(title: str, explanations: list[Explanation]) -> Table:

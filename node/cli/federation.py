@@ -24,13 +24,13 @@ _SHOWN: Final = 8  # characters of a node id, in a table
 def list_servers(options: NodeOptions, address: str, timeout: float) -> None:
     async def listing(options: NodeOptions, out: Output) -> None:
         found = await _asked(options, out, address, "list", None, timeout)
-        out.say(f"server  {out.petnames.beside(found['node_id'])}")
+        out.print(f"server  {out.petnames.beside(found['node_id'])}")
         for link in found["links"]:
             out.event("link", **link)
-            out.say(f"link    {one_line(out.petnames.in_text(_link(link)))}")
+            out.print(f"link    {one_line(out.petnames.in_text(_link(link)))}")
         for server in found["servers"]:
             out.event("server", **server)
-            out.say(f"member  {one_line(out.petnames.in_text(_server(server)))}")
+            out.print(f"member  {one_line(out.petnames.in_text(_server(server)))}")
         out.done(node_id=found["node_id"], servers=len(found["servers"]))
 
     run(options, listing)
@@ -45,7 +45,7 @@ def path(options: NodeOptions, address: str, to: list[str], timeout: float) -> N
         if found is None:
             raise ParleyError(f"it knows of no way to {' '.join(to)}")
         for number, node_id in enumerate(found):
-            out.say(f"{number}  {one_line(out.petnames.beside(node_id))}")
+            out.print(f"{number}  {one_line(out.petnames.beside(node_id))}")
         out.done(path=found)
 
     run(options, showing)
@@ -59,10 +59,10 @@ def check(options: NodeOptions, address: str, timeout: float) -> None:
         wrong.extend(found)
         for finding in found:
             out.event("finding", **finding)
-            out.say(
+            out.print(
                 f"{one_line(finding['kind'])}: {one_line(out.petnames.in_text(finding['text']))}"
             )
-        out.say("nothing is wrong" if not found else pluralise(len(found), "finding"))
+        out.print("nothing is wrong" if not found else pluralise(len(found), "finding"))
         out.done(findings=len(found))
 
     run(options, checking)

@@ -30,7 +30,7 @@ async def _find(out: Output, seconds: float, interfaces: tuple[str, ...]) -> Non
         kind = ["(server)"] if node.server else []
         petname = out.petnames.of(node.node_id)
         called = [] if petname is None else [f"({petname})"]
-        out.say(" ".join([*node.addresses, *called, one_line(node.name), *kind]).rstrip())
+        out.print(" ".join([*node.addresses, *called, one_line(node.name), *kind]).rstrip())
         out.event(
             "node",
             node_id=str(node.node_id),

@@ -52,11 +52,11 @@ def show(path: Path | None, passphrase_file: Path | None, as_json: bool) -> None
 
 def _show(out: Output, path: Path, identity: Identity, encrypted: bool) -> None:
     node_id = identity.node_id
-    out.say(f"node id     {node_id}")
-    out.say(f"words       {fingerprint(node_id)}")
-    out.say(f"uuid        {node_id.uuid}")
-    out.say(f"algorithms  {', '.join(identity.algorithms)}")
-    out.say(f"key file    {path} ({'with' if encrypted else 'without'} passphrase)")
+    out.print(f"node id     {node_id}")
+    out.print(f"words       {fingerprint(node_id)}")
+    out.print(f"uuid        {node_id.uuid}")
+    out.print(f"algorithms  {', '.join(identity.algorithms)}")
+    out.print(f"key file    {path} ({'with' if encrypted else 'without'} passphrase)")
     out.done(
         path=str(path),
         node_id=str(node_id),

@@ -80,7 +80,7 @@ class Output:
             called = self.petnames.known_by(fields.get("node_id"))
             self._print(_json_line(kind, {**fields, **called}))
 
-    def say(self, text: str) -> None:
+    def print(self, text: str) -> None:
         """Print a line for people, at a terminal without control characters."""
         if not self.as_json:
             self._print(_for_people(text))

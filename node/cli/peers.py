@@ -35,7 +35,7 @@ def list_peers(accounts: bool, known_peers: Path | None, as_json: bool) -> None:
         title, since = ("accounts", "added") if accounts else ("peers on record", "first seen")
         out.table(table_of_nodes(title, since, rows))
     else:
-        out.say(f"no peers are on record in {known.path}")
+        out.print(f"no peers are on record in {known.path}")
     out.done(count=len(peers), known_peers=str(known.path))
 
 
@@ -54,10 +54,10 @@ def add(
     peer = known.add(found, name, datetime.now(UTC))
     names = ", ".join(peer.names)
     if accounts:
-        out.say(f"{peer.node_id} has an account{' as ' if names else ''}{names}")
+        out.print(f"{peer.node_id} has an account{' as ' if names else ''}{names}")
     else:
-        out.say(f"{peer.node_id} is {names or 'known'}")
-    out.say(f"words  {fingerprint(peer.node_id)}")
+        out.print(f"{peer.node_id} is {names or 'known'}")
+    out.print(f"words  {fingerprint(peer.node_id)}")
     out.done(**_described(peer), known_peers=str(known.path))
 
 
@@ -72,8 +72,8 @@ def forget(
     if not known.forget(peer.node_id):
         raise ConfigError(f"{peer.node_id} has just been struck out of {known.path}")
     out.effect = f"forgot {peer.node_id}"
-    out.say(f"forgot {peer.node_id}, known since {first_seen_utc(peer)}")
-    out.say(f"names  {', '.join(peer.names) or '-'}")
+    out.print(f"forgot {peer.node_id}, known since {first_seen_utc(peer)}")
+    out.print(f"names  {', '.join(peer.names) or '-'}")
     out.done(**_described(peer), known_peers=str(known.path))
 
 
@@ -88,7 +88,7 @@ def rename(
     peer = find_peer(known, who)
     renamed = known.rename(peer.node_id, *_renamed(peer, who, new_name))
     out.effect = f"renamed {renamed.node_id}"
-    out.say(f"{renamed.node_id} is {', '.join(renamed.names)}")
+    out.print(f"{renamed.node_id} is {', '.join(renamed.names)}")
     out.done(**_described(renamed), old_names=list(peer.names), known_peers=str(known.path))
 
 

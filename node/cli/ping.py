@@ -55,14 +55,14 @@ def ping(
                 trips.append(await peer.ping())
                 _show(out, str(peer.node_id or address), number, trips[-1])
         median = statistics.median(trips)
-        out.say(f"{pluralise(wanted, 'round trip')}: median {median * 1e3:.3f} ms")
+        out.print(f"{pluralise(wanted, 'round trip')}: median {median * 1e3:.3f} ms")
         out.done(count=wanted, minimum=min(trips), median=median, maximum=max(trips))
 
     run(options, pinging)
 
 
 def _show(out: Output, who: str, number: int, seconds: float) -> None:
-    out.say(f"{out.petnames.beside(who)}: {seconds * 1e3:.3f} ms")
+    out.print(f"{out.petnames.beside(who)}: {seconds * 1e3:.3f} ms")
     out.event("pong", number=number, seconds=seconds)
 
 
@@ -144,7 +144,7 @@ class ConnectionMonitor:
                 continue
             seconds = anyio.current_time() - since
             if seconds >= WATCH_INTERVAL:
-                self._out.say(f"no {what} for {seconds:.0f} s")
+                self._out.print(f"no {what} for {seconds:.0f} s")
                 self._out.event("waiting", what=what, seconds=seconds)
 
     async def report(self, text: str, kind: str, /, **fields: Any) -> None:
@@ -165,7 +165,7 @@ class ConnectionMonitor:
             self._sessions += 1
             self._number = 0
         self._out.event(kind, **fields)
-        self._out.say(text)
+        self._out.print(text)
 
     def print_summary(self) -> None:
         """Print the summary for people, if there was a connection."""
@@ -178,8 +178,8 @@ class ConnectionMonitor:
             times = (self._minimum, statistics.median(self.trips), self._maximum)
             least, median, most = (f"{seconds * 1e3:.3f} ms" for seconds in times)
             trips += f": minimum {least}, median {median}, maximum {most}"
-        self._out.say(trips)
-        self._out.say(
+        self._out.print(trips)
+        self._out.print(
             f"parted {pluralise(self._parted, 'time')}, "
             f"resumed {pluralise(self._resumed, 'time')}, "
             f"{pluralise(self._sessions, 'new session')}; away for {self._away:.1f} s"

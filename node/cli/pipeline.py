@@ -78,14 +78,14 @@ def run(given: PipelineOptions) -> None:
                 )
                 stage("stopping Spark")
     statuses = ", ".join(f"{count:,} {status}" for status, count in outcome.events.most_common())
-    out.say(f"{outcome.events.total():,} events and notes ({statuses or 'none'})")
+    out.print(f"{outcome.events.total():,} events and notes ({statuses or 'none'})")
     if outcome.findings:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in outcome.findings.most_common())
-        out.say(f"{outcome.findings.total():,} findings: {kinds}")
+        out.print(f"{outcome.findings.total():,} findings: {kinds}")
     else:
-        out.say("no findings")
+        out.print("no findings")
     if not keys:
-        out.say("nothing was decrypted: no auditor's key was given")
+        out.print("nothing was decrypted: no auditor's key was given")
     out.done(
         events=outcome.events.total(),
         statuses=outcome.events,
@@ -102,7 +102,7 @@ def follow(given: PipelineOptions) -> None:
     ]
 
     def refreshed() -> None:
-        out.say("the tables are up to date")
+        out.print("the tables are up to date")
         out.event("refreshed")
 
     with _stop() as stop:
@@ -118,7 +118,7 @@ def follow(given: PipelineOptions) -> None:
         stop = ending.enter_context(_stop())
         from parley._pipeline.jobs import follow as follow_job
 
-        out.say("following; Ctrl-C stops")
+        out.print("following; Ctrl-C stops")
         out.event("following")
         follow_job(
             spark,
@@ -161,7 +161,7 @@ def report(
             without_events=without_events,
             stage=stage,
         )
-    out.say(f"wrote {html}")
+    out.print(f"wrote {html}")
     out.done(html=str(html), size=html.stat().st_size)
 
 
@@ -178,7 +178,7 @@ def _known_names() -> dict[str, str]:
 def _wait_for(journals: str, remote: str | None, stop: "_Stop", out: Output) -> None:
     if journals_exist(journals, remote):
         return
-    out.say(f"waiting for {journals}, which is not there yet; Ctrl-C stops")
+    out.print(f"waiting for {journals}, which is not there yet; Ctrl-C stops")
     out.event("waiting")
     while not (stop.is_set() or journals_exist(journals, remote)):
         sleep(_PATIENCE)

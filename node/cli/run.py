@@ -168,5 +168,5 @@ def peer_fields(peer: Peer) -> dict[str, Any]:
 def report_closed(out: Output, signal_name: str, **fields: Any) -> None:
     """Print the last lines of a command that a signal has ended."""
     with ignore_lost_output():
-        out.say(f"closed on {signal_name}")
+        out.print(f"closed on {signal_name}")
         out.done(signal=signal_name, **fields)

@@ -78,7 +78,7 @@ def simulation(given: SimulationOptions) -> None:
         counts = count(given.journals)
     _show(out, tally, counts, seconds)
     if key_file is not None:
-        out.say(f"auditor    {key_file}")
+        out.print(f"auditor    {key_file}")
     out.done(
         journals=str(given.journals),
         auditor=key.text,
@@ -150,7 +150,7 @@ def _show(out: Output, tally: Tally, counts: Counts, seconds: float) -> None:
     for what, number, how in rows:
         table.add_row(what, f"{number:,}", ", ".join(f"{k}: {v:,}" for k, v in sorted(how.items())))
     out.table(table)
-    out.say(f"simulated  in {seconds:,.1f} s: {events / seconds:,.0f} events/s")
+    out.print(f"simulated  in {seconds:,.1f} s: {events / seconds:,.0f} events/s")
 
 
 def named_outcomes(outcomes: Counter[str]) -> dict[str, int]:

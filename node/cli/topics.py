@@ -266,12 +266,12 @@ def topics(
         if not prefix:
             store_names(address, offers)
         if schema:
-            out.say(json.dumps(schema_document(offers, node_id), indent=2, ensure_ascii=False))
+            out.print(json.dumps(schema_document(offers, node_id), indent=2, ensure_ascii=False))
             return
         for offer in offers:
             out.event("offer", **offer_fields(offer))
         for line in offer_lines(offers):
-            out.say(line)
+            out.print(line)
         out.done(node_id=node_id, count=len(offers))
 
     run(options, asking)

@@ -58,7 +58,7 @@ class RequestMux:
         )
         self.logins = Logins(connection, self.outgoing, self.incoming, login)
 
-    def handle_deadline(self, now: float) -> None:
+    def expire_calls(self, now: float) -> None:
         """End all requests whose deadline has passed."""
         for request in self.deadlines.pop_due(now):
             if isinstance(request, OutgoingCall):

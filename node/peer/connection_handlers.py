@@ -238,7 +238,7 @@ class ConnectionHandlers:
         self.dispatch = Dispatch(
             core, calls, self.topics, self.streams.receive, self.streams.restricted
         )
-        live.attach(self.take, calls.deadlines, calls.handle_deadline, self.transport_closed)
+        live.attach(self.take, calls.deadlines, calls.expire_calls, self.transport_closed)
 
     def emitter_of(self, name: str) -> NativeEmitter:
         """What sends one event of this name, inside of its interceptors if there are any."""

@@ -240,7 +240,7 @@ class Application:
 
     def handle_deadline(self) -> None:
         """End the requests that are late."""
-        self.calls.handle_deadline(self.now)
+        self.calls.expire_calls(self.now)
 
     def _call(self, step: Step) -> None:
         self._asked.append(

@@ -20,7 +20,7 @@ from parley._node.tunnels.dial import dial_tunnel, tunnel_dial
 from parley._node.tunnels.policy import IncomingDial
 from parley._node.tunnels.tunnel_transport import TunnelTransport
 from tests.node.network import PATIENCE
-from tests.node.tunnels.ways import Passing, Row, row
+from tests.node.tunnels.tunnel_rows import Passing, Row, row
 
 pytestmark = pytest.mark.anyio
 

@@ -22,7 +22,7 @@ def backup(
         backups.back_up(str(path), str(file))
     size = file.stat().st_size
     out.effect = f"the copy is in {file}"
-    out.say(f"{file}  {pluralise(size, 'byte')}")
+    out.print(f"{file}  {pluralise(size, 'byte')}")
     out.done(file=str(file), size=size)
 
 
@@ -37,9 +37,9 @@ def restore(
     with show_stage(out, "copying"):
         kept = backups.restore(str(file), str(path))
     out.effect = f"{path} restored from {file}"
-    out.say(out.effect)
+    out.print(out.effect)
     if kept is not None:
-        out.say(f"the bus that was there before is kept as {kept}")
+        out.print(f"the bus that was there before is kept as {kept}")
     out.done(file=str(path), kept=kept)
 
 

@@ -56,7 +56,7 @@ def replay_dead(
             with show_stage(out, "handing dead letters to their groups"):
                 done = await opened_bus.replay_dead(name, ids or None, group=group)
         out.effect = f"{pluralise(len(done), 'dead letter')} replayed"
-        out.say(out.effect)
+        out.print(out.effect)
         _require_all(name, ids, set(done))
         out.done(replayed=len(done))
 
@@ -83,7 +83,7 @@ def drop_dead(
                 for start in range(0, len(found), AT_ONCE):
                     dropped += await opened_bus.drop_dead(name, found[start : start + AT_ONCE])
         out.effect = f"{pluralise(dropped, 'dead letter')} dropped"
-        out.say(out.effect)
+        out.print(out.effect)
         _require_all(name, ids, set(found))
         out.done(dropped=dropped)
 
@@ -121,9 +121,9 @@ def _show(out: Output, letter: DeadLetter) -> None:
         "dead-letter",
         **{"died_at": publish_time(letter.id), **asdict(letter), "history": failures},
     )
-    out.say(f"{letter.id}  {letter.name} {letter.event_id}")
-    out.say(f"  group     {letter.group}, after {pluralise(letter.attempts, 'attempt')}")
-    out.say(f"  data      {letter.body}")
+    out.print(f"{letter.id}  {letter.name} {letter.event_id}")
+    out.print(f"  group     {letter.group}, after {pluralise(letter.attempts, 'attempt')}")
+    out.print(f"  data      {letter.body}")
     for failure in letter.history:
         consumer = out.petnames.in_text(failure.consumer)
-        out.say(f"  attempt {failure.attempt} by {consumer}: {failure.error}")
+        out.print(f"  attempt {failure.attempt} by {consumer}: {failure.error}")

@@ -106,7 +106,7 @@ def _groups(out: Output, groups: list[GroupInfo], most: int | None) -> list[str]
         )
     out.table(table)
     for name in behind:
-        out.say(f"behind: {name} has more than {most:,} events to acknowledge")
+        out.print(f"behind: {name} has more than {most:,} events to acknowledge")
     return behind
 
 
@@ -155,7 +155,7 @@ def replay(
             with show_stage(out, f"having {one_line(group)} read on from {start}"):
                 await opened_bus.replay(name, group, position)
         out.effect = f"{group} reads {name} from {start} on"
-        out.say(out.effect)
+        out.print(out.effect)
         out.done(name=name, group=group, start=start)
 
     run(options, replaying, log_level="warning")

@@ -57,7 +57,7 @@ def publish(
             if descriptor is None:
                 id = await _one(opened_bus, name, event, key, durable=durable)
                 out.effect = _stored(1, id)
-                out.say(id)
+                out.print(id)
                 out.event("published", id=id)
                 count = 1
             else:

@@ -70,7 +70,7 @@ def trim(
                     name, max_length=max_length, max_age=age, before=first, max_bytes=size
                 )
         out.effect = f"{pluralise(gone, 'event')} removed"
-        out.say(out.effect)
+        out.print(out.effect)
         out.done(removed=gone)
 
     run(options, trimming, log_level="warning")

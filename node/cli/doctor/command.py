@@ -182,7 +182,7 @@ def doctor(
     counts = {level: sum(f.level is level for f in findings) for level in Level}
     problems = pluralise(counts[Level.PROBLEM], "problem")
     notes = pluralise(counts[Level.NOTE], "note")
-    out.say(f"{counts[Level.OK]} ok, {notes}, {counts[Level.WEAK]} weak, {problems}")
+    out.print(f"{counts[Level.OK]} ok, {notes}, {counts[Level.WEAK]} weak, {problems}")
     out.done(**{str(level): number for level, number in counts.items()})
     if counts[Level.PROBLEM]:
         raise click.exceptions.Exit(Exit.FAILED)

@@ -36,5 +36,5 @@ def export(
         for piece in audit_segments(journals, auditors, bar, payloads=payloads):
             files.add(piece)
     for path, rows in files.written.items():
-        out.say(f"{path}  {rows:,} rows")
+        out.print(f"{path}  {rows:,} rows")
     out.done(files={str(path): rows for path, rows in files.written.items()})

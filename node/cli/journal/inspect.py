@@ -213,9 +213,9 @@ def inspect(
 
 
 def _show(out: Output, survey: JournalSurvey, *, with_sessions: bool) -> None:
-    out.say(f"journal of {out.petnames.beside(survey.node)}")
+    out.print(f"journal of {out.petnames.beside(survey.node)}")
     for auditor in sorted({key for facts in survey.segments for key in facts.auditors}):
-        out.say(f"auditor    {_auditor(auditor)}")
+        out.print(f"auditor    {_auditor(auditor)}")
     for facts in survey.segments:
         out.event("segment", **_described(survey.node, facts))
     out.table(_runs(survey), _segments(survey))

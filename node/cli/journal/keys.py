@@ -23,7 +23,7 @@ def keygen(
 
 
 def show_auditor_key(out: Output, path: Path, shown: AuditorPrivateKey) -> None:
-    out.say(shown.public.text)
+    out.print(shown.public.text)
     out.remark(f"the private key is in {path}; nodes take the line above (--auditor)")
     out.done(path=str(path), auditor=shown.public.text)
 

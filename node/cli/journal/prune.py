@@ -34,8 +34,8 @@ def prune(
     )
     for each in removed:
         out.event("removed", file=each.path.name, node_id=each.name.node, size=each.size)
-        out.say(f"{each.path.name}  {each.size:,} bytes")
+        out.print(f"{each.path.name}  {each.size:,} bytes")
     size = sum(each.size for each in removed)
     verb = "would be removed" if dry_run else "removed"
-    out.say(f"{pluralise(len(removed), 'file')}, {pluralise(size, 'byte')} {verb}")
+    out.print(f"{pluralise(len(removed), 'file')}, {pluralise(size, 'byte')} {verb}")
     out.done(files=len(removed), size=size, dry_run=dry_run)

@@ -60,13 +60,13 @@ def verify(
                 out.event("finding", **_described(finding))
             shown += piece.findings[: MOST_SHOWN - len(shown)]
     for text, each in totals.items():
-        out.say(f"journal of {out.petnames.beside(text)}")
-        out.say(f"  {pluralise(len(journals[text]), 'segment')}, {each.sentence}")
+        out.print(f"journal of {out.petnames.beside(text)}")
+        out.print(f"  {pluralise(len(journals[text]), 'segment')}, {each.sentence}")
     every = sum(totals.values(), Totals())
     _show(out, shown, every.findings.total())
     _show_open(out, every.open)
     if not auditors:
-        out.say("nothing was decrypted: no auditor's key was given")
+        out.print("nothing was decrypted: no auditor's key was given")
     out.done(
         journals=len(journals),
         segments=sum(map(len, journals.values())),
@@ -158,7 +158,7 @@ def _show(out: Output, findings: list[Finding], total: int) -> None:
         table.add_row(each.kind, escape(where), escape(evidence))
     out.table(table)
     if total > len(findings):
-        out.say(f"and {total - len(findings):,} more: --json shows all")
+        out.print(f"and {total - len(findings):,} more: --json shows all")
 
 
 def _show_open(out: Output, found: dict[tuple[str, str, str, str], EventRange]) -> None:
@@ -175,7 +175,7 @@ def _show_open(out: Output, found: dict[tuple[str, str, str, str], EventRange]) 
             table.add_row(status, escape(at), f"{which.count:,}", places)
     out.table(table)
     if len(found) > MOST_SHOWN:
-        out.say(f"and {len(found) - MOST_SHOWN:,} more: --json shows all")
+        out.print(f"and {len(found) - MOST_SHOWN:,} more: --json shows all")
 
 
 def _where(finding: Finding, petnames: Petnames) -> str:

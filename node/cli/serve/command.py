@@ -136,7 +136,7 @@ async def _serve(
         if settings.serve.announce:
             name, server = settings.serve.announce_name, federation is not None
             await stack.enter_async_context(announce(node, name=name, server=server))
-            out.say("announced on the local network")
+            out.print("announced on the local network")
         await _serve_console(stack, node, settings, federation, out)
         running = RunningServer(node, federation, rights, supervisor, out, application)
         stack.enter_context(reloader.reloads(running))
@@ -350,7 +350,7 @@ async def serve_metrics(
     app = metrics_app(node.metrics, lambda: reasons_unready(node))
     stack.enter_context(node.metrics.watched())
     url = await stack.enter_async_context(serve_asgi(app, settings.metrics))
-    out.say(f"serving metrics at {url}/metrics")
+    out.print(f"serving metrics at {url}/metrics")
     out.event("metrics", url=url)
 
 
@@ -387,7 +387,7 @@ async def _serve_console(
     served = await stack.enter_async_context(serve_console(console, settings.serve.console))
     stack.enter_context(served.found_in(console_directory()))
     link = served.link()
-    out.say(f"the console, to look, once: {link}")
+    out.print(f"the console, to look, once: {link}")
     out.event("console", url=served.url, link=link)
 
 
@@ -406,7 +406,7 @@ def _report_journal(out: Output, journal: Journal) -> None:
     for each in journal.recovered:
         cut = f", {each.cut:,} bytes cut off its end" if each.cut else ""
         damaged = f", {each.damaged:,} damaged" if each.damaged else ""
-        out.say(f"closed {each.name}, left by a crash: {each.records:,} records{damaged}{cut}")
+        out.print(f"closed {each.name}, left by a crash: {each.records:,} records{damaged}{cut}")
         out.event(
             "recovered",
             segment=str(each.name),
@@ -415,7 +415,7 @@ def _report_journal(out: Output, journal: Journal) -> None:
             cut=each.cut,
         )
     auditors = [key.text for key in journal.settings.auditors]
-    out.say(f"keeping a journal in {journal.directory} for {', '.join(auditors)}")
+    out.print(f"keeping a journal in {journal.directory} for {', '.join(auditors)}")
     out.event("journal", directory=str(journal.directory), auditors=auditors)
 
 
@@ -423,9 +423,9 @@ def _report_bus(out: Output, settings: BusSettings) -> None:
     if settings.url is None:
         return
     url = without_password(settings.url)
-    out.say(f"offering the bus at {url}")
+    out.print(f"offering the bus at {url}")
     if not settings.allow:
-        out.say("no node may use it: give --bus-allow")
+        out.print("no node may use it: give --bus-allow")
     out.event("bus", url=url, rights=list(settings.allow))
 
 
@@ -433,7 +433,9 @@ def _report_federation(out: Output, settings: FederationSettings) -> None:
     if settings == FederationSettings():
         return
     links, members = len(settings.places), len(settings.all_members)
-    out.say(f"a server of a federation: {pluralise(links, 'link')}, {pluralise(members, 'member')}")
+    out.print(
+        f"a server of a federation: {pluralise(links, 'link')}, {pluralise(members, 'member')}"
+    )
     accounts = settings.accounts
     out.event(
         "federation",
@@ -450,7 +452,7 @@ def _report_ready(
     out: Output, node: Node, addresses: list[str], gateways: Gateways, *, announced: bool
 ) -> None:
     for address in addresses:
-        out.say(f"listening on {address}")
+        out.print(f"listening on {address}")
     spoken: dict[str, list[str]] = {}
     for name, gateway, text in (
         ("simproto", gateways.simproto, "speaking SimProto"),
@@ -460,9 +462,9 @@ def _report_ready(
         spoken[name] = [] if gateway is None else list(gateway.addresses)
         flavour = f" ({gateway.flavour})" if isinstance(gateway, NamedGateway) else ""
         for address in spoken[name]:
-            out.say(f"{text}{flavour} on {address}")
+            out.print(f"{text}{flavour} on {address}")
     for forward in gateways.forwards:
-        out.say(f"forwarding {one_line(forward.topic.name)} of {forward.address}")
+        out.print(f"forwarding {one_line(forward.topic.name)} of {forward.address}")
     out.event(
         "ready", node_id=str(node.node_id), addresses=addresses, **spoken, announced=announced
     )

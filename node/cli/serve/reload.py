@@ -140,7 +140,7 @@ class Reloader:
             extra={"event": "reload.done", "changed": reread.taken},
         )
         with ignore_lost_output():
-            out.say(f"settings read again: {', '.join(reread.taken) or 'nothing'} changed")
+            out.print(f"settings read again: {', '.join(reread.taken) or 'nothing'} changed")
             out.event("reloaded", changed=reread.taken, restart=reread.restart)
         if reread.restart:
             logger.warning(

@@ -123,8 +123,8 @@ def record_peer(out: Output, node_id: NodeId) -> None:
     """Record a peer that a code has proved; warn if the file cannot be written."""
     words = fingerprint(node_id)
     out.event("met", node_id=str(node_id), words=words)
-    out.say(f"met   {out.petnames.beside(node_id)}")
-    out.say(f"      {in_two_lines(words, '      ')}")
+    out.print(f"met   {out.petnames.beside(node_id)}")
+    out.print(f"      {in_two_lines(words, '      ')}")
     try:
         KnownPeers(default_known_peers()).add(node_id, None, datetime.now(UTC))
     except (KnownPeersError, ConfigError) as error:
@@ -138,7 +138,7 @@ async def _freed(home: Home, slot: int) -> None:
 
 def _failed(out: Output, peer: str) -> None:
     out.event("wrong-code", peer=peer)
-    out.say(f"a peer tried a wrong code: {peer}")
+    out.print(f"a peer tried a wrong code: {peer}")
 
 
 def _show(out: Output, code: Code, places: Sequence[str], meeting: Rendezvous) -> None:
@@ -151,14 +151,14 @@ def _show(out: Output, code: Code, places: Sequence[str], meeting: Rendezvous) -
         announced=meeting.announced,
     )
     for port in [place.port for place in map(Address.parse, places) if place.host in _ELSEWHERE]:
-        out.say(f"listening on all network interfaces, port {port}; --listen ADDR restricts it")
-    out.say(f"code  {code}")
-    out.say(f"      good for one receiver, and for {SECONDS / 60:g} minutes")
+        out.print(f"listening on all network interfaces, port {port}; --listen ADDR restricts it")
+    out.print(f"code  {code}")
+    out.print(f"      good for one receiver, and for {SECONDS / 60:g} minutes")
     ways = [f" --home {meeting.home}"] if meeting.home else []
     ways += [""] if meeting.announced else []
     ways += [f" --at {_dialled(place)}" for place in places]
     for number, way in enumerate(ways):
-        out.say(f"{'   or' if number else 'there'} parley receive {code}{way}")
+        out.print(f"{'   or' if number else 'there'} parley receive {code}{way}")
 
 
 def _dialled(place: str) -> str:

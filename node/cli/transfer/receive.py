@@ -161,7 +161,7 @@ def receive(options: NodeOptions, given: ReceiveOptions) -> None:
                     await node.listen(address) for address in given.listen or [DEFAULT_ADDRESS]
                 ]
                 for address in addresses:
-                    out.say(f"listening on {address}")
+                    out.print(f"listening on {address}")
                 out.event(
                     "ready",
                     node_id=str(node.node_id),

@@ -72,7 +72,7 @@ def test_bytes_are_hex_unless_they_are_utf_8() -> None:
 
 def test_json_alone_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
     out = Output(as_json=True)
-    out.say("for people")
+    out.print("for people")
     out.console.print("for people")
     out.event("pong", seconds=float("inf"))
     out.done(code=0, data=b"\xff")
@@ -97,7 +97,7 @@ def test_json_alone_on_standard_output(capsys: pytest.CaptureFixture[str]) -> No
 def test_people_read_words(capsys: pytest.CaptureFixture[str]) -> None:
     out = Output(as_json=False)
     out.event("pong", seconds=1)
-    out.say("for people")
+    out.print("for people")
     out.done(code=0)
     out.fail(FAILURE)
     printed, errors = capsys.readouterr()
@@ -112,7 +112,7 @@ def test_a_terminal_is_not_steered_by_an_answer(monkeypatch: pytest.MonkeyPatch)
         (io.StringIO(), text + "\n"),  # a file gets what was answered
     ):
         monkeypatch.setattr(sys, "stdout", stream)
-        Output(as_json=False).say(text)
+        Output(as_json=False).print(text)
         assert stream.getvalue() == shown
 
 

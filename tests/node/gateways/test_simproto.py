@@ -16,7 +16,7 @@ from parley._node.gateways.simproto.gateway import STREAMS_A_PEER, SimProtoGatew
 from parley._node.protocol.codes import CloseCode
 from tests.node.gateways.simproto_sides import offer, served
 from tests.node.network import PATIENCE, eventually, meeting, new_node, nothing_left
-from tests.node.tunnels.ways import row
+from tests.node.tunnels.tunnel_rows import row
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from parley._node.journal.segments import list_segments, read_range
 from tests.node.journal.joined_tunnels import tunnel_record
 from tests.node.journal.journal_nodes import Disk, journal_of, journaled
 from tests.node.network import eventually
-from tests.node.tunnels.ways import row
+from tests.node.tunnels.tunnel_rows import row
 
 pytestmark = pytest.mark.anyio
 

@@ -136,7 +136,7 @@ def test_the_deadline_answers_and_stops() -> None:
     shell.receive(call_event("x", 5, deadline=1000))
     shell.receive(call_event("x", 0, deadline=1000))
     assert 1.0 < shell.calls.deadlines.earliest < 1.1
-    shell.calls.handle_deadline(1.1)
+    shell.calls.expire_calls(1.1)
     assert shell.codes() == [(5, ResultCode.DEADLINE_EXCEEDED)]
     assert set(shell.stopped) == set(shell.started)
     assert shell.waiting() == []
@@ -275,13 +275,13 @@ def test_each_id_gets_exactly_one_answer(data: st.DataObject) -> None:
             shell.incoming.answer(data.draw(st.sampled_from(shell.started)), 0)
         elif step == "time":
             now += data.draw(st.floats(0, 2))
-            shell.calls.handle_deadline(now)
+            shell.calls.expire_calls(now)
         for async_id, _ in shell.codes():
             assert async_id in open_ids
             assert async_id not in answered
             answered.add(async_id)
     assert open_ids - answered == {call.async_id for call in shell.waiting()}
-    shell.calls.handle_deadline(now + 10)
+    shell.calls.expire_calls(now + 10)
     assert {async_id for async_id, _ in shell.codes()} == open_ids - answered
 
 

@@ -166,9 +166,9 @@ def test_an_answer_of_another_kind_is_malformed() -> None:
 def test_a_login_has_its_time() -> None:
     shell = Shell()
     ours = shell.logins.login([], 0.0, 5.0, shell.wake)
-    shell.calls.handle_deadline(4.9)
+    shell.calls.expire_calls(4.9)
     assert not ours.done
-    shell.calls.handle_deadline(5.1)
+    shell.calls.expire_calls(5.1)
     assert (ours.done, ours.code) == (True, ResultCode.DEADLINE_EXCEEDED)
     assert shell.connection.take()[-1].subcategory == CANCEL
 

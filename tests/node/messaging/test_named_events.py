@@ -458,9 +458,9 @@ def test_the_deadline_cancels() -> None:
     shell = Shell()
     emit = shell.ask(1.5)
     shell.connection.take()
-    shell.calls.handle_deadline(1.0)
+    shell.calls.expire_calls(1.0)
     assert not emit.done
-    shell.calls.handle_deadline(1.6)
+    shell.calls.expire_calls(1.6)
     assert emit.code == ResultCode.DEADLINE_EXCEEDED
     assert shell.sent() == (1, 0, SIM, CANCEL, cells_payload(request=1))
     shell.receive(ERROR, cells_payload(code=18, text=""), 1)
@@ -500,7 +500,7 @@ def test_who_left_keeps_the_id_until_the_end() -> None:
     emit = shell.ask(1.0)
     shell.connection.take()
     shell.outgoing.stop_waiting(emit)
-    shell.calls.handle_deadline(9.0)
+    shell.calls.expire_calls(9.0)
     shell.receive(REPLY_EVENT, cells_payload(data=1, format=16), 1)
     assert (shell.connection.take(), len(emit.replies), shell.connection.dropped) == ([], 0, 1)
     assert shell.ask().async_id == 2

@@ -84,15 +84,15 @@ def test_the_deadline_gives_up_once() -> None:
     shell = Shell()
     call = shell.ask(1.0)
     shell.connection.take()
-    shell.calls.handle_deadline(0.99)
+    shell.calls.expire_calls(0.99)
     assert not call.done
-    shell.calls.handle_deadline(1.1)
+    shell.calls.expire_calls(1.1)
     assert (call.done, call.code, shell.woken) == (True, ResultCode.DEADLINE_EXCEEDED, 1)
     (cancel,) = shell.connection.take()
     assert cancel[:4] == (1, 0, SIM, CANCEL)
     assert cancel.cells == {keys.REQUEST: call.async_id}
     shell.outgoing.cancel(call)
-    shell.calls.handle_deadline(9.0)
+    shell.calls.expire_calls(9.0)
     shell.receive(result_event(call.async_id, 0, "late"), 9.0)
     assert (call.code, call.data, shell.woken) == (ResultCode.DEADLINE_EXCEEDED, None, 1)
     assert shell.connection.take() == []
@@ -128,7 +128,7 @@ def test_giving_up_on_a_closed_connection_is_fine() -> None:
     first, second = shell.ask(), shell.ask(1.0)
     shell.connection.closed = True
     shell.outgoing.cancel(first)
-    shell.calls.handle_deadline(2.0)
+    shell.calls.expire_calls(2.0)
     assert second.code == ResultCode.DEADLINE_EXCEEDED
 
 
@@ -213,7 +213,7 @@ def test_chunks_of_a_call_that_is_over_use_up_its_credit(window: int | None, end
     if end == "given up":
         shell.outgoing.cancel(call)
     elif end == "late":
-        shell.calls.handle_deadline(2.0)
+        shell.calls.expire_calls(2.0)
     while left > 0:
         shell.receive(event)
         left -= cost

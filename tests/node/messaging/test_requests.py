@@ -12,11 +12,11 @@ def test_the_deadlines_of_both_sides() -> None:
     asked = shell.ask(2.0)
     shell.receive(call_event("x", 5, deadline=1000))
     assert 1.0 <= shell.calls.deadlines.earliest < 1.1
-    shell.calls.handle_deadline(1.1)
+    shell.calls.expire_calls(1.1)
     assert shell.stopped == shell.started
     assert not asked.done
     assert 2.0 <= shell.calls.deadlines.earliest < 2.1
-    shell.calls.handle_deadline(2.1)
+    shell.calls.expire_calls(2.1)
     assert asked.done
 
 
@@ -43,6 +43,6 @@ def test_the_end_of_the_connection_ends_all() -> None:
     assert set(shell.stopped) == set(shell.started)
     for incoming in shell.started:
         shell.incoming.answer(incoming, 0)
-    shell.calls.handle_deadline(9.0)
+    shell.calls.expire_calls(9.0)
     assert shell.waiting() == []
     assert shell.woken == 2

@@ -215,7 +215,7 @@ async def test_a_call_that_ends_before_the_first_step_of_its_handler(
         if end == "lost":
             live.lost("a test")
         else:
-            met.back.calls.handle_deadline(live.backend.now() + 3600)
+            met.back.calls.expire_calls(live.backend.now() + 3600)
             live.driver.step()
 
     monkeypatch.setattr(live.backend, "begin", begin_and_end)

@@ -27,7 +27,7 @@ from parley._node.trust.policies import (
     TrustPolicy,
 )
 from tests.node.network import eventually, new_node, nothing_left, settled, started
-from tests.node.trust.courts import ALICE, EVE, Members, court
+from tests.node.trust.server_with_peers import ALICE, EVE, Members, server_with_peers
 
 pytestmark = pytest.mark.anyio
 
@@ -115,7 +115,7 @@ async def test_a_live_one(
     kind: Callable[[KnownPeers], Case], known: KnownPeers, caplog: pytest.LogCaptureFixture
 ) -> None:
     trust, change = kind(known)
-    async with court(trust) as there:
+    async with server_with_peers(trust) as there:
         await change(there.server)
         with pytest.raises(PeerClosedError) as caught:
             await there.eve_there.call("x")
@@ -138,8 +138,8 @@ async def test_a_parted_one(
     kind: Callable[[KnownPeers], Case], known: KnownPeers, caplog: pytest.LogCaptureFixture
 ) -> None:
     trust, change = kind(known)
-    async with court(trust) as there:
-        await there.part()
+    async with server_with_peers(trust) as there:
+        await there.suspend()
         await change(there.server)
         assert (await there.eve_there.closed()).code == CloseCode.PEER_NOT_TRUSTED
         assert_logged(caplog, EVE.node_id)
@@ -152,7 +152,7 @@ async def test_a_parted_one(
 
 async def test_what_is_left_of_a_closed_session_goes_too() -> None:
     members = Members()
-    async with court(members) as there:
+    async with server_with_peers(members) as there:
         there.proxy.to_client.stall()
         async with anyio.create_task_group() as tasks:
             for peer in (there.alice_there, there.eve_there):
@@ -247,7 +247,7 @@ async def test_a_hook_that_has_no_answer(
     async def decide(candidate: Candidate) -> bool | None:
         return await answer(candidate) if second and candidate.node_id == EVE.node_id else True
 
-    async with court(decide, accept_timeout=0.05) as there:
+    async with server_with_peers(decide, accept_timeout=0.05) as there:
         second = True
         await there.server.review()
         assert text in (await there.eve_there.closed()).reason
@@ -267,7 +267,7 @@ class Broken(Members):
 
 @pytest.mark.parametrize("reads_files", [False, True])
 async def test_a_policy_that_fails(reads_files: bool, caplog: pytest.LogCaptureFixture) -> None:
-    async with court(Broken(reads_files=reads_files)) as there:
+    async with server_with_peers(Broken(reads_files=reads_files)) as there:
         await there.server.review()
         assert (await there.eve_there.closed()).reason == "trust policy 'members' failed"
         await there.alice_stays()
@@ -291,7 +291,7 @@ async def test_a_policy_that_does_not_return(monkeypatch: pytest.MonkeyPatch) ->
     for module in (reviews, watched_file):
         monkeypatch.setattr(module, "UNREADABLE", 0.1)
     slow = Slow()
-    async with court(slow) as there:
+    async with server_with_peers(slow) as there:
         try:
             await there.server.review()
             assert "did not answer in 0.1 s" in (await there.eve_there.closed()).reason
@@ -357,7 +357,7 @@ async def test_a_change_holds_for_those_who_wait_to_be_let_in(to: TrustPolicy) -
 
 async def test_a_peer_that_ends_while_it_is_asked_about() -> None:
     hook = LaterAlone()
-    async with court(hook.decide) as there:
+    async with server_with_peers(hook.decide) as there:
         hook.second = True
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(there.server.review)
@@ -371,7 +371,7 @@ async def test_a_peer_that_ends_while_it_is_asked_about() -> None:
 async def test_one_policy_is_not_held_against_the_next() -> None:
     """Eve is refused by the hook, but by then she is trusted by another policy."""
     hook = LaterAlone()
-    async with court(hook.decide) as there:
+    async with server_with_peers(hook.decide) as there:
         hook.second = True
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(there.server.review)
@@ -397,7 +397,7 @@ async def test_whoever_asks_during_a_review_waits_for_the_next() -> None:
         running -= 1
         return True
 
-    async with court(decide) as there:
+    async with server_with_peers(decide) as there:
         async with anyio.create_task_group() as tasks:
             first = await started(tasks, there.server.review)
             others = [await started(tasks, there.server.review) for _ in range(3)]
@@ -461,7 +461,7 @@ async def test_others_have_their_turn_between_many(monkeypatch: pytest.MonkeyPat
 
 async def test_it_is_carried_through_although_nobody_waits() -> None:
     hook = LaterAlone()
-    async with court(hook.decide) as there:
+    async with server_with_peers(hook.decide) as there:
         hook.second = True
         with anyio.move_on_after(0.02) as scope:
             await there.server.review()

@@ -20,7 +20,7 @@ from parley._node.trust.known_peers import LOOK, MOST_LOOKS, UNREADABLE, KnownPe
 from parley._node.trust.policies import FirstUse, Known, TrustPolicy
 from tests.inspection import reviews_of
 from tests.node.network import eventually, new_node
-from tests.node.trust.courts import ALICE, EVE, Court, court
+from tests.node.trust.server_with_peers import ALICE, EVE, ServerWithPeers, server_with_peers
 
 pytestmark = pytest.mark.anyio
 
@@ -75,7 +75,7 @@ class Watch:
     """A court whose server decides by a file, on a clock; `editor` is that file as another process
     has it."""
 
-    there: Court
+    there: ServerWithPeers
     clock: FakeClock
     file: Looked
     editor: KnownPeers
@@ -118,7 +118,7 @@ async def watch(
     clock, file, editor = FakeClock(), Looked(path), KnownPeers(path)
     for identity in (ALICE, EVE):
         editor.add(identity.node_id, None, NOW)
-    async with court(policy(file), clock) as there:
+    async with server_with_peers(policy(file), clock) as there:
         yield Watch(there, clock, file, editor)
 
 
@@ -134,7 +134,7 @@ async def test_whoever_is_forgotten_is_ended(
 ) -> None:
     async with watch(path, policy) as on:
         if parted:
-            await on.there.part()
+            await on.there.suspend()
         await on.look(3)
         assert on.ids == BOTH
         on.editor.forget(EVE.node_id)

@@ -36,7 +36,7 @@ from parley._node.tunnels import home_server as home_module
 from parley._node.tunnels.dial import dial_tunnel
 from parley._node.tunnels.home_server import Home
 from tests.node.network import PATIENCE, eventually, new_node
-from tests.node.tunnels.ways import Passing
+from tests.node.tunnels.tunnel_rows import Passing
 
 pytestmark = pytest.mark.anyio
 

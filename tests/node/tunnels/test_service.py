@@ -18,7 +18,7 @@ from parley._node.tunnels.policy import AccountDialPolicy, IncomingDial
 from parley._node.tunnels.service import DIAL_WAIT
 from tests.inspection import error_code_of, received_bytes_of
 from tests.node.network import PATIENCE, eventually, meeting, started
-from tests.node.tunnels.ways import RawEnd, Row, end_raw, row
+from tests.node.tunnels.tunnel_rows import RawEnd, Row, end_raw, row
 
 TRACE = bytes(16)
 DIAL_TO_NOBODY = encode({keys.TRACE: TRACE, keys.DEADLINE_MS: 9_000, keys.TO: [bytes(32)]})

@@ -16,7 +16,7 @@ from parley._node.tunnels.service import TunnelService
 from parley._node.tunnels.splice import Splice
 from parley._node.tunnels.tunnel_transport import WAITING_PIECES, WRITE_BUFFER_PART
 from tests.node.network import eventually, settled
-from tests.node.tunnels.ways import RawEnd, Row, end_raw, row
+from tests.node.tunnels.tunnel_rows import RawEnd, Row, end_raw, row
 
 STALLED = 255
 

@@ -17,7 +17,7 @@ from parley._node.remote.tunnel_stream import TunnelStream
 from parley._node.testing import FakeClock
 from parley._node.tunnels.tunnel_transport import TunnelWriter
 from tests.node.network import eventually
-from tests.node.tunnels.ways import Passing, Row, row
+from tests.node.tunnels.tunnel_rows import Passing, Row, row
 
 CANARY = b"a canary that nobody on the way may see"
 # Of the bytes that are changed without `--every-cut`: one of so many.

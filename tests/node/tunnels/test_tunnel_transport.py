@@ -14,7 +14,7 @@ from parley._node.tunnels.tunnel_transport import TunnelTransport
 from tests.inspection import error_code_of
 from tests.node.network import eventually, settled
 from tests.node.tunnels.test_service import Hanging
-from tests.node.tunnels.ways import RawEnd, Row, end_raw, row
+from tests.node.tunnels.tunnel_rows import RawEnd, Row, end_raw, row
 
 
 @dataclass

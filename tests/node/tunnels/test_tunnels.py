@@ -15,7 +15,7 @@ from parley._node.protocol.codes import CloseCode
 from parley._node.remote.requests import Call
 from parley._node.trust.policies import AnyPeer
 from tests.node.network import eventually
-from tests.node.tunnels.ways import row
+from tests.node.tunnels.tunnel_rows import row
 
 
 @pytest.mark.parametrize("count", [3, 5])

@@ -33,7 +33,7 @@ from parley._node.tunnels.policy import IncomingDial
 from parley._node.tunnels.tunnel_transport import TunnelTransport
 from tests.inspection import error_code_of
 from tests.node.network import PATIENCE, eventually
-from tests.node.tunnels.ways import RawEnd, Row, end_raw, row
+from tests.node.tunnels.tunnel_rows import RawEnd, Row, end_raw, row
 from tests.vectors.load import Vector, codes, of_kind, unhex, vectors
 
 TRACE = bytes(16)

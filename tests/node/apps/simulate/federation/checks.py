@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
-from tests.node.apps.simulate.federation.oracle import Truth
+from tests.node.apps.simulate.federation.reference_model import Truth
 from tests.node.apps.simulate.federation.servers import SimulatedServer
 from tests.node.apps.simulate.federation.world import FederationWorld
 

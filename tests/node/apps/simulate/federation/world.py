@@ -19,7 +19,6 @@ from parley._node.protocol.codes import CARDS
 from parley._node.protocol.event_types import LONGEST_PATH
 from tests.node.apps.simulate.federation.agenda import Agenda
 from tests.node.apps.simulate.federation.links import Answered, KeptLink
-from tests.node.apps.simulate.federation.oracle import Truth
 from tests.node.apps.simulate.federation.plan import (
     NOTICED,
     REDIALLED,
@@ -27,6 +26,7 @@ from tests.node.apps.simulate.federation.plan import (
     FederationPlan,
     Misbehaviour,
 )
+from tests.node.apps.simulate.federation.reference_model import Truth
 from tests.node.apps.simulate.federation.servers import Neighbour, SimulatedServer
 from tests.node.apps.simulate.federation.spread import Spread
 from tests.node.apps.simulate.federation.watch import Breaches, CardReader, DialWatch, SessionWatch

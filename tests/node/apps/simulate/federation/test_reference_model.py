@@ -1,8 +1,8 @@
-"""The oracle, on graphs that can be checked by eye."""
+"""The reference model, on graphs that can be checked by eye."""
 
 import pytest
 
-from tests.node.apps.simulate.federation.oracle import Truth
+from tests.node.apps.simulate.federation.reference_model import Truth
 
 
 def truth(edges: list[tuple[int, int]], servers: int, **denied: tuple[int, ...]) -> Truth:

@@ -36,7 +36,7 @@ class Members:
 
 
 @dataclass(frozen=True, slots=True)
-class Court:
+class ServerWithPeers:
     """`alice` and `eve` are the server as they see it, the others they as the server does."""
 
     server: Node
@@ -47,7 +47,7 @@ class Court:
     eve: Peer
     eve_there: Peer
 
-    async def part(self) -> None:
+    async def suspend(self) -> None:
         self.proxy.stall()
         self.proxy.cut()
         peers = (self.alice, self.alice_there, self.eve, self.eve_there)
@@ -68,9 +68,9 @@ async def echo(call: Call) -> Any:
 
 
 @asynccontextmanager
-async def court(
+async def server_with_peers(
     trust: TrustPolicy | AcceptHook, clock: Clock | None = None, **settings: Any
-) -> AsyncIterator[Court]:
+) -> AsyncIterator[ServerWithPeers]:
     """Both have met a server that decides by `trust`, through a proxy, and may resume."""
     ours = config(**{"resume": RESUME, **settings})
     server = Node(Identity.create(), config=ours, trust=trust, clock=clock)
@@ -89,5 +89,5 @@ async def court(
             peer = await node.connect(proxy.address)
             assert await peer.call("echo", 1) == 1
             peers += [peer, next(p for p in server.peers if p.node_id == node.node_id)]
-        yield Court(server, nodes[1], proxy, *peers)
+        yield ServerWithPeers(server, nodes[1], proxy, *peers)
         proxy.heal()
