@@ -48,12 +48,13 @@ async def meeting(
     client: NodeConfig | None = None,
     server: NodeConfig | None = None,
     clock: FakeClock | None = None,
+    patience: float = PATIENCE,
     **both: Any,
 ) -> AsyncIterator[ConnectedNodes]:
     """A client and a server that have met, over memory, tcp or unix, both on `clock`."""
     ours = Node(Identity.create(), config=client or config(**both), clock=clock)
     theirs = Node(Identity.create(), config=server or config(**both), clock=clock)
-    with anyio.fail_after(PATIENCE), TemporaryDirectory() as directory:
+    with anyio.fail_after(patience), TemporaryDirectory() as directory:
         async with theirs, ours:
             if transport == "memory":
                 peer, back = await connect_nodes(ours, theirs)
