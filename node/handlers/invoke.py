@@ -23,7 +23,6 @@ from parley._node.remote.live_connection import LiveConnection
 from parley._node.remote.remote import Remote
 from parley._node.remote.requests import Call
 from parley._node.transport.conditions import yield_to_loop
-from parley._node.transport.loop import Waiter
 
 logger = logging.getLogger("parley.peer")
 
@@ -233,30 +232,12 @@ async def send_part(
 
 async def _credit(live: LiveConnection, call: IncomingCall) -> None:
     """Wait until there may be credit."""
-    wakes = call.on_credit
-    if not isinstance(wakes, _Wakes):
-        wakes = call.on_credit = _Wakes()
     waiter = live.backend.waiter()
-    wakes.waiters.add(waiter)
+    call.add_waker(waiter.wake)
     try:
         await waiter.wait()
     finally:
-        wakes.waiters.discard(waiter)
-        if not wakes.waiters:
-            call.on_credit = None
-
-
-class _Wakes:
-    """Those tasks of one handler that wait for credit: a handler may emit from several."""
-
-    __slots__ = ("waiters",)
-
-    def __init__(self) -> None:
-        self.waiters: set[Waiter] = set()
-
-    def __call__(self) -> None:
-        for waiter in self.waiters:
-            waiter.wake()
+        call.remove_waker(waiter.wake)
 
 
 async def decide(

@@ -5,7 +5,7 @@ Every request with an async id gets exactly one final response, whatever its han
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Protocol
 
 from parley._lbm import keys
 from parley._lbm.codec import Encodable, Value, peek_text
@@ -41,7 +41,7 @@ from parley._node.protocol.errors import (
 )
 from parley._node.protocol.flow_control import SendCredit
 from parley._node.protocol.limits import EVENT_COST, UNANSWERED_REQUESTS
-from parley._node.protocol.memory_budget import REQUEST_WEIGHT
+from parley._node.protocol.memory_budget import REQUEST_WEIGHT, MemoryBudget
 from parley._node.protocol.reports import EventReceived, WindowReceived
 from parley._node.protocol.request_ids import LAST_ASYNC_ID, IncomingRequests
 
@@ -52,36 +52,35 @@ UNREAD_EVENTS: Final = 4_096
 # A longer response is replaced by `overloaded` when the memory budget is exhausted.
 SHORT_ANSWER: Final = 512
 
+Waker = Callable[[], None]
+
 
 class IncomingCall:
     """A request of the peer: a call, a subscription or (in a subclass) a named event.
 
-    The constructor takes what the peer sent; `entry` is the registered handler. Whoever runs
-    the handler sets `begun` and `runner`, and `on_credit` while it waits to send a Chunk.
-    After the final response (`answered`) the handler's result is ignored. `deadline` is in
-    seconds of the connection's clock. `cost` is the stream credit that the request keeps until
-    it is answered, `weight` its charge to the memory budget. `made` is a final response that was
-    encoded early.
+    The constructor takes what the peer sent at the time `came`; `entry` is the registered
+    handler. After the final response (`answered`) the handler's result is ignored. `deadline` is
+    in seconds of the connection's clock. `cost` is the stream credit that the request keeps until
+    it is answered, `weight` its charge to the memory budget. `encoded` is a final response that
+    was encoded early. `IncomingCalls` sets `entry` and `slot`; all else changes by methods.
     """
 
     category: ClassVar[int] = SIM  # of its responses
 
     __slots__ = (
+        "_credit",
+        "_wakers",
         "after",
         "answered",
         "async_id",
-        "begun",
         "came",
         "cost",
-        "credit",
         "data",
         "deadline",
+        "encoded",
         "entry",
         "headers",
-        "made",
-        "on_credit",
         "once",
-        "runner",
         "slot",
         "stream",
         "subcategory",
@@ -110,6 +109,8 @@ class IncomingCall:
         self.window: int | None = get(keys.WINDOW)
         self.once: bytes | None = get(keys.ONCE_KEY)
         self.after: TopicPosition | None = None
+        if subcategory == SUBSCRIBE:
+            self.after = read_position(fields)
         self.stream = stream
         self.async_id = async_id
         self.weight = weight
@@ -117,20 +118,64 @@ class IncomingCall:
         self.entry = entry
         self.came = came
         self.deadline: float | None = None
+        deadline_ms: int | None = get(keys.DEADLINE_MS)
+        if deadline_ms is not None:
+            self.deadline = came + min(deadline_ms, LONGEST_DEADLINE_MS) / 1000
         self.slot: set[Any] = NO_SLOT
-        self.credit: SendCredit | None = None
-        self.on_credit: Callable[[], None] | None = None
-        self.answered = self.begun = False
-        self.made: FinalAnswer | None = None
-        self.runner: Any = None
+        self.answered = False
+        self.encoded: FinalAnswer | None = None
+        self._credit: SendCredit | None = None
+        self._wakers: set[Waker] | None = None
+
+    def end(self, account: MemoryBudget | None = None) -> None:
+        """Ignore what the handler returns from now on. Releases the charge if `account` is given;
+        else the handler still runs, and a second call follows when it returns."""
+        self.answered = True
+        self.slot.discard(self)
+        if account is not None:
+            account.release(self.weight)
+            self.weight = 0
+
+    def prepare(self, answer: FinalAnswer) -> None:
+        """Encode the final response before it is sent."""
+        self.encoded = answer
+
+    def credit(self, window: int) -> SendCredit:
+        """The credit for Chunks: `window` at first, unless the request names its own."""
+        if self._credit is None:
+            self._credit = SendCredit(self.window or window)
+        return self._credit
+
+    def add_waker(self, wake: Waker) -> None:
+        """Call `wake` each time that another part of the response may be sent."""
+        if self._wakers is None:
+            self._wakers = set()
+        self._wakers.add(wake)
+
+    def remove_waker(self, wake: Waker) -> None:
+        if self._wakers is not None:
+            self._wakers.discard(wake)
+
+    def wake(self) -> None:
+        for wake in self._wakers or ():
+            wake()
 
 
-# Called when a request is over, with its code; with None for a request refused before it existed.
-FinalCallback = Callable[[IncomingCall | None, int], None]
+class CallRunner(Protocol):
+    """Finds and runs the handlers of requests."""
 
+    def find(self, subcategory: int, topic: str) -> object:
+        """Return the handler's entry for a Call or Subscribe, or the code of a refusal."""
 
-def ignore_final(call: IncomingCall | None, code: int) -> None:
-    """A FinalCallback that does nothing."""
+    def run(self, call: IncomingCall) -> None:
+        """Start the handler of a request. One that has begun reports its end with
+        `IncomingCalls.answer`, and is charged to the memory budget until then."""
+
+    def stop(self, call: IncomingCall) -> bool:
+        """Cancel the handler of a request; returns whether it has begun."""
+
+    def request_ended(self, call: IncomingCall | None, code: int) -> None:
+        """A request is over, or (None) was refused before it existed."""
 
 
 class BlockedAnswers:
@@ -150,7 +195,7 @@ class BlockedAnswers:
         return len(self.waiting)
 
     def is_free(self, call: IncomingCall) -> bool:
-        """Whether a Chunk for `call` may be queued; if not, its `on_credit` is called later.
+        """Whether a Chunk for `call` may be queued; if not, it is woken later.
 
         Raises:
             LocalProtocolError: the connection is closing.
@@ -165,8 +210,7 @@ class BlockedAnswers:
     def writable(self, stream: int) -> None:
         """The stream's queue is empty, or the stream is over."""
         for call in self.waiting.pop(stream, ()):
-            if call.on_credit is not None:
-                call.on_credit()
+            call.wake()
 
     def forget(self, call: IncomingCall) -> None:
         calls = self.waiting.get(call.stream)
@@ -233,23 +277,15 @@ class PerTopicQueue:
 
 
 class IncomingCalls:
-    """The peer's unanswered requests on one connection.
-
-    `find` returns the handler's entry for a subcategory (Call, Subscribe) and topic, or the
-    code of a refusal. `run` starts the handler of a request, `stop` cancels it. A handler that
-    was `begun` reports its end with `answer`, and is charged to the memory budget until then.
-    """
+    """The peer's unanswered requests on one connection, whose handlers `runner` runs."""
 
     __slots__ = (
         "_account",
         "_blocked",
         "_connection",
         "_deadlines",
-        "_find",
-        "_on_final",
-        "_run",
+        "_runner",
         "_silent",
-        "_stop",
         "_unanswered",
         "turns",
     )
@@ -258,19 +294,13 @@ class IncomingCalls:
         self,
         connection: Connection,
         deadlines: DeadlineQueue[Any],
-        find: Callable[[int, str], object],
-        run: Callable[[IncomingCall], None],
-        stop: Callable[[IncomingCall], None],
+        runner: CallRunner,
         *,
-        on_final: FinalCallback = ignore_final,
         count_limit: int = UNANSWERED_REQUESTS,
     ) -> None:
         self._connection = connection
         self._account = connection.account
-        self._find = find
-        self._run = run
-        self._stop = stop
-        self._on_final = on_final
+        self._runner = runner
         self._unanswered: IncomingRequests[IncomingCall] = IncomingRequests(count_limit)
         self._silent: set[IncomingCall] = set()  # requests without async id: no response
         self._blocked = BlockedAnswers(connection)
@@ -303,7 +333,7 @@ class IncomingCalls:
             return self.refuse(stream, async_id, ResultCode.MALFORMED)
         topic = fields[keys.TOPIC]
         # The entry of a Subscribe is looked up when its turn has come.
-        entry = self._find(CALL, topic) if subcategory == CALL else None
+        entry = self._runner.find(CALL, topic) if subcategory == CALL else None
         if isinstance(entry, ResultCode) and entry:
             return self.refuse(stream, async_id, entry)
         if not async_id and subcategory == SUBSCRIBE:
@@ -313,31 +343,30 @@ class IncomingCalls:
         call = IncomingCall(subcategory, topic, fields, stream, async_id, weight, cost, entry, now)
         if not self.admit(call):
             return self.refuse(stream, async_id, ResultCode.OVERLOADED)
-        deadline = fields.get(keys.DEADLINE_MS)
-        if deadline is not None:
-            call.deadline = now + min(deadline, LONGEST_DEADLINE_MS) / 1000
+        if call.deadline is not None:
             call.slot = self._deadlines.add(call, call.deadline)
         if subcategory == CALL:
-            self._run(call)
+            self._runner.run(call)
         else:
-            call.after = read_position(fields)
             self.turns.take(call, self._subscribe)
         return True
 
     def _early_refusal(self, subcategory: int, payload: bytes) -> ResultCode:
         """Refuse a long request, as far as possible without decoding it."""
         topic = peek_text(payload, keys.TOPIC) if subcategory == CALL else None
-        if topic is not None and isinstance(code := self._find(CALL, topic), ResultCode) and code:
-            return code
+        if topic is not None:
+            code = self._runner.find(CALL, topic)
+            if isinstance(code, ResultCode) and code:
+                return code
         return ResultCode.ACCEPTED if self.has_room(len(payload)) else ResultCode.OVERLOADED
 
     def _subscribe(self, call: IncomingCall) -> None:
-        entry = self._find(SUBSCRIBE, call.topic)
+        entry = self._runner.find(SUBSCRIBE, call.topic)
         if isinstance(entry, ResultCode) and entry:
             self.answer(call, entry)
         else:
             call.entry = entry
-            self._run(call)
+            self._runner.run(call)
 
     def admit(self, call: IncomingCall, *, always: bool = False) -> bool:
         """Register a request and charge it; False if that exceeds a limit (section 8). Unread
@@ -418,21 +447,21 @@ class IncomingCalls:
         """Stop all handlers."""
         self.turns.clear()
         for call in [*self._unanswered.end_all(), *self._silent]:
-            call.answered = True
-            self._on_final(call, LOST)
-            self._cancel_handler(call)
+            call.end()
+            self._runner.request_ended(call, LOST)
+            self._stop_handler(call)
         self._silent.clear()
 
     def _abandon(self, call: IncomingCall, code: ResultCode) -> None:
         if not call.answered:
-            self._on_final(call, code)
+            call.end()
+            self._runner.request_ended(call, code)
             self._forget(call, _encode_final(call, code))
-            self._cancel_handler(call)
+            self._stop_handler(call)
 
-    def _cancel_handler(self, call: IncomingCall) -> None:
-        self._stop(call)
-        if not call.begun:  # one that has begun is charged until it returns
-            self._release(call)
+    def _stop_handler(self, call: IncomingCall) -> None:
+        if not self._runner.stop(call):  # one that has begun is charged until it returns
+            call.end(self._account)
 
     # Responses.
 
@@ -446,9 +475,9 @@ class IncomingCalls:
             LbmEncodeError: `data` has no encoding; the request is still unanswered.
         """
         if call.answered:
-            self._release(call)  # its handler ran on after the caller had left
+            call.end(self._account)  # its handler ran on after the caller had left
             return
-        answer = call.made
+        answer = call.encoded
         if answer is None:
             if not call.async_id:
                 answer = NO_ANSWER
@@ -456,14 +485,15 @@ class IncomingCalls:
                 answer = encode_end(code, data)
             else:
                 answer = encode_result(code, data, stream if call.subcategory == SUBSCRIBE else 0)
-        self._release(call)  # it makes room for its own response
-        self._on_final(call, code)
+        call.end(self._account)  # it makes room for its own response
+        self._runner.request_ended(call, code)
         self._forget(call, answer, stream)
 
     def make(self, call: IncomingCall, code: int, data: Encodable = None) -> int:
         """Encode the final response before `answer` sends it; returns its size; raises as that."""
-        call.made = call.made or _encode_final(call, code, data)
-        return len(call.made[2])
+        answer = call.encoded or _encode_final(call, code, data)
+        call.prepare(answer)
+        return len(answer[2])
 
     def refuse(
         self,
@@ -478,7 +508,7 @@ class IncomingCalls:
         Raises:
             RemoteProtocolError: as `require_free`.
         """
-        self._on_final(None, code)
+        self._runner.request_ended(None, code)
         if async_id:
             self.answer_at_once(stream, async_id, make(code))
         else:
@@ -499,7 +529,7 @@ class IncomingCalls:
             LocalProtocolError: the caller has left, not open, the stream is gone, or the
                 item is too large.
         """
-        credit = self._credit(call)
+        credit = call.credit(self._connection.limits.stream_window)
         size = self.send_part(call, SIM, CHUNK, payload) if credit.left > 0 else 0
         if not size:
             return False
@@ -529,26 +559,14 @@ class IncomingCalls:
         """
         call = self._unanswered.get(report.stream, report.request)
         if call is not None:
-            self._credit(call).grant(report.credit)
-            if call.on_credit is not None:
-                call.on_credit()
+            call.credit(self._connection.limits.stream_window).grant(report.credit)
+            call.wake()
 
     def stream_writable(self, stream: int) -> None:
         """The queue of `stream` is empty: continue streamed responses."""
         self._blocked.writable(stream)
 
-    def _credit(self, call: IncomingCall) -> SendCredit:
-        if call.credit is None:
-            call.credit = SendCredit(call.window or self._connection.limits.stream_window)
-        return call.credit
-
-    def _release(self, call: IncomingCall) -> None:
-        self._account.release(call.weight)
-        call.weight = 0
-
     def _forget(self, call: IncomingCall, answer: FinalAnswer, release: int = 0) -> None:
-        call.answered = True
-        call.slot.discard(call)
         if self._blocked.waiting:
             self._blocked.forget(call)
         if call.cost:

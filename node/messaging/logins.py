@@ -31,11 +31,6 @@ from parley._node.protocol.reports import EventReceived
 Decide = Callable[[Sequence[str] | None], ResultCode]
 
 
-def nobody(exports: Sequence[str] | None) -> ResultCode:
-    """A node without accounts."""
-    return ResultCode.NOT_AUTHORISED
-
-
 class OutgoingLogin(OutgoingCall):
     """A Login or Logout of ours."""
 

@@ -5,7 +5,7 @@ An event whose async id is not 0 gets exactly one End or Error, even if its hand
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Protocol
 
 from parley._lbm import keys
 from parley._lbm.codec import Encodable, Value, encode
@@ -142,29 +142,33 @@ NO_HANDLER: Final = ResultCode.TOPIC_NOT_FOUND
 ACCEPTED: Final = ResultCode.ACCEPTED  # members of enumerations are slow to look up
 
 
+class EventRunner(Protocol):
+    """Finds and runs the handlers of named events."""
+
+    def find_event(self, namespace: str, name: str) -> object:
+        """Return the entry of an event's handler, or the code of a refusal (`NO_HANDLER`: the
+        event is ignored). `namespace` is empty for none."""
+
+    def run_event(self, emit: IncomingEmit) -> None:
+        """Start the handler of an event."""
+
+
 class NamedEvents:
-    """The named events of one connection.
+    """The named events of one connection. `ignored` counts those without a handler."""
 
-    `find` gives what an event of this namespace (empty for none) and name runs, or the code
-    that refuses it (`NO_HANDLER`: it is ignored); `run` starts that, the event's `entry`.
-    `ignored` counts events without a handler.
-    """
-
-    __slots__ = ("_connection", "_find", "_incoming", "_outgoing", "_run", "ignored")
+    __slots__ = ("_connection", "_incoming", "_outgoing", "_runner", "ignored")
 
     def __init__(
         self,
         connection: Connection,
         outgoing: OutgoingCalls,
         incoming: IncomingCalls,
-        find: Callable[[str, str], object],
-        run: Callable[[IncomingEmit], None],
+        runner: EventRunner,
     ) -> None:
         self._connection = connection
         self._outgoing = outgoing
         self._incoming = incoming
-        self._find = find
-        self._run = run
+        self._runner = runner
         self.ignored = 0
 
     # Ours.
@@ -228,7 +232,7 @@ class NamedEvents:
             return False
         name = cells[keys.NAME]
         namespace = cells.get(keys.NAMESPACE, "")
-        entry = self._find(namespace, name)
+        entry = self._runner.find_event(namespace, name)
         if isinstance(entry, ResultCode) and entry:
             if entry == NO_HANDLER:
                 self.ignored += 1
@@ -242,7 +246,7 @@ class NamedEvents:
         if not self._incoming.admit(emit):
             self._refuse(stream, async_id, ResultCode.OVERLOADED)
             return False
-        self._run(emit)
+        self._runner.run_event(emit)
         return True
 
     def reply_received(self, event: EventReceived, now: float) -> bool:

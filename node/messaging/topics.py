@@ -125,7 +125,7 @@ class Topics:
         if feed.begins is None:
             answer(call, ResultCode.ACCEPTED, data, stream)
         else:
-            call.made = encode_accepted(data, stream, feed.begins.cells())
+            call.prepare(encode_accepted(data, stream, feed.begins.cells()))
             answer(call, ResultCode.ACCEPTED, None, stream)
             feed.pump()  # what is kept
         return feed

@@ -7,8 +7,7 @@ handler's value or a fixed sentence; details go to the log.
 
 import logging
 import marshal
-from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -51,6 +50,7 @@ from parley._node.remote.access_log import log_refused
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.remote.requests import Call, CallHandler, NamedEvent
 from parley._node.transport.conditions import yield_to_loop
+from parley._node.transport.loop import Runner
 
 logger = logging.getLogger("parley.peer")
 account_logger = logging.getLogger("parley.accounts")
@@ -59,16 +59,40 @@ account_logger = logging.getLogger("parley.accounts")
 SLICE: Final = 2_000
 
 
-class Responses:
-    """The answers to the requests of one connection."""
+class HandlerTask:
+    """The task in which the handler of a request runs. The event loop sets `runner`."""
 
-    __slots__ = ("_handlers", "_live", "_one", "calls")
+    begun = False
+    runner: Runner | None = None
+
+
+class Responses:
+    """The answers to the requests of one connection, and the `tasks` that make them."""
+
+    __slots__ = ("_handlers", "_live", "_one", "calls", "tasks")
 
     def __init__(self, live: LiveConnection, handlers: Handlers, calls: RequestMux) -> None:
         self.calls = calls
         self._live = live
         self._handlers = handlers
         self._one = anyio.Lock()  # held while one answer of the connection is encoded in slices
+        self.tasks: dict[IncomingCall, HandlerTask] = {}
+
+    def spawn(
+        self, call: IncomingCall, serve: Callable[[IncomingCall, HandlerTask], Awaitable[None]]
+    ) -> None:
+        """Run `serve` in a task, which ends with `send`."""
+        task = self.tasks[call] = HandlerTask()
+        task.runner = self._live.backend.spawn(serve, call, task)
+
+    def stop(self, call: IncomingCall) -> bool:
+        """Cancel the task of a request; returns whether it has begun."""
+        task = self.tasks.pop(call, None)
+        if task is None:
+            return False
+        if task.runner is not None:
+            task.runner.cancel()
+        return task.begun
 
     async def prepare(self, call: IncomingCall, code: int, data: Any) -> Outcome:
         """Encode an answer that takes long, and let other connections run in between.
@@ -144,6 +168,7 @@ class Responses:
 
     def send(self, call: IncomingCall, code: int, data: Any = None) -> None:
         """Answer a request; that its handler failed, if what it made has no encoding."""
+        self.tasks.pop(call, None)
         try:
             self.calls.incoming.answer(call, code, data)
         except (LbmEncodeError, FormatError):
@@ -192,13 +217,13 @@ class IdempotentCallHandlers:
         elif who is None or not call.entry.once:
             self._answers.send(call, ResultCode.NOT_ONCE)
         else:
-            call.runner = live.backend.spawn(self._serve, call, who)
+            self._answers.spawn(call, partial(self._serve, who))
 
-    async def _serve(self, call: IncomingCall, who: NodeId) -> None:
+    async def _serve(self, who: NodeId, call: IncomingCall, task: HandlerTask) -> None:
         live, answers, entry = self._live, self._answers, call.entry
         if call.answered:
             return  # it was cancelled before its task began
-        call.begun = True
+        task.begun = True
         outcome: Outcome = (ResultCode.CANCELLED, None)
         try:
             # Each time: a right may have been taken away since.
@@ -218,7 +243,8 @@ class IdempotentCallHandlers:
         if isinstance(found, ResultCode):
             return found, None
         await self._wait(call, found)
-        call.made = found.answer
+        assert found.answer is not None  # it was waited for
+        call.prepare(found.answer)
         return found.code, None
 
     async def _found(self, call: IncomingCall, who: NodeId) -> IdempotentCall | ResultCode:
@@ -355,16 +381,7 @@ class RequestHandlers:
         self._live = live
         self._handlers = handlers
         self._published = published
-        self.calls = calls = RequestMux(
-            live.core,
-            self.find,
-            self.run,
-            _stop,
-            find_event=self.find_event,
-            run_event=self.run_event,
-            login=self.login,
-            on_final=partial(count_final, live.metrics.refused, live.backend.now),
-        )
+        self.calls = calls = RequestMux(live.core, self)
         self.topics = Topics(live.core, calls.incoming, published.__contains__)
         self._responses = Responses(live, handlers, calls)
         self._once = IdempotentCallHandlers(live, handlers, self._responses, cache)
@@ -388,17 +405,29 @@ class RequestHandlers:
     def run(self, call: IncomingCall) -> None:
         """Run what `find` found for a request."""
         if call.subcategory != CALL:
-            call.runner = self._live.backend.spawn(self._serve_subscribe, call)
+            self._responses.spawn(call, self._serve_subscribe)
         elif call.once is not None:
             self._once.run(call)
         else:
-            self._live.driver.pending_tasks.append((self._serve_call, call))
+            task = self._responses.tasks[call] = HandlerTask()
+            self._live.driver.pending_tasks.append((partial(self._serve_call, call), task))
 
-    async def _serve_call(self, call: IncomingCall) -> None:
+    def stop(self, call: IncomingCall) -> bool:
+        """Cancel the handler of a request; returns whether it has begun."""
+        return self._responses.stop(call)
+
+    def request_ended(self, call: IncomingCall | None, code: int) -> None:
+        """Count a call or event with its handler, or a request `refused` before that."""
+        if call is None:
+            self._live.metrics.refused[code] += 1
+        elif type(call.entry) is Entry:  # else a subscription, which its topic counts
+            call.entry.tally.add(code, self._live.backend.now() - call.came)
+
+    async def _serve_call(self, call: IncomingCall, task: HandlerTask) -> None:
         if call.answered:
             return  # nobody waits for it any more
         remote, answers = self._live.remote, self._responses
-        call.begun = True
+        task.begun = True
         outcome: Outcome = (ResultCode.CANCELLED, None)
         try:
             outcome = await run_handler(
@@ -453,12 +482,12 @@ class RequestHandlers:
             return ResultCode.ALREADY_SUBSCRIBED
         return ResultCode.OVERLOADED if self._live.draining else topic
 
-    async def _serve_subscribe(self, call: IncomingCall) -> None:
+    async def _serve_subscribe(self, call: IncomingCall, task: HandlerTask) -> None:
         topic: Topic = call.entry
         live, answers = self._live, self._responses
         code: int = ResultCode.CANCELLED
         data: Any = None
-        call.begun = True
+        task.begun = True
         try:
             request = SubscribeRequest(live.remote, call)
             code, data = await decide(topic, request, self._handlers, live.supercategory)
@@ -504,13 +533,14 @@ class RequestHandlers:
 
     def run_event(self, emit: IncomingEmit) -> None:
         """Run the handler that `find_event` found for an event."""
-        self._live.driver.pending_tasks.append((self._serve_event, emit))
+        task = self._responses.tasks[emit] = HandlerTask()
+        self._live.driver.pending_tasks.append((partial(self._serve_event, emit), task))
 
-    async def _serve_event(self, emit: IncomingEmit) -> None:
+    async def _serve_event(self, emit: IncomingEmit, task: HandlerTask) -> None:
         if emit.answered:
             return  # nobody waits for it any more
         remote, answers = self._live.remote, self._responses
-        emit.begun = True
+        task.begun = True
         outcome: Outcome = (ResultCode.CANCELLED, None)
         port = NativeReplies(self._live, answers, emit)
         try:
@@ -625,18 +655,3 @@ class NativeReplies:
         if emit.async_id:
             return await send_items(self._live, emit, items, encode_item, named.reply)
         return await drain_items(self._live, items)
-
-
-def count_final(
-    refused: Counter[int], now: Callable[[], float], call: IncomingCall | None, code: int
-) -> None:
-    """A request is over: of a call or event with its handler, or it was `refused` before that."""
-    if call is None:
-        refused[code] += 1
-    elif type(call.entry) is Entry:  # else a subscription, of which its topic tells
-        call.entry.tally.add(code, now() - call.came)
-
-
-def _stop(request: IncomingCall) -> None:
-    if request.runner is not None:
-        request.runner.cancel()

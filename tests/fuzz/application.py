@@ -50,6 +50,7 @@ from parley._node.protocol.reports import (
 from tests.fuzz.allowed import ALLOWED, APPLICATION, MESSAGING
 from tests.fuzz.emitting import Emitting, find_event
 from tests.fuzz.script import Step
+from tests.node.messaging.fake import Handlers
 
 TOPIC: Final = "news"
 TOPICS: Final = ("echo", "hold", "items")
@@ -85,10 +86,7 @@ class Application:
         self.ended: ConnectionEnded | None = None
         self.calls = calls = RequestMux(
             core,
-            self._find,
-            self._run,
-            lambda call: None,
-            find_event=find_event,
+            Handlers(self._find, self._run, find_event=find_event),
             count_limit=MOST_REQUESTS,
         )
         self.topics = Topics(core, calls.incoming, TOPIC.__eq__)

@@ -45,6 +45,7 @@ from tests.fuzz.application import Reader
 from tests.fuzz.events import SETTINGS
 from tests.fuzz.meeting import START, fixed_randomness, opened
 from tests.fuzz.script import parse
+from tests.node.messaging.fake import Handlers
 
 MAX_SIZE: Final = 4096
 # There are none without encryption.
@@ -72,7 +73,7 @@ class Node:
         self.held: set[tuple[int, int]] = set()
         self._readers: list[tuple[str, Reader]] = []
         self.calls = RequestMux(
-            core, self._find, self._run, self._stop, find_event=self._find_event
+            core, Handlers(self._find, self._run, self._stop, find_event=self._find_event)
         )
         self.topics = Topics(core, self.calls.incoming, self._knows)
         self._dispatch = Dispatch(core, self.calls, self.topics, self._stream_event)

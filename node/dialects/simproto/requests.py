@@ -175,7 +175,7 @@ class SimProtoIncoming:
         """
         if call.answered:
             return True
-        call.answered = True
+        call.end()
         dialog = call.async_id
         del self._running[dialog]
         kind = call.subcategory
@@ -198,7 +198,7 @@ class SimProtoIncoming:
         self._turns.clear()
         running, self._running = self._running, {}
         for call in running.values():
-            call.answered = True
+            call.end()
             self._stop(call)
 
     # Inside.

@@ -32,7 +32,7 @@ from parley._node.remote.access_log import log_refused
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.remote.requests import Call
 from parley._node.transport.backend import Backend
-from parley._node.transport.loop import Waiter
+from parley._node.transport.loop import Runner, Waiter
 
 DEFAULT_TIMEOUT = 30.0
 
@@ -51,6 +51,7 @@ class SimProtoService:
         "_handlers",
         "_on_answered",
         "_peer",
+        "_runners",
         "_supercategory",
         "_told",
         "_topics",
@@ -78,7 +79,8 @@ class SimProtoService:
         self._supercategory = None if carrier is None else carrier.supercategory
         self.draining = False
         self.core = core
-        self.sim = Sim(core, self._find, self._run, _stop, self._topics.__contains__)
+        self._runners: dict[IncomingCall, Runner] = {}  # of requests without an answer
+        self.sim = Sim(core, self._find, self._run, self._stop, self._topics.__contains__)
         self.room = self.sim.room
 
     # For feeds.
@@ -122,9 +124,16 @@ class SimProtoService:
     def _run(self, call: IncomingCall) -> None:
         spawn = self._peer.backend.spawn
         if call.subcategory == RPC:
-            call.runner = spawn(self._serve_call, self._handlers.calls.find(call.topic), call)
+            entry = self._handlers.calls.find(call.topic)
+            self._runners[call] = spawn(self._serve_call, entry, call)
         else:
-            call.runner = spawn(self._serve_subscribe, self._topics[call.topic], call)
+            topic = self._topics[call.topic]
+            self._runners[call] = spawn(self._serve_subscribe, topic, call)
+
+    def _stop(self, call: IncomingCall) -> None:
+        runner = self._runners.pop(call, None)
+        if runner is not None:
+            runner.cancel()
 
     # Inside.
 
@@ -184,6 +193,7 @@ class SimProtoService:
         peer, unsent = self._peer, self._handlers.unsent
         now = peer.backend.now()
         right = True
+        self._runners.pop(call, None)
         try:
             sent = data if type(data) is bytes else to_bytes(data, self._values)
         except ConversionError:
@@ -455,8 +465,3 @@ class SimProtoPeer(Guest):
     def _answered(self) -> None:
         if self.service.draining:
             self._changes.notify()
-
-
-def _stop(call: IncomingCall) -> None:
-    if call.runner is not None:
-        call.runner.cancel()

@@ -42,6 +42,7 @@ from parley._node.protocol.reports import (
     StreamWritable,
     WindowReceived,
 )
+from tests.node.messaging.fake import Handlers
 from tests.node.protocol.pair import ALIVE, Pair, events_of, open_pair, send_raw
 from tests.reference.wire import CELLS, TYPES
 from tests.vectors.load import Vector, codes, read, unhex
@@ -75,7 +76,7 @@ class NodeUnderTest:
         self.side, self.core = self.pair.a, self.pair.a.core
         self.undecided: list[IncomingCall] = []
         self.fanout = Fanout(NEWS, 1 << 20, "unsubscribe")
-        self.calls = RequestMux(self.core, self._find, self._run, lambda call: None)
+        self.calls = RequestMux(self.core, Handlers(self._find, self._run))
         self.topics = Topics(self.core, self.calls.incoming, {NEWS, REJECTED}.__contains__)
         self.dispatch = Dispatch(self.core, self.calls, self.topics, lambda event: True)
         self.asked: dict[int, OutgoingCall] = {}

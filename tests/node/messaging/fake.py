@@ -1,5 +1,6 @@
 """A connection as the messaging floor sees it, with its pen in the test's hands."""
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
@@ -7,6 +8,8 @@ from parley._lbm import keys
 from parley._lbm.codec import Encodable, Value, decode, encode
 from parley._node.messaging.dispatch import Take
 from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.logins import Decide
+from parley._node.messaging.named_events import NO_HANDLER
 from parley._node.messaging.outgoing_requests import OutgoingCall
 from parley._node.messaging.requests import RequestMux
 from parley._node.protocol.codes import CALL, CANCEL, CHUNK, RESULT, SIM, SUBSCRIBE, ResultCode
@@ -146,6 +149,38 @@ class FakeConnection:
         return cast(Connection, self)
 
 
+class Handlers:
+    """Runs handlers with the functions that a test gives. None has begun when it is stopped."""
+
+    def __init__(
+        self,
+        find: Callable[[int, str], object],
+        run: Callable[[Any], object] = lambda call: None,
+        stop: Callable[[IncomingCall], object] = lambda call: None,
+        *,
+        find_event: Callable[[str, str], object] = lambda namespace, name: NO_HANDLER,
+        login: Decide = lambda exports: ResultCode.NOT_AUTHORISED,
+    ) -> None:
+        self.find = find
+        self.find_event = find_event
+        self.login = login
+        self._run = run
+        self._stop = stop
+
+    def run(self, call: IncomingCall) -> None:
+        self._run(call)
+
+    def run_event(self, emit: IncomingCall) -> None:
+        self._run(emit)
+
+    def stop(self, call: IncomingCall) -> bool:
+        self._stop(call)
+        return False
+
+    def request_ended(self, call: IncomingCall | None, code: int) -> None:
+        """Nobody counts."""
+
+
 class Shell:
     """What runs the handlers: it only notes what it is told."""
 
@@ -155,7 +190,9 @@ class Shell:
         self.stopped: list[IncomingCall] = []
         self.woken = 0
         self.calls = RequestMux(
-            self.connection.as_connection, find, self.started.append, self.stopped.append, **limits
+            self.connection.as_connection,
+            Handlers(find, self.started.append, self.stopped.append),
+            **limits,
         )
         self.outgoing = self.calls.outgoing
         self.incoming = self.calls.incoming

@@ -31,7 +31,7 @@ from parley._node.protocol.errors import RemoteProtocolError
 from parley._node.protocol.limits import UNANSWERED_REQUESTS
 from parley._node.protocol.reports import EventReceived
 from parley._node.protocol.request_ids import LAST_ASYNC_ID
-from tests.node.messaging.fake import FakeConnection, call_event, event, find
+from tests.node.messaging.fake import FakeConnection, Handlers, call_event, event, find
 
 
 class Shell:
@@ -42,7 +42,7 @@ class Shell:
         connection = self.connection.as_connection
         self.started: list[IncomingCall] = []
         self.data: list[bytes] = []
-        self.calls = RequestMux(connection, find, self.started.append, lambda call: None)
+        self.calls = RequestMux(connection, Handlers(find, self.started.append))
         self.topics = Topics(connection, self.calls.incoming, ["known"].__contains__)
         self.dispatch = Dispatch(connection, self.calls, self.topics, self.take)
 

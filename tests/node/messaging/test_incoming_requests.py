@@ -329,7 +329,7 @@ def test_credit_wakes_the_handler() -> None:
     assert count(shell, 1) == 1
     (call,) = shell.started
     woken: list[int] = []
-    call.on_credit = lambda: woken.append(1)
+    call.add_waker(lambda: woken.append(1))
     shell.incoming.window_received(WindowReceived(1, 6, 1000))
     shell.incoming.window_received(WindowReceived(3, 5, 1000))
     assert not shell.incoming.chunk(call, ITEM)
@@ -379,7 +379,7 @@ def test_an_item_that_cannot_be_sent_costs_nothing() -> None:
     assert shell.incoming.chunk(call, ITEM)
     shell.connection.take()
     shell.connection.gone.add(4)
-    call.credit = None
+    shell.incoming.window_received(WindowReceived(4, 5, 1000))
     with pytest.raises(LocalProtocolError):
         shell.incoming.chunk(call, ITEM)
 

@@ -1,5 +1,7 @@
 """Tests of node/messaging/incoming_requests.py: Chunks behind a Result that has no credit."""
 
+from functools import partial
+
 import pytest
 
 from parley._node.messaging.incoming_requests import BlockedAnswers, IncomingCall
@@ -31,7 +33,7 @@ def test_who_waits_is_woken_once_and_per_stream() -> None:
     calls = [new_call(3), new_call(3, 2), new_call(5)]
     woken: list[int] = []
     for number, call in enumerate(calls):
-        call.on_credit = lambda number=number: woken.append(number)
+        call.add_waker(partial(woken.append, number))
         assert not room.is_free(call)
     assert set(connection.asked) == {3, 5}
     room.writable(3)
@@ -65,7 +67,7 @@ def test_no_chunk_is_queued_behind_what_waits_on_its_stream() -> None:
         shell.receive(call_event("x", async_id, stream=3, window=1 << 20))
     first, second = shell.started
     woken: list[int] = []
-    second.on_credit = lambda: woken.append(1)
+    second.add_waker(lambda: woken.append(1))
     shell.incoming.answer(first, 0)
     assert not shell.incoming.chunk(second, b"\xa0")
     (result,) = shell.connection.take()
@@ -81,7 +83,7 @@ def test_a_cancelled_call_is_waited_for_no_more() -> None:
     shell.receive(call_event("x", 2, stream=3))
     first, second = shell.started
     woken: list[int] = []
-    second.on_credit = lambda: woken.append(1)
+    second.add_waker(lambda: woken.append(1))
     shell.incoming.answer(first, 0)
     assert not shell.incoming.chunk(second, b"\xa0")
     shell.receive(cancel_event(2, stream=3))

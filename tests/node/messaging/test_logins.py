@@ -25,7 +25,15 @@ from parley._node.protocol.errors import (
     PayloadTooLargeError,
     RemoteProtocolError,
 )
-from tests.node.messaging.fake import MAX_PAYLOAD, FakeConnection, Sent, call_event, event, find
+from tests.node.messaging.fake import (
+    MAX_PAYLOAD,
+    FakeConnection,
+    Handlers,
+    Sent,
+    call_event,
+    event,
+    find,
+)
 
 EMPTY = encode({})
 
@@ -39,7 +47,7 @@ class Shell:
         self.decided: list[Sequence[str] | None] = []
         self.woken = 0
         core = self.connection.as_connection
-        self.calls = RequestMux(core, find, lambda call: None, lambda call: None, login=self.decide)
+        self.calls = RequestMux(core, Handlers(find, login=self.decide))
         self.logins = self.calls.logins
         topics = Topics(core, self.calls.incoming, [].__contains__)
         self.dispatch = Dispatch(core, self.calls, topics, lambda event: False)
@@ -127,7 +135,7 @@ def test_an_id_that_is_taken(subcategory: int) -> None:
 def test_a_connection_without_accounts() -> None:
     connection = FakeConnection()
     core = connection.as_connection
-    calls = RequestMux(core, find, lambda call: None, lambda call: None)
+    calls = RequestMux(core, Handlers(find))
     calls.logins.login_received(event(LOGIN, EMPTY, async_id=7, category=ACCOUNT), 0.0)
     assert connection.take() == [answer(ResultCode.NOT_AUTHORISED)]
 

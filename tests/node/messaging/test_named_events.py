@@ -42,7 +42,7 @@ from parley._node.protocol.errors import (
 from parley._node.protocol.limits import UNANSWERED_REQUESTS
 from parley._node.protocol.memory_budget import REQUEST_WEIGHT
 from parley._node.protocol.reports import EventReceived
-from tests.node.messaging.fake import MAX_PAYLOAD, FakeConnection, Sent, event
+from tests.node.messaging.fake import MAX_PAYLOAD, FakeConnection, Handlers, Sent, event
 from tests.reference.wire import TYPES, cells_payload
 from tests.vectors.load import Vector, unhex, vectors
 
@@ -65,10 +65,12 @@ class Shell:
         core = self.connection.as_connection
         self.calls = RequestMux(
             core,
-            lambda subcategory, topic: ResultCode.TOPIC_NOT_FOUND,
-            self._run,
-            self.stopped.append,
-            find_event=self._find,
+            Handlers(
+                lambda subcategory, topic: ResultCode.TOPIC_NOT_FOUND,
+                self._run,
+                self.stopped.append,
+                find_event=self._find,
+            ),
         )
         self.named, self.outgoing = self.calls.named, self.calls.outgoing
         topics = Topics(core, self.calls.incoming, lambda topic: False)

@@ -43,7 +43,7 @@ from parley._node.protocol.reports import (
     StreamWritable,
 )
 from tests.inspection import topic_tables
-from tests.node.messaging.fake import event
+from tests.node.messaging.fake import Handlers, event
 from tests.node.protocol.pair import ALIVE, Pair, Side, open_pair
 
 TOPIC = "x"
@@ -58,7 +58,7 @@ class End:
         self.now = now
         self.undecided: list[IncomingCall] = []
         self.fanout = Fanout(TOPIC, limit, slow)
-        calls = RequestMux(self.core, self.find, self.undecided.append, lambda call: None)
+        calls = RequestMux(self.core, Handlers(self.find, self.undecided.append))
         self.outgoing, self.incoming = calls.outgoing, calls.incoming
         self.topics = Topics(self.core, self.incoming, TOPIC.__eq__)
         self.dispatch = Dispatch(self.core, calls, self.topics, lambda event: False)
