@@ -80,8 +80,6 @@ class StreamKey:
 
 
 _SEAL = b"parley1 seal"
-# Longer blobs are hashed in place: copying them costs more than a second call.
-_LARGE_BLOB = 2_048
 
 
 class HashChain:
@@ -96,11 +94,8 @@ class HashChain:
 
     def advance(self, stream4: bytes | memoryview, blob: bytes | memoryview) -> bytes:
         """Add one event, and return its d[n]."""
-        if len(blob) < _LARGE_BLOB:
-            hash = self._hash(b"".join((self.value, stream4, blob)))
-        else:
-            hash = self._hash(self.value + stream4)
-            hash.update(blob)
+        hash = self._hash(self.value + stream4)
+        hash.update(blob)
         self.value = value = hash.digest()
         return value
 

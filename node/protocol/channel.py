@@ -121,7 +121,7 @@ class SecureChannel:
             if stream:
                 self.used = True
             if self._observer is not None:
-                self._observer.event(True, framed[FRAME_HEADER_SIZE:], sender.chain.value)
+                self._observer.event(True, framed[FRAME_HEADER_SIZE:], sender.chain)
                 if category == STREAM and subcategory == OPEN:
                     self._observer.stream_opened(stream, bytes(payload))
             if (
@@ -162,7 +162,7 @@ class SecureChannel:
             return b""
         self._last_rekey = now
         framed = self._sealed(REKEY_OFFER, encode({keys.SHARE: self.rekeying.offer(now)}), now)
-        self.rekeying.offer_sent(self.sender.chain.value)
+        self.rekeying.offer_sent(self.sender.chain)
         self._plan()
         return framed
 
@@ -179,7 +179,7 @@ class SecureChannel:
             self.patience_ends = NEVER
         if self._observer is not None:
             wire = data if type(data) is bytes else bytes(data)  # a long one is a view
-            self._observer.event(False, wire, self.receiver.chain.value)
+            self._observer.event(False, wire, self.receiver.chain)
             if event.category == STREAM and event.subcategory == OPEN:
                 self._observer.stream_opened(event.stream, event.payload)
 
@@ -258,7 +258,7 @@ class SecureChannel:
     def checkpoint(self) -> tuple[DirectionState, DirectionState]:
         """Return the state of our direction and of the peer's, between two events."""
         sent, received = (
-            DirectionState(d.chain.value, d.epoch, d.counters(), d.unsealed)
+            DirectionState(d.chain, d.epoch, d.counters(), d.unsealed)
             for d in (self.sender, self.receiver)
         )
         return sent, received
@@ -337,7 +337,7 @@ class SecureChannel:
         else:
             secret, commit = self.rekeying.take_receiving(number)
             receiver.switch(secret)
-            receiver.chain.value = chain_rekey(hash, receiver.chain.value, commit)
+            receiver.chain = chain_rekey(hash, receiver.chain, commit)
         self._reports.append(KeysUpdated(False, receiver.epoch, number or 0))
         if self._observer is not None:
             self._observer.epoch_began(False, receiver.epoch, receiver.secret, number or 0)
@@ -346,16 +346,16 @@ class SecureChannel:
         rekeying = self.rekeying
         if not rekeying.offer_received(now):
             return b""
-        after_offer = self.receiver.chain.value
+        after_offer = self.receiver.chain
         answer, shared_secret = rekeying.answer(share)
         framed = self._sealed(REKEY_ANSWER, encode({keys.SHARE: answer}), now)
         sender = self.sender
-        rekeying.derive(shared_secret, after_offer, sender.chain.value, now)
-        return framed + self._rekey_update(shared_secret, after_offer, sender.chain.value, now)
+        rekeying.derive(shared_secret, after_offer, sender.chain, now)
+        return framed + self._rekey_update(shared_secret, after_offer, sender.chain, now)
 
     def _rekey_answer(self, share: bytes, now: float) -> bytes:
         after_offer, shared_secret = self.rekeying.answer_received(share, now)
-        after_answer = self.receiver.chain.value
+        after_answer = self.receiver.chain
         self.rekeying.derive(shared_secret, after_offer, after_answer, now)
         return self._rekey_update(shared_secret, after_offer, after_answer, now)
 
@@ -371,7 +371,7 @@ class SecureChannel:
         framed = self._sealed(KEY_UPDATE, payload, now)
         secret, commit = self.rekeying.take_sending()
         self._switch_sender(secret, number, now)
-        sender.chain.value = chain_rekey(sender.suite.hash_algorithm, sender.chain.value, commit)
+        sender.chain = chain_rekey(sender.suite.hash_algorithm, sender.chain, commit)
         return framed
 
 

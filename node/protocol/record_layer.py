@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from parley._crypto.errors import DecryptError, SignatureError
 from parley._crypto.key_schedule import chain_bind
-from parley._crypto.record_protection import HashChain, StreamKey, check_seal, make_seal
+from parley._crypto.record_protection import StreamKey, check_seal, make_seal
 from parley._crypto.registry import Suite
 from parley._crypto.signing import SigningKey, Verifier
 from parley._node.protocol.codes import ALWAYS_SEALED, CONNECTION, CloseCode
@@ -44,7 +44,8 @@ class _StreamCipher:
 
 
 class CipherState:
-    """The secret of the epoch, the key of each stream, and the chain.
+    """The secret of the epoch, the key of each stream, and the value of the hash `chain`, d[n] =
+    H(d[n-1] || stream u32 || blob).
 
     `unsealed` counts events in form 0 since the last seal. Of an idle stream only the counter is
     kept: its key, of some 3 KB, is derived again for its next event.
@@ -52,6 +53,7 @@ class CipherState:
 
     __slots__ = (
         "_idle_counters",
+        "_new_hash",
         "_secret",
         "chain",
         "ciphers",
@@ -65,7 +67,8 @@ class CipherState:
     def __init__(self, suite: Suite, secret: bytes, chain: bytes, commit: bytes) -> None:
         self.suite = suite
         self.each = suite.sealing == "each"
-        self.chain = HashChain(suite.hash_algorithm, chain)
+        self._new_hash = suite.hash_algorithm.new
+        self.chain = chain
         self.commit = commit
         self.unsealed = 0
         self.epoch = -1
@@ -80,7 +83,7 @@ class CipherState:
 
     def bind(self, th2: bytes) -> None:
         """Bind the chain to the transcript after both Proofs; the next `switch` begins epoch 0."""
-        self.chain.value = chain_bind(self.suite.hash_algorithm, self.chain.value, th2)
+        self.chain = chain_bind(self.suite.hash_algorithm, self.chain, th2)
         self.epoch = -1
 
     @property
@@ -141,7 +144,9 @@ class RecordWriter(CipherState):
         aad = cipher.sealed_aad if sealed else cipher.unsealed_aad
         blob = cipher.key.encrypt(_pack_head(async_id, category, subcategory) + payload, aad)
         size = len(blob)
-        value = self.chain.advance(cipher.stream, blob)
+        hash = self._new_hash(self.chain + cipher.stream)
+        hash.update(blob)
+        self.chain = value = hash.digest()
         self.events_sent += 1
         self.bytes_sent += size
         if not sealed:
@@ -213,7 +218,9 @@ class RecordReader(CipherState):
         if len(event) < start + _LEAST_BLOB:
             raise _bad_record(f"{len(event)} bytes on stream {stream}, too short for its form")
         blob = event[start:]
-        value = self.chain.advance(cipher.stream, blob)
+        hash = self._new_hash(self.chain + cipher.stream)
+        hash.update(blob)
+        self.chain = value = hash.digest()
         if not self.each and not compare_digest(value[:_CHAIN_PREFIX], event[5:_CHAIN_HEAD]):
             raise _bad_record(f"the chain value of an event on stream {stream} differs")
         try:
@@ -237,11 +244,11 @@ class RecordReader(CipherState):
 
     def checkpoint(self) -> "ReaderCheckpoint":
         """Return all that `open` changes."""
-        return ReaderCheckpoint(self.chain.value, self.unsealed, self.sealed, self.counters())
+        return ReaderCheckpoint(self.chain, self.unsealed, self.sealed, self.counters())
 
     def restore(self, checkpoint: "ReaderCheckpoint") -> None:
         """Undo all that `open` changed in this epoch."""
-        self.chain.value = checkpoint.chain
+        self.chain = checkpoint.chain
         self.unsealed, self.sealed = checkpoint.unsealed, checkpoint.sealed
         self._idle_counters, self.ciphers = dict(checkpoint.counters), {}
 
@@ -272,7 +279,7 @@ class RecordReader(CipherState):
             raise RemoteProtocolError(CloseCode.INTERNAL_ERROR, "no verifier yet")
         try:
             check_seal(
-                self.verifier, self.suite.hash_algorithm, self.commit, self.chain.value, seal
+                self.verifier, self.suite.hash_algorithm, self.commit, self.chain, seal
             )
         except SignatureError as error:
             reason = f"a wrong seal in epoch {self.epoch}, over {self.unsealed} events"

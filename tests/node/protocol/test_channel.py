@@ -232,11 +232,10 @@ def test_the_chain_goes_on_and_counters_restart() -> None:
     pair = open_pair()
     send(pair.a, 3)
     pair.pump()
-    chain = pair.a.channel.sender.chain
     wire = pair.a.channel.update_keys(pair.now)
     (event,) = events_of(wire)
     assert event[4] == 1
-    assert event[5:21] == chain.value[:16]
+    assert event[5:21] == pair.a.channel.sender.chain[:16]
     assert pair.a.channel.sender.counters() == {}
     pair.deliver(pair.b, wire)
     assert pair.b.channel.receiver.counters() == {}

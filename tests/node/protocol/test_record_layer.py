@@ -76,11 +76,11 @@ def test_an_event_has_its_form_and_opens(
         assert event[:4] == bytes.fromhex("01020304")
         if sealing == "chain":
             assert event[4] == int(sealed)
-            assert event[5:21] == line.sender.chain.value[:16]
+            assert event[5:21] == line.sender.chain[:16]
         opened, seal_of_it = line.receiver.decrypt(event)
         assert opened == Event(0x01020304, 5, 64, 1, payload)
         assert (seal_of_it is not None) == sealed
-        assert line.receiver.chain.value == line.sender.chain.value
+        assert line.receiver.chain == line.sender.chain
     assert line.admitted == [0x01020304]
 
 
@@ -94,7 +94,7 @@ def test_the_chain_is_over_stream_and_blob() -> None:
     line = Line()
     event = line.event(7)
     digest = line.suite.hash_algorithm.digest
-    assert line.sender.chain.value == digest(CHAIN + event[:4] + event[21:])
+    assert line.sender.chain == digest(CHAIN + event[:4] + event[21:])
 
 
 def test_one_seal_vouches_for_all_before_it() -> None:
@@ -109,7 +109,7 @@ def test_one_seal_vouches_for_all_before_it() -> None:
 def test_the_signature_is_masked() -> None:
     line = Line()
     event = line.event(sealed=True)
-    value, size = line.sender.chain.value, line.suite.signing_algorithm.signature_size
+    value, size = line.sender.chain, line.suite.signing_algorithm.signature_size
     seal = event[21 : 21 + size]
     verifier = line.receiver.verifier
     assert verifier is not None
@@ -255,7 +255,7 @@ def test_another_key_chain_or_commitment() -> None:
         if changed == "secret":
             line.receiver.switch(bytes([9]) * 32)
         elif changed == "chain":
-            line.receiver.chain.value = bytes(32)
+            line.receiver.chain = bytes(32)
         else:
             line.receiver.commit = bytes(32)
         refuses(line, line.event(sealed=True), code)
@@ -330,7 +330,7 @@ def test_without_a_verifier_no_seal_passes() -> None:
 
 def test_no_secret_in_a_repr() -> None:
     line = Line()
-    shown: list[Any] = [line.sender, line.receiver, line.sender.chain]
+    shown: list[Any] = [line.sender, line.receiver]
     for thing in shown:
         assert SECRET.hex() not in repr(thing)
         assert repr(SECRET) not in repr(thing)

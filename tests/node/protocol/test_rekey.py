@@ -34,7 +34,7 @@ def assert_in_step(pair: Pair) -> None:
     a, b = pair.a.channel, pair.b.channel
     for sender, receiver in ((a.sender, b.receiver), (b.sender, a.receiver)):
         assert sender.secret == receiver.secret
-        assert sender.chain.value == receiver.chain.value
+        assert sender.chain == receiver.chain
         assert sender.epoch == receiver.epoch
     pair.a.core.send(1, 0, 64, 1, b"to b", lbm=False)
     pair.b.core.send(1, 0, 64, 1, b"to a", lbm=False)
