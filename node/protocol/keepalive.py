@@ -18,7 +18,8 @@ PROBING: Final = 2
 class KeepAlive:
     """The clock of an idle connection. All times are seconds of `now`.
 
-    `due` is when `rest_due`, `probe_due` or `expired` becomes true; `stage` says which.
+    `heard` is when bytes were received last. `rest_due`, `probe_due` or `expired`, as `stage` says,
+    becomes true at `due`, or later if bytes were received meanwhile.
     """
 
     __slots__ = (
@@ -27,6 +28,7 @@ class KeepAlive:
         "_timeout",
         "awake",
         "due",
+        "heard",
         "idle",
         "stage",
         "waiting",
@@ -42,16 +44,18 @@ class KeepAlive:
         self._pings = TokenBucket(OWN_PINGS)
 
     def silent_for(self, now: float) -> float:
-        waited = (self.awake, self.idle, self.idle + self._timeout)[self.stage]
-        return now - (self.due - waited)
+        return now - self.heard
 
     def received(self, now: float) -> None:
         """Restart: bytes were received, or there is a new transport."""
-        self.due, self.stage = now + self.awake, AWAKE
+        self.heard, self.due, self.stage = now, now + self.awake, AWAKE
 
     def rest_due(self, now: float) -> bool:
         """Return whether to free keys, because nothing was received for a second."""
-        return self.stage == AWAKE and now >= self.due
+        if self.stage != AWAKE:
+            return False
+        self.due = self.heard + self.awake
+        return now >= self.due
 
     def rests(self) -> None:
         """Note that keys were freed."""

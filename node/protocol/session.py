@@ -35,7 +35,7 @@ from parley._node.protocol.event import NO_PAYLOAD, Event, parse_batch
 from parley._node.protocol.event_types import EVENT_TYPES
 from parley._node.protocol.frames import FrameReader
 from parley._node.protocol.handshake import Agreed, expect
-from parley._node.protocol.keepalive import KeepAlive
+from parley._node.protocol.keepalive import AWAKE, KeepAlive
 from parley._node.protocol.limits import (
     BATCH_SIZE,
     CONNECTION_STREAM_PAYLOAD,
@@ -161,8 +161,9 @@ class Session:
         Raises:
             RemoteProtocolError, LbmDecodeError: the connection is over.
         """
-        self._now = now
-        self.keepalive.received(now)
+        self._now = self.keepalive.heard = now
+        if self.keepalive.stage != AWAKE:
+            self.keepalive.received(now)
         channel, mux = self.channel, self.mux
         before, left, closed, owed = frames.size + len(data), STEP_COST, None, False
         frames.feed(data)
