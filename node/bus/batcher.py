@@ -107,7 +107,7 @@ class Batcher(Generic[Item, Answer]):
         self._shares.append(share)
         self._start()
         try:
-            await share.waiter.wait()
+            await share.waiter
         finally:
             if not share.is_answered and share in self._shares:
                 self._shares.remove(share)

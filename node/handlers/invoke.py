@@ -235,7 +235,7 @@ async def _credit(live: LiveConnection, call: IncomingCall) -> None:
     waiter = live.backend.waiter()
     call.add_waker(waiter.wake)
     try:
-        await waiter.wait()
+        await waiter
     finally:
         call.remove_waker(waiter.wake)
 

@@ -79,7 +79,7 @@ class ConcurrencyLimit:
         waiter = new_waiter()
         self._lines.setdefault(who, {})[waiter] = None
         try:
-            await waiter.wait()
+            await waiter
         except BaseException:
             line = self._lines.get(who, {})
             if waiter in line:

@@ -114,7 +114,7 @@ class Run:
         buffer.watched = True
         buffer.wake()
         try:
-            await waiter.wait()
+            await waiter
         finally:
             if entry in self._syncs:
                 self._syncs.remove(entry)
@@ -125,7 +125,7 @@ class Run:
         waiter = self._backend.waiter()
         self._ends.append(waiter)
         try:
-            await waiter.wait()
+            await waiter
         finally:
             if waiter in self._ends:
                 self._ends.remove(waiter)

@@ -297,13 +297,12 @@ class StreamRequests:
         self._require_free(stream, async_id)
         incoming, account = self._incoming, self._connection.account
         weight = size + EVENT_WEIGHT
-        if not (incoming.has_room() and account.has_room(weight)) and (
-            incoming.get(stream, async_id) is None
+        if incoming.get(stream, async_id) is None and (
+            len(incoming.by_id) >= incoming.count_limit or not account.try_charge(weight)
         ):
             return None
         request = IncomingRequest(stream, async_id, weight)
-        incoming.add(stream, async_id, request)
-        account.charge(weight)
+        incoming.add(stream, async_id, request)  # which refuses an id that is taken
         return request
 
     def answer_sent(self, request: IncomingRequest) -> None:

@@ -411,13 +411,14 @@ class IncomingCalls:
             RemoteProtocolError: an unanswered request has it; or the peer doesn't read its
                 responses, so that too many events wait to be written.
         """
-        self._require_read()
+        if self._connection.outbox.count > UNREAD_EVENTS:
+            self._require_read()
         if self._unanswered.get(stream, async_id) is not None:
             raise violation(f"async id {async_id} is used twice on stream {stream}")
 
     def _require_read(self) -> None:
         waiting = self._connection.outbox.count
-        if waiting > UNREAD_EVENTS and (waiting > LAST_ASYNC_ID or not self._account.has_room()):
+        if waiting > LAST_ASYNC_ID or not self._account.has_room():
             reason = f"it does not read its answers: {waiting} events wait"
             raise RemoteProtocolError(CloseCode.OVERLOADED, reason)
 

@@ -39,7 +39,7 @@ async def _ask(peer: Peer, send: Callable[[Callable[[], None]], OutgoingCall]) -
     except ConnectionClosedError as error:
         raise peer.closed_error() from error
     try:
-        await waiter.wait()
+        await waiter
     finally:
         if not call.done:
             peer.outgoing.cancel(call)

@@ -263,7 +263,7 @@ class IdempotentCallHandlers:
             waiter = backend.waiter()
             memory.queue(who, waiter.wake)
             try:
-                await waiter.wait()
+                await waiter
             except BaseException:
                 memory.leave_line(who, waiter.wake)
                 raise
@@ -277,7 +277,7 @@ class IdempotentCallHandlers:
         try:
             while once.answer is None:
                 once.waiting.add(waiter.wake)
-                await waiter.wait()
+                await waiter
         finally:
             once.callers -= 1
             once.waiting.discard(waiter.wake)

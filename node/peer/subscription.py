@@ -354,7 +354,7 @@ class Subscription(Generic[D]):
         self._topics.expect(self.topic, self._window)
         call.on_final = lambda code, stream: self._answered(call, code, stream)
         try:
-            await waiter.wait()
+            await waiter
         except BaseException:
             self._over = True
             if call.done:

@@ -83,9 +83,6 @@ class IncomingRequests(Generic[T]):
     def __len__(self) -> int:
         return len(self.by_id)
 
-    def has_room(self) -> bool:
-        return len(self.by_id) < self.count_limit
-
     def add(self, stream: int, async_id: int, request: T) -> None:
         """Add a request.
 

@@ -114,7 +114,7 @@ class Emission:
         emit = OutgoingEmit(waiter.wake)
         self._ask(emit, timeout)
         try:
-            await waiter.wait()
+            await waiter
         except BaseException:
             emitter.cancel(emit)  # also if a reply came at the same time: nobody reads it
             emit.drop_replies()

@@ -264,7 +264,7 @@ class LiveConnection:
         answer: list[float] = []
         self.pings[async_id] = waiter, answer
         try:
-            await waiter.wait()
+            await waiter
         finally:
             self.pings.pop(async_id, None)
         if not answer:

@@ -120,7 +120,7 @@ class SessionResumer:
         self._pausing = waiter = loop.waiter()
         timer = loop.at(loop.now() + seconds, waiter.wake)
         try:
-            await waiter.wait()
+            await waiter
         finally:
             self._pausing = None
             timer.cancel()
@@ -143,7 +143,7 @@ class SessionResumer:
             with anyio.move_on_after(DIAL_TIMEOUT):
                 await dial(one.begin)
             if one.driver is not None:
-                await one.over.wait()
+                await one.over
                 if not one.resumed and self._live.ended is None:
                     one.driver.blame()
                     self._log_failure(one.why)

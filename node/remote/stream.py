@@ -81,7 +81,7 @@ class ReceiveQueue(Generic[T]):
                     raise self.end
                 self._reader = self._live.backend.waiter()
                 try:
-                    await self._reader.wait()
+                    await self._reader
                 finally:
                     self._reader = None
             return self.items[0][0]
@@ -130,16 +130,16 @@ EVENTS_PER_TURN = 16
 
 
 class SendLimiter:
-    """Limits what one stream queues: senders wait in order. `check` raises if the stream has
-    ended."""
+    """Limits what one stream queues: senders wait in order, and add what they sent to `queued`.
+    `check` raises if the stream has ended."""
 
-    __slots__ = ("_check", "_live", "_queued", "_since", "_stream", "_turn", "_writer")
+    __slots__ = ("_check", "_live", "_since", "_stream", "_turn", "_writer", "queued")
 
     def __init__(self, live: LiveConnection, stream: int, check: Callable[[], None]) -> None:
         self._live = live
         self._stream = stream
         self._check = check
-        self._queued = 0  # bytes since nothing waited
+        self.queued = 0  # bytes since nothing waited
         self._since = 0  # events since others ran
         # Made by the first sender that waits: streams are opened in callbacks of the event loop,
         # where anyio does not know which loop is running.
@@ -148,7 +148,7 @@ class SendLimiter:
 
     @property
     def is_free(self) -> bool:
-        return not self.has_waiting and self._has_room()
+        return (self._turn is None or not self._turn.locked()) and self._has_room()
 
     @property
     def has_waiting(self) -> bool:
@@ -177,14 +177,11 @@ class SendLimiter:
                         await self._live.driver.write_waiters.wait(waiter)
                     else:
                         core.notify_writable(self._stream, credit=True)
-                        await waiter.wait()
+                        await waiter
                 except LocalProtocolError as error:
                     raise self._live.closed_error() from error
                 finally:
                     self._writer = None
-
-    def took(self, size: int) -> None:
-        self._queued += size
 
     def changed(self) -> None:
         """There may be space, or the stream has ended."""
@@ -197,15 +194,16 @@ class SendLimiter:
         return not core.outbox.waiting(self._stream) and core.has_credit(self._stream)
 
     def _has_room(self) -> bool:
-        waiting = self._live.core.outbox.waiting(self._stream)
+        core, driver = self._live.core, self._live.driver
+        waiting = core.outbox.waiting(self._stream)
         if not waiting:
-            self._queued = 0
-        if self._live.driver.is_full:
+            self.queued = 0
+        if core.queued_bytes > driver.high_water:
             # Streams without credit must not add up, however many there are.
-            return self._is_clear() and self._live.driver.can_send
+            return self._is_clear() and driver.can_send
         if waiting < WAITING_EVENTS:
             return True
-        return waiting < WAITING_SMALL_EVENTS and self._queued < SMALL_EVENTS_SIZE
+        return waiting < WAITING_SMALL_EVENTS and self.queued < SMALL_EVENTS_SIZE
 
 
 class StreamEvent:
@@ -459,7 +457,7 @@ class Stream(ByteStream):
         await anyio.lowlevel.checkpoint_if_cancelled()
         await self._room.wait()
         self._queue(self.live.core.send, 0, category, subcategory, body, lbm=lbm)
-        self._room.took(len(body))
+        self._room.queued += len(body)
 
     async def request(
         self,
@@ -502,9 +500,9 @@ class Stream(ByteStream):
             )
         except ConnectionClosedError as error:
             raise self.live.closed_error() from error
-        self._room.took(len(body))
+        self._room.queued += len(body)
         try:
-            await waiter.wait()
+            await waiter
         except BaseException:
             requests.cancel(request, unwanted)
             raise
@@ -535,7 +533,7 @@ class Stream(ByteStream):
             await self._room.wait()
             send = self.live.core.send
             self._queue(send, request.async_id, category, subcategory, body, lbm=lbm)
-            self._room.took(len(body))
+            self._room.queued += len(body)
         except BaseException:
             request.answered = False
             raise
@@ -658,7 +656,7 @@ class Stream(ByteStream):
     async def _send_piece(self, piece: bytes | memoryview, largest: int) -> None:
         await self._room.wait()
         self._queue(self.live.core.send_data, piece, largest)
-        self._room.took(len(piece))
+        self._room.queued += len(piece)
 
     def _queue(self, send: Callable[..., object], *what: Any, **how: Any) -> None:
         try:

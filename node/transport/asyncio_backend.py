@@ -64,9 +64,6 @@ class AsyncioWaiter(asyncio.Future[None]):
         if not self.done():
             self.set_result(None)
 
-    def wait(self) -> Awaitable[None]:
-        return self
-
 
 class AsyncioTransport(asyncio.Protocol):
     """A socket of asyncio."""

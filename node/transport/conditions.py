@@ -40,7 +40,7 @@ class WriteWaiters:
         self.waits += 1
         self.waiters.append(waiter)
         try:
-            await waiter.wait()
+            await waiter
         finally:
             if waiter in self.waiters:  # it was cancelled, or others woke it
                 self.waiters.remove(waiter)
@@ -73,7 +73,7 @@ class Condition:
         waiter = self._waiter()
         self.waiters.add(waiter)
         try:
-            await waiter.wait()
+            await waiter
         finally:
             self.waiters.discard(waiter)
 
@@ -83,7 +83,7 @@ class Condition:
             waiter = self._waiter()
             self.waiters.add(waiter)
             try:
-                await waiter.wait()
+                await waiter
             finally:
                 self.waiters.discard(waiter)
 
@@ -92,7 +92,7 @@ async def yield_to_loop(loop: "Loop") -> None:
     """Let all other runnable callbacks and tasks run once."""
     waiter = loop.waiter()
     loop.soon(waiter.wake)
-    await waiter.wait()
+    await waiter
 
 
 async def pause(loop: "Loop", seconds: float) -> None:
@@ -100,7 +100,7 @@ async def pause(loop: "Loop", seconds: float) -> None:
     waiter = loop.waiter()
     timer = loop.at(loop.now() + seconds, waiter.wake)
     try:
-        await waiter.wait()
+        await waiter
     finally:
         timer.cancel()
 

@@ -315,11 +315,6 @@ class Driver:
             return True
         return self._closed or core.queued_bytes <= self.high_water
 
-    @property
-    def is_full(self) -> bool:
-        """Whether more than `high_water` bytes wait to be written."""
-        return self.core.queued_bytes > self.high_water
-
     async def wait_writable(self) -> None:
         """Wait until `can_send`."""
         while not self.can_send:

@@ -19,8 +19,6 @@ class Waiter(Protocol):
     def wake(self) -> None:
         """End the wait; may be called repeatedly, and before the wait."""
 
-    def wait(self) -> Awaitable[None]: ...
-
 
 class Timer(Protocol):
     """A callback that is due at a time."""

@@ -271,7 +271,7 @@ class StreamTransport:
             while not self._closed:
                 if self._paused:
                     self._reader_wakes = self._loop.waiter()
-                    await self._reader_wakes.wait()
+                    await self._reader_wakes
                     continue
                 # Foreign streams may give what they use again, of which a part is kept.
                 data = bytes(await self._stream.receive(READ_SIZE))
@@ -304,7 +304,7 @@ class StreamTransport:
                 else:
                     self._busy = False
                     self._writer_wakes = self._loop.waiter()
-                    await self._writer_wakes.wait()
+                    await self._writer_wakes
         except _BROKEN:
             return
         except Exception:

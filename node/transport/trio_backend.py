@@ -47,11 +47,8 @@ class TrioWaiter:
     def wake(self) -> None:
         self._event.set()
 
-    async def wait(self) -> None:
-        await self._event.wait()
-
     def __await__(self) -> Generator[Any, None, None]:
-        return self.wait().__await__()
+        return self._event.wait().__await__()
 
 
 class TrioListener:

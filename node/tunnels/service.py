@@ -157,7 +157,7 @@ class TunnelService:
         tunnel.attach(driver)
         try:
             await self._answer(event, ResultCode.ACCEPTED)
-            await over.wait()
+            await over
         finally:
             tunnel.failed(CloseCode.GOING_AWAY)
 

@@ -52,7 +52,7 @@ class Splice:
         try:
             for side in self._sides:
                 side.stream.pass_to(side)
-            await self._over.wait()
+            await self._over
         finally:
             self._timer.cancel()
             for side in self._sides:

@@ -264,7 +264,7 @@ class RedisClient:
             # The next caller should find the events that are given back, but this must not take
             # long.
             with anyio.move_on_after(CANCEL_PATIENCE, shield=True):
-                await over.wait()
+                await over
             raise
         except (RedisError, OSError) as error:
             reader.invalidate()

@@ -202,7 +202,7 @@ class RedisConnection(BaseConnection):
         ready = loop.waiter()
         runner = loop.spawn(self._run, ready.wake, ended)
         try:
-            await ready.wait()
+            await ready
             if self._failure is not None:
                 raise self._failure
             check_version(self.server_version)

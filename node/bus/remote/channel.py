@@ -216,7 +216,7 @@ class LateAnswer:
             return
         with anyio.move_on_after(PATIENCE, shield=True), suppress(BusError, LbmDecodeError):
             if self._payload is None:
-                await self._waiter.wait()
+                await self._waiter
             answer = decode_answer(self._payload or b"")
             ids = [one.event.id for one in read_rows(answer.rows, read_delivery)]
             for some in channel.portions(ids, request.name, request.group, request.consumer):

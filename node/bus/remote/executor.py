@@ -401,9 +401,8 @@ class RequestExecutor:
         weight = 0
         for given in request.events:
             weight += _decoded_weight(given.body)
-        if not self._account.has_room(weight):
+        if not self._account.try_charge(weight):
             raise BusBusyError(f"there is no room for {weight:,} bytes of events")
-        self._account.charge(weight)
         try:
             published = await self._store.publish(
                 list(map(self._new_event, request.events)), durable=request.durable

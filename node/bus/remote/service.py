@@ -131,12 +131,11 @@ class BusSession:
         weight = REQUEST_WEIGHT + len(event.payload)  # while it is in progress
         if not event.wants_answer:
             self._live.core.count_dropped()
-        elif self._running >= limits.REQUESTS or not self._account.has_room(weight):
+        elif self._running >= limits.REQUESTS or not self._account.try_charge(weight):
             await self._answer(event, _OVERLOADED)
         else:
             self._running += 1
             self._in_hand += len(event.payload)
-            self._account.charge(weight)
             self._live.backend.spawn(self._serve, event, weight)
             if self._in_hand > limits.IN_HAND:
                 # `_serve` notifies after it has sent its answer.

@@ -105,7 +105,7 @@ class WorkQueue:
         operation = Operation(kind, run, waiter, undo, rescue)
         self.put(operation)
         try:
-            await waiter.wait()
+            await waiter
         except BaseException:
             operation.abandoned = True
             if operation.done:
@@ -165,7 +165,7 @@ class WorkQueue:
         entry = [waiter, False]
         self._outside.append(entry)
         try:
-            await waiter.wait()
+            await waiter
         except BaseException:
             if entry[1]:
                 self._leave(1)
@@ -217,7 +217,7 @@ class Readers:
                     return found
                 timer = loop.at(end, waiter.wake)
                 try:
-                    await waiter.wait()
+                    await waiter
                 finally:
                     timer.cancel()
             finally:

@@ -122,7 +122,7 @@ class Bridge:
                 else:
                     self.published += 1
             self._waiter = self.relay.backend.waiter()
-            await self._waiter.wait()
+            await self._waiter
             self._waiter = None
 
     # From the topic.

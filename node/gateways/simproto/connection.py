@@ -63,7 +63,7 @@ class SimProtoConnection:
             wake = waiter.wake
             turns.wait(wake)
             try:
-                await waiter.wait()
+                await waiter
             except BaseException:
                 turns.leave(wake)
                 raise

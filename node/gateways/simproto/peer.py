@@ -338,7 +338,7 @@ class SimProtoPeer(Guest):
         except ConnectionClosedError as error:
             raise self.closed_error() from error
         try:
-            await waiter.wait()
+            await waiter
         finally:
             if not call.done:
                 outgoing.cancel(call)
@@ -375,7 +375,7 @@ class SimProtoPeer(Guest):
         answer: list[float] = []
         self._pings[dialog] = waiter, answer
         try:
-            await waiter.wait()
+            await waiter
         finally:
             self._pings.pop(dialog, None)
         if not answer:

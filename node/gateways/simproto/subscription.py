@@ -69,7 +69,7 @@ class SimProtoNotes:
             raise link.guest.closed_error() from error
         sim.subscriptions.expect(self.topic, self, call)
         try:
-            await waiter.wait()
+            await waiter
         except BaseException:
             if not call.done:
                 sim.outgoing.cancel(call)

@@ -443,7 +443,7 @@ class ModelStore:
             timer = loop.at(deadline, waiter.wake)
             self._waiters.add(waiter)
             try:
-                await waiter.wait()
+                await waiter
             finally:
                 self._waiters.discard(waiter)
                 timer.cancel()

@@ -137,12 +137,8 @@ class Noted:
         self._note()
         self._wait.wake()
 
-    async def wait(self) -> None:
-        """Until `wake`."""
-        await self._wait.wait()
-
     def __await__(self) -> Generator[Any, None, None]:
-        return self.wait().__await__()
+        return self._wait.__await__()
 
 
 def no_waiter() -> Waiter:

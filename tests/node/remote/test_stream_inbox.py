@@ -23,13 +23,14 @@ class Shell:
         self.waiting = 0
         self.watched = 0
         self.closing = False
-        self.full = False
         self.credit = True
         self.writable = True
         self.write_waiters = WriteWaiters()
         backend = current_backend(tasks)
-        core = SimpleNamespace(
+        self.high_water = 0
+        self.core = core = SimpleNamespace(
             consume=lambda stream, cost: self.consumed.append(cost),
+            queued_bytes=0,
             outbox=SimpleNamespace(waiting=lambda stream: self.waiting),
             has_credit=lambda stream: self.credit,
             notify_writable=self.watch,
@@ -42,12 +43,8 @@ class Shell:
         )
 
     @property
-    def is_full(self) -> bool:
-        return self.full
-
-    @property
     def can_send(self) -> bool:
-        return self.writable or not self.full
+        return self.writable or not self.core.queued_bytes
 
     def watch(self, stream: int, *, credit: bool) -> None:
         assert credit

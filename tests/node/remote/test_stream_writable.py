@@ -45,12 +45,12 @@ async def test_room_is_given_in_the_order_of_asking() -> None:
                 await room.wait()
                 order.append(number)
                 shell.waiting += 1
-                room.took(SMALL_EVENTS_SIZE)
+                room.queued += SMALL_EVENTS_SIZE
 
             return sending
 
         shell.waiting = WAITING_EVENTS
-        room.took(SMALL_EVENTS_SIZE)
+        room.queued += SMALL_EVENTS_SIZE
         assert not is_free(room)
         for number in range(6):
             await started(tasks, send(number))
@@ -105,9 +105,9 @@ async def test_more_small_events_may_wait_than_large_ones() -> None:
         for waiting in range(WAITING_SMALL_EVENTS + 2):
             shell.waiting = waiting
             free.append(room.is_free)
-            room.took(SMALL_EVENTS_SIZE // (WAITING_SMALL_EVENTS + 1))
+            room.queued += SMALL_EVENTS_SIZE // (WAITING_SMALL_EVENTS + 1)
         assert free == [True] * WAITING_SMALL_EVENTS + [False] * 2
-        room.took(SMALL_EVENTS_SIZE)
+        room.queued += SMALL_EVENTS_SIZE
         shell.waiting = WAITING_EVENTS - 1
         assert is_free(room)
         shell.waiting = WAITING_EVENTS
@@ -122,7 +122,7 @@ async def test_while_too_much_waits_only_what_can_be_written_is_queued() -> None
     async with create_task_group() as tasks:
         shell = Shell(tasks)
         room = SendLimiter(shell.peer, 3, always)
-        shell.full = True
+        shell.core.queued_bytes = 1
         assert is_free(room)
         shell.waiting = 1  # as if it had been queued
         assert not is_free(room)
@@ -152,7 +152,7 @@ async def test_who_waits_for_the_transport_learns_of_the_streams_end() -> None:
                 raise EndOfStream
 
         room = SendLimiter(shell.peer, 3, check)
-        shell.full, shell.writable = True, False
+        shell.core.queued_bytes, shell.writable = 1, False
         sent = await started(tasks, room.wait)
         assert (sent, len(shell.write_waiters.waiters)) == ([], 1)
         over.append(True)
@@ -174,7 +174,7 @@ async def test_who_always_has_room_lets_others_run() -> None:
         tasks.start_soon(other)
         while not ran and events < 8 * EVENTS_PER_TURN:
             await room.wait()
-            room.took(1)
+            room.queued += 1
             events += 1
         assert ran  # trio shuffles, so after some turns
         assert ran[0] < 8 * EVENTS_PER_TURN

@@ -113,7 +113,11 @@ async def test_what_cannot_be_accepted_is_closed(
 
 async def test_a_waiter_waits_for_its_wake(tasks: TaskGroup, backend: Backend) -> None:
     waiter = backend.waiter()
-    outcome = await started(tasks, waiter.wait)
+
+    async def wait() -> None:
+        await waiter
+
+    outcome = await started(tasks, wait)
     assert not outcome
     waiter.wake()
     waiter.wake()
@@ -125,13 +129,13 @@ async def test_a_wake_before_the_wait_counts(backend: Backend) -> None:
     waiter = backend.waiter()
     waiter.wake()
     with fail_after(1):
-        await waiter.wait()
+        await waiter
 
 
 async def test_a_wait_can_be_cancelled(backend: Backend) -> None:
     waiter = backend.waiter()
     with move_on_after(0.005) as scope:
-        await waiter.wait()
+        await waiter
     assert scope.cancelled_caught
     waiter.wake()
 
@@ -244,7 +248,7 @@ async def test_another_thread_can_have_it_call_back(backend: Backend) -> None:
     waiter = backend.waiter()
     await anyio.to_thread.run_sync(backend.soon_from_thread, waiter.wake)
     with fail_after(2):
-        await waiter.wait()
+        await waiter
 
 
 def test_a_loop_that_has_ended_calls_nobody(anyio_backend: object) -> None:

@@ -61,7 +61,7 @@ async def test_waits_callbacks_and_tasks_are_the_loop_s(backend: ClockedBackend)
     runner = backend.spawn(sleeper)
     backend.soon(waiter.wake)
     with fail_after(2):
-        await waiter.wait()
+        await waiter
     await settled()
     runner.cancel()
     await eventually(lambda: told == ["cancelled"])
