@@ -33,18 +33,18 @@ _BATCH: Final = 512  # events between two flushes
 
 
 class _Loop:
-    """Only `soon` does anything, and that when `run` is called."""
+    """Only `call_soon` does anything, and that when `run` is called."""
 
     def __init__(self) -> None:
         self._due: list[Callable[[], None]] = []
 
-    def soon(self, callback: Callable[[], None]) -> None:
+    def call_soon(self, callback: Callable[[], None]) -> None:
         self._due.append(callback)
 
     def now(self) -> float:
         return 0.0
 
-    def at(self, when: float, callback: Callable[[], None]) -> "_Loop":
+    def call_at(self, when: float, callback: Callable[[], None]) -> "_Loop":
         return self
 
     def cancel(self) -> None:

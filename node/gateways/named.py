@@ -180,7 +180,7 @@ class NamedPeer(Guest):
     def _lost(self, ended: ConnectionEnded) -> None: ...
 
     def _wait_for_turn(self) -> None:
-        self.backend.soon(self._take_turn)
+        self.backend.call_soon(self._take_turn)
 
     def _take_turn(self) -> None:
         self._named.go_on(self.backend.now())

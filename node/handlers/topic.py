@@ -273,7 +273,7 @@ class Topic(Generic[N]):
             raise PayloadTooLargeError(f"a note of {size} bytes; at most {self._largest}")
         key = b"" if self._key is None else self._key.read(data, plain)
         if not self._flush_due:
-            self._loop().soon(self._flush_turn)
+            self._loop().call_soon(self._flush_turn)
             self._flush_due = True
         fanout = self._fanout
         fanout.add(note, fixed, key=key)
@@ -498,7 +498,7 @@ class Topic(Generic[N]):
         """Wait for a condition, for so long at most."""
         loop = self._loop()
         deadline = loop.now() + seconds
-        timer = loop.at(deadline, self._changes.notify)
+        timer = loop.call_at(deadline, self._changes.notify)
         try:
             await self._changes.until(lambda: condition() or loop.now() >= deadline)
         finally:

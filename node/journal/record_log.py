@@ -124,7 +124,7 @@ class RecordLog:
     def _mark_reached(self) -> None:
         if not self._rolling and self.buffer.appended >= min(self._next_block, self.segment_due):
             self._rolling = True
-            self._loop.soon(self.roll)
+            self._loop.call_soon(self.roll)
         self.plan()
 
     def roll(self) -> None:
@@ -151,7 +151,7 @@ class RecordLog:
         self.segment_due = self._began + self._segment_size
         if self._age_timer is not None:
             self._age_timer.cancel()
-        self._age_timer = self._loop.at(self._loop.now() + self._segment_age, self._aged)
+        self._age_timer = self._loop.call_at(self._loop.now() + self._segment_age, self._aged)
         self.record(keys.SEGMENT, self._head.encode())
         self._open_block()
 

@@ -59,8 +59,8 @@ class Run:
         self.writer = SegmentWriter(
             buffer,
             settings,
-            partial(backend.soon_from_thread, self._progress),
-            partial(backend.soon_from_thread, self._failed),
+            partial(backend.call_soon_threadsafe, self._progress),
+            partial(backend.call_soon_threadsafe, self._failed),
         )
         self.log: RecordLog
 
@@ -157,7 +157,7 @@ class Run:
             buffer.watched = True
             buffer.wake()  # it may be gathering records
             if buffer.waiting <= self._least:  # the writer wrote on before it saw `watched`
-                self._backend.soon(self._progress)
+                self._backend.call_soon(self._progress)
         return full if barrier.open else NEVER
 
     def _failed(self) -> None:

@@ -31,7 +31,7 @@ _PARTS: Final = (".count", ".sum", ".bucket")
 class FromThread(Protocol):
     """A loop that other threads can call."""
 
-    def soon_from_thread(self, callback: Callable[[], None]) -> None: ...
+    def call_soon_threadsafe(self, callback: Callable[[], None]) -> None: ...
 
     def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> object: ...
 
@@ -139,7 +139,7 @@ class _Reading:
             except ParleyError:  # it has ended meanwhile
                 done.set()
 
-        backend.soon_from_thread(begin)
+        backend.call_soon_threadsafe(begin)
         return found if done.wait(PATIENCE) else {}
 
     async def _fetch(self) -> None:

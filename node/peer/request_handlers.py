@@ -296,7 +296,7 @@ class IdempotentCallHandlers:
         backend = self._live.backend
         once.runner = backend.spawn(self._run, once, call)
         if call.deadline is not None:
-            once.timer = backend.at(
+            once.timer = backend.call_at(
                 call.deadline, lambda: self._stop(once, ResultCode.DEADLINE_EXCEEDED)
             )
 

@@ -118,7 +118,7 @@ class SessionResumer:
     async def _pause(self, seconds: float) -> None:
         loop = self._live.backend
         self._pausing = waiter = loop.waiter()
-        timer = loop.at(loop.now() + seconds, waiter.wake)
+        timer = loop.call_at(loop.now() + seconds, waiter.wake)
         try:
             await waiter
         finally:

@@ -128,7 +128,7 @@ class SessionTable:
             self._forget(remains)
 
         self._know(remains, remains.tags)
-        self._timers[remains] = self._backend().at(remains.until, forget)
+        self._timers[remains] = self._backend().call_at(remains.until, forget)
         self._wait(remains, _Waiting(live, lambda: remains.held, forget))
 
     def _forget(self, remains: ClosedSession) -> None:
@@ -146,7 +146,7 @@ class SessionTable:
         """Check limits once the caller, which added memory, has returned."""
         if self._grown is None:
             backend = self._backend()
-            self._grown = backend.at(backend.now(), self._look)
+            self._grown = backend.call_at(backend.now(), self._look)
 
     def _look(self) -> None:
         self._grown = None

@@ -165,7 +165,7 @@ class DirectoryDriver:
             self._timer = None
         deadline = self.directory.next_deadline()
         if deadline is not None and self._loop is not None:
-            self._timer = self._loop.at(deadline, self._handle_deadline)
+            self._timer = self._loop.call_at(deadline, self._handle_deadline)
 
     def _handle_deadline(self) -> None:
         if self._loop is not None:

@@ -104,7 +104,7 @@ class FollowedTopic(Topic[Any]):
             if self._is_over:
                 raise CallRefused(self._refusal.code, self._refusal.data)
         finally:
-            self._loop().soon(self._close_one)
+            self._loop().call_soon(self._close_one)
 
     def join(self, make: MakeFeed[Any], on_closed: Callable[[Any], None]) -> Any:
         """As `Topic.join`. Following ends when the last subscriber leaves."""

@@ -52,7 +52,7 @@ class FakeClock:
         self._looks += 1
         return self._now
 
-    def at(self, when: float, callback: Callable[[], None]) -> FakeTimer:
+    def call_at(self, when: float, callback: Callable[[], None]) -> FakeTimer:
         """Call back when the clock is moved to `when`; what is past waits for the next move."""
         timer = FakeTimer(callback)
         heappush(self._timers, (when, self._asked, timer))
@@ -105,7 +105,7 @@ class FakeClock:
             await checkpoint()
             return
         rung = anyio.Event()
-        timer = self.at(self._now + seconds, rung.set)
+        timer = self.call_at(self._now + seconds, rung.set)
         try:
             await rung.wait()
         finally:

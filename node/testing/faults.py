@@ -119,7 +119,7 @@ class FaultyDirection:
                 with anyio.move_on_after(seconds):
                     await over.wait()
             else:
-                timer = self._clock.at(self._clock.now() + seconds, over.set)
+                timer = self._clock.call_at(self._clock.now() + seconds, over.set)
                 try:
                     await over.wait()
                 finally:

@@ -205,15 +205,15 @@ class AsyncioBackend:
         self.outlets: set[AsyncioTransport] = set()
         # Not the loop's clock, which uvloop reads once a turn and in milliseconds.
         self.now = time.monotonic  # noqa: TID251 - this is where `now` comes from
-        self.soon = self._loop.call_soon
+        self.call_soon = self._loop.call_soon
         self.waiter = partial(AsyncioWaiter, loop=self._loop)
-        self.scheduler = FairScheduler(self.now, self.soon)
+        self.scheduler = FairScheduler(self.now, self.call_soon)
 
-    def soon_from_thread(self, callback: Callable[[], None]) -> None:
+    def call_soon_threadsafe(self, callback: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(callback)
 
-    def at(self, when: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+    def call_at(self, when: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
         return self._loop.call_later(max(0.0, when - self.now()), callback)
 
     def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> asyncio.Task[Any]:
@@ -222,7 +222,7 @@ class AsyncioBackend:
         task.add_done_callback(self._ended)
         return task
 
-    def begin(self, begun: Iterable[TaskStart]) -> None:
+    def start_tasks(self, begun: Iterable[TaskStart]) -> None:
         for function, one in begun:
             steps = _run_for(function, one)
             try:

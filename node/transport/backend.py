@@ -38,7 +38,7 @@ class Backend(Loop, Protocol):
             UnreachableError: the address cannot be listened on.
         """
 
-    def soon_from_thread(self, callback: Callable[[], None]) -> None:
+    def call_soon_threadsafe(self, callback: Callable[[], None]) -> None:
         """Call `callback` in the loop, from another thread; ignored once the loop has ended."""
 
     async def aclose(self) -> None:
@@ -51,7 +51,7 @@ class Clock(Protocol):
     def now(self) -> float:
         """Seconds since an arbitrary moment; never decreases."""
 
-    def at(self, when: float, callback: Callable[[], None]) -> Timer:
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
         """Call `callback` in the event loop's thread at `when` or later."""
 
 
@@ -66,22 +66,22 @@ class ClockedBackend:
         self._clock = clock
         self.now = clock.now
         self.scheduler = FairScheduler(
-            self.now, self.soon
+            self.now, self.call_soon
         )  # no turn is too long while the clock stands
         self.waiter = backend.waiter
-        self.begin = backend.begin
+        self.start_tasks = backend.start_tasks
 
-    def soon(self, callback: Callable[[], None]) -> None:
-        self._backend.soon(callback)
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._backend.call_soon(callback)
 
-    def soon_from_thread(self, callback: Callable[[], None]) -> None:
-        self._backend.soon_from_thread(callback)
+    def call_soon_threadsafe(self, callback: Callable[[], None]) -> None:
+        self._backend.call_soon_threadsafe(callback)
 
-    def at(self, when: float, callback: Callable[[], None]) -> Timer:
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
         if when <= self.now():
             # A clock that stands still would never come to it.
-            return self._backend.at(self._backend.now(), callback)
-        return self._clock.at(when, callback)
+            return self._backend.call_at(self._backend.now(), callback)
+        return self._clock.call_at(when, callback)
 
     def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> Runner:
         return self._backend.spawn(function, *arguments)

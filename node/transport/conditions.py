@@ -91,14 +91,14 @@ class Condition:
 async def yield_to_loop(loop: "Loop") -> None:
     """Let all other runnable callbacks and tasks run once."""
     waiter = loop.waiter()
-    loop.soon(waiter.wake)
+    loop.call_soon(waiter.wake)
     await waiter
 
 
 async def pause(loop: "Loop", seconds: float) -> None:
     """Sleep by the loop's own clock."""
     waiter = loop.waiter()
-    timer = loop.at(loop.now() + seconds, waiter.wake)
+    timer = loop.call_at(loop.now() + seconds, waiter.wake)
     try:
         await waiter
     finally:
@@ -116,7 +116,7 @@ async def pause_until(
         over = True
         changes.notify()
 
-    timer = loop.at(loop.now() + seconds, end)
+    timer = loop.call_at(loop.now() + seconds, end)
     try:
         await changes.until(lambda: over or condition())
     finally:

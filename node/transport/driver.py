@@ -136,7 +136,7 @@ class LazyTimer:
         """Fire at `when`, which is earlier than `time`."""
         self.stop()
         self.time = when
-        self._timer = self._loop.at(when, self._fire)
+        self._timer = self._loop.call_at(when, self._fire)
 
     def stop(self) -> None:
         """Don't fire."""
@@ -147,7 +147,7 @@ class LazyTimer:
     def _fire(self) -> None:
         # After a process was stopped, bytes in its sockets are read before the time counts.
         self._timer = None
-        self._loop.soon(self._run)
+        self._loop.call_soon(self._run)
 
     def _run(self) -> None:
         now = self._loop.now()
@@ -410,7 +410,7 @@ class Driver:
         if scheduler.pending_tasks and not scheduler.delivering:
             tasks = scheduler.pending_tasks[:]
             scheduler.pending_tasks.clear()
-            self._loop.begin(tasks)
+            self._loop.start_tasks(tasks)
 
     def _woken(self) -> None:
         """The core has data, a report, or can read again: the sender is in the middle of something,
@@ -427,7 +427,7 @@ class Driver:
         self._waker.count, self._waker.size = FLUSH_EVENTS, FLUSH_SIZE
         if not self._flush_due and not self._closed:
             self._flush_due = True
-            self._loop.soon(self._flush)
+            self._loop.call_soon(self._flush)
 
     def _flush(self, *, only_write: bool = False) -> None:
         """Write what the transport accepts; then wake callers that wait, and update the transport

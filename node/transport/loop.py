@@ -55,13 +55,13 @@ class Loop(Protocol):
 
     def waiter(self) -> Waiter: ...
 
-    def soon(self, callback: Callable[[], None]) -> object:
+    def call_soon(self, callback: Callable[[], None]) -> object:
         """Call `callback` in the next turn of the loop."""
 
-    def at(self, when: float, callback: Callable[[], None]) -> Timer:
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
         """Call `callback` at `when`."""
 
-    def begin(self, begun: Iterable[TaskStart]) -> None:
+    def start_tasks(self, begun: Iterable[TaskStart]) -> None:
         """Run coroutine functions in tasks; they must not raise. asyncio runs them immediately
         until they first wait, from Python 3.12 on."""
 

@@ -67,14 +67,14 @@ class LoopCollector:
             self._loop = self._timer = None
             return
         self._due = loop.now() + PERIOD
-        self._timer = loop.at(self._due, self._ring)
+        self._timer = loop.call_at(self._due, self._ring)
 
     def _ring(self) -> None:
         loop = self._loop
         if loop is not None:
             self._lag.observe(max(0.0, loop.now() - self._due))
             self._began = time.thread_time()
-            loop.soon(self._turned)
+            loop.call_soon(self._turned)
 
     def _turned(self) -> None:
         self._turns.observe(time.thread_time() - self._began)

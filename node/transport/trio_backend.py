@@ -76,19 +76,19 @@ class TrioBackend:
         self.scopes: set[anyio.CancelScope] = set()
         self._empty: trio.Event | None = None
         self.now = trio.current_time
-        self.scheduler = FairScheduler(self.now, self.soon)
+        self.scheduler = FairScheduler(self.now, self.call_soon)
 
     def waiter(self) -> TrioWaiter:
         return TrioWaiter()
 
-    def soon(self, callback: Callable[[], None]) -> None:
+    def call_soon(self, callback: Callable[[], None]) -> None:
         self._token.run_sync_soon(callback)
 
-    def soon_from_thread(self, callback: Callable[[], None]) -> None:
+    def call_soon_threadsafe(self, callback: Callable[[], None]) -> None:
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(callback)
 
-    def at(self, when: float, callback: Callable[[], None]) -> anyio.CancelScope:
+    def call_at(self, when: float, callback: Callable[[], None]) -> anyio.CancelScope:
         """Start a task that sleeps until `when`."""
 
         async def ring() -> None:
@@ -97,7 +97,7 @@ class TrioBackend:
 
         return self.spawn(ring)
 
-    def begin(self, begun: Iterable[TaskStart]) -> None:
+    def start_tasks(self, begun: Iterable[TaskStart]) -> None:
         for function, one in begun:
             one.runner = self.spawn(function, one)
 

@@ -98,7 +98,7 @@ class TunnelService:
         """Handle one stream, until its end."""
         assert isinstance(stream, TunnelStream)  # by its label
         loop = stream.live.backend
-        timer = loop.at(loop.now() + DIAL_WAIT, lambda: stream.reset(CloseCode.TIMEOUT))
+        timer = loop.call_at(loop.now() + DIAL_WAIT, lambda: stream.reset(CloseCode.TIMEOUT))
         with suppress(StreamResetError, PeerClosedError, EndOfStream, ClosedResourceError):
             try:
                 event = await stream.receive_event()
@@ -121,7 +121,7 @@ class TunnelService:
         try:
             with anyio.CancelScope() as scope:
                 event.when_cancelled(scope.cancel)
-                timer = loop.at(dial.deadline, scope.cancel)
+                timer = loop.call_at(dial.deadline, scope.cancel)
                 try:
                     async with self._policy.decide(dial) as onward:
                         timer.cancel()

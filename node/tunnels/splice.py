@@ -87,7 +87,7 @@ class Splice:
         now = self.forward + self.back
         if now == passed:
             self.end(CloseCode.TIMEOUT)
-        self._timer = self._loop.at(self._loop.now() + self._timeout, lambda: self._watch(now))
+        self._timer = self._loop.call_at(self._loop.now() + self._timeout, lambda: self._watch(now))
 
 
 class _Side:

@@ -239,7 +239,7 @@ class TunnelTransport:
         """Deliver the buffered data, then data as it arrives."""
         self._paused = False
         if self._received or self._eof:
-            self.stream.live.backend.soon(self._deliver)
+            self.stream.live.backend.call_soon(self._deliver)
 
     # Called by the stream.
 
@@ -252,7 +252,7 @@ class TunnelTransport:
             self._deliver()
         elif not self._is_delivery_due:
             self._is_delivery_due = True
-            self.stream.live.backend.soon(self._deliver)
+            self.stream.live.backend.call_soon(self._deliver)
 
     def finished(self) -> None:
         """Deliver the end of the data."""

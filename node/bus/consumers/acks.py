@@ -54,7 +54,7 @@ class AckBuffer:
         if not self._armed:
             # Never cancelled: with many events a second that would cost more.
             self._armed = True
-            self._loop.at(self._loop.now() + GATHER, self._ring)
+            self._loop.call_at(self._loop.now() + GATHER, self._ring)
 
     def flush(self) -> None:
         """Start recording the gathered acknowledgements."""

@@ -128,7 +128,7 @@ class Fetcher:
     def _interrupt_at(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self.loop.at(max(when, self.loop.now()), self._interrupt)
+        self._timer = self.loop.call_at(max(when, self.loop.now()), self._interrupt)
 
     def _interrupt(self) -> None:
         if self._waiting is not None:

@@ -210,7 +210,7 @@ class GroupConsumer:
     def _schedule_heartbeat(self) -> None:
         if self._heartbeat_timer is None and self.error is None:
             when = self._loop.now() + self.options.reclaim_after / BEATS
-            self._heartbeat_timer = self._loop.at(when, self._heartbeat)
+            self._heartbeat_timer = self._loop.call_at(when, self._heartbeat)
 
     def _heartbeat(self) -> None:
         self._heartbeat_timer = None

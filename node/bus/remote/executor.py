@@ -284,7 +284,7 @@ class EventFetcher:
         if before is not None:
             deliveries, deadline = [*before.deliveries, *deliveries], before.deadline
             size += before.size
-        timer = self._loop.at(deadline, lambda: self._expire(consumer_key))
+        timer = self._loop.call_at(deadline, lambda: self._expire(consumer_key))
         self._kept[consumer_key] = _Kept(deliveries, size, deadline, timer)
         self.size += size
         self._account.charge(size + ROW_WEIGHT * len(deliveries))

@@ -276,10 +276,10 @@ class OpenStore:
     # In the thread.
 
     def _on_done(self, done: list[Operation], readable: set[str] | None) -> None:
-        self._loop.soon_from_thread(partial(self._finished, done, readable))
+        self._loop.call_soon_threadsafe(partial(self._finished, done, readable))
 
     def _on_ended(self) -> None:
-        self._loop.soon_from_thread(self._end)
+        self._loop.call_soon_threadsafe(self._end)
 
     # In the loop.
 

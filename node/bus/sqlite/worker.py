@@ -215,7 +215,7 @@ class Readers:
                 found, is_due = await ask()
                 if found or is_due or loop.now() >= end:
                     return found
-                timer = loop.at(end, waiter.wake)
+                timer = loop.call_at(end, waiter.wake)
                 try:
                     await waiter
                 finally:

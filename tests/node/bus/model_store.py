@@ -440,7 +440,7 @@ class ModelStore:
             if loop.now() >= deadline:
                 return []
             waiter = loop.waiter()
-            timer = loop.at(deadline, waiter.wake)
+            timer = loop.call_at(deadline, waiter.wake)
             self._waiters.add(waiter)
             try:
                 await waiter

@@ -31,13 +31,13 @@ class ListedLoop:
     def __init__(self) -> None:
         self.due: list[Callable[[], None]] = []
 
-    def soon(self, callback: Callable[[], None]) -> None:
+    def call_soon(self, callback: Callable[[], None]) -> None:
         self.due.append(callback)
 
     def now(self) -> float:
         return 0.0
 
-    def at(self, when: float, callback: Callable[[], None]) -> "ListedLoop":
+    def call_at(self, when: float, callback: Callable[[], None]) -> "ListedLoop":
         return self
 
     def cancel(self) -> None:

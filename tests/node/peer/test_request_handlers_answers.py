@@ -208,7 +208,7 @@ async def test_a_call_that_ends_before_the_first_step_of_its_handler(
     met.server.on_call("echo")(lambda call: call.data)
     await met.peer.call("echo")  # the first request may change what is held
     live = met.back.live
-    held, begin = live.core.account.held, live.backend.begin
+    held, begin = live.core.account.held, live.backend.start_tasks
 
     def begin_and_end(begun: Iterable[TaskStart]) -> None:
         begin(begun)
@@ -218,7 +218,7 @@ async def test_a_call_that_ends_before_the_first_step_of_its_handler(
             met.back.calls.expire_calls(live.backend.now() + 3600)
             live.driver.step()
 
-    monkeypatch.setattr(live.backend, "begin", begin_and_end)
+    monkeypatch.setattr(live.backend, "start_tasks", begin_and_end)
     with pytest.raises((CallRefused, CallTimeout, PeerClosedError)):
         await met.peer.call("wait", timeout=60)
     monkeypatch.undo()

@@ -45,7 +45,7 @@ def test_timers_are_called_in_the_order_of_their_time() -> None:
     clock = FakeClock(start=0)
     called: list[str] = []
     for name, when in (("late", 3), ("first", 1), ("second", 1), ("middle", 2), ("never", 4)):
-        clock.at(when, noting(called, clock, name))
+        clock.call_at(when, noting(called, clock, name))
     clock.advance(0.5)
     assert called == []
     clock.advance(2.5)
@@ -57,8 +57,8 @@ def test_timers_are_called_in_the_order_of_their_time() -> None:
 def test_a_cancelled_timer_is_not_called() -> None:
     clock = FakeClock(start=0)
     called: list[str] = []
-    timer = clock.at(1, noting(called, clock, "cancelled"))
-    clock.at(1, noting(called, clock, "kept"))
+    timer = clock.call_at(1, noting(called, clock, "cancelled"))
+    clock.call_at(1, noting(called, clock, "kept"))
     timer.cancel()
     timer.cancel()
     clock.advance(1)
@@ -69,14 +69,14 @@ def test_a_cancelled_timer_is_not_called() -> None:
 def test_a_timer_may_set_another_and_cancel_one() -> None:
     clock = FakeClock(start=0)
     called: list[str] = []
-    doomed = clock.at(2, noting(called, clock, "doomed"))
+    doomed = clock.call_at(2, noting(called, clock, "doomed"))
 
     def first() -> None:
         doomed.cancel()
-        clock.at(1.5, noting(called, clock, "set"))
-        clock.at(0.5, noting(called, clock, "past"))
+        clock.call_at(1.5, noting(called, clock, "set"))
+        clock.call_at(0.5, noting(called, clock, "past"))
 
-    clock.at(1, first)
+    clock.call_at(1, first)
     clock.advance(3)
     assert called == ["past at 1", "set at 1.5"]
     assert clock.now() == 3
@@ -89,8 +89,8 @@ def test_what_a_callback_raises_is_the_caller_s() -> None:
     def fail() -> None:
         raise ZeroDivisionError
 
-    clock.at(1, fail)
-    clock.at(2, noting(called, clock, "other"))
+    clock.call_at(1, fail)
+    clock.call_at(2, noting(called, clock, "other"))
     with pytest.raises(ZeroDivisionError):
         clock.advance(5)
     assert clock.now() == 1

@@ -56,7 +56,7 @@ async def note_twice(one: One) -> None:
 
 async def test_each_has_its_own_task_and_context(backend: AsyncioBackend) -> None:
     begins, ones = asyncio.current_task(), [One("a"), One("b"), One("c")]
-    backend.begin([(note, ones[0]), (note_twice, ones[1]), (note, ones[2])])
+    backend.start_tasks([(note, ones[0]), (note_twice, ones[1]), (note, ones[2])])
     assert [bool(one.seen) for one in ones] == [EAGER] * 3
     assert asyncio.current_task() is begins
     await eventually(lambda: all(one.runner and one.runner.done() for one in ones))
@@ -82,7 +82,7 @@ async def test_a_cancelled_one_cleans_up(backend: AsyncioBackend, cancels_itself
             raise
 
     one = One()
-    backend.begin([(wait, one)])
+    backend.start_tasks([(wait, one)])
     await eventually(lambda: bool(one.seen))
     one.runner.cancel("enough")
     await eventually(one.runner.done)
@@ -92,7 +92,7 @@ async def test_a_cancelled_one_cleans_up(backend: AsyncioBackend, cancels_itself
 
 async def test_one_that_has_not_begun_cannot_be_cancelled(backend: AsyncioBackend) -> None:
     one = One()
-    backend.begin([(note_twice, one)])
+    backend.start_tasks([(note_twice, one)])
     if one.runner is not None:  # as a request whose connection ends before the next turn
         one.runner.cancel()
     await eventually(lambda: one.runner is not None and one.runner.done())
@@ -108,7 +108,7 @@ async def test_closing_cancels_and_waits(backend: AsyncioBackend) -> None:
             one.seen.append("cleaned up")
 
     ones = [One(), One()]
-    backend.begin([(wait, one) for one in ones])
+    backend.start_tasks([(wait, one) for one in ones])
     await backend.aclose()
     assert [one.seen for one in ones] == [["cleaned up"]] * 2
 
@@ -122,7 +122,7 @@ async def test_an_error_is_logged_and_ends_nothing_else(
         raise BaseExceptionGroup(one.name, [ValueError(), asyncio.CancelledError()])
 
     last = One()
-    backend.begin([(fail, One("first")), (fail, One("later")), (note, last)])
+    backend.start_tasks([(fail, One("first")), (fail, One("later")), (note, last)])
     backend.spawn(fail, One("spawned"))
     await eventually(lambda: len(caplog.records) == 3)
     assert last.seen == ["nobody", True]
@@ -141,7 +141,7 @@ def test_one_that_exits_ends_the_loop_from_a_transport_too(
 
     class Receiver(asyncio.Protocol):
         def data_received(self, data: bytes) -> None:
-            AsyncioBackend().begin([(note, last), (leave, One())])
+            AsyncioBackend().start_tasks([(note, last), (leave, One())])
 
     async def main() -> None:
         near, far = socket.socketpair()

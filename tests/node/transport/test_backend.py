@@ -146,7 +146,7 @@ async def test_a_wait_can_be_cancelled(backend: Backend) -> None:
 async def test_soon_is_the_loop_s_next_turn_in_order(backend: Backend) -> None:
     called: list[int] = []
     for number in range(5):
-        backend.soon(lambda number=number: called.append(number))  # type: ignore[misc]  # the loop's
+        backend.call_soon(lambda number=number: called.append(number))  # type: ignore[misc]  # the loop's
     assert called == []
     await settled()
     assert called == [0, 1, 2, 3, 4]
@@ -155,8 +155,8 @@ async def test_soon_is_the_loop_s_next_turn_in_order(backend: Backend) -> None:
 async def test_a_timer_is_never_early(backend: Backend) -> None:
     called: list[float] = []
     due = backend.now() + 0.02
-    backend.at(due, lambda: called.append(backend.now()))
-    backend.at(backend.now() - 5, lambda: called.append(0.0))
+    backend.call_at(due, lambda: called.append(backend.now()))
+    backend.call_at(backend.now() - 5, lambda: called.append(0.0))
     await anyio.sleep(0.005)
     assert called == [0.0]
     await anyio.sleep(0.06)
@@ -167,7 +167,7 @@ async def test_a_timer_is_never_early(backend: Backend) -> None:
 
 async def test_a_cancelled_timer_does_not_ring(backend: Backend) -> None:
     called: list[int] = []
-    timer = backend.at(backend.now() + 0.005, lambda: called.append(1))
+    timer = backend.call_at(backend.now() + 0.005, lambda: called.append(1))
     timer.cancel()
     timer.cancel()
     await anyio.sleep(0.02)
@@ -216,7 +216,7 @@ async def test_closing_ends_every_task_and_waits_for_it(backend: Backend) -> Non
             ended.append("parent")
 
     backend.spawn(run)
-    backend.at(backend.now() + 60, lambda: ended.append("timer"))
+    backend.call_at(backend.now() + 60, lambda: ended.append("timer"))
     await settled()
     with fail_after(1):
         await backend.aclose()
@@ -246,7 +246,7 @@ async def test_nor_is_one_left_that_another_one_s_end_began(backend: Backend) ->
 
 async def test_another_thread_can_have_it_call_back(backend: Backend) -> None:
     waiter = backend.waiter()
-    await anyio.to_thread.run_sync(backend.soon_from_thread, waiter.wake)
+    await anyio.to_thread.run_sync(backend.call_soon_threadsafe, waiter.wake)
     with fail_after(2):
         await waiter
 
@@ -262,5 +262,5 @@ def test_a_loop_that_has_ended_calls_nobody(anyio_backend: object) -> None:
 
     anyio.run(keep, backend=name, backend_options=options)
     called: list[None] = []
-    kept[0].soon_from_thread(lambda: called.append(None))
+    kept[0].call_soon_threadsafe(lambda: called.append(None))
     assert not called

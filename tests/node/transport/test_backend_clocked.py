@@ -30,8 +30,8 @@ async def backend(anyio_backend: str, clock: FakeClock) -> AsyncIterator[Clocked
 
 async def test_its_time_is_the_clock_s(backend: ClockedBackend, clock: FakeClock) -> None:
     called: list[float] = []
-    backend.at(60, lambda: called.append(backend.now()))
-    backend.at(55, lambda: called.append(-1.0)).cancel()
+    backend.call_at(60, lambda: called.append(backend.now()))
+    backend.call_at(55, lambda: called.append(-1.0)).cancel()
     await settled()
     assert (backend.now(), called) == (50, [])
     clock.advance(20)
@@ -43,7 +43,7 @@ async def test_what_is_due_already_does_not_wait_for_the_clock(
     backend: ClockedBackend, when: float
 ) -> None:
     called: list[float] = []
-    backend.at(when, lambda: called.append(backend.now()))
+    backend.call_at(when, lambda: called.append(backend.now()))
     assert called == []
     await eventually(lambda: called == [50])
 
@@ -59,7 +59,7 @@ async def test_waits_callbacks_and_tasks_are_the_loop_s(backend: ClockedBackend)
             told.append("cancelled")
 
     runner = backend.spawn(sleeper)
-    backend.soon(waiter.wake)
+    backend.call_soon(waiter.wake)
     with fail_after(2):
         await waiter
     await settled()
@@ -69,5 +69,5 @@ async def test_waits_callbacks_and_tasks_are_the_loop_s(backend: ClockedBackend)
 
 async def test_other_threads_are_the_loop_s(backend: ClockedBackend) -> None:
     called: list[None] = []
-    await anyio.to_thread.run_sync(backend.soon_from_thread, lambda: called.append(None))
+    await anyio.to_thread.run_sync(backend.call_soon_threadsafe, lambda: called.append(None))
     await eventually(lambda: bool(called))

@@ -45,17 +45,17 @@ class FakeLoop:
     def __init__(self) -> None:
         self.time = 100.0
         self.due: list[Callable[[], None]] = []
-        self.scheduler = FairScheduler(self.now, self.soon)
+        self.scheduler = FairScheduler(self.now, self.call_soon)
         self.timers: list[FakeTimer] = []
         self.begun: list[TaskStart] = []
 
     def now(self) -> float:
         return self.time
 
-    def soon(self, callback: Callable[[], None]) -> None:
+    def call_soon(self, callback: Callable[[], None]) -> None:
         self.due.append(callback)
 
-    def at(self, when: float, callback: Callable[[], None]) -> FakeTimer:
+    def call_at(self, when: float, callback: Callable[[], None]) -> FakeTimer:
         self.timers.append(FakeTimer(when, callback))
         return self.timers[-1]
 
@@ -63,7 +63,7 @@ class FakeLoop:
     def set_timers(self) -> list[float]:
         return [timer.when for timer in self.timers if not timer.cancelled]
 
-    def begin(self, begun: Iterable[TaskStart]) -> None:
+    def start_tasks(self, begun: Iterable[TaskStart]) -> None:
         self.begun += begun
 
     def turn(self) -> None:

@@ -34,7 +34,7 @@ async def test_it_starts_in_a_callback_that_knows_no_loop(backend: Backend) -> N
         await checkpoint()
         steps.append("ended")
 
-    backend.soon(lambda: Context().run(job.start, work))
+    backend.call_soon(lambda: Context().run(job.start, work))
     await eventually(lambda: steps == ["started", "ended"] and not job.running)
 
 

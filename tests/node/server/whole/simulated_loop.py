@@ -60,7 +60,7 @@ class LoopClock:
         self._loop = asyncio.get_running_loop()
         self.now = self._loop.time
 
-    def at(self, when: float, callback: Callable[[], None]) -> Timer:
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
         return self._loop.call_at(when, callback)
 
 
