@@ -47,6 +47,7 @@ from parley._node.transport.address import Address
 from parley._node.transport.backend import Backend, Listener
 from parley._node.transport.conditions import Condition, yield_to_loop
 from parley._node.transport.driver import Driver
+from parley._node.transport.transport import OPEN, WriteBarrier
 from parley._node.trust.admission import Admission, address_key
 from parley._node.trust.decision import TrustDecision
 from parley._node.trust.policies import (
@@ -109,8 +110,8 @@ class Connections:
             peer_memory=config.once_peer_memory,
             memory=config.once_memory,
             total=self._held,
+            on_ended=self._handler_ended,
         )
-        self._once.on_ended = self._handler_ended
         self._peers: set[Peer] = set()
         self._local: set[Peer] = set()  # both ends of sessions with itself, which no policy lets in
         # In the order of their acceptance: among the peers of one address the oldest is evicted.
@@ -160,7 +161,7 @@ class Connections:
 
     def begin(self) -> None:
         """Make a new epoch for calls with `once=`: the node has started."""
-        self._once.epoch = random_bytes(ONCE_EPOCH_SIZE)
+        self._once.begin_epoch(random_bytes(ONCE_EPOCH_SIZE))
 
     async def stop_accepting(self, *, graceful: bool) -> None:
         """End the links and listeners; sessions without a transport end."""
@@ -317,9 +318,8 @@ class Connections:
         peer = self._peer(policy, "stream", initiator=True, resumable=redial is not None)
         if redial is not None:
             dials = [stream_dial(redial, backend)]
-            peer.live.redialling = SessionResumer(
-                peer.live, dials, proof(peer, self._prober("stream"))
-            )
+            resumer = SessionResumer(peer.live, dials, proof(peer, self._prober("stream")))
+            peer.live.use_resumer(resumer)
         await open_over(peer, stream)
         return peer
 
@@ -414,9 +414,8 @@ class Connections:
             observer=self._new_observer(name),
             total=self._held,
         )
-        peer = Peer(core, self._context(), name, policy, dialled, self._peer_changed)
-        if self._journal is not None:
-            peer.driver.barrier = self._journal.barrier
+        barrier = OPEN if self._journal is None else self._journal.barrier
+        peer = Peer(core, self._context(barrier), name, policy, dialled, self._peer_changed)
         self._peers.add(peer)
         return peer
 
@@ -424,12 +423,12 @@ class Connections:
         """Make one end of a session with itself: no limit counts it, and no journal records it."""
         now = self.backend.now()
         core = Connection(stated, initiator=initiator, now=now, total=self._held)
-        peer = Peer(core, self._context(), LOCAL_NAME, AnyPeer(), None, self._peer_changed)
+        peer = Peer(core, self._context(OPEN), LOCAL_NAME, AnyPeer(), None, self._peer_changed)
         self._peers.add(peer)
         self._local.add(peer)
         return peer
 
-    def _context(self) -> NodeContext:
+    def _context(self, barrier: WriteBarrier) -> NodeContext:
         return NodeContext(
             self.backend,
             self.config,
@@ -439,6 +438,7 @@ class Connections:
             self._once,
             self._sessions,
             self.metrics,
+            barrier,
         )
 
     def _new_observer(self, name: str) -> Observer | None:

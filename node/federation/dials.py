@@ -194,14 +194,19 @@ class Tunnel:
     """A tunnel that counts at its neighbours, for the account or server where it begins.
 
     `idle_since` returns when its last Data passed, or when its Dial was sent if that isn't answered
-    yet; `close` resets it. The code that opens the tunnel sets both. With None it isn't closed for
-    others.
+    yet; `close` resets it. With None it isn't closed for others.
     """
 
     origin: NodeId
     places: tuple["_Place", ...]
     idle_since: Callable[[], float | None] = lambda: None
     close: Callable[[], None] = lambda: None
+
+    def allow_eviction(
+        self, idle_since: Callable[[], float | None], close: Callable[[], None]
+    ) -> None:
+        """Let it be closed for others; replaces what was given before."""
+        self.idle_since, self.close = idle_since, close
 
 
 # A neighbour, and whether these are the tunnels that lead to it; those of a link count together.

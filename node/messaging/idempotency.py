@@ -97,7 +97,7 @@ class _Asker:
 
 class IdempotencyCache:
     """The calls of all node ids that are remembered. `epoch` are 8 random bytes that tell it from
-    that of another run of the node.
+    that of another run of the node. `on_ended` is called when a handler is over.
 
     `results` is how many of one node id there may be, `peer_memory` what those may take and
     `memory` what all of them may, in bytes; `total` is an account that this is a part of. Beyond
@@ -113,15 +113,20 @@ class IdempotencyCache:
         peer_memory: int,
         memory: int,
         total: MemoryBudget | None = None,
+        on_ended: Callable[[], None] = lambda: None,
     ) -> None:
         self.epoch = epoch
         self.running = 0  # handlers
-        self.on_ended: Callable[[], None] = lambda: None  # one of them is over
+        self._on_ended = on_ended
         self._results = results
         self._peer_memory = peer_memory
         self.total = MemoryBudget(memory, total)
         self.askers: dict[NodeId, _Asker] = {}
         self._answered: deque[IdempotentCall] = deque()  # the oldest first
+
+    def begin_epoch(self, epoch: bytes) -> None:
+        """The node runs once more."""
+        self.epoch = epoch
 
     def change_limits(self, results: int, peer_memory: int, memory: int) -> None:
         """Have these from now on; what is remembered already stays."""
@@ -200,7 +205,7 @@ class IdempotencyCache:
         self.running -= 1
         self._leave(asker)
         self.next_in_line(asker.node_id)
-        self.on_ended()
+        self._on_ended()
 
     def clear(self) -> None:
         """Forget everything; no handler runs."""

@@ -48,6 +48,7 @@ from parley._node.remote.live_connection import LiveConnection
 from parley._node.remote.session_table import SessionTable
 from parley._node.remote.stream_table import StreamTable
 from parley._node.transport.backend import Backend
+from parley._node.transport.transport import WriteBarrier
 from parley._node.trust.decision import TrustDecision
 from parley._node.trust.policies import ResolvedPolicy
 
@@ -197,6 +198,7 @@ class NodeContext:
     once: IdempotencyCache
     sessions: SessionTable
     metrics: Metrics
+    barrier: WriteBarrier  # that the transports of the connection wait at
 
 
 class ConnectionHandlers:
@@ -238,7 +240,9 @@ class ConnectionHandlers:
         self.dispatch = Dispatch(
             core, calls, self.topics, self.streams.receive, self.streams.restricted
         )
-        live.attach(self.take, calls.deadlines, calls.expire_calls, self.transport_closed)
+        live.attach(
+            self.take, calls.deadlines, calls.expire_calls, self.transport_closed, host.barrier
+        )
 
     def emitter_of(self, name: str) -> NativeEmitter:
         """What sends one event of this name, inside of its interceptors if there are any."""

@@ -70,10 +70,11 @@ async def open_peer(
     """Dial until one of the ways leads to an answer, and do the handshake there; raises as
     `Node.connect`. `anew` makes another peer, in case that the session is not known any more."""
     backend = peer.backend
-    redialling = peer.live.redialling = SessionResumer(peer.live, dials, proof(peer, anew))
+    resumer = SessionResumer(peer.live, dials, proof(peer, anew))
+    peer.live.use_resumer(resumer)
     with drop_on_failure(peer):
         with anyio.move_on_after(timeout) as scope:
-            redialling.next = await _dial(peer, dials, backend.now() + timeout)
+            resumer.next = await _dial(peer, dials, backend.now() + timeout)
             await peer.live.opened()
         if scope.cancelled_caught:
             raise HandshakeError(CloseCode.TIMEOUT, f"no handshake in {timeout:g} s")

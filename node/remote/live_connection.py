@@ -22,6 +22,7 @@ from parley._node.transport.backend import Backend
 from parley._node.transport.conditions import Condition, wait_within
 from parley._node.transport.driver import Driver, NextDeadline
 from parley._node.transport.loop import Waiter
+from parley._node.transport.transport import WriteBarrier
 
 # How a session ends of which anything was changed on the way, at the end that notices it first.
 _GARBLED: Final = (CloseCode.BAD_RECORD, CloseCode.FRAME_TOO_LARGE, CloseCode.PROTOCOL_ERROR)
@@ -179,7 +180,7 @@ class LiveConnection:
         self.suspended_for = 0.0
         self.found_by: tuple[bytes, ...] = ()
         self.unknown = False
-        self.redialling: Resumer | None = None
+        self.redialling: Resumer | None = None  # set by `use_resumer`
         self.became: LiveConnection | None = None
         self.made_at = backend.now()
         self._suspended_at = 0.0
@@ -194,6 +195,7 @@ class LiveConnection:
         deadlines: NextDeadline,
         handle_deadline: Callable[[float], None],
         on_closed: Callable[[], None],
+        barrier: WriteBarrier,
     ) -> None:
         """Create the driver, which calls these handlers: the last step of a new connection."""
         self.driver = Driver(
@@ -204,7 +206,12 @@ class LiveConnection:
             handle_deadline,
             on_closed,
             self.config.write_buffer,
+            barrier,
         )
+
+    def use_resumer(self, resumer: Resumer) -> None:
+        """Resume the session with `resumer` whenever it is suspended."""
+        self.redialling = resumer
 
     @property
     def node_id(self) -> NodeId | None:

@@ -63,7 +63,7 @@ class TunnelDialer:
             raise TunnelRefusedError(ResultCode.OVERLOADED, path.index(after) - 1)
         counted, scope = dials.begin(before, after, path), anyio.CancelScope()
         begun = self._now()
-        counted.idle_since, counted.close = lambda: begun, scope.cancel
+        counted.allow_eviction(lambda: begun, scope.cancel)
         peer.live.measure_round_trip()
         expected = peer.live.round_trip.estimate
         tunnel = None
@@ -113,7 +113,7 @@ class TunnelDialer:
                 attempts.failed(error.code, error.hop, self._now())
                 continue
             # The driver of our own tunnel reports wrong contents; those of others aren't visible.
-            tunnel.blame = lambda: attempts.failed(ResultCode.ACCEPTED, None, self._now())
+            tunnel.set_blame(lambda: attempts.failed(ResultCode.ACCEPTED, None, self._now()))
             return tunnel
         raise TunnelRefusedError(attempts.code, attempts.hop or 0)
 
@@ -129,8 +129,7 @@ class TunnelDialer:
 def track_idle(tunnel: Tunnel, stream: TunnelStream) -> None:
     """Let an open tunnel with the hop `stream` be evicted once it is idle."""
     stream.active_at = stream.live.backend.now()
-    tunnel.idle_since = lambda: stream.active_at
-    tunnel.close = partial(stream.end, CloseCode.OVERLOADED)
+    tunnel.allow_eviction(lambda: stream.active_at, partial(stream.end, CloseCode.OVERLOADED))
 
 
 def forwarded(error: TunnelRefusedError, path: Path, after: int) -> TunnelRefusedError:

@@ -239,6 +239,10 @@ class Driver:
 
     # Called by the transport.
 
+    def set_route(self, path: tuple[NodeId, ...], blame: Callable[[], None]) -> None:
+        """Set what is known of the way that the transport takes: its `path` and whom to `blame`."""
+        self.path, self.blame = path, blame
+
     def connected(self, transport: Transport) -> None:
         """Use `transport`, which is connected."""
         if self._closed:  # while it was being dialled

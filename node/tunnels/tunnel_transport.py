@@ -162,8 +162,7 @@ class TunnelTransport:
     """An open tunnel that begins or ends here with `stream`.
 
     `path` is its route from the first server to the target, as far as it is known. Closed callbacks
-    run once, when the tunnel is over; the driver calls `blame` whenever the tunnel carries no data,
-    or data that isn't the target's.
+    run once, when the tunnel is over.
 
     It buffers at most one window of received data while the driver isn't reading, and at most one
     window and one flush of the driver to send.
@@ -172,7 +171,7 @@ class TunnelTransport:
     def __init__(self, stream: TunnelStream, path: tuple[NodeId, ...]) -> None:
         self.stream = stream
         self.path = path
-        self.blame: Callable[[], None] = lambda: None
+        self._blame: Callable[[], None] = lambda: None
         self._closed_callbacks: list[Callable[[], None]] = []
         self._driver: TransportProtocol | None = None
         self._writer = TunnelWriter(stream, self._on_taken)
@@ -189,10 +188,15 @@ class TunnelTransport:
         """Call `callback` once, when the tunnel is over."""
         self._closed_callbacks.append(callback)
 
+    def set_blame(self, blame: Callable[[], None]) -> None:
+        """Let the driver call `blame` whenever the tunnel carries no data, or data that isn't the
+        target's."""
+        self._blame = blame
+
     def attach(self, driver: Driver) -> None:
         """Become the transport of `driver`."""
         self._driver = driver
-        driver.path, driver.blame = self.path, self.blame
+        driver.set_route(self.path, self._blame)
         driver.connected(self)
         if not self._closed:
             self.stream.pass_to(self)

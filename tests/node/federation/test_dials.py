@@ -198,7 +198,7 @@ def begun(
     tunnels = []
     for _ in range(count):
         tunnel = dials.begin(before, after, path)
-        tunnel.idle_since = lambda: 0.0
+        tunnel.allow_eviction(lambda: 0.0, lambda: None)
         tunnels.append(tunnel)
     return tunnels
 

@@ -34,9 +34,14 @@ def key(number: int) -> bytes:
 
 
 def new_memory(
-    results: int = 1_000, peer_memory: int = 1 << 30, memory: int = 1 << 30
+    results: int = 1_000,
+    peer_memory: int = 1 << 30,
+    memory: int = 1 << 30,
+    on_ended: Callable[[], None] = lambda: None,
 ) -> IdempotencyCache:
-    return IdempotencyCache(bytes(8), results=results, peer_memory=peer_memory, memory=memory)
+    return IdempotencyCache(
+        bytes(8), results=results, peer_memory=peer_memory, memory=memory, on_ended=on_ended
+    )
 
 
 def begin(
@@ -114,10 +119,9 @@ def test_that_it_did_nothing_is_not_remembered(code: int) -> None:
 
 
 def test_a_handler_that_was_stopped_with_its_node_said_nothing() -> None:
-    memory = new_memory()
-    call = begin(memory)
     ended: list[int] = []
-    memory.on_ended = lambda: ended.append(memory.running)
+    memory = new_memory(on_ended=lambda: ended.append(memory.running))
+    call = begin(memory)
     memory.end(call)
     assert call.answer is not None
     assert (call.code, ended) == (ResultCode.OVERLOADED, [0])

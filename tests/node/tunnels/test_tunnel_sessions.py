@@ -57,7 +57,8 @@ async def tunnelled(clock: FakeClock | None = None) -> AsyncIterator[tuple[Peer,
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(met.server.accept_stream, theirs)
             peer = await met.client.connect_stream(ours, trust=AnyPeer(), redial=never)
-        attempts = peer.live.redialling = Attempts(peer)
+        attempts = Attempts(peer)
+        peer.live.use_resumer(attempts)
         move(peer, direct=False)
         yield peer, attempts
 
@@ -102,5 +103,5 @@ async def test_it_ends_with_its_session_or_if_that_cannot_move() -> None:
         await eventually(lambda: len(attempts.times) == 1)
         await peer.close()
     async with meeting(resume=0.0) as met:
-        met.peer.live.redialling = Attempts(met.peer)
+        met.peer.live.use_resumer(Attempts(met.peer))
         await keep_direct(met.peer, 1)
