@@ -12,7 +12,7 @@ from parley._node.bus.sqlite.store import OpenStore, SqliteStore
 from parley._node.fair_slots import FairSlots
 from parley._node.federation.paths import PathFinder
 from parley._node.messaging.idempotency import IdempotencyCache
-from parley._node.messaging.outgoing_requests import ChunkInbox
+from parley._node.messaging.outgoing_calls import ChunkInbox
 from parley._node.messaging.topics import Topics
 from parley._node.node import Node
 from parley._node.peer.answer_stream import AnswerStream

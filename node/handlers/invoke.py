@@ -14,7 +14,7 @@ from parley._node.handlers.interceptors import Intercepted
 from parley._node.handlers.permissions import Roles, is_permitted
 from parley._node.handlers.registry import ConcurrencyLimit, Entry, Handlers
 from parley._node.handlers.topic import FORWARD_LOOP, SubscribeRequest, Topic
-from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.incoming_calls import IncomingCall
 from parley._node.protocol.codes import RESULT_SENTENCES, ResultCode, Supercategory
 from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from parley._node.protocol.limits import EVENT_COST

@@ -12,8 +12,8 @@ from parley._lbm.codec import Encodable, encode
 from parley._lbm.errors import LbmDecodeError
 from parley._node.messaging.call_codec import FinalAnswer
 from parley._node.messaging.deadline_queue import clamp_timeout
-from parley._node.messaging.incoming_requests import IncomingCalls
-from parley._node.messaging.outgoing_requests import OutgoingCall, OutgoingCalls
+from parley._node.messaging.incoming_calls import IncomingCalls
+from parley._node.messaging.outgoing_calls import OutgoingCall, OutgoingCalls
 from parley._node.protocol import event_types as federation_types
 from parley._node.protocol.codes import (
     ACCOUNT,

@@ -12,8 +12,8 @@ from parley._lbm.codec import Encodable, Value, encode
 from parley._lbm.errors import LbmDecodeError
 from parley._node.messaging.call_codec import encode_end
 from parley._node.messaging.deadline_queue import clamp_timeout
-from parley._node.messaging.incoming_requests import IncomingCall, IncomingCalls
-from parley._node.messaging.outgoing_requests import OutgoingCall, OutgoingCalls
+from parley._node.messaging.incoming_calls import IncomingCall, IncomingCalls
+from parley._node.messaging.outgoing_calls import OutgoingCall, OutgoingCalls
 from parley._node.messaging.payloads import Payload, read_cells
 from parley._node.protocol import event_types
 from parley._node.protocol.codes import EMIT, MAIN_STREAM, NAMED, REPLY_EVENT, ResultCode

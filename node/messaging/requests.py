@@ -5,10 +5,10 @@ from typing import Any, Protocol
 
 from parley._node.messaging.application_events import StreamRequests
 from parley._node.messaging.deadline_queue import DeadlineQueue
-from parley._node.messaging.incoming_requests import CallRunner, IncomingCall, IncomingCalls
+from parley._node.messaging.incoming_calls import CallRunner, IncomingCall, IncomingCalls
 from parley._node.messaging.logins import Logins
 from parley._node.messaging.named_events import EventRunner, NamedEvents
-from parley._node.messaging.outgoing_requests import OutgoingCall, OutgoingCalls
+from parley._node.messaging.outgoing_calls import OutgoingCall, OutgoingCalls
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.limits import UNANSWERED_REQUESTS

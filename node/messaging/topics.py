@@ -14,7 +14,7 @@ from parley._lbm.codec import Encodable, encode_value
 from parley._lbm.errors import LbmDecodeError
 from parley._node.messaging.call_codec import encode_accepted, encode_result
 from parley._node.messaging.feeds import StreamFeed
-from parley._node.messaging.incoming_requests import IncomingCall, IncomingCalls
+from parley._node.messaging.incoming_calls import IncomingCall, IncomingCalls
 from parley._node.messaging.notes import decode_notes, decode_notify
 from parley._node.protocol import event_types
 from parley._node.protocol.codes import NOTES, CloseCode, ResultCode

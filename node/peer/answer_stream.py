@@ -15,7 +15,7 @@ from parley._lbm.errors import LbmDecodeError
 from parley._node.data_types import D, DataType, Model
 from parley._node.errors import ParleyError, PeerClosedError, StreamedAnswerError, received_refusal
 from parley._node.handlers.interceptors import Chain, Intercepted
-from parley._node.messaging.outgoing_requests import ChunkInbox, OutgoingCall, OutgoingCalls
+from parley._node.messaging.outgoing_calls import ChunkInbox, OutgoingCall, OutgoingCalls
 from parley._node.protocol.codes import GIVEN_UP, LOST, MAIN_STREAM, STREAMED, ResultCode
 from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from parley._node.remote.live_connection import LiveConnection

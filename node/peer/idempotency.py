@@ -7,7 +7,7 @@ from parley._crypto.randomness import random_bytes
 from parley._lbm.codec import Value
 from parley._node.errors import CallRefused, NotOnceError, OutcomeUnknownError
 from parley._node.messaging.idempotency import NOT_REMEMBERED
-from parley._node.messaging.outgoing_requests import OutgoingCall
+from parley._node.messaging.outgoing_calls import OutgoingCall
 from parley._node.peer.answer_stream import answer_of
 from parley._node.protocol.codes import LOST, CloseCode
 from parley._node.protocol.limits import ONCE_AGAIN, ONCE_KEY_SIZE

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from parley._node.messaging.outgoing_requests import OutgoingCall
+from parley._node.messaging.outgoing_calls import OutgoingCall
 from parley._node.peer.answer_stream import answer_of
 from parley._node.peer.peer import Peer
 from parley._node.protocol.errors import ConnectionClosedError

@@ -38,7 +38,7 @@ from parley._node.messaging.fanout import Fanout
 from parley._node.messaging.feeds import Feed, HistoryFeed, StreamFeed
 from parley._node.messaging.formats import FormatError, FormatName
 from parley._node.messaging.idempotency import IdempotencyCache, IdempotentCall, fingerprint
-from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.incoming_calls import IncomingCall
 from parley._node.messaging.named_events import NO_HANDLER, IncomingEmit
 from parley._node.messaging.payloads import Payload, make_payload
 from parley._node.messaging.requests import RequestMux

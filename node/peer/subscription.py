@@ -25,7 +25,7 @@ from parley._node.errors import (
 from parley._node.handlers.interceptors import Intercepted, Interceptors
 from parley._node.messaging.inbox import NoteInbox, NumberedInbox
 from parley._node.messaging.notes import NO_HEADERS, read_slow_text
-from parley._node.messaging.outgoing_requests import OutgoingCall, OutgoingCalls
+from parley._node.messaging.outgoing_calls import OutgoingCall, OutgoingCalls
 from parley._node.messaging.topic_history import TopicPosition, read_beginning
 from parley._node.messaging.topics import Topics
 from parley._node.protocol.codes import LOST, STREAMED, CloseCode, ResultCode

@@ -278,9 +278,7 @@ class RecordReader(CipherState):
         if self.verifier is None:
             raise RemoteProtocolError(CloseCode.INTERNAL_ERROR, "no verifier yet")
         try:
-            check_seal(
-                self.verifier, self.suite.hash_algorithm, self.commit, self.chain, seal
-            )
+            check_seal(self.verifier, self.suite.hash_algorithm, self.commit, self.chain, seal)
         except SignatureError as error:
             reason = f"a wrong seal in epoch {self.epoch}, over {self.unsealed} events"
             raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, reason) from error

@@ -9,7 +9,7 @@ from parley._lbm.codec import Encodable, Value
 from parley._node.data_types import D, DataType
 from parley._node.errors import MalformedDataError
 from parley._node.messaging.formats import FormatError, FormatName
-from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.incoming_calls import IncomingCall
 from parley._node.messaging.named_events import check_names
 from parley._node.messaging.payloads import Payload, Tandem, make_payload
 from parley._node.remote.remote import Remote

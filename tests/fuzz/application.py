@@ -20,10 +20,10 @@ from parley._node.messaging.dispatch import Dispatch
 from parley._node.messaging.fanout import Fanout, Slow
 from parley._node.messaging.feeds import StreamFeed
 from parley._node.messaging.inbox import NoteInbox
-from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.incoming_calls import IncomingCall
 from parley._node.messaging.named_events import IncomingEmit
 from parley._node.messaging.notes import encode_note
-from parley._node.messaging.outgoing_requests import ChunkInbox, OutgoingCall
+from parley._node.messaging.outgoing_calls import ChunkInbox, OutgoingCall
 from parley._node.messaging.requests import RequestMux
 from parley._node.messaging.topics import LABEL, Topics
 from parley._node.protocol.codes import (

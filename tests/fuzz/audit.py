@@ -21,9 +21,9 @@ from parley._node.journal.audit.content import (
 )
 from parley._node.journal.audit.rows import MALFORMED, OK
 from parley._node.messaging.dispatch import Dispatch
-from parley._node.messaging.incoming_requests import SHORT_PAYLOAD, IncomingCall
+from parley._node.messaging.incoming_calls import SHORT_PAYLOAD, IncomingCall
 from parley._node.messaging.named_events import OutgoingEmit
-from parley._node.messaging.outgoing_requests import ChunkInbox, OutgoingCall
+from parley._node.messaging.outgoing_calls import ChunkInbox, OutgoingCall
 from parley._node.messaging.requests import RequestMux
 from parley._node.messaging.topics import LABEL, Topics
 from parley._node.protocol import codes

@@ -8,7 +8,7 @@ from collections import deque
 from typing import Final
 
 from parley._node.messaging.formats import FormatName
-from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.incoming_calls import IncomingCall
 from parley._node.messaging.named_events import REPLIES_MEMORY, IncomingEmit, OutgoingEmit
 from parley._node.messaging.payloads import make_payload
 from parley._node.messaging.requests import RequestMux

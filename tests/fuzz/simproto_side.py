@@ -15,7 +15,7 @@ from parley._node.dialects.simproto.feeds import SimProtoFeed
 from parley._node.dialects.simproto.requests import SimProtoRequest
 from parley._node.dialects.simproto.sim import NoteQueue, Sim, UnsubscribeAnswered
 from parley._node.messaging.fanout import Fanout, Slow
-from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.incoming_calls import IncomingCall
 from parley._node.messaging.notes import Batch, encode_note
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.limits import EVENT_COST

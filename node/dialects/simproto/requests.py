@@ -20,8 +20,8 @@ from parley._node.dialects.simproto.codec import (
 )
 from parley._node.dialects.simproto.core import RequestReceived, SimProtoCore
 from parley._node.messaging.deadline_queue import DeadlineQueue, clamp_timeout
-from parley._node.messaging.incoming_requests import IncomingCall, PerTopicQueue
-from parley._node.messaging.outgoing_requests import OutgoingCall
+from parley._node.messaging.incoming_calls import IncomingCall, PerTopicQueue
+from parley._node.messaging.outgoing_calls import OutgoingCall
 from parley._node.protocol.codes import LOST, ResultCode
 from parley._node.protocol.errors import PayloadTooLargeError
 

@@ -19,7 +19,7 @@ from parley._node.dialects.simproto.requests import (
     SimProtoOutgoing,
     SimProtoRequest,
 )
-from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.incoming_calls import IncomingCall
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.errors import LocalProtocolError
 from parley._node.protocol.limits import EVENT_COST

@@ -21,7 +21,7 @@ from parley._node.gateways.simproto.subscription import WINDOW, SimProtoSubscrip
 from parley._node.handlers.invoke import FAILED, Outcome, decide, run_handler
 from parley._node.handlers.registry import Entry
 from parley._node.handlers.topic import SubscribeRequest, Topic
-from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.incoming_calls import IncomingCall
 from parley._node.messaging.notes import Batch
 from parley._node.peer.answer_stream import answer_of
 from parley._node.protocol.codes import CloseCode, ResultCode

@@ -9,8 +9,8 @@ from parley._node.messaging.dispatch import Dispatch
 from parley._node.messaging.fanout import Fanout
 from parley._node.messaging.feeds import StreamFeed
 from parley._node.messaging.inbox import NoteInbox
-from parley._node.messaging.incoming_requests import IncomingCall
-from parley._node.messaging.outgoing_requests import ChunkInbox, OutgoingCall
+from parley._node.messaging.incoming_calls import IncomingCall
+from parley._node.messaging.outgoing_calls import ChunkInbox, OutgoingCall
 from parley._node.messaging.requests import RequestMux
 from parley._node.messaging.topics import LABEL, Topics
 from parley._node.protocol.codes import (

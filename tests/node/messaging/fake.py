@@ -7,10 +7,10 @@ from typing import Any, NamedTuple, cast
 from parley._lbm import keys
 from parley._lbm.codec import Encodable, Value, decode, encode
 from parley._node.messaging.dispatch import Take
-from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.incoming_calls import IncomingCall
 from parley._node.messaging.logins import Decide
 from parley._node.messaging.named_events import NO_HANDLER
-from parley._node.messaging.outgoing_requests import OutgoingCall
+from parley._node.messaging.outgoing_calls import OutgoingCall
 from parley._node.messaging.requests import RequestMux
 from parley._node.protocol.codes import CALL, CANCEL, CHUNK, RESULT, SIM, SUBSCRIBE, ResultCode
 from parley._node.protocol.connection import Connection

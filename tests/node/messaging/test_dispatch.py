@@ -5,7 +5,7 @@ import pytest
 from parley._lbm import keys
 from parley._lbm.codec import Encodable
 from parley._node.messaging.dispatch import Dispatch
-from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.incoming_calls import IncomingCall
 from parley._node.messaging.requests import RequestMux
 from parley._node.messaging.topics import Topics
 from parley._node.protocol.codes import (

@@ -8,7 +8,7 @@ import pytest
 from parley._lbm import keys
 from parley._node.messaging.dispatch import Dispatch
 from parley._node.messaging.formats import FormatError
-from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.incoming_calls import IncomingCall
 from parley._node.messaging.named_events import (
     REPLIES_MEMORY,
     UNREAD,
@@ -16,7 +16,7 @@ from parley._node.messaging.named_events import (
     OutgoingEmit,
     Reply,
 )
-from parley._node.messaging.outgoing_requests import OutgoingCall
+from parley._node.messaging.outgoing_calls import OutgoingCall
 from parley._node.messaging.payloads import Payload, Tandem, make_payload
 from parley._node.messaging.requests import RequestMux
 from parley._node.messaging.topics import Topics

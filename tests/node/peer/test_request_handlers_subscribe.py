@@ -12,7 +12,7 @@ from parley._lbm.codec import encode
 from parley._node.errors import CallTimeout, SubscribeRefused
 from parley._node.handlers.topic import SubscribeRequest, Topic
 from parley._node.messaging.call_codec import encode_result
-from parley._node.messaging.outgoing_requests import OutgoingCall
+from parley._node.messaging.outgoing_calls import OutgoingCall
 from parley._node.protocol.codes import (
     CANCEL,
     SIM,

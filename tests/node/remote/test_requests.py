@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from parley import Call, Peer
 from parley._lbm import keys
-from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.incoming_calls import IncomingCall
 from parley._node.protocol.codes import CALL
 
 

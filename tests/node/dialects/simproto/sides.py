@@ -22,7 +22,7 @@ from parley._node.dialects.simproto.feeds import SimProtoFeed
 from parley._node.dialects.simproto.requests import SimProtoRequest
 from parley._node.dialects.simproto.sim import NoteQueue, Sim, UnsubscribeAnswered
 from parley._node.messaging.fanout import Fanout
-from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.incoming_calls import IncomingCall
 from parley._node.messaging.notes import Batch, encode_note
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.protocol.reports import ConnectionEnded

@@ -23,7 +23,7 @@ from parley._node.dialects.simproto.codec import (
 )
 from parley._node.dialects.simproto.core import RequestReceived
 from parley._node.dialects.simproto.requests import SimProtoRequest
-from parley._node.messaging.incoming_requests import IncomingCall
+from parley._node.messaging.incoming_calls import IncomingCall
 from parley._node.protocol.codes import LOST
 from parley._node.protocol.errors import LocalProtocolError
 from parley._node.protocol.reports import PongReceived

@@ -1,10 +1,10 @@
-"""Tests of node/messaging/incoming_requests.py: Chunks behind a Result that has no credit."""
+"""Tests of node/messaging/incoming_calls.py: Chunks behind a Result that has no credit."""
 
 from functools import partial
 
 import pytest
 
-from parley._node.messaging.incoming_requests import BlockedAnswers, IncomingCall
+from parley._node.messaging.incoming_calls import BlockedAnswers, IncomingCall
 from parley._node.protocol.codes import CALL, RESULT, SIM
 from parley._node.protocol.errors import LocalProtocolError
 from tests.node.messaging.fake import FakeConnection, Shell, call_event, cancel_event

@@ -1,4 +1,4 @@
-"""Tests of node/messaging/outgoing_requests.py: bounds and credit of unread Chunks."""
+"""Tests of node/messaging/outgoing_calls.py: bounds and credit of unread Chunks."""
 
 import pytest
 from hypothesis import given
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from parley._lbm import keys
 from parley._lbm.codec import encode
 from parley._lbm.errors import LbmDecodeError
-from parley._node.messaging.outgoing_requests import ChunkInbox
+from parley._node.messaging.outgoing_calls import ChunkInbox
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import RemoteProtocolError
 from parley._node.protocol.limits import EVENT_COST

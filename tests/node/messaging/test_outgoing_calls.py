@@ -1,4 +1,4 @@
-"""Tests of node/messaging/outgoing_requests.py: an id is busy until its final answer came."""
+"""Tests of node/messaging/outgoing_calls.py: an id is busy until its final answer came."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 from parley._lbm import keys
 from parley._lbm.errors import LbmEncodeError
 from parley._node.messaging.named_events import OutgoingEmit
-from parley._node.messaging.outgoing_requests import ChunkInbox, OutgoingCall
+from parley._node.messaging.outgoing_calls import ChunkInbox, OutgoingCall
 from parley._node.protocol.codes import (
     CALL,
     CANCEL,

@@ -1,4 +1,4 @@
-"""Tests of node/messaging/incoming_requests.py: one answer for each request, whatever happens."""
+"""Tests of node/messaging/incoming_calls.py: one answer for each request, whatever happens."""
 
 import pytest
 from hypothesis import given
