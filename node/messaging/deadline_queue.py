@@ -77,6 +77,8 @@ def clamp_timeout(timeout: float | None) -> float | None:
     Raises:
         ValueError: it isn't a number.
     """
+    if type(timeout) is float and 0.0 <= timeout <= LONGEST_TIMEOUT:
+        return timeout
     if timeout is None or timeout == INFINITY:
         return None
     require_number("timeout", timeout, -INFINITY)

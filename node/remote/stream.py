@@ -353,6 +353,7 @@ class Stream(ByteStream):
         self.label = label
         self.answers = answers
         self.carries = carries
+        self._largest = live.limits.max_payload  # bytes of an event
         self._bytes: ReceiveQueue[bytes] = ReceiveQueue(live, stream_id)
         self._events: ReceiveQueue[StreamEvent] = ReceiveQueue(live, stream_id)
         self._position = 0  # how much of the first bytes was taken
@@ -402,7 +403,7 @@ class Stream(ByteStream):
             self._require_sendable()
             # Pieces of what cannot change are not copied until they are encrypted.
             whole = item if type(item) is bytes else bytes(memoryview(item))
-            size = min(LARGEST_PIECE, self.live.limits.max_payload)
+            size = min(LARGEST_PIECE, self._largest)
             if len(whole) <= size:
                 if whole:
                     await self._send_piece(whole, size)
@@ -452,8 +453,7 @@ class Stream(ByteStream):
                 is the single byte 0x00.
             StreamResetError, PeerClosedError, ClosedResourceError: as `send`.
         """
-        largest = self.live.limits.max_payload
-        body, lbm = self.carries.encode(category, subcategory, data, payload, largest)
+        body, lbm = self.carries.encode(category, subcategory, data, payload, self._largest)
         await anyio.lowlevel.checkpoint_if_cancelled()
         await self._room.wait()
         self._queue(self.live.core.send, 0, category, subcategory, body, lbm=lbm)
@@ -480,8 +480,7 @@ class Stream(ByteStream):
                 it was opened without `answers`.
             Otherwise as `send_event`.
         """
-        largest = self.live.limits.max_payload
-        body, lbm = self.carries.encode(category, subcategory, data, payload, largest)
+        body, lbm = self.carries.encode(category, subcategory, data, payload, self._largest)
         if not self.answers:
             raise LocalProtocolError(
                 f"cannot send a request on the stream {self.label!r}: it was opened without "
@@ -521,8 +520,7 @@ class Stream(ByteStream):
         payload: bytes | None,
     ) -> None:
         """Answer a request; raises as `StreamEvent.answer`."""
-        largest = self.live.limits.max_payload
-        body, lbm = self.carries.encode(category, subcategory, data, payload, largest)
+        body, lbm = self.carries.encode(category, subcategory, data, payload, self._largest)
         if request.answered:
             raise LocalProtocolError(
                 f"cannot answer the event #{request.async_id} on the stream {self.label!r} again"

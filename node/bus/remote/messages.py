@@ -320,7 +320,7 @@ def decode_request(subcategory: int, payload: bytes) -> Request:
     kind = REQUESTS.get(subcategory)
     if kind is None:
         raise LbmDecodeError(f"6/{subcategory} asks for nothing")
-    cells = BUS_CELLS[BusType(subcategory)].read(payload)
+    cells, _ = BUS_CELLS[BusType(subcategory)].read_weighed(payload)
     defaults = kind._field_defaults
     values = []
     for name, (key, read, _) in _FIELDS[kind]:
@@ -367,7 +367,7 @@ def encode_answer(answer: Answer) -> bytes:
 
 def decode_answer(payload: bytes) -> Answer:
     """Decode an answer; raises LbmDecodeError. Its rows are not checked yet."""
-    cells = BUS_CELLS[BusType.ANSWER].read(payload)
+    cells, _ = BUS_CELLS[BusType.ANSWER].read_weighed(payload)
     return Answer(
         cells[keys.CODE],
         cells.get(keys.TEXT, ""),
