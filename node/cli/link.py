@@ -98,7 +98,7 @@ def _silent_log() -> Iterator[None]:
 class LinkReporter:
     """Reports the state of a link after its first connection.
 
-    The kinds are `parted` (the session lost its transport and may resume), `resumed`,
+    The kinds are `suspended` (the session lost its transport and may resume), `resumed`,
     `disconnected` (the session ended, or a later connect failed) and `connected` (a new session).
     After `patience` seconds without a connection it gives up; None waits forever. Once the link is
     not `wanted`, a loss is neither reported nor waited for: a publisher may close before all is
@@ -142,22 +142,22 @@ class LinkReporter:
 
         while peer.is_open:
             if peer.resumes > told:
-                await self._parted(peer)  # if nobody looked while it was
+                await self._report_suspended(peer)  # if nobody looked while it was
                 told, seconds, self._since = peer.resumes, live.suspended_for, None
                 text = f"connection back after {seconds:.1f} s: nothing was lost"
                 await self._report(text, "resumed", number=told, seconds=seconds)
             if peer.is_suspended:
-                await self._parted(peer)
+                await self._report_suspended(peer)
             await self._until(live.changes, is_new)
         self._why = peer.closed_error()
 
-    async def _parted(self, peer: Peer) -> None:
+    async def _report_suspended(self, peer: Peer) -> None:
         if self._since is None:
             why = one_line(peer.live.suspended_by)
             self._why = PeerClosedError(CloseCode.CONNECTION_LOST, why)
             await self._mark_lost()
             text = f"connection lost: {why}; going on as soon as it is back"
-            await self._report(text, "parted", text=why)
+            await self._report(text, "suspended", text=why)
 
     async def _mark_lost(self) -> float:
         """Mark the connection as lost; returns since when."""

@@ -89,7 +89,7 @@ class ConnectionMonitor:
         self.count = 0
         self.trips: deque[float] = deque(maxlen=REMEMBERED)
         self._minimum, self._maximum = float("inf"), 0.0
-        self._parted = self._resumed = self._sessions = 0
+        self._suspended = self._resumed = self._sessions = 0
         self._number = 0  # of times that this session was resumed, as far as was told
         self._away = 0.0  # seconds
         self._lost: float | None = None  # when the connection was, if it is
@@ -154,12 +154,12 @@ class ConnectionMonitor:
             self._away += fields["seconds"]
         elif self._lost is None:
             self._lost = anyio.current_time()
-        if kind == "parted":
-            self._parted += 1
+        if kind == "suspended":
+            self._suspended += 1
         elif kind == "resumed":
             times, self._number = fields["number"] - self._number, fields["number"]
             self._resumed += times
-            self._parted += times - 1  # of which nothing was told, so short were they
+            self._suspended += times - 1  # of which nothing was told, so short were they
             text = f"{text} (resumed {pluralise(self._resumed, 'time')})"
         elif kind == "connected":
             self._sessions += 1
@@ -180,7 +180,7 @@ class ConnectionMonitor:
             trips += f": minimum {least}, median {median}, maximum {most}"
         self._out.print(trips)
         self._out.print(
-            f"parted {pluralise(self._parted, 'time')}, "
+            f"suspended {pluralise(self._suspended, 'time')}, "
             f"resumed {pluralise(self._resumed, 'time')}, "
             f"{pluralise(self._sessions, 'new session')}; away for {self._away:.1f} s"
         )
@@ -191,7 +191,7 @@ class ConnectionMonitor:
             minimum=self._minimum if self.trips else None,
             median=statistics.median(self.trips) if self.trips else None,
             maximum=self._maximum if self.trips else None,
-            parted=self._parted,
+            suspended=self._suspended,
             resumed=self._resumed,
             sessions=self._sessions,
             away=self._away,

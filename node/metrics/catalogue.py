@@ -176,8 +176,8 @@ HANDSHAKES: Final = _measure(
 HANDSHAKE_TIME: Final = _seconds(
     "handshake", "histogram", "From the first byte to an open connection."
 )
-SESSIONS_PARTED: Final = _measure(
-    "sessions_parted", "counter", "Times that a session lost its transport."
+SESSIONS_SUSPENDED: Final = _measure(
+    "sessions_suspended", "counter", "Times that a session lost its transport."
 )
 SESSIONS_RESUMED: Final = _measure(
     "sessions_resumed", "counter", "Times that one went on over another transport."

@@ -143,7 +143,7 @@ class Metrics:
         yield labelled(
             catalogue.CONNECTIONS_ENDED, (((code,), n) for code, n in self.ended.items())
         )
-        yield family(catalogue.SESSIONS_PARTED, self.suspended)
+        yield family(catalogue.SESSIONS_SUSPENDED, self.suspended)
         yield family(catalogue.SESSIONS_RESUMED, self.resumed)
         yield labelled(catalogue.REQUESTS_REFUSED, by_code(self.refused))
         made = self.made.by_label.items()

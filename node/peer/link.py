@@ -121,7 +121,7 @@ class Link(ReconnectingClient[Peer]):
 
     @property
     def is_up(self) -> bool:
-        """Whether there is a session; one that is parted counts, since it may go on."""
+        """Whether there is a session; one that is suspended counts, since it may go on."""
         return self.peer is not None
 
     # Life.
@@ -448,8 +448,8 @@ class Link(ReconnectingClient[Peer]):
             self._current = None
 
     async def _dial_beside(self, live: LiveConnection) -> Peer | None:
-        """Dial for as long as a session is parted and said to be unknown (section 17); returns the
-        new one, which ended that. The word is unproved: if it goes on first, it is kept."""
+        """Dial for as long as a session is suspended and said to be unknown (section 17); returns
+        the new one, which ended that. The word is unproved: if it goes on first, it is kept."""
         made: Peer | None = None
 
         async def dial() -> None:

@@ -101,4 +101,4 @@ def _state(peer: Peer) -> str:
         return "opening"
     if live.ended is not None:
         return "closing"
-    return "parted" if live.is_suspended else "open"
+    return "suspended" if live.is_suspended else "open"

@@ -97,7 +97,7 @@ TELL_BYTES: Final = 256 * 1024
 TELL_INTERVAL: Final = 1.0
 TELL_ALONE: Final = 10.0
 RESUME_TIMEOUT: Final = 5.0  # of one attempt
-RESPONDER_PATIENCE: Final = 30.0  # how much longer the responder keeps a parted session
+RESPONDER_PATIENCE: Final = 30.0  # how much longer the responder keeps a suspended session
 CLOSED_PATIENCE: Final = 5.0
 # Ours: nothing came for so long, so that a seal or a rekey that is overdue may be on its way.
 SILENCE: Final = 5.0

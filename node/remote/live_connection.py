@@ -317,7 +317,7 @@ class LiveConnection:
         self.metrics.suspended += 1
         self.suspended_by = reason
         text = one_line(reason)
-        told = {"event": "connection.parted", **access.party(self.remote), "reason": text}
+        told = {"event": "connection.suspended", **access.party(self.remote), "reason": text}
         access.logger.info("%s suspended: %s", self.remote, text, extra=told)
         if self.redialling is not None:
             self.redialling.begin()

@@ -22,7 +22,7 @@ logger = logging.getLogger("parley.peer")
 
 # Dials, and has what was dialled served by the driver that it is given; None: it is closed.
 Dial = Callable[[Callable[[], Driver | None]], Awaitable[None]]
-# Makes a session beside a parted one, with the same node, and ends it; raises if it cannot.
+# Makes a session beside a suspended one, with the same node, and ends it; raises if it cannot.
 Prove = Callable[[Dial], Awaitable[None]]
 
 PAUSES: Final = Backoff(first=0.1, longest=5.0)

@@ -292,7 +292,7 @@ class Member:
             peer = await self._subscription.ready()
             if not peer.is_suspended:
                 return peer
-            await _not_parted(peer)
+            await _not_suspended(peer)
 
     def _arrive(self) -> None:
         """The host has let us in: take what it says of us, and of the others."""
@@ -312,6 +312,6 @@ class Member:
         self.on_return()
 
 
-async def _not_parted(peer: Peer) -> None:
+async def _not_suspended(peer: Peer) -> None:
     """Wait until its session goes on, or is over."""
     await peer.live.changes.until(lambda: not peer.is_suspended)

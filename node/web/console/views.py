@@ -298,7 +298,7 @@ def peers_view(node: Node, numbers: PeerNumbers, names: Names, find: str = "") -
         "fitting": len(fitting),
         "streams": sum(len(peer.streams) for peer in peers),
         "running": sum(peer.running_calls for peer in peers),
-        "parted": sum(peer.is_suspended for peer in peers),
+        "suspended": sum(peer.is_suspended for peer in peers),
         "rows": rows,
     }
 
@@ -320,7 +320,7 @@ def peer_view(node: Node, number: int, peer: Peer, names: Names) -> dict[str, An
         "waiting_events": peer.core.outbox.count,
         "ignored": peer.ignored,
         "dropped": peer.dropped,
-        "parted_by": shown(peer.live.suspended_by),
+        "suspended_by": shown(peer.live.suspended_by),
     }
 
 
@@ -334,7 +334,7 @@ def _row(number: int, peer: Peer, names: Names) -> dict[str, Any]:
         "role": shown(peer.role),
         "encrypted": peer.encrypted,
         "dialled": peer.core.initiator,
-        "parted": peer.is_suspended,
+        "suspended": peer.is_suspended,
         "resumes": peer.resumes,
         "streams": len(peer.streams),
         "running": peer.running_calls,

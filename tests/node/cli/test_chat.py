@@ -189,7 +189,7 @@ def test_a_host_that_is_killed_and_comes_back(processes: Processes, tmp_path: Pa
     ann, other = (guest(processes, address, name, "--fresh") for name in ("ann", "ANN"))
     hosting.stop(SIGKILL)
     for running in (ann, other):
-        running.event("parted")
+        running.event("suspended")
     ann.type("is anybody there?\n")
 
     hosting, _ = host(processes, *args, listen=address.partition("#")[0])

@@ -59,7 +59,7 @@ async def test_a_session_that_is_cut_and_goes_on(anyio_backend: str) -> None:
         for count in (1, 2):
             screen.kinds.clear()
             proxy.cut()
-            await screen.has("parted", "resumed")
+            await screen.has("suspended", "resumed")
             text, fields = screen.lines[-2]
             assert fields["text"]
             assert text == f"connection lost: {fields['text']}; going on as soon as it is back"
@@ -82,14 +82,14 @@ async def test_a_cut_at_which_nobody_looked_is_told_all_the_same(anyio_backend: 
         await settled()
         screen.hold()
         peer.redial()
-        await screen.has("parted")
+        await screen.has("suspended")
         await eventually(lambda: peer.resumes == 1)
         screen.hold()  # and lets the first line go
-        await screen.has("parted", "resumed")
+        await screen.has("suspended", "resumed")
         peer.redial()
         await eventually(lambda: peer.resumes == 2)
         screen.free.set()
-        await screen.has("parted", "resumed", "parted", "resumed")
+        await screen.has("suspended", "resumed", "suspended", "resumed")
         assert [fields.get("number") for _, fields in screen.lines] == [None, 1, None, 2]
         tasks.cancel_scope.cancel()
 
@@ -120,7 +120,7 @@ async def test_a_server_that_is_started_anew(anyio_backend: str) -> None:
         tasks.cancel_scope.cancel()
 
 
-async def test_a_session_beside_one_that_is_parted(anyio_backend: str) -> None:
+async def test_a_session_beside_one_that_is_suspended(anyio_backend: str) -> None:
     screen = Screen()
     async with (
         serving(resume=RESUME) as server,
@@ -133,9 +133,9 @@ async def test_a_session_beside_one_that_is_parted(anyio_backend: str) -> None:
         tasks.start_soon(LinkReporter(link, screen.tell).follow, peer)
         await settled()
         await server.kill()
-        await screen.has("parted")
+        await screen.has("suspended")
         await server.start()
-        await screen.has("parted", "connected")
+        await screen.has("suspended", "connected")
         tasks.cancel_scope.cancel()
 
 

@@ -107,10 +107,10 @@ async def test_json_of_a_watch(anyio_backend: str, capsys: pytest.CaptureFixture
     ):
         await printed.further_pongs(2)
         proxy.cut()
-        await printed.has("parted", "resumed")
+        await printed.has("suspended", "resumed")
         await printed.further_pongs(1)
         proxy.cut()
-        await printed.has("parted", "resumed", "parted", "resumed")
+        await printed.has("suspended", "resumed", "suspended", "resumed")
         assert [event.get("number") for event in printed.news] == [None, 1, None, 2]
         await server.stop()
         await eventually(lambda: printed.news[-1]["event"] == "disconnected")
@@ -125,7 +125,7 @@ async def test_json_of_a_watch(anyio_backend: str, capsys: pytest.CaptureFixture
         *(len(pongs), min(seconds), max(seconds)),
     )
     assert min(seconds) <= done["median"] <= max(seconds)
-    assert (done["parted"], done["resumed"], done["sessions"]) == (2, 2, 1)
+    assert (done["suspended"], done["resumed"], done["sessions"]) == (2, 2, 1)
     away = sum(event.get("seconds", 0) for event in printed.news)
     assert done["away"] == pytest.approx(away)
     assert done["signal"] is None
@@ -154,7 +154,7 @@ async def test_lines_of_a_watch(
         await eventually(lambda: printed.lines[-1] == "no connection for 0 s")
     *_, trips, summary = printed.lines
     assert " round trips: minimum " in trips
-    assert summary.startswith("parted 1 time, resumed 1 time, 0 new sessions; away for ")
+    assert summary.startswith("suspended 1 time, resumed 1 time, 0 new sessions; away for ")
 
 
 @pytest.mark.anyio
@@ -171,11 +171,11 @@ def test_a_watch_of_so_many(parley: Parley, server: str) -> None:
     done = parley("ping", server, "--watch", "--count", "3", "--interval", "0.01", "--json")
     assert [line["event"] for line in done.lines] == ["connected", *["pong"] * 3, "done"]
     assert (done.code, done.last["count"], done.last["away"]) == (0, 3, 0)
-    assert (done.last["parted"], done.last["resumed"], done.last["sessions"]) == (0, 0, 0)
+    assert (done.last["suspended"], done.last["resumed"], done.last["sessions"]) == (0, 0, 0)
     *trips, counts, summary = parley("ping", server, "--watch", "--count", "1").out.splitlines()
     assert len(trips) == 1
     assert counts.startswith("1 round trip: minimum ")
-    assert summary == "parted 0 times, resumed 0 times, 0 new sessions; away for 0.0 s"
+    assert summary == "suspended 0 times, resumed 0 times, 0 new sessions; away for 0.0 s"
 
 
 def test_what_cannot_be_watched(parley: Parley, server: str) -> None:

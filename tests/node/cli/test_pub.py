@@ -201,7 +201,7 @@ def test_a_publisher_that_is_killed_and_comes_back(processes: Processes, tmp_pat
     assert (reader.event("note")["data"], people.line()) == ("one", "one")
 
     running.stop(SIGKILL)
-    assert "transport" in reader.event("parted")["text"]
+    assert "transport" in reader.event("suspended")["text"]
     running, _ = publisher(processes, *args, "--keep", "9", listen=place)
     connected = reader.event("connected")
     assert connected["node_id"] == address.partition("#")[2]

@@ -70,7 +70,7 @@ export function concerns(view) {
   for (const one of view.findings ?? []) {
     if (one.level === "problem" || one.level === "weak") say(one.level === "weak" ? "warn" : "bad", "findings", `${one.subject}: ${one.text}`);
   }
-  if (view.peers.parted > 0) say("warn", "peers", `${counted(view.peers.parted, "session is", "sessions are")} suspended, without a transport`);
+  if (view.peers.suspended > 0) say("warn", "peers", `${counted(view.peers.suspended, "session is", "sessions are")} suspended, without a transport`);
   return found.sort((one, other) => (one.kind < other.kind ? -1 : one.kind > other.kind ? 1 : 0)); // bad, then warn
 }
 

@@ -23,7 +23,7 @@ export function peersView(view) {
     cell: (row) => [flowText(row, name), h("span", { class: "sum dim" }, bytes(row[name]))],
   });
   return [
-    heading("Peers", chip(`${counted(peers.streams, "stream")} open`), peers.parted > 0 && chip(`${peers.parted} suspended`, "warn")),
+    heading("Peers", chip(`${counted(peers.streams, "stream")} open`), peers.suspended > 0 && chip(`${peers.suspended} suspended`, "warn")),
     partly && h("p", { class: "note" }, `The first ${peers.rows.length} of ${peers.total} are listed. A search looks at all of them.`),
     table({
       id: "peers",
@@ -59,14 +59,14 @@ function peerButton(row) {
 }
 
 function stateText(row) {
-  return [row.parted ? "suspended" : "open", row.encrypted ? "" : "unencrypted", row.way.length ? "tunnel" : ""].join(" ");
+  return [row.suspended ? "suspended" : "open", row.encrypted ? "" : "unencrypted", row.way.length ? "tunnel" : ""].join(" ");
 }
 
 function stateChips(row) {
   return h(
     "span",
     { class: "chips" },
-    row.parted ? chip("suspended", "warn") : chip("open", "good"),
+    row.suspended ? chip("suspended", "warn") : chip("open", "good"),
     !row.encrypted && chip("unencrypted", "bad"),
     row.way.length > 0 && chip("tunnel", "info"),
   );
@@ -121,7 +121,7 @@ function peerBody(peer) {
       ["Bytes in", flowOf(peer, "received")],
       ["Bytes out", flowOf(peer, "sent")],
       ["Send queue", peer.waiting_events === 0 ? "empty" : `${counted(peer.waiting_events, "event")}, ${bytes(peer.waiting)}`],
-      ["Resumptions", peer.resumes === 0 ? "none" : `${counted(peer.resumes, "time")}, last after: ${peer.parted_by || "–"}`],
+      ["Resumptions", peer.resumes === 0 ? "none" : `${counted(peer.resumes, "time")}, last after: ${peer.suspended_by || "–"}`],
       peer.ignored + peer.dropped > 0 && ["Dropped", `${counted(peer.ignored, "named event")}, ${counted(peer.dropped, "other event")}`],
     ]),
     peer.way.length > 0 && h("section", {}, h("h3", {}, "Path through the federation"), wayOf(peer.way, names)),

@@ -154,7 +154,7 @@ def test_a_receiver_that_is_killed_and_comes_back(
     sender = processes.start("send", str(large), address, "--json")
     wait_for_bytes(directory, 10_000_000)
     running.stop(SIGKILL)
-    assert "transport" in sender.event("parted")["text"]
+    assert "transport" in sender.event("suspended")["text"]
     again, _ = receive(processes, directory, "--identity", key, "--once", listen=place)
     done = sender.finish()
     assert (done.code, done.last["event"]) == (0, "done")

@@ -120,7 +120,7 @@ def test_a_node_that_dies_and_comes_again(
         assert [one.event(kind)["event"] for kind in ("connected", "event")]
     node.stop(SIGKILL)
     for one in (consumer, follower):
-        one.event("parted" if resume == "30" else "disconnected")
+        one.event("suspended" if resume == "30" else "disconnected")
     serve()
     assert parley("bus", "publish", bus, NAME, '{"n": 2}').code == 0
     for one in (consumer, follower):
