@@ -96,7 +96,7 @@ class Node:
         self.identity = identity
         self.journal = journal
         self._ground = TaskScope("the node", clock)
-        self.registrar = Registrar(config, self._running)
+        self.registrar = Registrar(config, self._ground)
         self.connections = Connections(
             identity,
             AnyPeer() if trust is None else trust,

@@ -26,9 +26,9 @@ from parley._node.metrics.metrics import Metrics
 from parley._node.protocol.codes import RESERVED_LABELS, Supercategory
 from parley._node.remote.requests import Call, CallHandler, EventHandler, NamedEvent
 from parley._node.remote.stream import StreamHandler
-from parley._node.transport.backend import Backend
 from parley._node.transport.callables import check_name, require_callable, require_name
 from parley._node.transport.conditions import is_async
+from parley._node.transport.task_scope import TaskScope
 from parley._node.trust.admission import PerAddressLimiter
 
 if TYPE_CHECKING:
@@ -48,12 +48,11 @@ class Registrar:
     register them are those of `Node`, which says what they do and raise.
     """
 
-    def __init__(self, config: NodeConfig, loop: Callable[[], Backend]) -> None:
-        """`loop` returns the backend of the node that runs; ParleyError before."""
+    def __init__(self, config: NodeConfig, scope: TaskScope) -> None:
         self.config = config
         self.handlers = Handlers()
         self.topics: dict[str, Topic[Any]] = {}
-        self._loop = loop
+        self.scope = scope  # of the node or client
         self._buses: BusRegistry | None = None
         self.metrics = Metrics()
         self.metrics.add(partial(handler_families, self.handlers, self.topics))
@@ -242,7 +241,7 @@ class Registrar:
             require_room_for_epoch(self.config.info)
         kind = None if note_type is None else data_type(note_type)
         largest = self.config.limits.max_payload
-        topic = Topic[Any](name, self.handlers, self._loop, largest, kind, **options)
+        topic = Topic[Any](name, self.handlers, self.scope, largest, kind, **options)
         if writers is not None:
             add_writers(topic, kind, writers, self.handlers)
         self.topics[name] = topic
@@ -263,7 +262,7 @@ class Registrar:
             # Here: most nodes have none, and would start later for it.
             from parley._node.bus.bus_registry import BusRegistry
 
-            self._buses = BusRegistry(self._loop, self.handlers)
+            self._buses = BusRegistry(lambda: self.scope.backend, self.handlers)
             readings = self._buses.readings
             self.metrics.add(readings.families, readings.refresh)
         return self._buses.get(url, config, allow)

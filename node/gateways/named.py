@@ -466,7 +466,7 @@ class NamedClient(DialectClient[NamedPeer]):
             AddressError: not an address. ConfigError: there is no such flavour or format.
         """
         super().__init__(address, timeout, pauses)
-        self.registrar = registrar or Registrar(NodeConfig(), lambda: self._ground.backend)
+        self.registrar = registrar or Registrar(NodeConfig(), self._ground)
         self._terms = NamedOptions.of(self.registrar.handlers, flavour, format, limits)
 
     @property

@@ -33,7 +33,7 @@ from parley._node.remote.remote import Remote
 from parley._node.remote.requests import Call, Request
 from parley._node.transport.callables import require_callable
 from parley._node.transport.conditions import Condition, yield_to_loop
-from parley._node.transport.loop import Loop
+from parley._node.transport.task_scope import TaskScope
 
 
 class Subscriber:
@@ -184,7 +184,7 @@ class Topic(Generic[N]):
         self,
         name: str,
         handlers: Handlers,
-        loop: Callable[[], Loop],
+        scope: TaskScope,
         max_payload: int,
         note_type: DataType[N] | None = None,
         **options: Unpack[TopicOptions],
@@ -201,7 +201,7 @@ class Topic(Generic[N]):
         self.name = name
         self._handlers = handlers
         self._chain = handlers.interceptors.note_out
-        self._loop = loop
+        self._scope = scope
         self._largest = max_payload - _OVERHEAD
         self._own_rule = None if allow is None else Rule(allow)
         self._supercategories = parse_supercategories(options.get("supercategories"))
@@ -215,7 +215,7 @@ class Topic(Generic[N]):
         self._state = options.get("state")
         self._state_failures = RateLimitedLogger()
         self._flush_due = False
-        self._changes = Condition(lambda: loop().waiter())
+        self._changes = Condition(lambda: scope.backend.waiter())
         self._fanout.on_room = self._changes.notify
         self._feeds: set[Feed] = set()  # also those that are finishing
         self._taps: dict[Tap, None] = {}
@@ -273,7 +273,7 @@ class Topic(Generic[N]):
             raise PayloadTooLargeError(f"a note of {size} bytes; at most {self._largest}")
         key = b"" if self._key is None else self._key.read(data, plain)
         if not self._flush_due:
-            self._loop().call_soon(self._flush_turn)
+            self._scope.backend.call_soon(self._flush_turn)
             self._flush_due = True
         fanout = self._fanout
         fanout.add(note, fixed, key=key)
@@ -400,7 +400,7 @@ class Topic(Generic[N]):
         try:
             return self._state(), self.position
         except APPLICATION_ERRORS as error:
-            now, text = self._loop().now(), "the state of topic %r cannot be told"
+            now, text = self._scope.backend.now(), "the state of topic %r cannot be told"
             self._state_failures.log(
                 logger,
                 logging.ERROR,
@@ -487,7 +487,7 @@ class Topic(Generic[N]):
         """Let the loop turn; then wait while subscribers are at their mark."""
         fanout = self._fanout
         fanout.flush()
-        await yield_to_loop(self._loop())
+        await yield_to_loop(self._scope.backend)
         if not fanout.crowded or not self._patience:
             fanout.skip_crowded()
             return
@@ -496,7 +496,7 @@ class Topic(Generic[N]):
 
     async def _within(self, seconds: float, condition: Callable[[], bool]) -> None:
         """Wait for a condition, for so long at most."""
-        loop = self._loop()
+        loop = self._scope.backend
         deadline = loop.now() + seconds
         timer = loop.call_at(deadline, self._changes.notify)
         try:

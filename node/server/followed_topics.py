@@ -75,7 +75,8 @@ class FollowedTopic(Topic[Any]):
         reach: Reach,
         first: NodeId | None,
     ) -> None:
-        super().__init__(name, node.handlers, lambda: node.backend, node.config.limits.max_payload)
+        largest = node.config.limits.max_payload
+        super().__init__(name, node.handlers, node.registrar.scope, largest)
         self.first = first
         self.active_at = node.backend.now()  # when the last notes came
         self.is_ending = False
@@ -104,7 +105,7 @@ class FollowedTopic(Topic[Any]):
             if self._is_over:
                 raise CallRefused(self._refusal.code, self._refusal.data)
         finally:
-            self._loop().call_soon(self._close_one)
+            self._scope.backend.call_soon(self._close_one)
 
     def join(self, make: MakeFeed[Any], on_closed: Callable[[Any], None]) -> Any:
         """As `Topic.join`. Following ends when the last subscriber leaves."""
@@ -171,7 +172,7 @@ class FollowedTopic(Topic[Any]):
         failures = 0
         try:
             while True:
-                loop = self._loop()
+                loop = self._scope.backend
                 began = loop.now()
                 if not await self._follow_session(after):
                     return
@@ -250,7 +251,7 @@ class FollowedTopic(Topic[Any]):
             notes = await subscription.next_batch()
             if not notes:
                 return
-            self.active_at = self._loop().now()
+            self.active_at = self._scope.backend.now()
             if kept is None:
                 missing, dropped = subscription.dropped - dropped, subscription.dropped
                 replaced = 0
@@ -268,7 +269,7 @@ class FollowedTopic(Topic[Any]):
         others, as if the notes were published here. Slow subscribers don't hold up the others, and
         a single one loses nothing."""
         fanout = self._fanout
-        await yield_to_loop(self._loop())
+        await yield_to_loop(self._scope.backend)
         fanout.crowded |= self._stuck()
         await self._changes.until(lambda: not fanout.crowded >= fanout.feeds.keys())
         await self._within(self._patience, lambda: all(one.lagging for one in fanout.crowded))
@@ -415,7 +416,8 @@ class _PendingTopic(Topic[Any]):
         node: Node,
         open_it: Callable[[SubscribeRequest, TopicPosition | None], Awaitable[Topic]],
     ) -> None:
-        super().__init__(name, node.handlers, lambda: node.backend, node.config.limits.max_payload)
+        largest = node.config.limits.max_payload
+        super().__init__(name, node.handlers, node.registrar.scope, largest)
         self._open = open_it
 
     async def open(self, request: SubscribeRequest, after: TopicPosition | None) -> Topic:

@@ -51,7 +51,7 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
             AddressError: not an address. ConfigError: there is no such form of `values`.
         """
         super().__init__(target, timeout, pauses)
-        self.registrar = registrar or Registrar(NodeConfig(), lambda: self._ground.backend)
+        self.registrar = registrar or Registrar(NodeConfig(), self._ground)
         self._terms = SimProtoOptions(limits or DialectLimits(), self.registrar, values)
 
     @classmethod
