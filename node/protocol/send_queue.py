@@ -114,7 +114,7 @@ class SendQueue:
 
     def put(self, event: OutgoingEvent, credit: SendCredit | None) -> None:
         """Queue an event; `credit` is its stream's, None for stream 1."""
-        stream = event[0]
+        stream = event.stream
         queue = self.queues.get(stream)
         if queue is None:
             queue = self.queues[stream] = _Queue(credit) if credit else self._main
@@ -123,7 +123,7 @@ class SendQueue:
             else:
                 self.turns.append(queue)
         queue.events.append(event)
-        size = len(event[4])
+        size = len(event.payload)
         self.count += 1
         self.size += size
         self.account.charge(size + OUTGOING_WEIGHT)
@@ -173,7 +173,7 @@ class SendQueue:
             self.size -= len(payload)
             if events and len(payload) <= SMALL_PAYLOAD and category > STREAM and not releases:
                 event = self._joined(event, queue, limit - size + self.size)
-                releases = event[7]
+                releases = event.releases
             if events:
                 turns.append(queue)
             else:
@@ -189,8 +189,9 @@ class SendQueue:
         """Return a Batch of `first` and the small events behind it that have credit, up to `room`
         bytes more and up to one that releases a stream; `first` if there are none."""
         events, credit = queue.events, queue.credit
-        room = min(room, self.batch_size - len(first[4]) - HEAD_SIZE)
-        run, seal, releases = [first[1:5]], first[5], 0
+        room = min(room, self.batch_size - len(first.payload) - HEAD_SIZE)
+        stream, async_id, category, subcategory, payload, seal, _, releases = first
+        run = [(async_id, category, subcategory, payload)]
         while events and len(run) < BATCH_COUNT and not releases:
             _, async_id, category, subcategory, payload, sealed, cost, released = events[0]
             size = len(payload)
@@ -208,7 +209,7 @@ class SendQueue:
             seal, releases = seal or sealed, released
         if len(run) == 1:
             return first
-        return OutgoingEvent(first[0], 0, STREAM, BATCH, serialise_batch(run), seal, 0, releases)
+        return OutgoingEvent(stream, 0, STREAM, BATCH, serialise_batch(run), seal, 0, releases)
 
     def hold(self, stream: int) -> None:
         """Write nothing of `stream` until an event that releases it is taken."""

@@ -178,24 +178,26 @@ class Session:
             if self._flooded:
                 raise _flood()
             count = 1
-            if event[0]:
+            if event.stream:
                 channel.used = owed = True
-                if event[3] == BATCH and event[2] == STREAM:
+                if event.category == STREAM and event.subcategory == BATCH:
                     count = self._batch_received(event)
                 elif not mux.receive(event):
                     self.count_dropped()
             else:
                 closed = self._receive_control(event, sealed)
-                owed = owed or event[3] not in _UNACKNOWLEDGED or event[2] != CONNECTION
+                owed = (
+                    owed or event.subcategory not in _UNACKNOWLEDGED or event.category != CONNECTION
+                )
             if self._held is not self._reports:
-                self._hold(count, len(event[4]), sealed)
+                self._hold(count, len(event.payload), sealed)
             if self.unwritten > self.control_buffer:
                 raise overloaded(
                     f"it makes us answer and does not read: {self.unwritten} bytes wait"
                 )
             if sealed and self.secure is not None:
                 left = 0  # a signature was verified
-            is_data = event[3] == DATA and event[2] == STREAM
+            is_data = event.category == STREAM and event.subcategory == DATA
             left -= count + (len(encrypted) >> (LONG_DATA_BITS if is_data else LONG_MESSAGE_BITS))
             if closed is not None or left <= 0:
                 break
@@ -261,7 +263,7 @@ class Session:
             out += frames
             limit -= sum(map(len, frames))
             for event in events:
-                if event[2] == STREAM or event[0] in mux.watched:
+                if event.category == STREAM or event.stream in mux.watched:
                     mux.taken(event)
         if channel.seals_flushes:
             out.append(channel.flush_seal(now))
