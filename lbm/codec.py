@@ -6,7 +6,7 @@ and would need a second encoding to check that. The only key with a meaning here
 payload, noise.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from struct import Struct
 from struct import error as StructError
 from typing import Any, Final, TypeAlias
@@ -103,8 +103,6 @@ UINT_HEADS, NEGATIVE_HEADS, BYTES_HEADS, TEXT_HEADS, ARRAY_HEADS, MAP_HEADS = (
 )
 
 
-_Append: TypeAlias = Callable[[bytes], object]
-
 _MAX_DEPTH: Final = DEFAULT_LIMITS.max_depth
 _BUFFERS: Final = (bytes, bytearray, memoryview)
 _FALSE: Final = bytes((FALSE,))
@@ -134,7 +132,7 @@ def encode(cells: Mapping[int, Encodable]) -> bytes:
         raise LbmEncodeError(f"noise (key 0 of a payload) is a byte string, not {kind}")
     parts: list[bytes] = []
     try:
-        _write_map(cells, parts.append, 1)
+        _write_map(cells, parts, 1)
     except UnicodeEncodeError as error:
         raise LbmEncodeError(_surrogate(error)) from None
     # parts[0] is the map's head, parts[1] the head of its first key.
@@ -156,7 +154,7 @@ def encode_value(value: Encodable, *, enclosing: int = 1) -> bytes:
         return (BYTES_HEADS[size] if size < 256 else encode_head(BYTES, size)) + value
     parts: list[bytes] = []
     try:
-        _write_items((value,), parts.append, enclosing + 1)
+        _write_items((value,), parts, enclosing + 1)
     except UnicodeEncodeError as error:
         raise LbmEncodeError(_surrogate(error)) from None
     return b"".join(parts)
@@ -202,7 +200,7 @@ def _slices(value: Any, level: int, most: int) -> Iterator[bytes]:
 
 def _joined(items: Iterable[Any], level: int) -> bytes:
     parts: list[bytes] = []
-    _write_items(items, parts.append, level)
+    _write_items(items, parts, level)
     return b"".join(parts)
 
 
@@ -221,83 +219,83 @@ def _count(container: Any, most: int) -> int:
     return count
 
 
-def _write_items(items: Iterable[Any], append: _Append, level: int) -> None:
-    """Append the encodings of `items`; containers among them are at `level`."""
+def _write_items(items: Iterable[Any], parts: list[bytes], level: int) -> None:
+    """Append to `parts` the encodings of `items`; containers among them are at `level`."""
     for item in items:
         kind = type(item)
         # Exact types: True is an int to isinstance, and must never become one here.
         if kind is int:
             if 0 <= item < 256:
-                append(UINT_HEADS[item])
+                parts.append(UINT_HEADS[item])
             elif item >= 0:
-                append(encode_head(UINT, item))
+                parts.append(encode_head(UINT, item))
             elif item >= -256:
-                append(NEGATIVE_HEADS[~item])
+                parts.append(NEGATIVE_HEADS[~item])
             else:
-                append(encode_head(NEGATIVE, ~item))
+                parts.append(encode_head(NEGATIVE, ~item))
         elif kind is str:
             text = item.encode()
             size = len(text)
-            append(TEXT_HEADS[size] if size < 256 else encode_head(TEXT, size))
-            append(text)
+            parts.append(TEXT_HEADS[size] if size < 256 else encode_head(TEXT, size))
+            parts.append(text)
         elif kind is bytes:
             size = len(item)
-            append(BYTES_HEADS[size] if size < 256 else encode_head(BYTES, size))
-            append(item)
+            parts.append(BYTES_HEADS[size] if size < 256 else encode_head(BYTES, size))
+            parts.append(item)
         elif kind is list or kind is tuple:
             if level > _MAX_DEPTH:
                 raise LbmEncodeError(f"more than {_MAX_DEPTH} levels")
             count = len(item)
-            append(ARRAY_HEADS[count] if count < 256 else encode_head(ARRAY, count))
-            _write_items(item, append, level + 1)
+            parts.append(ARRAY_HEADS[count] if count < 256 else encode_head(ARRAY, count))
+            _write_items(item, parts, level + 1)
         elif kind is dict:
-            _write_map(item, append, level)
+            _write_map(item, parts, level)
         elif item is None:
-            append(_NULL)
+            parts.append(_NULL)
         elif item is True:
-            append(_TRUE)
+            parts.append(_TRUE)
         elif item is False:
-            append(_FALSE)
+            parts.append(_FALSE)
         elif kind is float:
-            append(_pack_float(FLOAT, item) if item == item else _NAN)
+            parts.append(_pack_float(FLOAT, item) if item == item else _NAN)
         elif kind is Encoded:
-            append(item.data)
+            parts.append(item.data)
         elif isinstance(item, Mapping):
-            _write_map(dict(item), append, level)
+            _write_map(dict(item), parts, level)
         else:
-            _write_items((plain(item),), append, level)
+            _write_items((plain(item),), parts, level)
 
 
-def _write_map(cells: dict[Any, Any], append: _Append, level: int) -> None:
-    """Append a map at `level`."""
+def _write_map(cells: dict[Any, Any], parts: list[bytes], level: int) -> None:
+    """Append to `parts` a map at `level`."""
     if level > _MAX_DEPTH:
         raise LbmEncodeError(f"more than {_MAX_DEPTH} levels")
     count = len(cells)
-    append(MAP_HEADS[count] if count < 256 else encode_head(MAP, count))
+    parts.append(MAP_HEADS[count] if count < 256 else encode_head(MAP, count))
     last = -1
     for key in cells:
         if type(key) is not int or key <= last:
-            _write_items(_in_order(cells), append, level + 1)
+            _write_items(_in_order(cells), parts, level + 1)
             return
         last = key
     # Unsigned keys in ascending order: how a writer of events lists them, mostly with
     # short strings and small numbers.
     for key, item in cells.items():
-        append(UINT_HEADS[key] if key < 256 else encode_head(UINT, key))
+        parts.append(UINT_HEADS[key] if key < 256 else encode_head(UINT, key))
         kind = type(item)
         if kind is bytes:
             size = len(item)
-            append(BYTES_HEADS[size] if size < 256 else encode_head(BYTES, size))
-            append(item)
+            parts.append(BYTES_HEADS[size] if size < 256 else encode_head(BYTES, size))
+            parts.append(item)
         elif kind is int and item >= 0:
-            append(UINT_HEADS[item] if item < 256 else encode_head(UINT, item))
+            parts.append(UINT_HEADS[item] if item < 256 else encode_head(UINT, item))
         elif kind is str:
             text = item.encode()
             size = len(text)
-            append(TEXT_HEADS[size] if size < 256 else encode_head(TEXT, size))
-            append(text)
+            parts.append(TEXT_HEADS[size] if size < 256 else encode_head(TEXT, size))
+            parts.append(text)
         else:
-            _write_items((item,), append, level + 1)
+            _write_items((item,), parts, level + 1)
 
 
 def _surrogate(error: UnicodeEncodeError) -> str:
