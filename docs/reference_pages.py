@@ -287,6 +287,7 @@ PAGES: Final[dict[str, Page]] = {
             "parley.errors.DamagedTablesError",
             "parley.errors.FormatError",
             "parley.errors.ConversionError",
+            "parley.errors.LocalError",
             "parley.errors.LocalProtocolError",
             "parley.errors.LimitReachedError",
             "parley.errors.PayloadTooLargeError",

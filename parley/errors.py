@@ -63,6 +63,7 @@ from parley._node.journal.errors import (
 from parley._node.messaging.formats import FormatError
 from parley._node.protocol.errors import (
     LimitReachedError,
+    LocalError,
     LocalProtocolError,
     PayloadTooLargeError,
 )
@@ -112,6 +113,7 @@ __all__ = [
     "LbmEncodeError",
     "LbmError",
     "LimitReachedError",
+    "LocalError",
     "LocalProtocolError",
     "MalformedDataError",
     "NoJavaError",

@@ -17,7 +17,7 @@ from parley._node.node import Node
 from parley._node.peer.peer import Peer
 from parley._node.peer.reconnecting import RetryLoop, random_fraction
 from parley._node.peer.subscription import Subscription
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LocalError
 from parley._node.transport.address import Address
 from parley._node.transport.conditions import Condition
 from parley._node.trust.policies import TrustPolicy
@@ -176,7 +176,7 @@ class Forward:
     async def _publish(self, note: Value, headers: Mapping[str, Value] | None) -> None:
         try:
             await self.topic.publish(note, headers)
-        except (LocalProtocolError, LbmEncodeError, TypeError) as error:
+        except (LocalError, LbmEncodeError, TypeError) as error:
             # TypeError: our topic has a type, which is not that of the note.
             if not self._misfits:
                 logger.warning(

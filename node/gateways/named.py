@@ -33,7 +33,7 @@ from parley._node.peer.reconnecting import ReconnectingEmitter
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.errors import (
     ConnectionClosedError,
-    LocalProtocolError,
+    LocalError,
     PayloadTooLargeError,
 )
 from parley._node.protocol.limits import EVENT_COST
@@ -251,7 +251,7 @@ class NamedPeer(Guest):
                     code, data = ResultCode.PAYLOAD_TOO_LARGE, None
             text = data if isinstance(data, str) else error_text(code)
             core.fail(event, event_code(code), cut(text), now)
-        except LocalProtocolError:  # the connection is over
+        except LocalError:  # the connection is over
             core.release(event, now)
 
 
@@ -486,7 +486,7 @@ class NamedClient(DialectClient[NamedPeer]):
 
         With `pauses` it waits for the connection: `reply()` and `replies()` within their time-outs
         (then CallTimeout; its cause says what is wrong), `await` for as long as it takes. At
-        most 4,096 wait: LocalProtocolError.
+        most 4,096 wait: LimitReachedError.
         """
         if not self._redials:
             return self.peer.emit(name, data, namespace=namespace, format=format)

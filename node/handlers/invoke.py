@@ -16,7 +16,7 @@ from parley._node.handlers.registry import ConcurrencyLimit, Entry, Handlers
 from parley._node.handlers.topic import FORWARD_LOOP, SubscribeRequest, Topic
 from parley._node.messaging.incoming_calls import IncomingCall
 from parley._node.protocol.codes import RESULT_SENTENCES, ResultCode, Supercategory
-from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError
+from parley._node.protocol.errors import LocalError, PayloadTooLargeError
 from parley._node.protocol.limits import EVENT_COST
 from parley._node.remote import access_log as access
 from parley._node.remote.live_connection import LiveConnection
@@ -192,7 +192,7 @@ async def send_items(
                 await send_part(live, call, payload, send)
             except PayloadTooLargeError:
                 return ResultCode.PAYLOAD_TOO_LARGE, None
-            except LocalProtocolError:
+            except LocalError:
                 break  # nobody reads on: the call, the stream or the connection is over
             yielded += len(payload) + EVENT_COST
             if yielded > TURN_SIZE:
@@ -222,7 +222,7 @@ async def send_part(
     """Send one part of an answer once there are room and credit for it.
 
     Raises:
-        LocalProtocolError: nobody reads on, or it is too large.
+        LocalError: nobody reads on, or it is too large.
     """
     await live.wait_writable()
     while not send(call, payload):

@@ -27,7 +27,12 @@ from parley._node.protocol.codes import (
     UNSUBSCRIBE,
 )
 from parley._node.protocol.connection import Connection
-from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError, violation
+from parley._node.protocol.errors import (
+    LocalError,
+    LocalProtocolError,
+    PayloadTooLargeError,
+    violation,
+)
 from parley._node.protocol.event import NO_PAYLOAD
 from parley._node.protocol.limits import UNANSWERED_REQUESTS
 from parley._node.protocol.memory_budget import EVENT_WEIGHT
@@ -244,14 +249,14 @@ class StreamRequests:
         """Send a request; `timeout` is seconds from `now`, None for no deadline.
 
         Raises:
-            LocalProtocolError: the stream is not open for sending, or 65,535 requests
+            LocalError: the stream is not open for sending, or 65,535 requests
                 wait on it already.
         """
         request = OutgoingRequest(stream, on_done)
         request.async_id = async_id = self._outgoing.add(stream, request)
         try:
             self._connection.send(stream, async_id, category, subcategory, payload, lbm=lbm)
-        except LocalProtocolError:
+        except LocalError:
             self._outgoing.pop(stream, async_id)
             raise
         timeout = clamp_timeout(timeout)
@@ -369,7 +374,7 @@ class StreamRequests:
         try:
             payload = encode({keys.REQUEST: request.async_id})
             self._connection.send(request.stream, 0, SIM, CANCEL, payload)
-        except LocalProtocolError:
+        except LocalError:
             return  # our direction is finished, or the connection is closing
 
     def _cancelled(self, stream: int, payload: bytes) -> bool:

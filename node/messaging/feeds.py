@@ -19,7 +19,7 @@ from parley._node.messaging.notes import (
 from parley._node.messaging.topic_history import Beginning, TopicHistory, TopicPosition
 from parley._node.protocol.codes import SIM, CloseCode
 from parley._node.protocol.connection import Connection
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LocalError
 from parley._node.protocol.limits import EVENT_COST, NOTES_COUNT
 from parley._node.protocol.memory_budget import MemoryBudget
 
@@ -289,7 +289,7 @@ class StreamFeed(Feed):
         try:
             connection.send(stream, 0, SIM, subcategory, payload)
             self._handed_on.append(len(batch.notes))
-        except LocalProtocolError:
+        except LocalError:
             self.close()  # the connection is closing, or the stream was reset
 
     def pump(self, events: int = WAITING_EVENTS) -> None:
@@ -309,7 +309,7 @@ class StreamFeed(Feed):
                 connection.finish_stream(stream)
                 self._finished = True
                 self.close()
-        except LocalProtocolError:
+        except LocalError:
             self.close()  # the connection is closing, or the stream was reset
         self._drained()
 
@@ -326,7 +326,7 @@ class StreamFeed(Feed):
 
     def reset(self, code: int, text: str) -> None:
         """End the subscription by Reset: all that waits is lost."""
-        with suppress(LocalProtocolError):  # the connection is closing
+        with suppress(LocalError):  # the connection is closing
             self._connection.reset_stream(self.stream, code, text)
         self._finished = False
         self.close()
@@ -503,7 +503,7 @@ class HistoryFeed(StreamFeed):
                     subcategory, payload = batch.payload()
                     connection.send(stream, 0, SIM, subcategory, payload)
                     self._handed_on.append(len(batch.notes))
-        except LocalProtocolError:
+        except LocalError:
             self.close()  # the connection is closing, or the stream was reset
         self._is_behind = False
 

@@ -34,6 +34,7 @@ from parley._node.protocol.codes import (
 )
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.errors import (
+    LocalError,
     LocalProtocolError,
     PayloadTooLargeError,
     RemoteProtocolError,
@@ -198,7 +199,7 @@ class BlockedAnswers:
         """Whether a Chunk for `call` may be queued; if not, it is woken later.
 
         Raises:
-            LocalProtocolError: the connection is closing.
+            LocalError: the connection is closing.
         """
         stream = call.stream
         if stream == MAIN_STREAM or not self._connection.outbox.waiting(stream):
@@ -527,7 +528,7 @@ class IncomingCalls:
         """Send one item of a streamed response; False without credit, or if the stream is blocked.
 
         Raises:
-            LocalProtocolError: the caller has left, not open, the stream is gone, or the
+            LocalError: the caller has left, not open, the stream is gone, or the
                 item is too large.
         """
         credit = call.credit(self._connection.limits.stream_window)
@@ -542,7 +543,7 @@ class IncomingCalls:
         stream is blocked.
 
         Raises:
-            LocalProtocolError: as `chunk`.
+            LocalError: as `chunk`.
         """
         if call.answered or not call.async_id:
             # After the final response another call can have the id.
@@ -593,9 +594,9 @@ class IncomingCalls:
             except PayloadTooLargeError:
                 category, subcategory, payload = make(ResultCode.PAYLOAD_TOO_LARGE)
                 send(stream, async_id, category, subcategory, payload, releases=release)
-        except LocalProtocolError:  # the connection is closing, or the stream is gone
+        except LocalError:  # the connection is closing, or the stream is gone
             if release:
-                with suppress(LocalProtocolError):
+                with suppress(LocalError):
                     self._connection.streams.release(release)
 
 

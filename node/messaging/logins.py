@@ -67,7 +67,7 @@ class Logins:
         """Log in; the answer's `code` is 0 then. `timeout` is seconds from `now`.
 
         Raises:
-            LocalProtocolError: not open, too large, or 65,535 requests wait already.
+            LocalError: not open, too large, or 65,535 requests wait already.
         """
         cells: dict[int, Encodable] = {keys.EXPORTS: list(exports)} if exports else {}
         return self._ask(LOGIN, encode(cells), now, timeout, on_done)

@@ -18,7 +18,7 @@ from parley._node.messaging.payloads import Payload, read_cells
 from parley._node.protocol import event_types
 from parley._node.protocol.codes import EMIT, MAIN_STREAM, NAMED, REPLY_EVENT, ResultCode
 from parley._node.protocol.connection import Connection
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LocalError, LocalProtocolError
 from parley._node.protocol.limits import EVENT_COST
 from parley._node.protocol.memory_budget import REPLY_WEIGHT, REQUEST_WEIGHT, MemoryBudget
 from parley._node.protocol.reports import EventReceived
@@ -177,7 +177,7 @@ class NamedEvents:
         """Send an event on stream 1 to which no reply is wanted.
 
         Raises:
-            LocalProtocolError: not open, or too large. LbmEncodeError, FormatError: the
+            LocalError: not open, or too large. LbmEncodeError, FormatError: the
                 payload has no form in its format.
         """
         body = encode_event(payload, name, namespace)
@@ -193,7 +193,7 @@ class NamedEvents:
         timeout: float | None,
     ) -> None:
         """Send an event on stream 1; `emit` gets its replies. Raises as `emit`, and
-        LocalProtocolError if 65,535 requests wait already."""
+        LimitReachedError if 65,535 requests wait already."""
         body = encode_event(payload, name, namespace)
         emit.account = MemoryBudget(REPLIES_MEMORY, self._connection.account)
         self._outgoing.ask(emit, NAMED, EMIT, body, now, clamp_timeout(timeout))
@@ -212,7 +212,7 @@ class NamedEvents:
         """Reply to an event, before its last reply; False if its stream has no room now.
 
         Raises:
-            LocalProtocolError: nobody waits for it, not open, or too large.
+            LocalError: nobody waits for it, not open, or too large.
         """
         return bool(self._incoming.send_part(emit, NAMED, REPLY_EVENT, body))
 
@@ -303,7 +303,7 @@ class NamedEvents:
             return  # counted as ignored already
         try:
             self._incoming.refuse(stream, async_id, code, encode_end)
-        except LocalProtocolError:
+        except LocalError:
             return  # the connection is closing
 
 

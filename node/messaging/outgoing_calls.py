@@ -34,7 +34,7 @@ from parley._node.protocol.codes import (
     ResultCode,
 )
 from parley._node.protocol.connection import Connection
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LocalError
 from parley._node.protocol.event_types import EPOCH_SIZE
 from parley._node.protocol.flow_control import ReceiveWindow
 from parley._node.protocol.limits import EVENT_COST, LARGEST_CREDIT
@@ -193,7 +193,7 @@ class OutgoingCalls:
         idempotency key.
 
         Raises:
-            LocalProtocolError: not open, too large, or 65,535 requests wait already.
+            LocalError: not open, too large, or 65,535 requests wait already.
             LbmEncodeError: `data` or `headers` have no encoding, nor have models in them.
             ValueError: `window` is not 1..2^31-1.
         """
@@ -270,12 +270,12 @@ class OutgoingCalls:
         seconds from `now` within reason, or None.
 
         Raises:
-            LocalProtocolError: not open, too large, or 65,535 requests wait already.
+            LocalError: not open, too large, or 65,535 requests wait already.
         """
         call.async_id = async_id = self.waiting.add(MAIN_STREAM, call)
         try:
             self._connection.send(MAIN_STREAM, async_id, category, subcategory, payload)
-        except LocalProtocolError:
+        except LocalError:
             self.waiting.pop(MAIN_STREAM, async_id)
             raise
         if timeout is not None:
@@ -389,7 +389,7 @@ class OutgoingCalls:
         try:
             payload = encode({keys.REQUEST: call.async_id})
             self._connection.send(MAIN_STREAM, 0, SIM, CANCEL, payload)
-        except LocalProtocolError:
+        except LocalError:
             return  # the connection is closing: nobody is left to tell
 
 

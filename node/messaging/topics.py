@@ -19,7 +19,7 @@ from parley._node.messaging.notes import decode_notes, decode_notify
 from parley._node.protocol import event_types
 from parley._node.protocol.codes import NOTES, CloseCode, ResultCode
 from parley._node.protocol.connection import Connection
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LocalError
 from parley._node.protocol.memory_budget import EVENT_WEIGHT
 from parley._node.protocol.reports import EventReceived, StreamFinished, StreamReset, StreamWritable
 
@@ -118,7 +118,7 @@ class Topics:
         try:
             stream = self._connection.open_stream(LABEL + call.topic, credit=call.window)
             self._connection.streams.hold(stream)
-        except LocalProtocolError:  # no stream is free, or the connection is closing
+        except LocalError:  # no stream is free, or the connection is closing
             return answer(call, ResultCode.OVERLOADED)
         feed = make(stream, self._forget)
         self._feeds[stream] = self._feeds_by_topic[call.topic] = feed
@@ -162,7 +162,7 @@ class Topics:
         # Notes may come before its answer is looked at. Of several the largest counts
         # until it is known which one was accepted.
         connection, label = self._connection, LABEL + topic
-        with suppress(LocalProtocolError):  # the connection is closing
+        with suppress(LocalError):  # the connection is closing
             windows = connection.streams.windows
             windows[label] = max(windows.get(label, 0), window or connection.limits.stream_window)
 
@@ -184,7 +184,7 @@ class Topics:
         if left:
             self._expected[topic] = left
         else:
-            with suppress(LocalProtocolError):  # the connection is closing
+            with suppress(LocalError):  # the connection is closing
                 self._connection.streams.windows.pop(LABEL + topic, None)
         if self._offered.get(named) == topic:
             self.abandon(named)
@@ -205,7 +205,7 @@ class Topics:
         if self._offered.get(stream) != topic:
             return False
         connection = self._connection
-        with suppress(LocalProtocolError):  # the connection is closing
+        with suppress(LocalError):  # the connection is closing
             connection.streams.resize(stream, window or connection.limits.stream_window)
         del self._offered[stream]
         self._readers[stream] = topic, reader
@@ -235,7 +235,7 @@ class Topics:
         """Nobody reads the stream of a subscription any more: end it at once."""
         self._offered.pop(stream, None)
         self._end_reading(stream)
-        with suppress(LocalProtocolError):  # the connection is closing
+        with suppress(LocalError):  # the connection is closing
             self._connection.reset_stream(stream, CloseCode.CANCELLED)
 
     def notes_received(self, event: EventReceived, now: float) -> bool:
@@ -316,7 +316,7 @@ class Topics:
         feed.close()
         held = 0
         # It may be gone already: what came with this may have reset it.
-        with suppress(LocalProtocolError):
+        with suppress(LocalError):
             self._connection.streams.drop_waiting(feed.stream)
             self._connection.finish_stream(feed.stream)
             if call.async_id:
@@ -333,7 +333,7 @@ class Topics:
             self._end_reading(stream)
             entry[1].ended(report if isinstance(report, StreamReset) else None)
         if isinstance(report, StreamFinished):
-            with suppress(LocalProtocolError):  # the connection is closing
+            with suppress(LocalError):  # the connection is closing
                 self._connection.finish_stream(stream)
         return True
 

@@ -17,7 +17,7 @@ from parley._node.errors import ParleyError, PeerClosedError, StreamedAnswerErro
 from parley._node.handlers.interceptors import Chain, Intercepted
 from parley._node.messaging.outgoing_calls import ChunkInbox, OutgoingCall, OutgoingCalls
 from parley._node.protocol.codes import GIVEN_UP, LOST, MAIN_STREAM, STREAMED, ResultCode
-from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from parley._node.protocol.errors import ConnectionClosedError, LocalError
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.conditions import Condition
 
@@ -167,7 +167,7 @@ class AnswerStream(Generic[D]):
         if self._call is not None and not self._call.done:
             try:
                 self._live.core.streams.grant(MAIN_STREAM, self._call.async_id, credit)
-            except LocalProtocolError:
+            except LocalError:
                 return  # the connection is closing
 
 

@@ -33,7 +33,7 @@ from parley._node.peer.link_subscription import LinkSubscription
 from parley._node.peer.peer import DEFAULT_TIMEOUT, CallOptions, Peer, SubscribeOptions, note_number
 from parley._node.peer.reconnecting import ReconnectingClient, ReconnectingEmitter, random_fraction
 from parley._node.protocol.codes import CloseCode
-from parley._node.protocol.errors import LimitReachedError, LocalProtocolError
+from parley._node.protocol.errors import LimitReachedError, LocalError
 from parley._node.protocol.limits import ONCE_AGAIN
 from parley._node.remote.emission import Emission
 from parley._node.remote.live_connection import LiveConnection
@@ -178,7 +178,7 @@ class Link(ReconnectingClient[Peer]):
         if peer is None:
             self._redial.hurry()
             return
-        with suppress(LocalProtocolError, PeerClosedError):  # it cannot be resumed, or it ends
+        with suppress(LocalError, PeerClosedError):  # it cannot be resumed, or it ends
             peer.redial()
 
     # Requests.

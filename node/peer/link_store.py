@@ -19,7 +19,7 @@ from parley._node.bus.remote.store import ClientBuses, RemoteStore
 from parley._node.errors import CallTimeout, PeerClosedError
 from parley._node.peer.link_subscription import LinkSessions
 from parley._node.peer.peer import Peer
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LocalError
 from parley._node.transport.backend import Backend
 
 P = ParamSpec("P")
@@ -201,7 +201,7 @@ class LinkStore:
                 raise BusUnavailableError(text) from error
             except PeerClosedError as error:
                 raise BusClosedError(str(error)) from error
-            except LocalProtocolError as error:
+            except LocalError as error:
                 raise BusBusyError(str(error)) from error
             finally:
                 self._waits.discard(scope)

@@ -44,7 +44,7 @@ from parley._node.messaging.payloads import Payload, make_payload
 from parley._node.messaging.requests import RequestMux
 from parley._node.messaging.topics import Topics
 from parley._node.protocol.codes import CALL, ResultCode
-from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from parley._node.protocol.errors import ConnectionClosedError, LocalError
 from parley._node.protocol.limits import ANSWER_PATIENCE, EVENT_COST, ONCE_RESULT
 from parley._node.remote.access_log import log_refused
 from parley._node.remote.live_connection import LiveConnection
@@ -634,7 +634,7 @@ class NativeReplies:
             await send_part(live, self._emit, body, named.reply)
         except ConnectionClosedError as error:
             raise live.closed_error() from error
-        except LocalProtocolError:
+        except LocalError:
             if self.wanted:
                 raise
             # Nobody waits any more: nothing is lost.

@@ -22,7 +22,7 @@ from parley._node.logs import one_line
 from parley._node.messaging.application_events import ANSWERING, APPLICATION
 from parley._node.messaging.topics import LABEL
 from parley._node.protocol.codes import BUS_LABEL, RESERVED_LABELS, CloseCode, ResultCode
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LocalError
 from parley._node.protocol.limits import UNANSWERED_REQUESTS
 from parley._node.protocol.memory_budget import STREAM_HANDLER_WEIGHT
 from parley._node.remote import access_log as access
@@ -87,7 +87,7 @@ class StreamHandlers:
     def _refuse(self, stream_id: int, label: str, code: CloseCode) -> None:
         live = self._live
         log_refused(self._handlers.refused, live.remote, "stream", label, code, live.backend.now())
-        with suppress(LocalProtocolError):  # we are closing: Close will tell
+        with suppress(LocalError):  # we are closing: Close will tell
             live.core.reset_stream(stream_id, code)
 
     async def _serve(self, entry: Entry[StreamHandler], stream: Stream) -> None:

@@ -29,7 +29,7 @@ from parley._node.messaging.outgoing_calls import OutgoingCall, OutgoingCalls
 from parley._node.messaging.topic_history import TopicPosition, read_beginning
 from parley._node.messaging.topics import Topics
 from parley._node.protocol.codes import LOST, STREAMED, CloseCode, ResultCode
-from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from parley._node.protocol.errors import ConnectionClosedError, LocalError
 from parley._node.protocol.reports import StreamReset
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.callables import require_callable
@@ -569,7 +569,7 @@ class Subscription(Generic[D]):
         self._outgoing.cancel(call)
         if self._topics.abandon_subscribe(self.topic):
             now = self._live.backend.now()
-            with suppress(LocalProtocolError):  # the connection is closing
+            with suppress(LocalError):  # the connection is closing
                 self._outgoing.unsubscribe(self.topic, now, LEAVE_TIMEOUT, lambda: None)
 
     def _begin(self, call: OutgoingCall) -> bool:
@@ -611,7 +611,7 @@ class Subscription(Generic[D]):
             self._outgoing.unsubscribe(
                 self.topic, self._live.backend.now(), LEAVE_TIMEOUT, self._wake
             )
-        except LocalProtocolError:
+        except LocalError:
             self._topics.abandon(self._stream)
         else:
             self._topics.leave(self._stream)

@@ -1,7 +1,7 @@
 """The sans-IO core of one connection: bytes and time in, bytes and reports out.
 
 Nothing that the peer sends makes these methods raise: it ends in a report, at the latest
-`ConnectionEnded`. A call that isn't allowed raises LocalProtocolError (`ConnectionClosedError` if
+`ConnectionEnded`. A call that isn't allowed raises LocalError (`ConnectionClosedError` if
 the connection isn't open) and changes nothing. `HandshakeDriver` does the handshake and makes the
 `Session`, which does the open connection. A session whose transport is lost is suspended until it
 is resumed over another one, or its time is up (docs/protocol.md sections 11 and 17).
@@ -291,7 +291,7 @@ class Connection:
         """Return the state of both directions, ours first.
 
         Raises:
-            LocalProtocolError: the connection isn't open, or isn't encrypted.
+            LocalError: the connection isn't open, or isn't encrypted.
         """
         if self.session is None:
             raise LocalProtocolError("there is no chain")

@@ -1,7 +1,8 @@
 """The errors of the core.
 
     ProtocolError
-      LocalProtocolError       the caller may not do that now; the connection is unchanged
+      LocalError               what the caller asked for was not done; the connection is unchanged
+        LocalProtocolError     the protocol does not allow it: a mistake of the caller
         LimitReachedError      too many of something, or too often
         PayloadTooLargeError   more than the agreed max_payload
         ConnectionClosedError  the connection is over or closing; carries its code
@@ -27,21 +28,25 @@ class ProtocolError(ParleyError):
     code: int = int(CloseCode.PROTOCOL_ERROR)
 
 
-class LocalProtocolError(ProtocolError):
-    """The protocol doesn't allow what the caller asked for; nothing changed."""
+class LocalError(ProtocolError):
+    """What the caller asked for was not done; the connection is unchanged."""
 
     code: int = int(CloseCode.INTERNAL_ERROR)
 
 
-class LimitReachedError(LocalProtocolError):
+class LocalProtocolError(LocalError):
+    """The protocol doesn't allow what the caller asked for."""
+
+
+class LimitReachedError(LocalError):
     """Too many requests, streams or the like are open, or something was done too often."""
 
 
-class PayloadTooLargeError(LocalProtocolError):
+class PayloadTooLargeError(LocalError):
     """A payload is longer than the agreed `max_payload`; it was not sent."""
 
 
-class ConnectionClosedError(LocalProtocolError):
+class ConnectionClosedError(LocalError):
     """The connection is over; `code` and `text` say why (section 11)."""
 
     def __init__(self, code: int, text: str = "") -> None:

@@ -245,7 +245,7 @@ class Multiplexer:
         (`hold`).
 
         Raises:
-            PayloadTooLargeError: above `max_payload`. LocalProtocolError: the stream is not open
+            PayloadTooLargeError: above `max_payload`. LocalError: the stream is not open
                 for sending, a number is out of range, or the payload is the single byte 0x00.
         """
         if not (category <= 255 and 1 <= subcategory <= 255 and 0 <= async_id <= LAST_ASYNC_ID):

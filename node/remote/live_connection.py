@@ -11,7 +11,7 @@ from parley._node.logs import one_line
 from parley._node.metrics.metrics import Metrics
 from parley._node.protocol.codes import CloseCode, Supercategory
 from parley._node.protocol.connection import Connection
-from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from parley._node.protocol.errors import ConnectionClosedError, LocalError, LocalProtocolError
 from parley._node.protocol.handshake import Agreed
 from parley._node.protocol.limits import Limits
 from parley._node.protocol.reports import ConnectionEnded
@@ -282,7 +282,7 @@ class LiveConnection:
         """Send a Ping for `round_trip`, if one is due."""
         now = self.backend.now()
         if self.round_trip.is_due(now):
-            with suppress(LocalProtocolError):  # the connection is closed, or too many Pings wait
+            with suppress(LocalError):  # the connection is closed, or too many Pings wait
                 self.round_trip.sent(self.core.ping(now), now)
 
     def pong_received(self, async_id: int, round_trip: float) -> None:

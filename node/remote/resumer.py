@@ -12,7 +12,7 @@ from parley._node.errors import ParleyError
 from parley._node.logs import one_line
 from parley._node.messaging.deadline_queue import DeadlineQueue
 from parley._node.protocol.codes import SENTENCES, CloseCode, code_name
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LocalError
 from parley._node.protocol.reports import AttemptEnded
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.driver import NEVER, Driver
@@ -172,7 +172,7 @@ class _Try:
         live = self._live
         try:
             self._attempt = live.core.start_attempt(live.backend.now())
-        except LocalProtocolError:
+        except LocalError:
             return None
         self.driver = driver = Driver(
             self._attempt,

@@ -21,7 +21,7 @@ from parley._node.messaging.application_events import (
     StreamRequests,
 )
 from parley._node.protocol.codes import CloseCode, ResultCode
-from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from parley._node.protocol.errors import ConnectionClosedError, LocalError, LocalProtocolError
 from parley._node.protocol.reports import EventReceived
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.conditions import Condition, wait_within
@@ -178,7 +178,7 @@ class SendLimiter:
                     else:
                         core.notify_writable(self._stream, credit=True)
                         await waiter
-                except LocalProtocolError as error:
+                except LocalError as error:
                     raise self._live.closed_error() from error
                 finally:
                     self._writer = None
@@ -557,7 +557,7 @@ class Stream(ByteStream):
         Raises:
             ValueError: Reset cannot carry `code`, or `text` is too long.
         """
-        with suppress(LocalProtocolError):  # the connection is over
+        with suppress(LocalError):  # the connection is over
             self.live.core.reset_stream(self.id, code, text)
         self._finished = True
         self._close()
@@ -659,14 +659,14 @@ class Stream(ByteStream):
     def _queue(self, send: Callable[..., object], *what: Any, **how: Any) -> None:
         try:
             send(self.id, *what, **how)
-        except LocalProtocolError as error:
+        except LocalError as error:
             raise self.live.closed_error() from error
 
     def _finish(self) -> None:
         if not self._finished and self._error is None:
             self._finished = True
             # It may be reset, or the connection over: then there is nothing to finish.
-            with suppress(LocalProtocolError):
+            with suppress(LocalError):
                 self.live.core.finish_stream(self.id)
             self._requests.local_ended(self.id)
         self._forget_if_over()
@@ -685,7 +685,7 @@ class Stream(ByteStream):
 
     def _overloaded(self) -> None:
         """Reset the stream: too many requests are unanswered."""
-        with suppress(LocalProtocolError):
+        with suppress(LocalError):
             self.live.core.reset_stream(self.id, CloseCode.OVERLOADED)
         self._on_over(self)
         self.failed(StreamResetError(CloseCode.OVERLOADED, ""))

@@ -15,7 +15,7 @@ from parley._node.federation.directory import Directory
 from parley._node.logs import RateLimitedLogger, one_line
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CARDS, FEDERATION, HAVE, CloseCode
-from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
+from parley._node.protocol.errors import LocalError, RemoteProtocolError
 from parley._node.remote.stream import Stream
 from parley._node.server.links import ServerLink
 from parley._node.transport.backend import Backend
@@ -93,7 +93,7 @@ class DirectoryDriver:
     async def _keep_exchanging(self, neighbour: NodeId, peer: Peer) -> None:
         """Keep a `federation` stream open while the link is."""
         while self._loop is not None and peer.is_open:
-            with suppress(PeerClosedError, LocalProtocolError):
+            with suppress(PeerClosedError, LocalError):
                 await self.exchange(neighbour, peer.streams.open_federation())
             if self._loop is not None:
                 await pause(self._loop, REOPEN_PAUSE)

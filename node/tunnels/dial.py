@@ -14,7 +14,7 @@ from parley._node.federation.dials import encode_dial
 from parley._node.federation.limits import ANSWER_ALLOWANCE, LONGEST_TEXT
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import DIAL, TUNNEL, CloseCode, ResultCode
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LocalError
 from parley._node.protocol.event_types import TRACE_SIZE, TUNNEL_ANSWER
 from parley._node.remote.resumer import DIAL_TIMEOUT, Dial
 from parley._node.remote.tunnel_stream import TunnelStream
@@ -108,7 +108,7 @@ async def dial_tunnel(
         stream = peer.streams.open_tunnel()
     except PeerClosedError as error:
         raise TunnelRefusedError(ResultCode.UNREACHABLE) from error
-    except LocalProtocolError as error:
+    except LocalError as error:
         raise TunnelRefusedError(ResultCode.OVERLOADED) from error
     try:
         await _request(stream, payload, timeout)
@@ -127,7 +127,7 @@ async def _request(stream: TunnelStream, payload: bytes, timeout: float) -> None
         raise TunnelRefusedError(ResultCode.DEADLINE_EXCEEDED) from error
     except StreamResetError as error:
         raise TunnelRefusedError(_RESETS.get(error.code, ResultCode.UNREACHABLE)) from error
-    except (PeerClosedError, LocalProtocolError, anyio.EndOfStream, LbmDecodeError) as error:
+    except (PeerClosedError, LocalError, anyio.EndOfStream, LbmDecodeError) as error:
         raise TunnelRefusedError(ResultCode.UNREACHABLE) from error
     code = answer[keys.CODE]
     if code:

@@ -19,7 +19,7 @@ from parley._node.peer.login import log_in, log_out
 from parley._node.peer.peer import DEFAULT_TIMEOUT, CallOptions, Peer
 from parley._node.peer.reconnecting import random_fraction
 from parley._node.protocol.codes import TUNNEL_LABEL, CloseCode, ResultCode
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LocalError
 from parley._node.protocol.event_types import TRACE_SIZE
 from parley._node.remote.resumer import Dial
 from parley._node.trust.policies import AcceptHook, TrustPolicy
@@ -164,7 +164,7 @@ class Home(Link):
 
         Raises:
             CallRefused: as `Peer.publish`; 20 also if the topic's node does not export
-                `publish:TOPIC`. LocalProtocolError: publishing to 8 other nodes is in progress.
+                `publish:TOPIC`. LimitReachedError: publishing to 8 other nodes is in progress.
                 Also whatever `reach` and `Peer.call` raise.
         """
         name = self._name_there(topic)
@@ -187,7 +187,7 @@ class Home(Link):
     async def _open_tunnel(self, to: Sequence[NodeId]) -> TunnelTransport:
         try:
             peer, _ = await self.connected(TUNNEL_TIMEOUT)
-        except (CallTimeout, PeerClosedError, LocalProtocolError) as error:
+        except (CallTimeout, PeerClosedError, LocalError) as error:
             raise TunnelRefusedError(ResultCode.UNREACHABLE) from error
         trace = random_bytes(TRACE_SIZE)
         return await dial_tunnel(peer, to=to, trace=trace, timeout=TUNNEL_TIMEOUT)

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 import anyio
 
 from parley._node.peer.peer import Peer
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LimitReachedError
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -41,7 +41,7 @@ class SessionPool(Generic[Key]):
         """Return the session of `key`, opening it if none is open; `release` it after use.
 
         Raises:
-            LocalProtocolError: `limit` sessions are in use. Also whatever `open_session` raises.
+            LimitReachedError: `limit` sessions are in use. Also whatever `open_session` raises.
         """
         shared = self._sessions.pop(key, None)
         if shared is None:
@@ -81,7 +81,7 @@ class SessionPool(Generic[Key]):
             return
         unused = next((key for key, shared in self._sessions.items() if not shared.users), None)
         if unused is None:
-            raise LocalProtocolError(f"all {self._limit} sessions are in use")
+            raise LimitReachedError(f"all {self._limit} sessions are in use")
         self._remove(unused)
 
     def _remove(self, key: Key) -> None:

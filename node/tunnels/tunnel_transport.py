@@ -13,7 +13,7 @@ from typing import Final
 from parley._crypto.identity import NodeId
 from parley._node.federation.limits import LARGEST_TUNNEL_DATA
 from parley._node.protocol.codes import DATA, STREAM, CloseCode
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LocalError
 from parley._node.protocol.flow_control import TUNNEL_WINDOW
 from parley._node.protocol.limits import EVENT_COST
 from parley._node.remote.tunnel_stream import TunnelStream
@@ -138,7 +138,7 @@ class TunnelWriter:
                     waiting += 1
                     left -= end - at + EVENT_COST
                     at = end
-        except LocalProtocolError:
+        except LocalError:
             pass  # the stream has ended; its receiver learns of that
         return at
 
@@ -148,7 +148,7 @@ class TunnelWriter:
         self._waits = True
         core, stream = self._live.core, self._stream.id
         outbox = core.outbox
-        with suppress(LocalProtocolError):
+        with suppress(LocalError):
             spent = core.credit(stream) <= outbox.waiting_cost(stream)
             if spent and self._put_cost < GIVEN_BACK:
                 core.streams.watch_credit(stream)  # an empty queue wouldn't help

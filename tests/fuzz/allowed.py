@@ -10,7 +10,7 @@ from parley._crypto.errors import IdentityError, UnknownAlgorithmError
 from parley._lbm.errors import LbmDecodeError
 from parley._node.journal.errors import JournalFormatError
 from parley._node.messaging.formats import FormatError
-from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
+from parley._node.protocol.errors import LocalError, RemoteProtocolError
 
 Allowed = tuple[type[Exception], ...]
 
@@ -43,4 +43,4 @@ ALLOWED: Final[dict[str, Allowed]] = {
 # Who takes the reports aborts the connection on these, as a node does.
 MESSAGING: Final = (RemoteProtocolError,)
 # What the application itself may do wrong, when a script makes it act at any time.
-APPLICATION: Final[Allowed] = (LocalProtocolError,)
+APPLICATION: Final[Allowed] = (LocalError,)

@@ -129,7 +129,7 @@ class NamedSide:
     # What a script makes it do.
 
     def act(self, step: Step) -> None:
-        """Do one thing; LocalProtocolError if it may not be done now."""
+        """Do one thing; LocalError if it may not be done now."""
         self._acts[step.subcategory % len(self._acts)](step)
 
     def _name(self, step: Step) -> str:

@@ -149,7 +149,7 @@ class _Reader:
     # What a script makes it do.
 
     def act(self, step: Step) -> None:
-        """Send a message, or read one; LocalProtocolError if it may not be sent now."""
+        """Send a message, or read one; LocalError if it may not be sent now."""
         if step.subcategory % 2:
             to = TARGETS[step.stream % len(TARGETS)]
             self._core.send(to, step.payload)

@@ -230,7 +230,7 @@ class SimProtoSide:
     # What a script makes it do.
 
     def act(self, step: Step) -> None:
-        """Do one thing; LocalProtocolError if it may not be done now."""
+        """Do one thing; LocalError if it may not be done now."""
         self._acts[step.subcategory % len(self._acts)](step)
 
     def _finished(self) -> None:

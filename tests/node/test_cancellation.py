@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from parley import Call, CallRefused, Peer, Stream
 from parley._node.errors import StreamResetError
 from parley._node.handlers.topic import Topic
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LocalError
 from parley._node.protocol.limits import Limits
 from parley._node.testing import ConnectedNodes
 from tests.inspection import topic_tables
@@ -169,7 +169,7 @@ async def ping(world: World, peer: Peer) -> None:
 
 
 async def rekey(world: World, peer: Peer) -> None:
-    with suppress(LocalProtocolError):  # there was one already
+    with suppress(LocalError):  # there was one already
         await peer.rekey()
 
 

@@ -266,7 +266,7 @@ OPTIONS: dict[str, Callable[..., Awaitable[object] | object]] = {
     "Backoff": lambda peer, **options: Backoff(**options),
     "Node": lambda peer, **options: Node(**{"identity": new_node().identity, **options}),
 }
-CLEAR = (ValueError, LbmEncodeError, LocalProtocolError, ParleyError, TypeError)
+CLEAR = (ValueError, LbmEncodeError, ParleyError, TypeError)
 # What no number is; numbers below the least; what no whole number is.
 NO_NUMBER = ("5", b"x", [1], math.nan, True)
 NEGATIVE = (*NO_NUMBER, -1)

@@ -12,7 +12,7 @@ from random import Random  # noqa: TID251  # seeded: sizes and who leaves early
 import anyio
 
 from parley import Peer, Stream
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LocalError
 from tests.soak.ledger import Book, Bytes, Numbers, Sent, content
 from tests.soak.phases import Phases
 from tests.soak.plan import PATIENCE
@@ -139,7 +139,7 @@ class Traffic:
         """Fresh keys at once, so that the offers of both sides cross, and now and then,
         besides those that the settings bring."""
         while self.peer.is_open and not self.phases.resting:
-            with suppress(LocalProtocolError):  # the allowance is used up
+            with suppress(LocalError):  # the allowance is used up
                 await self.peer.rekey()
             pause = self.random.randrange(10, 40)
             while pause and self.peer.is_open:

@@ -26,7 +26,7 @@ from parley._node.errors import CallRefused, CallTimeout, PeerClosedError, Strea
 from parley._node.handlers.topic import Topic
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode, ResultCode
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LocalError
 
 # Calls a second and side of a connection, at rate 1.
 RATE: Final = 4.0
@@ -229,7 +229,7 @@ class StreamSender:
                 else:
                     self._peer.update_keys()
                     self._tally.key_updates += 1
-            except (PeerClosedError, LocalProtocolError):
+            except (PeerClosedError, LocalError):
                 continue
 
 

@@ -31,7 +31,7 @@ from parley._node.bus.remote.messages import (
 )
 from parley._node.errors import CallTimeout, PeerClosedError, StreamResetError
 from parley._node.protocol.codes import BUS, ResultCode
-from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError
+from parley._node.protocol.errors import LocalError, PayloadTooLargeError
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.remote.stream import Stream
 from parley._node.remote.stream_table import StreamTable
@@ -163,7 +163,7 @@ class BusChannel:
                 self._stream = self._streams.open_bus()
             except PeerClosedError as error:
                 raise BusClosedError(f"the connection ended: {error}") from error
-            except LocalProtocolError as error:
+            except LocalError as error:
                 raise BusBusyError(str(error)) from error
         return self._stream
 
@@ -185,7 +185,7 @@ _STREAM_ENDED: Final = (
     PeerClosedError,
     anyio.ClosedResourceError,
     anyio.EndOfStream,
-    LocalProtocolError,
+    LocalError,
 )
 
 

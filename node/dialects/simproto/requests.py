@@ -73,7 +73,7 @@ class SimProtoOutgoing:
         """Call a topic; `timeout` is in seconds from `now`, None for that of all dialogs.
 
         Raises:
-            LocalProtocolError: not open, too large, or too many requests wait.
+            LocalError: not open, too large, or too many requests wait.
             ValueError: the topic cannot be encoded as UTF-8.
         """
         return self._ask(RPC, topic, data, now, timeout, on_done)

@@ -21,7 +21,7 @@ from parley._node.dialects.simproto.requests import (
 )
 from parley._node.messaging.incoming_calls import IncomingCall
 from parley._node.protocol.codes import ResultCode
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LocalError
 from parley._node.protocol.limits import EVENT_COST
 
 
@@ -174,7 +174,7 @@ class Subscriptions:
         if self._readers.get(topic) is not reader:
             return None
         del self._readers[topic]
-        with suppress(LocalProtocolError):  # closing, or too much waits: notes are answered 2
+        with suppress(LocalError):  # closing, or too much waits: notes are answered 2
             call = self._outgoing.unsubscribe(topic, now, on_done or _nothing)
             self._leaving[topic] += 1
             # As a report, in order: notes before it do not belong to the next subscription.

@@ -81,7 +81,7 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
         """`SimProtoPeer.call`; with `pauses` it waits for the connection within `timeout`.
 
         Raises:
-            CallTimeout: there was no connection in time; its cause is why. LocalProtocolError:
+            CallTimeout: there was no connection in time; its cause is why. LimitReachedError:
                 4,096 wait for it already. And what `SimProtoPeer.call` raises.
         """
         if self._must_wait:

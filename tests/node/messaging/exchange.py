@@ -30,7 +30,7 @@ from parley._node.protocol.codes import (
     CloseCode,
     ResultCode,
 )
-from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
+from parley._node.protocol.errors import LocalError, LocalProtocolError, RemoteProtocolError
 from parley._node.protocol.event import Event, parse_batch, parse_raw
 from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.protocol.reports import (
@@ -213,7 +213,7 @@ def follow(vector: Vector) -> None:
                     node.act(event, streamed=step.get("streamed", False))
                 else:
                     send_raw(pair, event)
-            except LocalProtocolError:
+            except LocalError:
                 assert vector.get("fails") == "local"
                 assert step is vector["steps"][-1]
                 return

@@ -6,7 +6,7 @@ import pytest
 
 from parley._node.messaging.incoming_calls import BlockedAnswers, IncomingCall
 from parley._node.protocol.codes import CALL, RESULT, SIM
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import ConnectionClosedError
 from tests.node.messaging.fake import FakeConnection, Shell, call_event, cancel_event
 
 
@@ -57,7 +57,7 @@ def test_a_closing_connection_has_none() -> None:
     connection, room = new_room()
     connection.unwritten = {3: 1}
     connection.closed = True
-    with pytest.raises(LocalProtocolError):
+    with pytest.raises(ConnectionClosedError):
         room.is_free(new_call(3))
 
 

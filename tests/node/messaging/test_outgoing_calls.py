@@ -23,7 +23,7 @@ from parley._node.protocol.codes import (
 )
 from parley._node.protocol.errors import (
     ConnectionClosedError,
-    LocalProtocolError,
+    LimitReachedError,
     PayloadTooLargeError,
     RemoteProtocolError,
 )
@@ -103,7 +103,7 @@ def test_a_call_given_up_keeps_its_id_until_its_answer() -> None:
     shell = Shell()
     calls = [shell.ask() for _ in range(LAST_ASYNC_ID)]
     shell.outgoing.cancel(calls[6])
-    with pytest.raises(LocalProtocolError):
+    with pytest.raises(LimitReachedError):
         shell.ask()
     shell.receive(result_event(7, ResultCode.CANCELLED))
     assert shell.ask().async_id == 7

@@ -20,7 +20,7 @@ from parley._node.errors import (
 from parley._node.peer import reconnecting
 from parley._node.peer.reconnecting import MOST_HOOKS
 from parley._node.protocol.codes import CloseCode
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LimitReachedError
 from parley._node.trust.known_peers import KnownPeers
 from parley._node.trust.policies import AnyPeer, Candidate, Known, OneOf
 from tests.node.network import PATIENCE, eventually, new_node, nothing_left, settled, started
@@ -337,7 +337,7 @@ async def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(3):
             tasks.start_soon(link.call, "echo")
         await settled()
-        with pytest.raises(LocalProtocolError, match="3 wait"):
+        with pytest.raises(LimitReachedError, match="3 wait"):
             await link.call("echo")
         tasks.cancel_scope.cancel()
 

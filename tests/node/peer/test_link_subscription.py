@@ -17,7 +17,7 @@ from parley._node.handlers.topic import Topic
 from parley._node.peer import link as links
 from parley._node.peer.link_subscription import LinkSubscription
 from parley._node.protocol.codes import ResultCode
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LimitReachedError
 from tests.inspection import parts_of
 from tests.node.network import PATIENCE, eventually, new_node, nothing_left, settled, started
 from tests.node.peer.servers import QUICK, Server, serving
@@ -309,7 +309,7 @@ async def test_subscriptions_are_bounded_and_wait_within_their_timeout(
         node.link(server.address, pauses=QUICK) as link,
     ):
         async with link.subscribe("news"):
-            with pytest.raises(LocalProtocolError, match="at most 1"):
+            with pytest.raises(LimitReachedError, match="at most 1"):
                 await link.subscribe("other").__aenter__()
         await server.stop()
         with pytest.raises(CallTimeout):

@@ -12,7 +12,7 @@ from parley._lbm.codec import encode
 from parley._lbm.padding import parse_padding
 from parley._node.errors import PeerClosedError, StreamResetError
 from parley._node.protocol.codes import CALL, EMIT, NAMED, NOTIFY, SIM, SUBSCRIBE, CloseCode
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LimitReachedError, LocalProtocolError
 from parley._node.protocol.limits import IDLE_BEFORE_PING, PING_TIMEOUT
 from parley._node.testing import ConnectedNodes, FakeClock, connect_nodes
 from tests.node.network import config, eventually, meeting, new_node, settled, started
@@ -84,7 +84,7 @@ async def test_more_than_64_pings_at_once_are_not_sent(met: ConnectedNodes) -> N
     async with create_task_group() as tasks:
         met.peer.driver.writable = False
         outcomes = [await started(tasks, met.peer.ping) for _ in range(65)]
-        assert isinstance(outcomes[64][0], LocalProtocolError)
+        assert isinstance(outcomes[64][0], LimitReachedError)
         met.peer.driver.resume_writing()
         await eventually(lambda: all(outcomes))
     assert all(isinstance(outcome[0], float) for outcome in outcomes[:64])
@@ -147,7 +147,7 @@ async def test_keys_are_updated_under_load(met: ConnectedNodes) -> None:
 async def test_a_rekey_changes_both_directions(met: ConnectedNodes) -> None:
     assert await met.peer.rekey() == 1
     assert await met.peer.call("echo", 1) == 1
-    with pytest.raises(LocalProtocolError):
+    with pytest.raises(LimitReachedError):
         await met.peer.rekey()
     # Each side has its own allowance.
     assert await met.back.rekey() == 2

@@ -9,7 +9,7 @@ import pytest
 from parley import NamedEvent, Node, ParleyError
 from parley._node.errors import CallTimeout, PeerClosedError, UnreachableError
 from parley._node.peer import reconnecting
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LimitReachedError
 from tests.node.network import new_node, started
 from tests.node.peer.servers import QUICK, serving
 
@@ -96,6 +96,6 @@ async def test_no_connection_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
                 await link.emit("echo")
             monkeypatch.setattr(reconnecting, "MOST_WAITING", 1)
             waiting = await started(tasks, link.emit("echo").reply)
-            with pytest.raises(LocalProtocolError, match="1 wait"):
+            with pytest.raises(LimitReachedError, match="1 wait"):
                 await link.emit("echo").reply()
         assert isinstance(waiting[0], PeerClosedError)

@@ -24,7 +24,7 @@ from parley._node.protocol.codes import (
     WINDOW,
     CloseCode,
 )
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LimitReachedError
 from parley._node.protocol.limits import (
     DROPPED_EVENTS,
     IDLE_EVENTS,
@@ -231,7 +231,7 @@ def test_our_key_updates_have_half_of_their_allowance() -> None:
     pair = open_pair()
     for _ in range(32):
         pair.a.core.update_keys(pair.now)
-    with pytest.raises(LocalProtocolError):
+    with pytest.raises(LimitReachedError):
         pair.a.core.update_keys(pair.now)
     pair.now += OWN_KEY_UPDATES.seconds
     pair.a.core.update_keys(pair.now)

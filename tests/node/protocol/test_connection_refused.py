@@ -4,7 +4,7 @@ cannot come back."""
 import pytest
 
 from parley._node.protocol.codes import SIM, CloseCode
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import ConnectionClosedError
 from parley._node.protocol.reports import ConnectionEnded
 from tests.node.protocol.cut_pair import CutPair, cut_pair
 from tests.node.protocol.pair import Pair, Side, open_pair
@@ -97,7 +97,7 @@ def test_a_parted_one_ends_at_once_and_nobody_is_told(refusing: int) -> None:
     if refusing:
         assert pair.come_back().outcome == "rejected"
     else:
-        with pytest.raises(LocalProtocolError):
+        with pytest.raises(ConnectionClosedError):
             pair.a.core.start_attempt(pair.now)
 
 

@@ -7,7 +7,7 @@ import pytest
 from parley._lbm import keys
 from parley._lbm.codec import decode
 from parley._node.protocol.codes import REJECT, SENTENCES, CloseCode
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import ConnectionClosedError
 from parley._node.protocol.event import parse_raw
 from parley._node.protocol.frames import frame
 from parley._node.protocol.limits import HANDSHAKE_EVENT_SIZE
@@ -154,6 +154,6 @@ def test_the_application_cannot_send_in_a_handshake(name: str) -> None:
         lambda: side.core.update_keys(pair.now),
         lambda: side.core.rekey(pair.now),
     ):
-        with pytest.raises(LocalProtocolError):
+        with pytest.raises(ConnectionClosedError):
             attempt()
     assert side.code == ALIVE

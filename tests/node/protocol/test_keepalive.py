@@ -4,7 +4,7 @@ import pytest
 
 from parley._lbm import keys
 from parley._node.protocol.codes import PING, PONG, CloseCode
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LimitReachedError
 from parley._node.protocol.keepalive import REST, KeepAlive
 from parley._node.protocol.reports import PongReceived
 from parley._node.protocol.states import State
@@ -204,7 +204,7 @@ def test_our_65th_ping_is_refused_and_changes_nothing() -> None:
     pair = open_pair(seal_events=1_000)
     for _ in range(64):
         pair.a.core.ping(pair.now)
-    with pytest.raises(LocalProtocolError):
+    with pytest.raises(LimitReachedError):
         pair.a.core.ping(pair.now)
     pair.pump()
     assert len(pair.a.all(PongReceived)) == 64

@@ -18,7 +18,12 @@ from parley._node.protocol.codes import (
     WINDOW,
     CloseCode,
 )
-from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError
+from parley._node.protocol.errors import (
+    LimitReachedError,
+    LocalError,
+    LocalProtocolError,
+    PayloadTooLargeError,
+)
 from parley._node.protocol.limits import PEER_MEMORY
 from parley._node.protocol.memory_budget import EVENT_WEIGHT, STREAM_WEIGHT
 from parley._node.protocol.reports import (
@@ -351,7 +356,7 @@ def test_reset_and_finish_combined(plaintext: str, first: str, second: str, cros
     try:
         if second:
             act(pair.b, stream, second)
-    except LocalProtocolError:
+    except LocalError:
         assert (first, second, crossing) == ("reset", "finish", False)  # it is gone
     if crossing and second:
         from_a, from_b = pair.a.take(pair.now), pair.b.take(pair.now)
@@ -542,7 +547,7 @@ def test_too_many_streams(plaintext: str) -> None:
 def test_our_own_streams_are_bounded_without_harm() -> None:
     pair = open_pair(b={"max_streams": 2})
     assert [pair.a.core.open_stream("x") for _ in range(2)] == [3, 5]
-    with pytest.raises(LocalProtocolError):
+    with pytest.raises(LimitReachedError):
         pair.a.core.open_stream("x")
     pair.pump()
     pair.a.core.reset_stream(3, 64)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from parley._crypto.key_schedule import next_secret
 from parley._lbm.codec import encode
 from parley._node.protocol.codes import CONNECTION, KEY_UPDATE, CloseCode
-from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from parley._node.protocol.errors import ConnectionClosedError, LocalError
 from parley._node.protocol.limits import EVENT_COST
 from parley._node.protocol.reports import (
     ConnectionEnded,
@@ -116,7 +116,7 @@ def act(side: Side, pair: Pair, what: str) -> None:
                 core.handle_deadline(pair.now)
             case _:
                 core.close(pair.now)
-    except LocalProtocolError as error:
+    except LocalError as error:
         assert core.state is State.OPEN or isinstance(error, ConnectionClosedError)  # noqa: PT017  # either
 
 

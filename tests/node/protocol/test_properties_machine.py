@@ -15,7 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from parley._crypto.registry import NAMES
 from parley._lbm.padding import parse_padding
 from parley._node.protocol.config import CoreConfig
-from parley._node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from parley._node.protocol.errors import (
+    ConnectionClosedError,
+    LimitReachedError,
+    LocalError,
+)
 from parley._node.protocol.limits import REKEY_RATE_SECONDS, Limits
 from parley._node.protocol.states import State
 from tests.node.protocol.machine import INITIATOR_IDENTITY, RESPONDER_IDENTITY, Link, Side
@@ -159,7 +163,7 @@ class TwoSides(RuleBasedStateMachine):
                 self.link.send_chunk(side, stream, size)
             else:
                 self.link.send_event(side, stream, size, lbm=kind == "lbm", seal=not pick)
-        except LocalProtocolError:
+        except LocalError:
             assert self.sealed(side)
 
     @precondition(any_open)
@@ -172,7 +176,7 @@ class TwoSides(RuleBasedStateMachine):
             try:
                 self.link.open_stream(side, window)
                 assert ours < maximum
-            except LocalProtocolError:
+            except LocalError:
                 assert ours == maximum
 
     @precondition(any_writable)
@@ -183,7 +187,7 @@ class TwoSides(RuleBasedStateMachine):
             return
         try:
             self.link.finish(side, stream)
-        except LocalProtocolError:
+        except LocalError:
             assert self.sealed(side)
 
     @precondition(any_open)
@@ -229,7 +233,7 @@ class TwoSides(RuleBasedStateMachine):
             early = self.link.now < secure.rekeying.own_updates._allowance.next_at()
             try:
                 side.connection.update_keys(self.link.now)
-            except LocalProtocolError:
+            except LocalError:
                 assert early
             self.link.collect(side)
 
@@ -243,7 +247,7 @@ class TwoSides(RuleBasedStateMachine):
             early = self.link.now < secure.rekeying._made.next_at()
             try:
                 side.connection.rekey(self.link.now)
-            except LocalProtocolError:
+            except LocalError:
                 assert early
 
     @precondition(may_end)
@@ -411,7 +415,7 @@ def test_a_late_rekey_offer_is_no_reason_to_refuse_the_next_one() -> None:
     link.pump()
     assert initiator.epochs_sent == 1
     link.now += REKEY_RATE_SECONDS - 3.0
-    with pytest.raises(LocalProtocolError, match="10 s"):
+    with pytest.raises(LimitReachedError, match="10 s"):
         initiator.connection.rekey(link.now)
     link.now += 3.0
     initiator.connection.rekey(link.now)

@@ -8,7 +8,7 @@ from parley._crypto.registry import KEX, PARAMETERS, Suite
 from parley._lbm import keys
 from parley._lbm.codec import Value, encode
 from parley._node.protocol.codes import KEY_UPDATE, REKEY_ANSWER, REKEY_OFFER, CloseCode
-from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
+from parley._node.protocol.errors import LimitReachedError, LocalProtocolError, RemoteProtocolError
 from parley._node.protocol.rekey import Phase, RekeyState
 from parley._node.protocol.reports import KeysUpdated
 from tests.node.protocol.pair import ALIVE, Pair, Side, assert_ended, assert_violation, open_pair
@@ -156,7 +156,7 @@ def test_our_own_rate_is_kept_and_nothing_changes() -> None:
     pair.a.core.rekey(pair.now)
     pair.pump()
     pair.now += 9.99
-    with pytest.raises(LocalProtocolError):
+    with pytest.raises(LimitReachedError):
         pair.a.core.rekey(pair.now)
     assert_in_step(pair)
     pair.now += 0.02
@@ -171,7 +171,7 @@ def test_our_rate_holds_at_the_other_side_however_late_an_offer_came() -> None:
     pair.now += 5.0  # it was long on its way, the next one is not
     pair.pump()
     pair.now += 9.99
-    with pytest.raises(LocalProtocolError):
+    with pytest.raises(LimitReachedError):
         pair.a.core.rekey(pair.now)
     pair.now += 0.02
     pair.a.core.rekey(pair.now)

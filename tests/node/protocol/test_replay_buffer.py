@@ -6,7 +6,7 @@ import pytest
 
 from parley._lbm import keys
 from parley._node.protocol.codes import CONNECTION, RECEIVED, SIM, CloseCode
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LocalError
 from parley._node.protocol.limits import (
     CLOSED_PATIENCE,
     IDLE_EVENTS,
@@ -201,7 +201,7 @@ def test_key_updates_of_a_parted_session_are_no_flood_when_they_come() -> None:
     made = 0
     for _ in range(200):
         pair.now += 1.0
-        with suppress(LocalProtocolError):
+        with suppress(LocalError):
             pair.b.core.update_keys(pair.now)
             made += 1
     assert made == OWN_KEY_UPDATES.burst

@@ -3,7 +3,7 @@
 import pytest
 
 from parley._node.protocol.codes import CloseCode
-from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
+from parley._node.protocol.errors import LimitReachedError, RemoteProtocolError
 from parley._node.protocol.request_ids import LAST_ASYNC_ID, IncomingRequests, OutgoingRequests
 
 
@@ -36,7 +36,7 @@ def test_all_ids_busy() -> None:
     requests = OutgoingRequests[int]()
     ids = {requests.add(1, n) for n in range(LAST_ASYNC_ID)}
     assert ids == set(range(1, 65_536))
-    with pytest.raises(LocalProtocolError):
+    with pytest.raises(LimitReachedError):
         requests.add(1, 0)
     assert requests.add(3, 0) == 1  # another stream has its own
     requests.pop(1, 40_000)

@@ -3,7 +3,7 @@
 import pytest
 
 from parley._node.protocol.codes import CloseCode
-from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError
+from parley._node.protocol.errors import LimitReachedError, LocalProtocolError, RemoteProtocolError
 from parley._node.protocol.limits import EVENT_COST
 from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.protocol.streams import Flow, Streams
@@ -40,7 +40,7 @@ def test_the_last_id() -> None:
     streams = Streams(True, 4, MemoryBudget(1 << 20))
     streams.last_local = 2**32 - 3
     assert streams.open_local(10, 10).id == 2**32 - 1
-    with pytest.raises(LocalProtocolError):
+    with pytest.raises(LimitReachedError):
         streams.open_local(10, 10)
 
 
@@ -110,14 +110,14 @@ def test_window_and_reset_may_name_what_was_opened() -> None:
 def test_each_sides_streams_are_bounded_until_they_are_gone() -> None:
     streams = Streams(True, 2, MemoryBudget(1 << 20))
     ours = [streams.open_local(10, 10) for _ in range(2)]
-    with pytest.raises(LocalProtocolError):
+    with pytest.raises(LimitReachedError):
         streams.open_local(10, 10)
     theirs = [streams.open_remote(id, 10, 10) for id in (2, 4)]
     with violates(CloseCode.TOO_MANY_STREAMS):
         streams.open_remote(6, 10, 10)
     for stream in (ours[0], theirs[0]):
         streams.end_local(stream)  # half is not gone
-    with pytest.raises(LocalProtocolError):
+    with pytest.raises(LimitReachedError):
         streams.open_local(10, 10)
     with violates(CloseCode.TOO_MANY_STREAMS):
         streams.open_remote(6, 10, 10)
@@ -129,7 +129,7 @@ def test_each_sides_streams_are_bounded_until_they_are_gone() -> None:
 
 def test_max_streams_0_allows_none() -> None:
     streams = Streams(False, 0, MemoryBudget(1 << 20))
-    with pytest.raises(LocalProtocolError):
+    with pytest.raises(LimitReachedError):
         streams.open_local(10, 10)
     with violates(CloseCode.TOO_MANY_STREAMS):
         streams.open_remote(3, 10, 10)

@@ -21,7 +21,7 @@ from anyio import (
 from parley import Call, Stream
 from parley._node.errors import PeerClosedError, StreamResetError
 from parley._node.protocol.codes import CloseCode
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LimitReachedError
 from parley._node.protocol.limits import Limits
 from parley._node.remote.stream import LARGEST_PIECE
 from parley._node.testing import ConnectedNodes
@@ -364,7 +364,7 @@ async def test_a_slow_reader_slows_its_sender_and_nobody_else(met: ConnectedNode
 async def test_as_many_streams_as_were_agreed() -> None:
     async with meeting(limits=Limits(max_streams=3)) as met:
         streams = [met.peer.open_stream("nobody") for _ in range(3)]
-        with pytest.raises(LocalProtocolError):
+        with pytest.raises(LimitReachedError):
             met.peer.open_stream("one more")
         for stream in streams:
             with pytest.raises(StreamResetError):

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from parley._node.peer.peer import Peer
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LimitReachedError, LocalError
 from parley._node.testing import connect_nodes
 from parley._node.tunnels.session_pool import SessionPool
 from tests.node.network import PATIENCE, eventually, new_node
@@ -74,7 +74,7 @@ async def test_with_a_limit_unused_sessions_stay_until_their_place_is_needed() -
     async with Sessions(limit=1) as sessions:
         pool = sessions.pool
         async with pool.use("a", sessions.open) as first:
-            with pytest.raises(LocalProtocolError, match="all 1 sessions are in use"):
+            with pytest.raises(LimitReachedError, match="all 1 sessions are in use"):
                 await pool.acquire("b", sessions.open)
         async with pool.use("a", sessions.open) as same:
             assert same is first
@@ -96,7 +96,7 @@ async def test_the_limit_holds_for_users_at_once() -> None:
         try:
             async with sessions.pool.use(key, sessions.open):
                 await anyio.sleep(0.01)
-        except LocalProtocolError:
+        except LocalError:
             refused.append(key)
 
     async with sessions:

@@ -15,6 +15,7 @@ from parley._node.messaging.named_events import UNREAD, OutgoingEmit
 from parley._node.protocol.codes import LOST, CloseCode, ResultCode
 from parley._node.protocol.errors import (
     ConnectionClosedError,
+    LimitReachedError,
     LocalProtocolError,
     PayloadTooLargeError,
 )
@@ -244,7 +245,7 @@ def test_what_waits_unread_is_bounded_for_each_event(line: Line) -> None:
 def test_as_many_events_wait_for_replies_as_may() -> None:
     line = Line(PLAIN, requests=2)
     first, _ = line.ask(), line.ask()
-    with pytest.raises(LocalProtocolError, match="2 events wait"):
+    with pytest.raises(LimitReachedError, match="2 events wait"):
         line.ask()
     line.core.emit("a", b"")
     line.core.cancel(first)

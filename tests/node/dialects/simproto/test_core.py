@@ -19,7 +19,7 @@ from parley._node.dialects.simproto.codec import (
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.protocol.errors import (
     ConnectionClosedError,
-    LocalProtocolError,
+    LimitReachedError,
     PayloadTooLargeError,
 )
 from parley._node.protocol.memory_budget import REQUEST_WEIGHT
@@ -160,7 +160,7 @@ def test_no_more_requests_of_ours_than_dialogs() -> None:
     for _ in range(TIGHT.requests):
         call(side)
     said = side.said()
-    with pytest.raises(LocalProtocolError, match="4 requests"):
+    with pytest.raises(LimitReachedError, match="4 requests"):
         call(side)
     assert side.said() == b""
     side.receive(serialise_message(RESPONSE, ids(said)[2][1], b"\0"))
@@ -254,7 +254,7 @@ def test_our_pings_are_bounded() -> None:
     side = Side()
     for _ in range(64):
         side.core.ping(0.0)
-    with pytest.raises(LocalProtocolError, match="64 Pings"):
+    with pytest.raises(LimitReachedError, match="64 Pings"):
         side.core.ping(0.0)
 
 

@@ -25,7 +25,7 @@ from parley._node.dialects.simproto.core import RequestReceived
 from parley._node.dialects.simproto.requests import SimProtoRequest
 from parley._node.messaging.incoming_calls import IncomingCall
 from parley._node.protocol.codes import LOST
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import PayloadTooLargeError
 from parley._node.protocol.reports import PongReceived
 from tests.node.dialects.simproto.sides import Side
 from tests.vectors.load import Vector, of_kind, unhex, vectors
@@ -164,7 +164,7 @@ def test_never_sent(vector: Vector) -> None:
     """What one's own side may not send: it raises, or goes as the document has it."""
     fields = vector["fields"]
     if fields["type"] == "request":
-        with pytest.raises(LocalProtocolError):
+        with pytest.raises(PayloadTooLargeError):
             serialise_request(KINDS[fields["kind"]], topic_of(fields), 65_535)
         return
     side, kind = Side(), KINDS[vector["answers"]]
