@@ -15,7 +15,7 @@ from parley._node.errors import (
 )
 from parley._node.gateways.simproto.client import SimProtoClient
 from parley._node.peer import reconnecting
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LimitReachedError
 from parley._node.transport.memory import memory_pair
 from tests.node.gateways.restarts import DIALECTS, QUICK, Dialect, serving
 from tests.node.network import PATIENCE, eventually, nothing_left, started
@@ -132,7 +132,7 @@ async def test_what_waits_for_it_is_bounded(
         ):
             for _ in range(2):
                 assert not await started(tasks, lambda: dialect.echo(client, 1, timeout=None))
-            with pytest.raises(LocalProtocolError, match="2 wait"):
+            with pytest.raises(LimitReachedError, match="2 wait"):
                 await dialect.echo(client, 1)
 
 

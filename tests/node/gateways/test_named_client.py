@@ -9,7 +9,7 @@ import pytest
 from parley import CallTimeout, NamedEvent, Node, ParleyError, PeerClosedError, UnreachableError
 from parley._node.dialects.limits import DialectLimits
 from parley._node.gateways.named import NamedClient
-from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.errors import LimitReachedError
 from tests.node.gateways import restarts
 from tests.node.gateways.named_sides import client_of, gateway
 from tests.node.network import PATIENCE, started
@@ -46,7 +46,7 @@ async def test_replies_without_an_end_do_not_hold_their_place_for_ever(
             async for reply in client.emit("ping", number).replies():
                 assert reply.data == number
                 break  # without a word that no more are wanted
-        with pytest.raises(LocalProtocolError, match="wait for replies already"):
+        with pytest.raises(LimitReachedError, match="wait for replies already"):
             await client.emit("ping", 2).reply(timeout=PATIENCE)
         await anyio.sleep(0.2)
         assert (await client.emit("ping", 3).reply(timeout=PATIENCE)).data == 3

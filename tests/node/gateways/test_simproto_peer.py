@@ -7,7 +7,7 @@ from parley import Call, CallRefused, CallTimeout, PeerClosedError
 from parley._node.dialects.limits import DialectLimits
 from parley._node.errors import NotSpokenError
 from parley._node.protocol.codes import CloseCode
-from parley._node.protocol.errors import LocalProtocolError, PayloadTooLargeError
+from parley._node.protocol.errors import LimitReachedError, PayloadTooLargeError
 from tests.node.gateways.simproto_sides import raw, served
 from tests.node.network import eventually, settled
 
@@ -96,7 +96,7 @@ async def test_pings() -> None:
         assert await sides.client.ping() >= 0
         for _ in range(64):
             sides.client.peer.core.ping(sides.client.peer.backend.now())
-        with pytest.raises(LocalProtocolError):
+        with pytest.raises(LimitReachedError):
             await sides.client.ping()
 
 
