@@ -114,7 +114,7 @@ class SendQueue:
 
     def put(self, event: OutgoingEvent, credit: SendCredit | None) -> None:
         """Queue an event; `credit` is its stream's, None for stream 1."""
-        stream = event.stream
+        stream, _, _, _, payload, _, _, _ = event
         queue = self.queues.get(stream)
         if queue is None:
             queue = self.queues[stream] = _Queue(credit) if credit else self._main
@@ -123,7 +123,7 @@ class SendQueue:
             else:
                 self.turns.append(queue)
         queue.events.append(event)
-        size = len(event.payload)
+        size = len(payload)
         self.count += 1
         self.size += size
         self.account.charge(size + OUTGOING_WEIGHT)

@@ -178,26 +178,25 @@ class Session:
             if self._flooded:
                 raise _flood()
             count = 1
-            if event.stream:
+            stream, _, category, subcategory, payload = event
+            if stream:
                 channel.used = owed = True
-                if event.category == STREAM and event.subcategory == BATCH:
+                if subcategory == BATCH and category == STREAM:
                     count = self._batch_received(event)
                 elif not mux.receive(event):
                     self.count_dropped()
             else:
                 closed = self._receive_control(event, sealed)
-                owed = (
-                    owed or event.subcategory not in _UNACKNOWLEDGED or event.category != CONNECTION
-                )
+                owed = owed or subcategory not in _UNACKNOWLEDGED or category != CONNECTION
             if self._held is not self._reports:
-                self._hold(count, len(event.payload), sealed)
+                self._hold(count, len(payload), sealed)
             if self.unwritten > self.control_buffer:
                 raise overloaded(
                     f"it makes us answer and does not read: {self.unwritten} bytes wait"
                 )
             if sealed and self.secure is not None:
                 left = 0  # a signature was verified
-            is_data = event.category == STREAM and event.subcategory == DATA
+            is_data = subcategory == DATA and category == STREAM
             left -= count + (len(encrypted) >> (LONG_DATA_BITS if is_data else LONG_MESSAGE_BITS))
             if closed is not None or left <= 0:
                 break
