@@ -291,7 +291,7 @@ class Connection:
         """Return the state of both directions, ours first.
 
         Raises:
-            LocalError: the connection isn't open, or isn't encrypted.
+            LocalProtocolError: the connection isn't open, or isn't encrypted.
         """
         if self.session is None:
             raise LocalProtocolError("there is no chain")
