@@ -120,7 +120,7 @@ def _event_batch(
     arrays = _head_columns(columns["head"])
     contents, where = _distinct(columns["content"])
     for name in ("type", "namespace", "code", "opens", "request"):
-        arrays[name] = _taken([getattr(one, name) for one in contents], where, _type(name))
+        arrays[name] = _take_values([getattr(one, name) for one in contents], where, _type(name))
     for name in _PLAIN:
         arrays[name] = pa.array(columns[name], _type(name))
     numbers = pa.array(columns["number"], pa.int32())
@@ -153,7 +153,7 @@ def _event_batch(
 def _head_columns(heads: Sequence[tuple[str | None, ...]]) -> dict[str, pa.Array]:
     distinct, where = _distinct(heads)
     return {
-        name: _taken([head[index] for head in distinct], where, pa.string())
+        name: _take_values([head[index] for head in distinct], where, pa.string())
         for index, name in enumerate(HEAD_COLUMNS)
     }
 
@@ -167,7 +167,7 @@ def _distinct(values: Sequence[Any]) -> tuple[list[Any], Any]:
     return [values[first] for first in firsts], where
 
 
-def _taken(values: list[Any], where: Any, type_: pa.DataType) -> pa.Array:
+def _take_values(values: list[Any], where: Any, type_: pa.DataType) -> pa.Array:
     if len(values) == 1:
         return pa.repeat(pa.scalar(values[0], type_), len(where))
     return pa.array(values, type_).take(pa.array(where))

@@ -15,7 +15,7 @@ import anyio
 
 from parley._crypto.identity import NodeId
 from parley._node.apps.chat.messages import TEXT_LENGTH, Message, Person, clean_name, require_text
-from parley._node.apps.chat.room import Member, Room, joined
+from parley._node.apps.chat.room import Member, Room, join_room
 from parley._node.cli.context_file import MARK, Contexts
 from parley._node.cli.exit_codes import Exit
 from parley._node.cli.first_contact import open_node
@@ -345,7 +345,7 @@ async def _visit(
                 f"cannot chat with {address!r}: the connection is not encrypted, and the host "
                 "proves no identity"
             )
-        async with joined(link, room, name or node.node_id.short) as member:
+        async with join_room(link, room, name or node.node_id.short) as member:
             place = member
             standing = Standing(
                 member.me.node_id, {host}, known | {host} if "#" in address else known

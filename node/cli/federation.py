@@ -23,7 +23,7 @@ _SHOWN: Final = 8  # characters of a node id, in a table
 
 def list_servers(options: NodeOptions, address: str, timeout: float) -> None:
     async def listing(options: NodeOptions, out: Output) -> None:
-        found = await _asked(options, out, address, "list", None, timeout)
+        found = await _call_server(options, out, address, "list", None, timeout)
         out.print(f"server  {out.petnames.beside(found['node_id'])}")
         for link in found["links"]:
             out.event("link", **link)
@@ -41,7 +41,7 @@ def path(options: NodeOptions, address: str, to: list[str], timeout: float) -> N
         _require_id(text)
 
     async def showing(options: NodeOptions, out: Output) -> None:
-        found = (await _asked(options, out, address, "path", to, timeout))["path"]
+        found = (await _call_server(options, out, address, "path", to, timeout))["path"]
         if found is None:
             raise ParleyError(f"it knows of no way to {' '.join(to)}")
         for number, node_id in enumerate(found):
@@ -55,7 +55,7 @@ def check(options: NodeOptions, address: str, timeout: float) -> None:
     wrong: list[object] = []
 
     async def checking(options: NodeOptions, out: Output) -> None:
-        found = await _asked(options, out, address, "check", None, timeout)
+        found = await _call_server(options, out, address, "check", None, timeout)
         wrong.extend(found)
         for finding in found:
             out.event("finding", **finding)
@@ -70,7 +70,7 @@ def check(options: NodeOptions, address: str, timeout: float) -> None:
         raise click.exceptions.Exit(Exit.FAILED)
 
 
-async def _asked(
+async def _call_server(
     options: NodeOptions, out: Output, address: str, what: str, data: Any, timeout: float
 ) -> Any:
     """Call `parley.federation.WHAT` at the server."""

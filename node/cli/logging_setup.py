@@ -63,7 +63,11 @@ class JsonLines(logging.Formatter):
     """Formats a record as a JSON object in ASCII, so that remote text cannot control a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
-        own = {name: _said(value) for name, value in vars(record).items() if name not in _USUAL}
+        own = {
+            name: _encode_node_id(value)
+            for name, value in vars(record).items()
+            if name not in _USUAL
+        }
         time = datetime.fromtimestamp(record.created, UTC)
         line: dict[str, Any] = {
             "time": f"{time:%Y-%m-%dT%H:%M:%S.%fZ}",
@@ -78,7 +82,7 @@ class JsonLines(logging.Formatter):
         return json.dumps(to_json_value(line | own | line), default=str)
 
 
-def _said(value: object) -> object:
+def _encode_node_id(value: object) -> object:
     """Return a node id, which is bytes, as text."""
     return str(value) if isinstance(value, NodeId) else value
 

@@ -49,7 +49,7 @@ class Listed:
     place: Place
     takes: Callable[[Supercategory | None], bool]
     rules: tuple[Rule, ...]
-    tell: Callable[[], Told]
+    describe: Callable[[], Told]
 
 
 class Introspection:
@@ -73,7 +73,7 @@ class Introspection:
 
     async def answer(self, call: Call) -> Told:
         """What this node offers to you, with its types: calls, events, streams and topics."""
-        prefix, after, brief = _asked(call.data)
+        prefix, after, brief = _parse_request(call.data)
         peer = call.peer
         self._ration(peer.name, peer.backend.now())
         wanted = (
@@ -87,7 +87,7 @@ class Introspection:
             if not await self._is_for(offered, peer):
                 continue
             place = offered.place
-            entry, cost = _entry(place, {} if brief else await self._told(offered, peer))
+            entry, cost = _entry(place, {} if brief else await self._describe(offered, peer))
             if cost > self._largest:
                 entry, cost = _entry(place, {})
             if cost > self._largest:
@@ -107,10 +107,10 @@ class Introspection:
             return False
         return await self._permitted(offered.rules, peer, name)
 
-    async def _told(self, offered: Listed, peer: Remote) -> Told:
+    async def _describe(self, offered: Listed, peer: Remote) -> Told:
         """What is told of it; of a topic also whether the peer may publish."""
         kind, name, _ = offered.place
-        told = offered.tell()
+        told = offered.describe()
         writers = self._handlers.calls.find(PUBLISH + name) if kind == "topic" else None
         if writers is not None and await self._permitted(writers.rules, peer, PUBLISH + name):
             told["writable"] = True
@@ -141,30 +141,32 @@ class Introspection:
         def takes(pair: Supercategory | None) -> bool:
             return topic.takes(pair) and (decides is None or decides.takes(pair))
 
-        def tell() -> Told:
+        def describe() -> Told:
             function = None if decides is None else described(decides.handler)[0]
-            told = _told(function, None, topic.note_type)
+            told = _describe_function(function, None, topic.note_type)
             if topic.position is not None:
                 told["remembers"] = True
             return told
 
-        return Listed(("topic", topic.name, ""), takes, topic.rules, tell)
+        return Listed(("topic", topic.name, ""), takes, topic.rules, describe)
 
 
 def _of_handler(kind: str, entry: Entry[Any], namespace: str = "") -> Listed:
-    def tell() -> Told:
+    def describe() -> Told:
         function, takes, gives = described(entry.handler)
-        told = _told(function, takes, gives)
+        told = _describe_function(function, takes, gives)
         if inspect.isasyncgenfunction(function):
             told["items"] = True
         if entry.once:
             told["once"] = True
         return told
 
-    return Listed((kind, entry.name, namespace), entry.takes, entry.rules, tell)
+    return Listed((kind, entry.name, namespace), entry.takes, entry.rules, describe)
 
 
-def _told(function: Any, takes: DataType[Any] | None, gives: DataType[Any] | None) -> Told:
+def _describe_function(
+    function: Any, takes: DataType[Any] | None, gives: DataType[Any] | None
+) -> Told:
     told: Told = {}
     while isinstance(function, partial):
         function = function.func
@@ -187,7 +189,7 @@ def _entry(place: Place, told: Told) -> tuple[Told, int]:
     return entry, len(encode_value(entry))
 
 
-def _asked(data: Value) -> tuple[str, Place | None, bool]:
+def _parse_request(data: Value) -> tuple[str, Place | None, bool]:
     """The prefix, where to go on, and whether names are enough."""
     wanted = {} if data is None else data
     if not isinstance(wanted, dict):

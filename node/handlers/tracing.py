@@ -64,7 +64,7 @@ class _Asked:
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
-            return await _told(span, one, proceed)
+            return await _record_outcome(span, one, proceed)
 
 
 class _Asks:
@@ -84,7 +84,7 @@ class _Asks:
             set_status_on_exception=False,
         ) as span:
             _PROPAGATOR.inject(one.headers)
-            return await _told(span, one, proceed)
+            return await _record_outcome(span, one, proceed)
 
 
 async def _inject(one: Intercepted, proceed: Proceed) -> Any:
@@ -93,7 +93,7 @@ async def _inject(one: Intercepted, proceed: Proceed) -> Any:
     return await proceed(one)
 
 
-async def _told(span: Span, one: Intercepted, proceed: Proceed) -> Any:
+async def _record_outcome(span: Span, one: Intercepted, proceed: Proceed) -> Any:
     """Go on; and say in the span how it ended."""
     try:
         answer = await proceed(one)

@@ -201,7 +201,7 @@ class SegmentWriter:
 
     def _write(self, records: Sequence[bytes]) -> None:
         count = len(records)
-        pieces = self._joined(records)
+        pieces = self._join_records(records)
         size = sum(map(len, pieces))
         if not size:
             return
@@ -217,7 +217,7 @@ class SegmentWriter:
         buffer.items += count
         buffer.written += size
 
-    def _joined(self, records: Sequence[bytes]) -> Sequence[bytes]:
+    def _join_records(self, records: Sequence[bytes]) -> Sequence[bytes]:
         # Estimated from the whole buffer: adding up the lengths would cost half of the gain.
         buffer = self._buffer
         small = buffer.waiting <= _SMALL * (len(records) + len(buffer.pending))

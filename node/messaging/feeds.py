@@ -357,15 +357,15 @@ class StreamFeed(Feed):
         elif batch.size > room:
             batch = self._first_of(batch, room)
         elif self.waiting and batch.headers is None and batch.size * 2 < room:
-            batch = self._joined(batch, room)
+            batch = self._merge_batches(batch, room)
         if self._untold:
-            batch = self._telling(batch)
+            batch = self._with_dropped_count(batch)
         if len(batch.notes) == 1 and len(batch.payload()[1]) > self.max_payload:
             self._lost(1)  # no subscriber of this connection can ever take it
             return None
         return batch
 
-    def _joined(self, batch: Batch, room: int) -> Batch:
+    def _merge_batches(self, batch: Batch, room: int) -> Batch:
         """Small batches of several turns, as one."""
         waiting, notes, size = self.waiting, list(batch.notes), batch.size
         while waiting:
@@ -394,7 +394,7 @@ class StreamFeed(Feed):
         self._put_back(rest)
         return first
 
-    def _telling(self, batch: Batch) -> Batch:
+    def _with_dropped_count(self, batch: Batch) -> Batch:
         """A note with the number of those that were lost, unless it has no room for it."""
         telling = batch.with_header(DROPPED_HEADER, self.dropped)
         if len(telling.payload()[1]) > self.max_payload:

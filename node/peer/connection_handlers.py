@@ -309,7 +309,7 @@ class ConnectionHandlers:
             case Resumed():
                 live.resumed()
             case ResumeRequested(resume):
-                self._sessions.asked(live, resume)
+                self._sessions.handle_resume(live, resume)
             case KeysUpdated(sent, _, rekey):
                 if rekey:
                     live.rekeys[sent] = rekey

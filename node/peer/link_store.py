@@ -47,7 +47,7 @@ class _Seat:
         self.owning = False  # whether there may be more of what earlier sessions handed out
         self.lock = anyio.Lock(fast_acquire=True)
 
-    def joined(self, remote: RemoteStore) -> None:
+    def rejoined(self, remote: RemoteStore) -> None:
         """Another session knows it."""
         self.remote = remote
         self.missing, self.owning = set(self.held), True
@@ -60,7 +60,7 @@ def _asks(
     """Make a method that calls `method` of the store of the current session."""
 
     async def ask(self: "LinkStore", /, *arguments: P.args, **options: P.kwargs) -> T:
-        return await self._told(method(await self._session(), *arguments, **options))
+        return await self._await_answer(method(await self._session(), *arguments, **options))
 
     return ask
 
@@ -105,9 +105,9 @@ class LinkStore:
             seat.after = after
             seat.held.clear()  # whoever joins holds nothing, and asks for its own by itself
             remote = await self._session()
-            await self._told(remote.join(*place, after))
+            await self._await_answer(remote.join(*place, after))
             if seat.remote is not remote:
-                seat.joined(remote)
+                seat.rejoined(remote)
             seat.missing.clear()
             seat.owning = False
 
@@ -132,7 +132,7 @@ class LinkStore:
     async def touch(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
         place = stream, group, consumer
         remote = await self._seated(place)
-        await self._told(remote.touch(*place, ids))
+        await self._await_answer(remote.touch(*place, ids))
 
     async def ack(self, stream: str, group: str, ids: Sequence[str]) -> int:
         # Whose they are is not said. A session counts what it has handed out itself.
@@ -144,7 +144,7 @@ class LinkStore:
         remote = await self._session()
         for place in holders:
             remote = await self._seated(place)
-        count = await self._told(remote.ack(stream, group, ids))
+        count = await self._await_answer(remote.ack(stream, group, ids))
         for place in holders:
             self._settle(place, ids)
         return count
@@ -154,20 +154,20 @@ class LinkStore:
     ) -> bool:
         place = stream, group, consumer
         remote = await self._seated(place)
-        was_pending = await self._told(remote.nack(*place, id, delay, error))
+        was_pending = await self._await_answer(remote.nack(*place, id, delay, error))
         self._settle(place, [id])
         return was_pending
 
     async def release(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
         place = stream, group, consumer
         remote = await self._seated(place)
-        await self._told(remote.release(*place, ids))
+        await self._await_answer(remote.release(*place, ids))
         self._settle(place, ids)
 
     async def bury(self, stream: str, group: str, consumer: str, id: str, error: str) -> str | None:
         place = stream, group, consumer
         remote = await self._seated(place)
-        letter = await self._told(remote.bury(*place, id, error))
+        letter = await self._await_answer(remote.bury(*place, id, error))
         self._settle(place, [id])
         return letter
 
@@ -210,11 +210,11 @@ class LinkStore:
     async def _over(self, peer: Peer) -> RemoteStore:
         if self._remote is None or self._peer is not peer:
             remote = RemoteStore(peer.live, peer.streams, self.config)
-            await self._told(remote.open(self._link.backend))
+            await self._await_answer(remote.open(self._link.backend))
             self._peer, self._remote = peer, remote
         return self._remote
 
-    async def _told(self, answer: Awaitable[T]) -> T:
+    async def _await_answer(self, answer: Awaitable[T]) -> T:
         """An answer. The end of a session is not that of the bus."""
         try:
             return await answer
@@ -236,8 +236,8 @@ class LinkStore:
         async with seat.lock:
             remote = await self._session()
             if seat.remote is not remote:
-                await self._told(remote.join(*place, seat.after))
-                seat.joined(remote)
+                await self._await_answer(remote.join(*place, seat.after))
+                seat.rejoined(remote)
             while seat.missing and seat.owning and len(seat.again) < MOST_AGAIN:
                 await self._own(seat, place, remote)
             self._settle(place, seat.missing)
@@ -256,13 +256,13 @@ class LinkStore:
         if seat.again:
             found, seat.again = seat.again[:count], seat.again[count:]
         else:
-            found = await self._told(ask(remote))
+            found = await self._await_answer(ask(remote))
         seat.held.update((delivery.event.id, None) for delivery in found)
         return found
 
     async def _own(self, seat: _Seat, place: ConsumerKey, remote: RemoteStore) -> None:
         """Have more of what earlier sessions handed out handed out over this one."""
-        found = await self._told(remote.recover_pending(*place, AT_ONCE))
+        found = await self._await_answer(remote.recover_pending(*place, AT_ONCE))
         seat.owning = bool(found)
         for delivery in found:
             if delivery.event.id in seat.missing:

@@ -348,7 +348,7 @@ class Multiplexer:
         self.stream_table.get_local(stream)
         self._starved.add(stream)
 
-    def taken(self, event: OutgoingEvent) -> None:
+    def event_encrypted(self, event: OutgoingEvent) -> None:
         """Handle an event that was taken from the send queue and encrypted."""
         stream = event.stream
         if event.category == STREAM and event.subcategory == FINISH:

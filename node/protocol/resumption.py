@@ -171,7 +171,7 @@ class Resumption:
         self.count = 0
         self.kept = kept
         self.received = 0
-        self.tell(now, 0)
+        self.position_acknowledged(now, 0)
 
     def __repr__(self) -> str:
         return f"<Resumption: {self.count} so far, {self.held:,} bytes kept>"
@@ -205,7 +205,7 @@ class Resumption:
         """How long a closed session is kept, in seconds."""
         return min(self._seconds, CLOSED_PATIENCE)
 
-    def tell(self, now: float, position: int) -> None:
+    def position_acknowledged(self, now: float, position: int) -> None:
         """Note that `position` is acknowledged."""
         self.told = position
         self.ride_at = now + TELL_INTERVAL

@@ -172,7 +172,7 @@ class SendQueue:
             self.count -= 1
             self.size -= len(payload)
             if events and len(payload) <= SMALL_PAYLOAD and category > STREAM and not releases:
-                event = self._joined(event, queue, limit - size + self.size)
+                event = self._batch_small_events(event, queue, limit - size + self.size)
                 releases = event.releases
             if events:
                 turns.append(queue)
@@ -185,7 +185,7 @@ class SendQueue:
             self.account.release(size - self.size + OUTGOING_WEIGHT * (count - self.count))
         return taken
 
-    def _joined(self, first: OutgoingEvent, queue: _Queue, room: int) -> OutgoingEvent:
+    def _batch_small_events(self, first: OutgoingEvent, queue: _Queue, room: int) -> OutgoingEvent:
         """Return a Batch of `first` and the small events behind it that have credit, up to `room`
         bytes more and up to one that releases a stream; `first` if there are none."""
         events, credit = queue.events, queue.credit

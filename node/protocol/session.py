@@ -263,7 +263,7 @@ class Session:
             limit -= sum(map(len, frames))
             for event in events:
                 if event.category == STREAM or event.stream in mux.watched:
-                    mux.taken(event)
+                    mux.event_encrypted(event)
         if channel.seals_flushes:
             out.append(channel.flush_seal(now))
         return out
@@ -386,7 +386,7 @@ class Session:
         self, resumption: Resumption, position: int, now: float, *, seal: bool = False
     ) -> None:
         """Send Received for `position`; `seal` it if no other event follows."""
-        resumption.tell(now, position)
+        resumption.position_acknowledged(now, position)
         payload = encode({keys.RECEIVED: position})
         self.control(OutgoingEvent(0, 0, CONNECTION, RECEIVED, payload, seal))
 

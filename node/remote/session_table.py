@@ -81,7 +81,7 @@ class SessionTable:
             live.core.watch_memory(self._grew)
             self._wait(live, _Waiting(live, lambda: live.core.memory, live.lost))
 
-    def asked(self, fresh: LiveConnection, resume: ResumeRequest) -> None:
+    def handle_resume(self, fresh: LiveConnection, resume: ResumeRequest) -> None:
         """Resume the session that a new connection asks for, or refuse."""
         now = fresh.backend.now()
         found = self._by_tag.get(resume.tag)

@@ -98,7 +98,7 @@ class FaultyDirection:
                     await sink.send_eof()
                     return True
                 await self._hold()
-                piece, cut = self._taken(data)
+                piece, cut = self._let_pass(data)
                 await sink.send(piece)
                 if cut:
                     return False
@@ -127,7 +127,7 @@ class FaultyDirection:
         finally:
             self._delayed.discard(over)
 
-    def _taken(self, data: bytes) -> tuple[bytes, bool]:
+    def _let_pass(self, data: bytes) -> tuple[bytes, bool]:
         """What of a piece passes, faults and all, and whether the cut comes after it."""
         begin = self.passed
         cut = self._cut_at is not None and self._cut_at <= begin + len(data)

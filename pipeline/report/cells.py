@@ -60,7 +60,7 @@ class Nodes:
         """The name that the reader knows it by."""
         return self._names.get(node)
 
-    def told(self, node: str) -> str:
+    def display_name(self, node: str) -> str:
         """The name, or else the short form."""
         return self._names.get(node) or self.short(node)
 

@@ -86,7 +86,7 @@ def traffic_plot(points: Sequence[TrafficPoint], bucket: int, nodes: Nodes) -> s
                     if point.sender == sender:
                         top[at[point.time]] += getattr(point, field) * 1_000_000 / bucket
                 top[-1] = top[-2]
-                label = "all others" if sender is None else nodes.told(sender)
+                label = "all others" if sender is None else nodes.display_name(sender)
                 colour = COLOURS[-1] if sender is None else COLOURS[number]
                 one.fill_between(
                     [units.moment(time) for time in times],
@@ -205,7 +205,7 @@ def graph_plot(arrows: Sequence[Arrow], rows: Sequence[NodeRow], nodes: Nodes) -
                 zorder=3,
             )
             axes.annotate(
-                nodes.told(node),
+                nodes.display_name(node),
                 (x, y),
                 xytext=(16 * x, 16 * y),
                 textcoords="offset points",

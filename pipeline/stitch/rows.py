@@ -67,7 +67,7 @@ def _stitched(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 journal = _Journal(name)
             session, part = rows.column("session")[0].as_py(), rows.column("part")[0].as_py()
             if part == PENDING:
-                yield journal.tell(session, rows)
+                yield journal.apply_verdict(session, rows)
             else:
                 journal.add(session, part, rows.column("other").to_pylist())
             if journal.has_many:
@@ -99,7 +99,7 @@ class _Journal:
             else:
                 self._spans.append((row, part == SPAN))
 
-    def tell(self, session: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def apply_verdict(self, session: str, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Pending events of one span, with the verdict of the spans after it."""
         self._turn_to(session)
         self._link()

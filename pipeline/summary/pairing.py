@@ -59,12 +59,12 @@ def pair(rows: pa.Table) -> Paired:
     goes_on = np.append(~starts[pieces[1:]], False)  # another request of the key follows
     done = opens & (is_final | goes_on)
     calls = _calls(rows, pieces[done], np.where(is_final, finals, -1)[done], parts[done])
-    left = [_taken(rows, pieces[opens & ~done], parts[opens & ~done])]
+    left = [_take_rows(rows, pieces[opens & ~done], parts[opens & ~done])]
     # Of what is before the first request: its parts together, and the first final answer.
     lost = ~opens
     some = lost & (parts > 0)
-    left.append(_taken(rows, pieces[some], parts[some], PART))
-    left.append(_taken(rows, finals[lost & is_final], None))
+    left.append(_take_rows(rows, pieces[some], parts[some], PART))
+    left.append(_take_rows(rows, finals[lost & is_final], None))
     schema = KINDS["unpaired"].schema
     return Paired(calls, pa.concat_tables([some.cast(schema) for some in left]))
 
@@ -111,7 +111,9 @@ def _numbered(column: pa.ChunkedArray) -> pa.DictionaryArray:
     return whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
 
 
-def _taken(rows: pa.Table, at: _Numbers, parts: _Numbers | None, role: int | None = None) -> Any:
+def _take_rows(
+    rows: pa.Table, at: _Numbers, parts: _Numbers | None, role: int | None = None
+) -> Any:
     taken = rows.take(pa.array(at))
     if parts is not None:
         index = taken.schema.get_field_index("parts")

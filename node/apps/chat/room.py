@@ -69,7 +69,7 @@ class Room:
         # The room does not wait for a slow member; and a roster with gaps would be wrong.
         self.topic = node.topic(topic_of(name), slow="unsubscribe", patience=0)
         self.topic.on_subscribe(self._join)
-        node.on_call(say_of(name))(self._said)
+        node.on_call(say_of(name))(self._handle_say)
         self._on_message = on_message
         self._limit = limit
         self._present: dict[Peer, Person] = {}
@@ -121,7 +121,7 @@ class Room:
             "people": [somebody.encode() for somebody in self.people],
         }
 
-    async def _said(self, call: Call) -> None:
+    async def _handle_say(self, call: Call) -> None:
         await self._update()
         person = self._present.get(call.peer) if isinstance(call.peer, Peer) else None
         if person is None:
@@ -158,15 +158,15 @@ class Room:
                     self._present[peer] = person
             after = {*self.people}
             for person in before - after:
-                await self._tell(Message("leave", person))
+                await self._deliver(Message("leave", person))
             for person in after - before:
-                await self._tell(Message("join", person))
+                await self._deliver(Message("join", person))
 
     async def _publish(self, message: Message) -> None:
         async with self._order:
-            await self._tell(message)
+            await self._deliver(message)
 
-    async def _tell(self, message: Message) -> None:
+    async def _deliver(self, message: Message) -> None:
         self._on_message(message)
         await self.topic.publish(message.encode())
 
@@ -210,7 +210,7 @@ SAY_TIMEOUT: Final = 30.0
 
 
 @asynccontextmanager
-async def joined(link: Link, room: str, name: str) -> AsyncIterator["Member"]:
+async def join_room(link: Link, room: str, name: str) -> AsyncIterator["Member"]:
     """Join a room while it lasts, and join it again whenever a session ended.
 
     Raises:

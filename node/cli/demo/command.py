@@ -204,7 +204,7 @@ async def send_file(out: Output, peer: Peer, name: str, content: Path | bytes) -
         TransferSpeedColumn(),
     )
     with out.bar(*columns, kept=True) as progress:
-        bar = progress.add_task(shown(name), total=size)
+        bar = progress.add_task(escape_name(name), total=size)
         async with anyio.create_task_group() as tasks, peer.open_stream(FILE_LABEL) as stream:
             async for piece in _pieces(content, max(1, min(PIECE, size // 16))):
                 before, done = done, done + len(piece)
@@ -247,7 +247,7 @@ async def _pieces(content: Path | bytes, size: int) -> AsyncIterator[bytes]:
             yield piece
 
 
-def shown(name: str) -> str:
+def escape_name(name: str) -> str:
     """Return a file's name escaped for rich."""
     return escape(one_line(name))
 
@@ -330,7 +330,7 @@ async def _demo(out: Output, loop: str, name: str, content: Path | bytes) -> Non
         ("call", "", call_time, ""),
         ("round trip", "", round_trip, ""),
         ("topic", f"{deliveries:,} deliveries", topic_time, f"{deliveries / topic_time:,.0f} /s"),
-        (f"file {shown(name)}", f"{sent['size']:,} bytes", sent["seconds"], _rate(sent)),
+        (f"file {escape_name(name)}", f"{sent['size']:,} bytes", sent["seconds"], _rate(sent)),
     ]
     _table(out, rows)
     changed = "; the keys changed under way" if sent["size"] else ", being empty"

@@ -127,13 +127,13 @@ def audit_segments(
                 count += 1
                 size += record.size
                 if count >= _PIECE_RECORDS or size >= _PIECE_SIZE:
-                    yield _taken(audit, node, count, payloads=payloads)
+                    yield _take_batch(audit, node, count, payloads=payloads)
                     count = size = 0
         audit.finish_pending()
-        yield _taken(audit, node, count, payloads=payloads)
+        yield _take_batch(audit, node, count, payloads=payloads)
 
 
-def _taken(audit: Audit, node: str, records: int, *, payloads: bool) -> AuditBatch:
+def _take_batch(audit: Audit, node: str, records: int, *, payloads: bool) -> AuditBatch:
     events = audit.take_events()
     # What waits at a break for a seal behind it: all is read in order here, so none will come.
     for _, pending in audit.take_spans():

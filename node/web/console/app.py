@@ -25,7 +25,7 @@ from parley._node.errors import ParleyError
 from parley._node.web.console.actions import Actions, CannotDoError
 from parley._node.web.console.console import Console
 from parley._node.web.console.sessions import ConsoleSession, ConsoleSessions
-from parley._node.web.console.views import letters_view, shown
+from parley._node.web.console.views import display_text, letters_view
 
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -266,7 +266,7 @@ class ConsoleApp:
         try:
             view = await letters_view(bus, asked.get("stream", ""), asked.get("after", BEFORE_ALL))
         except ParleyError as error:
-            return _refused(409, shown(error))
+            return _refused(409, display_text(error))
         return JSONResponse(view)
 
     async def _look(self, request: Request, session: ConsoleSession) -> Response:
@@ -281,7 +281,7 @@ class ConsoleApp:
         except CannotDoError as error:
             return _refused(409, str(error))
         except ParleyError as error:
-            return _refused(409, shown(f"it failed: {error}"))
+            return _refused(409, display_text(f"it failed: {error}"))
         return JSONResponse({"done": done})
 
 

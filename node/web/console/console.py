@@ -29,12 +29,12 @@ from parley._node.trust.known_peers import KnownPeers
 from parley._node.web.console.views import (
     PeerNumbers,
     buses_view,
+    display_text,
     federation_view,
     journal_view,
     numbers_view,
     peer_view,
     peers_view,
-    shown,
     topics_view,
 )
 
@@ -115,14 +115,14 @@ class Console:
             "node": {
                 "id": str(node.node_id),
                 "short": node.node_id.short,
-                "name": shown(fetched.names.get(node.node_id, "")),
+                "name": display_text(fetched.names.get(node.node_id, "")),
                 "role": node.config.role,
                 "version": VERSION,
                 "python": platform.python_version(),
-                "addresses": [shown(one) for one in node.addresses],
+                "addresses": [display_text(one) for one in node.addresses],
                 "uptime": now - self._began,
                 "turned_away": node.turned_away,
-                "trust": shown(node.trust.name),
+                "trust": display_text(node.trust.name),
                 "draining": self.draining,
                 "can_drain": self.on_drain is not None,
                 "can_forget": self.known_peers is not None,
@@ -154,7 +154,9 @@ class Console:
     def find_bus(self, address: str) -> Bus | None:
         """Return the bus shown under an address."""
         buses = self.node.buses.items()
-        return next((bus for url, bus in buses if shown(without_password(url)) == address), None)
+        return next(
+            (bus for url, bus in buses if display_text(without_password(url)) == address), None
+        )
 
     def refresh(self) -> None:
         """Fetch everything again with the next view."""
@@ -197,7 +199,7 @@ class Console:
                 self._found_at = now
                 found = await anyio.to_thread.run_sync(self._find)
                 fetched.findings = [
-                    {key: shown(value) for key, value in one.items()}
+                    {key: display_text(value) for key, value in one.items()}
                     for one in found[:MOST_FINDINGS]
                 ]
         except Exception:  # what is shown stays as it was; the node goes on

@@ -34,7 +34,7 @@ Names = Mapping[NodeId, str]
 LONGEST: Final = 200
 
 
-def shown(text: object, longest: int = LONGEST) -> str:
+def display_text(text: object, longest: int = LONGEST) -> str:
     """Return the text in one line of at most so many characters, control characters escaped."""
     whole = str(text)
     cut = one_line(whole[:longest])
@@ -81,7 +81,7 @@ async def buses_view(buses: Mapping[str, Bus]) -> list[dict[str, Any]]:
 async def _bus(number: int, url: str, bus: Bus) -> dict[str, Any]:
     seen: dict[str, Any] = {
         "key": number,
-        "address": shown(without_password(url)),
+        "address": display_text(without_password(url)),
         "counters": asdict(bus.counters),
         "streams": [],
         "total": 0,
@@ -108,7 +108,7 @@ async def _bus(number: int, url: str, bus: Bus) -> dict[str, Any]:
                     }
                 )
     except ParleyError as error:
-        seen["error"] = shown(error)
+        seen["error"] = display_text(error)
     return seen
 
 
@@ -126,16 +126,16 @@ async def letters_view(bus: Bus, stream: str, after: str) -> dict[str, Any]:
 def _letter(letter: DeadLetter) -> dict[str, Any]:
     return {
         "id": letter.id,
-        "event_id": shown(letter.event_id),
-        "name": shown(letter.name),
-        "group": shown(letter.group),
+        "event_id": display_text(letter.event_id),
+        "name": display_text(letter.name),
+        "group": display_text(letter.group),
         "attempts": letter.attempts,
-        "body": shown(letter.body, LONGEST_BODY),
+        "body": display_text(letter.body, LONGEST_BODY),
         "history": [
             {
                 **failure._asdict(),
-                "consumer": shown(failure.consumer),
-                "error": shown(failure.error),
+                "consumer": display_text(failure.consumer),
+                "error": display_text(failure.error),
             }
             for failure in letter.history
         ],
@@ -156,15 +156,15 @@ def federation_view(
         return None
     return {
         "self": str(node.node_id),
-        "name": shown(names.get(node.node_id, "")),
+        "name": display_text(names.get(node.node_id, "")),
         "links": [_link(link) for link in federation.links],
         "servers": [
             {
                 "id": str(server.node_id),
-                "name": shown(names.get(server.node_id, "")),
+                "name": display_text(names.get(server.node_id, "")),
                 "links": {str(one): carries for one, carries in server.links.items()},
-                "exports": [shown(one) for one in server.exports[:MOST_WORDS]],
-                "addresses": [shown(one) for one in server.addresses[:MOST_WORDS]],
+                "exports": [display_text(one) for one in server.exports[:MOST_WORDS]],
+                "addresses": [display_text(one) for one in server.addresses[:MOST_WORDS]],
                 "expires": server.expires.timestamp(),
                 "way": ids(server.path),
             }
@@ -173,7 +173,7 @@ def federation_view(
         "tunnels": federation.tunnels,
         "ways": [ids(way) for way in islice(federation.carried, MOST_WAYS)],
         "wrong": [
-            {"kind": one.kind, "servers": ids(one.servers), "text": shown(one.text)}
+            {"kind": one.kind, "servers": ids(one.servers), "text": display_text(one.text)}
             for one in federation.check()
         ],
     }
@@ -186,7 +186,7 @@ def _link(link: LinkState) -> dict[str, Any]:
         "up": up,
         "kept": link.kept,
         "dialled": link.dialled,
-        "error": None if up or link.error is None else shown(link.error),
+        "error": None if up or link.error is None else display_text(link.error),
     }
 
 
@@ -201,7 +201,7 @@ def numbers_view(families: Iterable[MetricFamily]) -> list[dict[str, Any]]:
             "help": measure.help,
             "labels": measure.labels,
             "samples": [
-                {"labels": [shown(one) for one in labels], **_value(value)}
+                {"labels": [display_text(one) for one in labels], **_value(value)}
                 for labels, value in samples
             ],
         }
@@ -226,7 +226,7 @@ def topics_view(node: Node) -> dict[str, Any]:
         subscribers = topic.subscribers
         rows.append(
             {
-                "name": shown(topic.name),
+                "name": display_text(topic.name),
                 "subscribers": len(subscribers),
                 "waiting": sum(one.waiting_bytes for one in subscribers),
                 "behind": sum(one.behind for one in subscribers),
@@ -245,18 +245,18 @@ def journal_view(journal: Journal | None) -> dict[str, Any] | None:
     settings = journal.settings
     return {
         **journal.metrics._asdict(),
-        "directory": shown(journal.directory),
-        "segment": None if journal.path is None else shown(journal.path.name),
+        "directory": display_text(journal.directory),
+        "segment": None if journal.path is None else display_text(journal.path.name),
         "running": journal.is_running,
-        "failed": None if journal.failed is None else shown(journal.failed),
+        "failed": None if journal.failed is None else display_text(journal.failed),
         "on_failure": settings.on_failure,
         "fsync": settings.fsync,
         "fsync_interval": settings.fsync_interval,
         "buffer_size": settings.buffer_size,
         "segment_size": settings.segment_size,
-        "auditors": [shown(key.text) for key in settings.auditors],
+        "auditors": [display_text(key.text) for key in settings.auditors],
         "recovered": [
-            {"name": shown(one.name), "records": one.records, "damaged": one.damaged}
+            {"name": display_text(one.name), "records": one.records, "damaged": one.damaged}
             for one in islice(journal.recovered, MOST_TOPICS)
         ],
     }
@@ -306,21 +306,24 @@ def peers_view(node: Node, numbers: PeerNumbers, names: Names, find: str = "") -
 def peer_view(node: Node, number: int, peer: Peer, names: Names) -> dict[str, Any]:
     agreed = peer.suite.names() if peer.suite else {}
     streams = [
-        {"id": stream.id, "label": shown(stream.label)}
+        {"id": stream.id, "label": display_text(stream.label)}
         for stream in islice(peer.streams, MOST_STREAMS)
     ]
     read = [topic.name for topic in node.topics.values() if _reads(topic.subscribers, peer)]
     return {
         **_row(number, peer, names),
         "suite": agreed,
-        "info": {shown(key): shown(value) for key, value in islice(peer.info.items(), MOST_FACTS)},
+        "info": {
+            display_text(key): display_text(value)
+            for key, value in islice(peer.info.items(), MOST_FACTS)
+        },
         "stream_list": streams,
-        "topics": [shown(name) for name in read[:MOST_STREAMS]],
+        "topics": [display_text(name) for name in read[:MOST_STREAMS]],
         "waiting": peer.core.outbox.size,
         "waiting_events": peer.core.outbox.count,
         "ignored": peer.ignored,
         "dropped": peer.dropped,
-        "suspended_by": shown(peer.live.suspended_by),
+        "suspended_by": display_text(peer.live.suspended_by),
     }
 
 
@@ -330,8 +333,8 @@ def _row(number: int, peer: Peer, names: Names) -> dict[str, Any]:
         "key": number,
         "id": str(peer.node_id) if peer.node_id else None,
         "name": _name(peer, names),
-        "place": shown(peer.name),
-        "role": shown(peer.role),
+        "place": display_text(peer.name),
+        "role": display_text(peer.role),
         "encrypted": peer.encrypted,
         "dialled": peer.core.initiator,
         "suspended": peer.is_suspended,
@@ -345,7 +348,7 @@ def _row(number: int, peer: Peer, names: Names) -> dict[str, Any]:
 
 
 def _name(peer: Peer, names: Names) -> str:
-    return shown(names.get(peer.node_id, "")) if peer.node_id else ""
+    return display_text(names.get(peer.node_id, "")) if peer.node_id else ""
 
 
 def _searched(peer: Peer, names: Names) -> str:

@@ -12,7 +12,7 @@ import parley._node.apps.chat.room as member_module
 from parley import Call, CallRefused, Link, Node, NodeConfig, Peer, SubscribeRefused
 from parley._crypto.identity import Identity
 from parley._node.apps.chat.messages import Message, Person
-from parley._node.apps.chat.room import ID_LIMIT, RATE_COUNT, RATE_SECONDS, Member, Room, joined
+from parley._node.apps.chat.room import ID_LIMIT, RATE_COUNT, RATE_SECONDS, Member, Room, join_room
 from parley._node.errors import ParleyError, PeerClosedError, UnreachableError
 from parley._node.testing import connect_nodes
 from tests.node.network import config, eventually, new_node, settled, started
@@ -46,7 +46,7 @@ class Hall:
 
     @asynccontextmanager
     async def joined(self, node: Node, wish: str) -> AsyncIterator[Member]:
-        async with node.link(self.address) as link, joined(link, "lobby", wish) as member:
+        async with node.link(self.address) as link, join_room(link, "lobby", wish) as member:
             yield member
 
 
@@ -147,7 +147,7 @@ async def test_only_who_is_there_may_speak(anyio_backend: str) -> None:
         with pytest.raises(CallRefused) as caught:
             await peer.call("chat.lobby.say", "hi")
         assert caught.value.code == 20
-        async with joined(link, "lobby", "ann") as ann:
+        async with join_room(link, "lobby", "ann") as ann:
             await ann.say("hi")
         with pytest.raises(CallRefused) as caught:
             await peer.call("chat.lobby.say", "hi")
@@ -162,7 +162,7 @@ async def test_what_is_no_message(anyio_backend: str, text: object, code: int) -
         hall() as here,
         new_node() as a,
         meeting(a, here.node) as (link, peer),
-        joined(link, "lobby", "ann") as ann,
+        join_room(link, "lobby", "ann") as ann,
     ):
         with pytest.raises(CallRefused) as caught:
             await peer.call("chat.lobby.say", text)  # type: ignore[call-overload]  # on purpose
@@ -191,7 +191,7 @@ async def test_too_much_is_refused_for_a_while(
         meeting(a, here.node) as (link, peer),
     ):
         async with (
-            joined(link, "lobby", "ann") as ann,
+            join_room(link, "lobby", "ann") as ann,
             here.joined(b, "bob") as bob,
         ):
             for number in range(RATE_COUNT - 1):
@@ -206,7 +206,7 @@ async def test_too_much_is_refused_for_a_while(
         monkeypatch.setattr(
             "parley._node.apps.chat.room.anyio.current_time", lambda: now + RATE_SECONDS + 1
         )
-        async with joined(link, "lobby", "ann") as ann:
+        async with join_room(link, "lobby", "ann") as ann:
             await ann.say("later")
 
 
@@ -222,7 +222,7 @@ async def test_a_full_room(anyio_backend: str) -> None:
                 await other.subscribe("chat.lobby", {"name": "bob"}).__aenter__()
             assert str(caught.value.data).startswith("the room is full: it has ")
         await eventually(lambda: here.names == ["Host"])
-        async with joined(link, "lobby", "bob") as bob:
+        async with join_room(link, "lobby", "bob") as bob:
             await bob.say("there is room")
 
 
@@ -281,7 +281,7 @@ async def test_a_topic_that_is_no_room(anyio_backend: str, welcome: object) -> N
         ):
             host.topic("chat.lobby").on_subscribe(lambda request: welcome)
             with pytest.raises(ParleyError, match="no chat room"):
-                async with joined(link, "lobby", "ann"):
+                async with join_room(link, "lobby", "ann"):
                     raise AssertionError("it is none")
             assert await peer.ping() < PATIENCE
 
@@ -296,7 +296,7 @@ async def test_nonsense_from_a_host_is_passed_over(anyio_backend: str) -> None:
             you = Person(guest.node_id, "ann")
             topic = host.topic("chat.lobby")
             topic.on_subscribe(lambda request: {"you": you.encode(), "people": []})
-            async with joined(link, "lobby", "ann") as ann:
+            async with join_room(link, "lobby", "ann") as ann:
                 forged = {"id": str(host.node_id), "name": "x\r\nbob: hi"}
                 for note in (None, 5, {"kind": "text", "from": forged, "text": "x"}):
                     await topic.publish(note)
@@ -343,8 +343,8 @@ async def test_who_was_there_is_there_again_after_a_restart(anyio_backend: str) 
             new_node() as b,
             a.link(server.address, pauses=QUICK) as ann_s,
             b.link(server.address, pauses=QUICK) as bob_s,
-            joined(ann_s, "lobby", "ann") as ann,
-            joined(bob_s, "lobby", "ann") as other,
+            join_room(ann_s, "lobby", "ann") as ann,
+            join_room(bob_s, "lobby", "ann") as other,
         ):
             assert (ann.me.name, other.me.name) == ("ann", "ann-2")
             reading = [await started(tasks, partial(inn.read, one)) for one in (ann, other)]
@@ -388,7 +388,7 @@ async def test_what_is_typed_while_the_room_is_away(
         serving(offer) as server,
         guest.link(server.address, pauses=QUICK) as link,
         anyio.create_task_group() as tasks,
-        joined(link, "lobby", "ann") as ann,
+        join_room(link, "lobby", "ann") as ann,
     ):
         under_way = await started(tasks, lambda: ann.say("do you hear me?"))
         await heard.wait()

@@ -15,17 +15,23 @@ from parley._node.metrics.catalogue import Histogram, labelled
 from parley._node.trust.known_peers import KnownPeers
 from parley._node.web.console import views as peers_module
 from parley._node.web.console.console import Console
-from parley._node.web.console.views import LONGEST, PeerNumbers, numbers_view, peers_view, shown
+from parley._node.web.console.views import (
+    LONGEST,
+    PeerNumbers,
+    display_text,
+    numbers_view,
+    peers_view,
+)
 from tests.node.network import PATIENCE, config, meeting
 from tests.node.web.console.busy import LONG, SCRIPT, busy
 
 
 def test_text_is_one_line_and_bounded() -> None:
-    assert shown("plain") == "plain"
-    assert shown("a\nb\x1b[2J\u202e") == r"a\nb\x1b[2J\u202e"
-    assert shown(LONG) == LONG[: LONGEST - 1] + "…"
-    assert len(shown("\n" * LONGEST)) == LONGEST
-    assert len(shown("x" * LONGEST)) == LONGEST
+    assert display_text("plain") == "plain"
+    assert display_text("a\nb\x1b[2J\u202e") == r"a\nb\x1b[2J\u202e"
+    assert display_text(LONG) == LONG[: LONGEST - 1] + "…"
+    assert len(display_text("\n" * LONGEST)) == LONGEST
+    assert len(display_text("x" * LONGEST)) == LONGEST
 
 
 async def test_peers_are_numbered_searched_and_bounded(
