@@ -20,8 +20,7 @@ from parley._node.handlers.interceptors import Intercepted, PassedHeaders
 from parley._node.handlers.permissions import Allow, Rule
 from parley._node.handlers.registry import Handlers, parse_supercategories
 from parley._node.logs import RateLimitedLogger
-from parley._node.messaging.fanout import Fanout, Slow
-from parley._node.messaging.feeds import Feed
+from parley._node.messaging.fanout import Fanout, Feed, Slow
 from parley._node.messaging.notes import DROPPED_HEADER, encode_note, read_headers
 from parley._node.messaging.topic_history import CompactedHistory, TopicPosition, create_history
 from parley._node.messaging.topics import PUBLISH

@@ -2,19 +2,19 @@
 
 A note is encoded once, and what is published in one turn goes out together. A subscriber that does
 not keep up costs a bounded amount of memory, then its oldest notes or its subscription, but never
-its connection, and it costs no other subscriber anything. What waits for one subscriber is a `Feed`
-(`feeds.py`); how notes travel is the dialect's. Nothing here knows handlers or the time.
+its connection, and it costs no other subscriber anything. How notes travel is the dialect's
+(`StreamFeed` natively); nothing here knows handlers or the time.
 """
 
+from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Any, Final, Literal
 
 from parley._node.messaging.notes import BATCH_ROOM, Batch, Headers
 from parley._node.messaging.topic_history import TopicHistory
 from parley._node.protocol.limits import EVENT_COST, NOTES_COUNT
-
-if TYPE_CHECKING:
-    from parley._node.messaging.feeds import Feed
+from parley._node.protocol.memory_budget import MemoryBudget
 
 Slow = Literal["unsubscribe", "drop-oldest"]
 
@@ -24,6 +24,204 @@ TURN_SIZE: Final = 256 * 1024
 # headers takes up to 10 times its cost in memory.
 _TURN_PART: Final = 4
 _TURN_MEMORY_PART: Final = 64
+# A subscriber is crowded when less than 1/4 of its account is free, and until 1/2 of it is.
+_CROWDED_PART: Final = 4
+_UNCROWDED_PART: Final = 2
+
+
+class Feed(ABC):
+    """The notes that wait for one subscriber, at most the fanout's `limit` bytes of cost.
+
+    What waits is charged to the subscriber's `account`: where there is no room it is as if
+    there were more than the limit. `owner` is whoever the caller says; `on_closed` is called
+    when no more notes go to it, `on_over` when it has all that it ever gets. `dropped` counts
+    the notes that it lost.
+    """
+
+    __slots__ = (
+        "_account",
+        "_fanout",
+        "_finishing",
+        "_on_closed",
+        "_untold",
+        "cost",
+        "dropped",
+        "lagging",
+        "on_over",
+        "open",
+        "owner",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        fanout: "Fanout",
+        owner: object,
+        on_closed: Callable[[Any], None],
+        account: MemoryBudget,
+    ) -> None:
+        self._account = account
+        self._fanout = fanout
+        self._on_closed = on_closed
+        self._finishing = False
+        self.waiting: deque[Batch] = deque()
+        self._untold = False  # the subscriber does not know yet of its last losses
+        self.owner = owner
+        self.cost = 0
+        self.dropped = 0
+        self.lagging = False  # the publisher waited for it in vain
+        self.open = True
+        self.on_over: Callable[[], None] | None = None
+
+    @property
+    def topic(self) -> str:
+        """What is subscribed to."""
+        return self._fanout.topic
+
+    def push(self, batch: Batch) -> None:
+        """Send a batch, or keep it until the subscriber takes more."""
+        if not self.open:
+            return
+        self._put(batch)
+        self.pump()
+        if not self.waiting:
+            return
+        fanout = self._fanout
+        if self._is_over:
+            self._overflow()
+        if self._is_crowded and not self.lagging and self.open:
+            fanout.crowded.add(self)
+        elif self._is_uncrowded:
+            fanout.uncrowd(self)  # it lost what was waited for
+
+    @abstractmethod
+    def pump(self) -> None:
+        """Hand on what may go now; call `_drained` after it, and `close` when all of a feed
+        that is `finishing` went."""
+
+    def finish(self) -> None:
+        """Nothing more is published: the end goes after what waits."""
+        self._finishing = True
+        self._fanout.leave(self)
+        self.pump()
+
+    def close(self) -> None:
+        """No more notes go to this subscriber; what waits is forgotten."""
+        if self.open:
+            self.open = False
+            while self.waiting:
+                self._take()
+            self._fanout.leave(self)
+            self._on_closed(self)
+            if not self.is_finishing:
+                self.over()
+
+    def drop_slow_subscriber(self) -> None:
+        """End the subscription because its notes are not read; all that waits is lost."""
+        self._lost(sum(len(batch.notes) for batch in self.waiting) + self._unwritten())
+        self._cut_off()
+        self.close()
+        self.over()
+
+    @property
+    def left(self) -> tuple[int, int]:
+        """What it has not been sent: bytes of cost here, events on the connection."""
+        return self.cost, 0
+
+    @property
+    def behind(self) -> int:
+        """How many notes it has yet to read out of what a topic remembers."""
+        return 0
+
+    @property
+    def is_finishing(self) -> bool:
+        """Whether the end went after all notes, and the subscriber has not answered it yet."""
+        return False
+
+    def over(self) -> None:
+        """Nothing of it is on its way any more: the subscriber has all, or gets no more."""
+        if self.on_over is not None:
+            self.on_over()
+
+    # For the dialects.
+
+    @abstractmethod
+    def _cut_off(self) -> None:
+        """The subscriber was too slow: tell it, if there is a word for that."""
+
+    def _unwritten(self) -> int:
+        """How many notes that were handed on will be lost with the subscription."""
+        return 0
+
+    def _put(self, batch: Batch) -> None:
+        self.waiting.append(batch)
+        self.cost += batch.cost
+        self._account.charge_shared(batch.weight)
+
+    def _put_back(self, batch: Batch) -> None:
+        """What is left of the batch that was taken last."""
+        self.waiting.appendleft(batch)
+        self.cost += batch.cost
+        self._account.charge_shared(batch.weight)
+
+    def _take(self) -> Batch:
+        """The next batch."""
+        batch = self.waiting.popleft()
+        self.cost -= batch.cost
+        self._account.charge_shared(-batch.weight)
+        return batch
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether more waits than may."""
+        if self.cost > self._fanout.limit:
+            return True
+        return bool(self.waiting) and not self._account.has_room()
+
+    @property
+    def _is_crowded(self) -> bool:
+        """Whether a publisher should wait for this subscriber."""
+        return self.cost > self._fanout.high_water or not self._has_memory(_CROWDED_PART)
+
+    @property
+    def _is_uncrowded(self) -> bool:
+        """Whether a publisher that waits for this subscriber may continue."""
+        return self.cost <= self._fanout.low_water and self._has_memory(_UNCROWDED_PART)
+
+    def _has_memory(self, part: int) -> bool:
+        """Whether this part of the subscriber's account is free, or no note waits."""
+        account = self._account
+        return not self.waiting or account.has_room(account.limit // part)
+
+    def _drained(self) -> None:
+        """Something was handed on: whoever publishes may go on if little is left."""
+        if not self.waiting or self._is_uncrowded:
+            self.lagging = False
+            self._fanout.uncrowd(self)
+
+    def _overflow(self) -> None:
+        if self._fanout.slow == "drop-oldest":
+            while self._is_over:
+                self._drop_oldest()
+            return
+        self.drop_slow_subscriber()
+
+    def _drop_oldest(self) -> None:
+        excess, count = self.cost - self._fanout.limit, 0
+        batch = self._take()
+        for note in batch.notes:
+            if count and excess <= 0:
+                break
+            excess -= len(note) + EVENT_COST
+            count += 1
+        self._lost(count)
+        if count < len(batch.notes):
+            self._put_back(batch.split(count)[1])
+
+    def _lost(self, count: int) -> None:
+        self.dropped += count
+        self._fanout.dropped += count
+        self._untold = True
 
 
 class Fanout:
@@ -117,7 +315,7 @@ class Fanout:
         self.turn_size = 0
         self._cut()
 
-    def join(self, feed: "Feed") -> None:
+    def join(self, feed: Feed) -> None:
         """A subscriber more, for all that is published from now on."""
         self._cut()
         if self.kept is not None:
@@ -126,12 +324,12 @@ class Fanout:
         self.turn_limit = min(self.turn_limit, memory)
         self.feeds[feed] = None
 
-    def leave(self, feed: "Feed") -> None:
+    def leave(self, feed: Feed) -> None:
         """A subscriber less."""
         self.feeds.pop(feed, None)
         self.uncrowd(feed)
 
-    def uncrowd(self, feed: "Feed") -> None:
+    def uncrowd(self, feed: Feed) -> None:
         """A subscriber has room again, or is not waited for any more."""
         if self.crowded:
             self.crowded.discard(feed)

@@ -34,8 +34,8 @@ from parley._node.handlers.registry import Entry, Handlers
 from parley._node.handlers.topic import SubscribeRequest, Topic
 from parley._node.logs import one_line
 from parley._node.messaging.call_codec import FinalAnswer, encode_result
-from parley._node.messaging.fanout import Fanout
-from parley._node.messaging.feeds import Feed, HistoryFeed, StreamFeed
+from parley._node.messaging.fanout import Fanout, Feed
+from parley._node.messaging.feeds import HistoryFeed, StreamFeed
 from parley._node.messaging.formats import FormatError, FormatName
 from parley._node.messaging.idempotency import IdempotencyCache, IdempotentCall, fingerprint
 from parley._node.messaging.incoming_calls import IncomingCall

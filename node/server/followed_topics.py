@@ -24,7 +24,8 @@ from parley._node.federation.exports import Exports, RemoteTopic, read_topic_nam
 from parley._node.handlers.registry import LONGEST_NAME
 from parley._node.handlers.topic import MakeFeed, SubscribeRequest, Topic
 from parley._node.logs import one_line
-from parley._node.messaging.feeds import Feed, StreamFeed
+from parley._node.messaging.fanout import Feed
+from parley._node.messaging.feeds import StreamFeed
 from parley._node.messaging.notes import DROPPED_HEADER, Headers, encode_note, read_headers
 from parley._node.messaging.topic_history import TopicHistory, TopicPosition
 from parley._node.node import Node

@@ -11,8 +11,7 @@ from typing import Any, Final, Protocol
 
 from parley._node.dialects.simproto.codec import NOTIFY, parse_response
 from parley._node.dialects.simproto.core import SimProtoCore
-from parley._node.messaging.fanout import Fanout
-from parley._node.messaging.feeds import Feed
+from parley._node.messaging.fanout import Fanout, Feed
 from parley._node.messaging.notes import Batch
 from parley._node.protocol.errors import ConnectionClosedError, PayloadTooLargeError
 from parley._node.protocol.limits import EVENT_COST
