@@ -135,7 +135,7 @@ LONGEST_TEXT: Final = 300
 REMEMBERED: Final = 1_024
 
 
-class Misfit(Exception):
+class MisfitError(Exception):
     """Data that does not fit a hint: `what` is wrong at `place` (`$` for all of it)."""
 
     def __init__(self, place: str, what: str) -> None:
@@ -181,7 +181,7 @@ class DataType(Generic[R]):
         """
         try:
             value: R = convert(data, self.hint)
-        except Misfit as misfit:
+        except MisfitError as misfit:
             raise MalformedDataError(_short(misfit.place), _short(misfit.what)) from misfit
         return value
 
@@ -194,7 +194,7 @@ class DataType(Generic[R]):
         data: Encodable = plain_values(value)
         try:
             convert(data, self.hint)
-        except Misfit as misfit:
+        except MisfitError as misfit:
             raise TypeError(f"not of type {self}: {_short(str(misfit))}") from misfit
         return data
 
@@ -260,7 +260,7 @@ def convert(data: object, hint: Any) -> Any:
     Byte strings and integer keys stay as they are; dates, UUIDs and decimals are text in LBM.
 
     Raises:
-        Misfit: it does not fit.
+        MisfitError: it does not fit.
     """
     import msgspec
 
@@ -269,7 +269,7 @@ def convert(data: object, hint: Any) -> Any:
     except msgspec.ValidationError as error:
         raise _misfit(error) from error
     except TypeError as error:  # a list within a set
-        raise Misfit("$", str(error)) from error
+        raise MisfitError("$", str(error)) from error
 
 
 def plain_values(data: object) -> Any:
@@ -328,7 +328,7 @@ def _write_model(value: object) -> Any:
     return dump(by_alias=True)
 
 
-def _misfit(error: Exception) -> Misfit:
+def _misfit(error: Exception) -> MisfitError:
     found = _PLACE.fullmatch(str(error))
     what, in_key, place = found.groups() if found else (str(error), None, "$")
     # pydantic's own error has the place and the reason apart.
@@ -344,7 +344,7 @@ def _misfit(error: Exception) -> Misfit:
             f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]
         )
     what = what.replace("`", "")
-    return Misfit(place, what + " (a key)" if in_key else what)
+    return MisfitError(place, what + " (a key)" if in_key else what)
 
 
 def _mark_binary(part: Any) -> None:

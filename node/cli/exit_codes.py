@@ -55,7 +55,7 @@ class Exit(IntEnum):
     FINDINGS = 7  # a journal does not verify, or a group of a bus lags behind
 
 
-class Interrupted(ParleyError):
+class InterruptedCommandError(ParleyError):
     """A signal ended a command before it was done."""
 
     def __init__(self, signal: Signals) -> None:
@@ -116,7 +116,7 @@ def failure(error: BaseException) -> CommandFailure | None:
             return CommandFailure(Exit.USAGE, Exit.USAGE, "usage", text)
         case InvalidEventError():
             return CommandFailure(Exit.USAGE, Exit.USAGE, "usage", text)
-        case Interrupted():
+        case InterruptedCommandError():
             return CommandFailure(error.exit, error.exit, "interrupted", text)
         case ClickException() | ParleyError():
             return CommandFailure(Exit.FAILED, Exit.FAILED, "failed", text)

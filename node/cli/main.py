@@ -36,13 +36,13 @@ def _failed(error: BaseException) -> int:
     # These take long to import, and most commands succeed.
     import logging
 
-    from parley._node.cli.exit_codes import Exit, Interrupted, failure
+    from parley._node.cli.exit_codes import Exit, InterruptedCommandError, failure
     from parley._node.cli.output import CommandFailure, Output, discard_stdout
 
     # Also for what fails before the options are read.
     out = Output("--json" in takewhile(lambda argument: argument != "--", sys.argv))
     if isinstance(error, KeyboardInterrupt):
-        error = Interrupted(signal.SIGINT)
+        error = InterruptedCommandError(signal.SIGINT)
     error = _cause(error, failure)
     found = failure(error)
     if found is None:

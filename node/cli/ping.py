@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import anyio
 
-from parley._node.cli.exit_codes import Interrupted
+from parley._node.cli.exit_codes import InterruptedCommandError
 from parley._node.cli.first_contact import connect, open_node
 from parley._node.cli.link import open_link
 from parley._node.cli.options import NodeOptions
@@ -73,7 +73,7 @@ async def _watched(options: NodeOptions, watch: "ConnectionMonitor", address: st
     finally:
         watch.print_summary()
     if caught is not None and not watch.began:
-        raise Interrupted(caught)
+        raise InterruptedCommandError(caught)
     watch.done(caught)
 
 

@@ -53,7 +53,7 @@ def run(
     `handles_signals` itself. `log_level` applies if the options have none.
 
     Raises:
-        ConfigError: an unknown loop, log level or log format. Interrupted: by a signal.
+        ConfigError: an unknown loop, log level or log format. InterruptedCommandError: by a signal.
     """
     set_up_logging(options.log_level or log_level, options.log_format or "text")
     start: Callable[[], Awaitable[None]] = partial(command, options, Output(options.as_json))

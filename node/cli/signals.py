@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 
 import anyio
 
-from parley._node.cli.exit_codes import Interrupted
+from parley._node.cli.exit_codes import InterruptedCommandError
 from parley._node.config import NodeConfig
 
 logger = logging.getLogger("parley")
@@ -36,11 +36,11 @@ async def run_until_interrupted(command: Callable[..., Awaitable[None]], *args: 
     """Run `command`; SIGINT, SIGTERM or SIGHUP cancels it, so that its peers are notified.
 
     Raises:
-        Interrupted: it was cancelled.
+        InterruptedCommandError: it was cancelled.
     """
     caught = await run_until_signal(command, *args)
     if caught is not None:
-        raise Interrupted(caught)
+        raise InterruptedCommandError(caught)
 
 
 async def run_until_signal(

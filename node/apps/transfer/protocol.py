@@ -168,7 +168,7 @@ def _framed(cells: dict[int, str | int | bytes]) -> bytes:
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
-class Refusal(ParleyError):
+class TransferRefused(ParleyError):
     """The sender is told `code` and `text`."""
 
     def __init__(self, code: RefusalCode, text: str) -> None:
@@ -177,11 +177,11 @@ class Refusal(ParleyError):
         self.text = text
 
 
-def storage_refusal(error: OSError) -> Refusal:
+def storage_refusal(error: OSError) -> TransferRefused:
     """What a sender is told when the disk fails."""
     if error.errno in _FULL:
-        return Refusal(RefusalCode.NO_SPACE, "the disk has no room for it")
-    return Refusal(RefusalCode.STORAGE, "it cannot be written there")
+        return TransferRefused(RefusalCode.NO_SPACE, "the disk has no room for it")
+    return TransferRefused(RefusalCode.STORAGE, "it cannot be written there")
 
 
 M = TypeVar("M")

@@ -22,9 +22,9 @@ from parley._node.apps.transfer.protocol import (
     FileOffer,
     MessageError,
     Receipt,
-    Refusal,
     RefusalCode,
     Resume,
+    TransferRefused,
     read_message,
     storage_refusal,
 )
@@ -110,26 +110,30 @@ class FileReceiver:
         name = ""
         try:
             if self.of_sender[sender] > PER_PEER:
-                raise Refusal(RefusalCode.BUSY, f"too many transfers at a time: at most {PER_PEER}")
+                raise TransferRefused(
+                    RefusalCode.BUSY, f"too many transfers at a time: at most {PER_PEER}"
+                )
             with anyio.fail_after(OFFER_TIMEOUT):
                 offer = await read_message(stream, FileOffer.decode)
             name = ascii(offer.name)[:80]  # until it is known to be safe to show
             name = _checked_name(offer)
             if not await self._welcome(stream.peer, offer):
-                raise Refusal(RefusalCode.DECLINED, "no files are taken from you")
+                raise TransferRefused(RefusalCode.DECLINED, "no files are taken from you")
             self._take_slot(slot, sender)
             with slot.scope:
                 await self._take_reserved(stream, offer, slot)
             if slot.evicted:
-                raise Refusal(RefusalCode.BUSY, "another sender needs the slot")
+                raise TransferRefused(RefusalCode.BUSY, "another sender needs the slot")
         except MessageError as error:
             logger.info("%s: %s", stream.peer, error, extra={"event": "transfer.refused"})
             text = "that is not how files are sent"
-            self._refuse(stream, name, Refusal(RefusalCode.MALFORMED, text))
-        except Refusal as refusal:
+            self._refuse(stream, name, TransferRefused(RefusalCode.MALFORMED, text))
+        except TransferRefused as refusal:
             self._refuse(stream, name, refusal)
         except TimeoutError:
-            self._refuse(stream, name, Refusal(RefusalCode.MALFORMED, "nothing came for too long"))
+            self._refuse(
+                stream, name, TransferRefused(RefusalCode.MALFORMED, "nothing came for too long")
+            )
         except OSError as error:
             logger.warning("cannot store %r: %s", name, error, extra={"event": "transfer.failed"})
             self._refuse(stream, name, storage_refusal(error))
@@ -153,12 +157,12 @@ class FileReceiver:
             if len(self.slots):
                 evicted = self.slots.evict_for(sender, anyio.current_time())
             if evicted is None:
-                raise Refusal(RefusalCode.BUSY, text)
+                raise TransferRefused(RefusalCode.BUSY, text)
             evicted.evicted = True
             evicted.scope.cancel()
         self.slots.add(slot, sender)
 
-    def _refuse(self, stream: Stream, name: str, refusal: Refusal) -> None:
+    def _refuse(self, stream: Stream, name: str, refusal: TransferRefused) -> None:
         stream.reset(refusal.code, refusal.text)
         self._watcher.refused(name, _who(stream), refusal)
 
@@ -166,7 +170,7 @@ class FileReceiver:
         """Nobody else sends a file of that name, or one that some disk takes for it."""
         key = same_file_key(offer.name)
         if key in self.names:
-            raise Refusal(RefusalCode.BUSY, "a file of that name is just arriving")
+            raise TransferRefused(RefusalCode.BUSY, "a file of that name is just arriving")
         self.names.add(key)
         try:
             await self._take(stream, offer, slot)
@@ -216,7 +220,7 @@ class FileReceiver:
             await self._fill(stream, partial, transfer, slot)
             if partial.digest() != offer.sha256:
                 await run_sync(self._store.discard, partial)
-                raise Refusal(RefusalCode.MISMATCH, "what arrived has another SHA-256")
+                raise TransferRefused(RefusalCode.MISMATCH, "what arrived has another SHA-256")
             await run_sync(self._store.place, partial, offer.name)
         except BaseException as error:
             if began:
@@ -239,7 +243,7 @@ class FileReceiver:
         try:
             while (piece := await _next_piece(stream, slot)) is not None:
                 if transfer.at + len(piece) > size:
-                    raise Refusal(
+                    raise TransferRefused(
                         RefusalCode.MALFORMED, f"more than the {size:,} bytes offered came"
                     )
                 batch += piece
@@ -255,7 +259,7 @@ class FileReceiver:
             # cancel for a second time, and would not wait for it.
             partial.write(batch)
         if transfer.at != size:
-            raise Refusal(
+            raise TransferRefused(
                 RefusalCode.MALFORMED, f"{transfer.at:,} of the {size:,} bytes offered came"
             )
 
@@ -287,7 +291,7 @@ def _checked_name(offer: FileOffer) -> str:
     try:
         return require_safe(offer.name)
     except UnsafeNameError as error:
-        raise Refusal(RefusalCode.UNSAFE_NAME, str(error)) from None
+        raise TransferRefused(RefusalCode.UNSAFE_NAME, str(error)) from None
 
 
 def _sender(peer: Remote) -> str:

@@ -19,7 +19,7 @@ from typing import Final, Self
 from parley._node.apps.transfer.files import OpenFile
 from parley._node.apps.transfer.hashes import Digest, Hashes
 from parley._node.apps.transfer.names import is_partial, partial_name, sender_key, split_partial
-from parley._node.apps.transfer.protocol import FileOffer, Refusal, RefusalCode
+from parley._node.apps.transfer.protocol import FileOffer, RefusalCode, TransferRefused
 from parley._node.fair_slots import FairSlots
 
 
@@ -27,7 +27,7 @@ class Partial:
     """`size` bytes are written; the file is its own until `close`.
 
     Raises:
-        Refusal: another process writes it, or it is not a file of ours alone. OSError.
+        TransferRefused: another process writes it, or it is not a file of ours alone. OSError.
             The descriptor is closed then.
     """
 
@@ -44,12 +44,12 @@ class Partial:
             ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
             # Under a second name, somebody would see it change.
             if not ours or found.st_nlink > 1:
-                raise Refusal(
+                raise TransferRefused(
                     RefusalCode.STORAGE, f"{name} is not a regular file of the receiver alone"
                 )
         except BlockingIOError:
             self.close()
-            raise Refusal(RefusalCode.BUSY, "the same file is just arriving") from None
+            raise TransferRefused(RefusalCode.BUSY, "the same file is just arriving") from None
         except BaseException:
             self.close()
             raise
@@ -148,7 +148,7 @@ class FileStore:
         """The file of that name if it may be the one offered: of its size.
 
         Raises:
-            Refusal: other content has the name, and must keep it. OSError.
+            TransferRefused: other content has the name, and must keep it. OSError.
         """
         with self._lock:
             found = self._status(offer.name)
@@ -160,12 +160,12 @@ class FileStore:
             return None
 
     def require_replaceable(self, name: str) -> None:
-        """Raises Refusal if what has the name must keep it."""
+        """Raises TransferRefused if what has the name must keep it."""
         found = self._status(name)
         if found is not None and stat.S_ISDIR(found.st_mode):
-            raise Refusal(RefusalCode.EXISTS, "a directory has that name")
+            raise TransferRefused(RefusalCode.EXISTS, "a directory has that name")
         if found is not None and not self.force:
-            raise Refusal(RefusalCode.EXISTS, "another file has that name")
+            raise TransferRefused(RefusalCode.EXISTS, "another file has that name")
 
     def open_partial(self, offer: FileOffer, sender: str = "") -> Partial:
         """Open what has arrived of this offer, from any sender, or an empty file of `sender`; the
@@ -173,10 +173,11 @@ class FileStore:
         that is not being written, of the sender with the most.
 
         Raises:
-            Refusal: it is too large, there is no room, or another process writes it. OSError.
+            TransferRefused: it is too large, there is no room, or another process writes it.
+            OSError.
         """
         if self.max_size is not None and offer.size > self.max_size:
-            raise Refusal(RefusalCode.TOO_LARGE, f"at most {self.max_size} bytes are taken")
+            raise TransferRefused(RefusalCode.TOO_LARGE, f"at most {self.max_size} bytes are taken")
         with self._lock:
             name = self._partial_name(offer, sender)
             partial = Partial(os.open(name, _READ_WRITE, _OWNER_ONLY, dir_fd=self._fd), name)
@@ -191,7 +192,7 @@ class FileStore:
         """Give a whole file its name, for good: on the disk before it is seen.
 
         Raises:
-            Refusal: another file has got the name meanwhile. OSError.
+            TransferRefused: another file has got the name meanwhile. OSError.
         """
         partial.sync()
         with self._lock:
@@ -210,14 +211,14 @@ class FileStore:
 
     def _require_usable(self, partial: Partial, size: int) -> None:
         if not self._is_there(partial):
-            raise Refusal(RefusalCode.BUSY, "the same file has just arrived")
+            raise TransferRefused(RefusalCode.BUSY, "the same file has just arrived")
         if partial.size > size:
             partial.restart()
         room = os.fstatvfs(self._fd)
         if size - partial.size > room.f_bavail * room.f_frsize:
             if not partial.size:
                 self.discard(partial)
-            raise Refusal(
+            raise TransferRefused(
                 RefusalCode.NO_SPACE,
                 f"the disk has no room for {size - partial.size:,} bytes",
             )
@@ -228,7 +229,7 @@ class FileStore:
             os.link(partial, name, src_dir_fd=self._fd, dst_dir_fd=self._fd, follow_symlinks=False)
             os.unlink(partial, dir_fd=self._fd)
         except FileExistsError:
-            raise Refusal(RefusalCode.EXISTS, "another file has that name") from None
+            raise TransferRefused(RefusalCode.EXISTS, "another file has that name") from None
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
@@ -240,7 +241,7 @@ class FileStore:
         try:
             os.close(os.open(name, claim, _OWNER_ONLY, dir_fd=self._fd))
         except FileExistsError:
-            raise Refusal(RefusalCode.EXISTS, "another file has that name") from None
+            raise TransferRefused(RefusalCode.EXISTS, "another file has that name") from None
         os.replace(partial, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
     def _is_there(self, partial: Partial) -> bool:
@@ -272,7 +273,7 @@ class FileStore:
         while excess > 0:
             oldest = partials.evict_for(owner, math.inf)
             if oldest is None:
-                raise Refusal(
+                raise TransferRefused(
                     RefusalCode.NO_SPACE, "too many transfers were begun and not finished"
                 )
             excess -= self._discard_idle(oldest)
@@ -285,7 +286,7 @@ class FileStore:
         """Remove a partial file; False if it is being written, or is not a file of ours."""
         try:
             partial = Partial(os.open(name, _READ_WRITE, _OWNER_ONLY, dir_fd=self._fd), name)
-        except (Refusal, OSError):
+        except (TransferRefused, OSError):
             return False
         try:
             self.discard(partial)

@@ -25,7 +25,7 @@ from parley._node.bus.errors import (
     NotPendingError,
     SchemaViolationError,
 )
-from parley._node.cli.exit_codes import Exit, Interrupted, failure
+from parley._node.cli.exit_codes import Exit, InterruptedCommandError, failure
 from parley._node.cli.output import CommandFailure
 from parley._node.errors import (
     AddressError,
@@ -82,8 +82,8 @@ EXPECTED: list[tuple[Exception, int, int, str]] = [
     (FormatError("no form"), Exit.USAGE, 2, "usage"),
     (UnknownAlgorithmError("rot13"), Exit.USAGE, 2, "usage"),
     (LbmEncodeError("surrogate"), Exit.USAGE, 2, "usage"),
-    (Interrupted(Signals.SIGINT), 130, 130, "interrupted"),
-    (Interrupted(Signals.SIGTERM), 143, 143, "interrupted"),
+    (InterruptedCommandError(Signals.SIGINT), 130, 130, "interrupted"),
+    (InterruptedCommandError(Signals.SIGTERM), 143, 143, "interrupted"),
     (RelayRefusedError(4, "no"), Exit.FAILED, 1, "failed"),
     (NotSpokenError("named events", "calls"), Exit.FAILED, 1, "failed"),
     (UnreadRepliesError(), Exit.FAILED, 1, "failed"),

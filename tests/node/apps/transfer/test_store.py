@@ -12,7 +12,12 @@ import pytest
 
 import parley._node.apps.transfer.store as store_module
 from parley._node.apps.transfer.names import PARTIAL_ENDING, partial_name
-from parley._node.apps.transfer.protocol import FileOffer, Refusal, RefusalCode, storage_refusal
+from parley._node.apps.transfer.protocol import (
+    FileOffer,
+    RefusalCode,
+    TransferRefused,
+    storage_refusal,
+)
 from parley._node.apps.transfer.store import FileStore, Partial
 
 CONTENT = b"content"
@@ -55,8 +60,8 @@ def put(store: FileStore, content: bytes = CONTENT, name: str = "a") -> None:
         partial.close()
 
 
-def refused(code: RefusalCode) -> "pytest.RaisesExc[Refusal]":
-    return pytest.RaisesExc(Refusal, check=lambda error: error.code == code)
+def refused(code: RefusalCode) -> "pytest.RaisesExc[TransferRefused]":
+    return pytest.RaisesExc(TransferRefused, check=lambda error: error.code == code)
 
 
 def test_a_file_is_placed_for_its_owner_only(store: FileStore, directory: Path) -> None:
