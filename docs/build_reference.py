@@ -208,7 +208,15 @@ SHOWN: Final[dict[str, Shown]] = {
     "SimProtoPeer": Shown(
         made=False,
         hidden=frozenset(
-            ["connected", "drain", "drained", "gone", "is_over", "room", "running_requests"]
+            [
+                "connected",
+                "drain",
+                "drained",
+                "gone",
+                "is_over",
+                "running_requests",
+                "wait_writable",
+            ]
         ),
     ),
     "SimProtoSubscription": Shown(made=False),
@@ -219,7 +227,8 @@ SHOWN: Final[dict[str, Shown]] = {
     "BlockingPeer": Shown(made=False),
     "BlockingSubscription": Shown(made=False),
     "Backend": Shown(
-        made=False, hidden=frozenset({"begin", "connect", "listen", "scheduler", "spawn", "waiter"})
+        made=False,
+        hidden=frozenset({"connect", "listen", "scheduler", "spawn", "start_tasks", "waiter"}),
     ),
     "Batches": Shown(made=False),
     "DataType": Shown(made=False),
