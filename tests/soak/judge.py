@@ -11,7 +11,7 @@ from tests.soak.plan import KEYS_CHANGE
 from tests.soak.samples import Growth
 
 Line = Mapping[str, Any]
-NOTHING: Line = {"sent": {}, "received": {}, "graceful": False, "violations": [], "untold": 0}
+NOTHING: Line = {"sent": {}, "received": {}, "graceful": False, "violations": [], "uncounted": 0}
 
 # What is 0 of a connection at rest: bytes that were not given back and that wait, requests of
 # either side that wait for their answers, on the main stream and on others.
@@ -46,8 +46,8 @@ def check_connection(number: int, client: Line | None, server: Line | None) -> I
     for side, line in (("client", ours), ("server", theirs)):
         for what in line["violations"]:
             yield f"connection {number}, {side}: {what}"
-        if line["untold"]:
-            yield f"connection {number}, {side}: {line['ignore_final']} violations more"
+        if line["uncounted"]:
+            yield f"connection {number}, {side}: {line['uncounted']} violations more"
     graceful = ours["graceful"] and theirs["graceful"]
     if ours["graceful"] != theirs["graceful"]:
         yield f"connection {number}: only one side saw a clean end"

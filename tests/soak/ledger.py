@@ -132,7 +132,7 @@ class Book:
         self.took: Counter[str] = Counter()
         self.active: Counter[str] = Counter()
         self.violations: list[str] = []
-        self.ignore_final = 0
+        self.uncounted = 0
         self.graceful = False
         self.resumes = 0
 
@@ -141,7 +141,7 @@ class Book:
         if len(self.violations) < TOLD:
             self.violations.append(what)
         else:
-            self.ignore_final += 1
+            self.uncounted += 1
 
     def complain_of(self, flow: str, what: str) -> None:
         """A promise to a flow was broken."""
@@ -198,7 +198,7 @@ class Book:
             "missed": sum(c.missed for c in self.received.values() if isinstance(c, Numbers)),
             "ended": {str(code): count for code, count in self.ended.items()},
             "violations": self.violations,
-            "untold": self.ignore_final,
+            "uncounted": self.uncounted,
         }
 
 

@@ -20,7 +20,7 @@ MIB = 2**20
 
 def line(sent: dict[str, Any], received: dict[str, int], *, graceful: bool = True) -> Any:
     """What a side tells of a connection."""
-    more: dict[str, Any] = {"violations": [], "untold": 0}
+    more: dict[str, Any] = {"violations": [], "uncounted": 0}
     return {"sent": sent, "received": received, "graceful": graceful, **more}
 
 
@@ -47,7 +47,7 @@ def test_what_was_acknowledged_was_done_and_nothing_else_came() -> None:
 
 
 def test_what_a_side_has_seen_itself_is_told() -> None:
-    seen = {**line({}, {}), "violations": ["gap"], "untold": 2}
+    seen = {**line({}, {}), "violations": ["gap"], "uncounted": 2}
     found = list(check_connection(3, line({}, {}), seen))
     assert found == ["connection 3, server: gap", "connection 3, server: 2 violations more"]
     assert len(list(check_connection(3, line({}, {}), line({}, {}, graceful=False)))) == 1
