@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from parley._lbm.errors import LbmDecodeError, LbmEncodeError
 from parley._lbm.limits import DEFAULT_LIMITS, LEAST_CONTAINERS, LbmLimits, most_containers
 
-# What is in an array or a map is checked where it is read (lbm.cells), so it is Any here.
+# What is in an array or a map is checked where it is read (fields.py), so it is Any here.
 Value: TypeAlias = int | float | bytes | str | bool | list[Any] | dict[Any, Any] | None
 Encodable: TypeAlias = Value | bytearray | memoryview | tuple[Any, ...] | Mapping[Any, Any]
 

@@ -44,7 +44,7 @@ class IdempotencyKey:
         self._lost: tuple[int, str] = (CloseCode.NORMAL, "")
 
     def __repr__(self) -> str:
-        return f"<OnceKey {self.value.hex()}>"
+        return f"<IdempotencyKey {self.value.hex()}>"
 
     @classmethod
     def of(cls, once: "bool | bytes | IdempotencyKey") -> "IdempotencyKey":
@@ -57,7 +57,9 @@ class IdempotencyKey:
         if isinstance(once, IdempotencyKey):
             return once
         if once is not True and not isinstance(once, bytes):
-            raise TypeError(f"once is True, 16 bytes or an OnceKey, not {type(once).__name__}")
+            raise TypeError(
+                f"once is True, 16 bytes or an IdempotencyKey, not {type(once).__name__}"
+            )
         return cls(None if once is True else once)
 
     def sending(self, epoch: bytes, now: float) -> None:

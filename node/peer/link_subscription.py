@@ -219,7 +219,7 @@ class LinkSubscription(Generic[D]):
         """Subscribe, once there is a connection.
 
         Raises:
-            SubscribeRejected: the publisher said no (code 3). CallRefused: another code.
+            SubscribeRefused: the publisher said no (code 3). CallRefused: another code.
             CallTimeout: no answer in time, or no connection: then its cause is why.
             PeerClosedError: the link has ended. LimitReachedError: 4,096 wait for the
             connection, or the link has 1,024 subscriptions. LbmEncodeError: the data has no

@@ -285,7 +285,7 @@ class Subscription(Generic[D]):
         """Subscribe.
 
         Raises:
-            SubscribeRejected: the publisher said no (code 3). CallRefused: another code:
+            SubscribeRefused: the publisher said no (code 3). CallRefused: another code:
                 1 no such topic, 2 subscribed already, 20 not authorised, ...
             CallTimeout: no answer in time. PeerClosedError: the connection is over.
             LbmEncodeError: the data has no encoding. ValueError: `window` or `after` cannot be.

@@ -214,7 +214,7 @@ async def join_room(link: Link, room: str, name: str) -> AsyncIterator["Member"]
     """Join a room while it lasts, and join it again whenever a session ended.
 
     Raises:
-        SubscribeRejected: the host says no, and why. CallRefused: no such room.
+        SubscribeRefused: the host says no, and why. CallRefused: no such room.
         CallTimeout: no answer. PeerClosedError: the link has ended. ParleyError: not a room.
     """
     wish = {"name": name}

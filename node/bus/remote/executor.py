@@ -84,8 +84,8 @@ class OrphanedDeliveries:
 
 
 class Unsettled:
-    """Events handed out on one stream and not settled, charged to `account`. Bounded as Leftovers
-    are."""
+    """Events handed out on one stream and not settled, charged to `account`, and bounded as
+    OrphanedDeliveries are."""
 
     __slots__ = ("_account", "_consumers", "_most")
 

@@ -204,7 +204,7 @@ class SimProtoSubscription:
         """Subscribe; with a client's `pauses`, once there is a connection.
 
         Raises:
-            SubscribeRejected: the publisher rejected it (code 3). CallRefused: another code: 1 no
+            SubscribeRefused: the publisher rejected it (code 3). CallRefused: another code: 1 no
                 such topic, 2 subscribed already.
             CallTimeout: no response or no connection in time (then its cause is the reason).
                 PeerClosedError: the connection is over.
