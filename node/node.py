@@ -95,8 +95,8 @@ class Node:
             )
         self.identity = identity
         self.journal = journal
-        self._ground = TaskScope("the node", clock)
-        self.registrar = Registrar(config, self._ground)
+        self._scope = TaskScope("the node", clock)
+        self.registrar = Registrar(config, self._scope)
         self.connections = Connections(
             identity,
             AnyPeer() if trust is None else trust,
@@ -130,7 +130,7 @@ class Node:
     @property
     def backend(self) -> Backend:
         """The event loop's backend; ParleyError if the node is not running."""
-        return self._ground.backend
+        return self._scope.backend
 
     @property
     def metrics(self) -> Metrics:
@@ -175,13 +175,13 @@ class Node:
     # Start and stop.
 
     async def __aenter__(self) -> Self:
-        backend = await self._ground.enter()
+        backend = await self._scope.enter()
         self.connections.begin()
         if self.journal is not None:
             try:
                 await self.journal.begin(self.identity, backend, self.connections.drop_all)
             except BaseException:
-                await self._ground.leave()
+                await self._scope.leave()
                 raise
         self.registrar.begin()
         self._loop_collector.begin()
@@ -206,7 +206,7 @@ class Node:
         finally:
             self._loop_collector.stop()
             try:
-                await self._ground.leave()
+                await self._scope.leave()
             finally:
                 self.connections.clear()
                 if self.journal is not None:
@@ -228,7 +228,7 @@ class Node:
         await self.registrar.aclose()  # after the peers: one of them may be using a bus to the last
 
     def _running(self) -> Backend:
-        return self._ground.backend
+        return self._scope.backend
 
     # Connections.
 

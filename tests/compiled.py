@@ -1,6 +1,6 @@
 """Which core runs: the one that is compiled, or the same source in pure Python.
 
-A test that is marked `pure`, or gives the messaging floor a connection of its own, puts a part in
+A test that is marked `pure`, or gives the messaging layer a connection of its own, puts a part in
 place of one of the core. Where that is compiled its parts take each other alone, and the test is
 skipped; with `--compiled`, as in CI,
 a core that is not compiled fails the whole run.

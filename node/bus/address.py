@@ -59,8 +59,8 @@ async def open_bus(
             cannot be opened.
     """
     store, settings = open_store(url, config)
-    ground = TaskScope("the bus")
-    backend = await ground.enter()
+    scope = TaskScope("the bus")
+    backend = await scope.enter()
     try:
         bus = Bus(store, settings, loop=lambda: backend)
         timeout = 0.0
@@ -72,7 +72,7 @@ async def open_bus(
         finally:
             await bus.aclose(timeout)
     finally:
-        await ground.leave()
+        await scope.leave()
 
 
 def _sqlite(parts: SplitResult, config: BusConfig) -> Store:

@@ -55,7 +55,7 @@ class DialectClient(ReconnectingClient[G]):
         super().__init__(f"client of {self._place}", pauses)
         self._timeout = timeout
         self._redials = pauses is not None
-        self._ground = TaskScope("the client")
+        self._scope = TaskScope("the client")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._place}>"
@@ -77,7 +77,7 @@ class DialectClient(ReconnectingClient[G]):
             UnreachableError: without pauses, the other side did not answer, or not in time.
             ParleyError: it is running already.
         """
-        self._loop = await self._ground.enter()
+        self._loop = await self._scope.enter()
         self._current, self._left = None, False
         if self._redials:
             self._redial.begin(self._loop)
@@ -86,7 +86,7 @@ class DialectClient(ReconnectingClient[G]):
             self._current = await self._dial()
             self.sessions += 1
         except BaseException:
-            await self._ground.leave()
+            await self._scope.leave()
             raise
         return self
 
@@ -106,7 +106,7 @@ class DialectClient(ReconnectingClient[G]):
                 self._current.drop()
         finally:
             await self._stop()
-            await self._ground.leave()
+            await self._scope.leave()
 
     def over_error(self) -> ParleyError:
         if self._redials:

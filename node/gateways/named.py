@@ -96,26 +96,26 @@ class NamedPeer(Guest):
         self,
         backend: Backend,
         name: str,
-        terms: NamedOptions,
+        options: NamedOptions,
         *,
         on_over: Callable[["NamedPeer"], None] | None = None,
         total: MemoryBudget | None = None,
     ) -> None:
-        self._named = NamedCore(backend.now(), terms.limits, terms.flavour, total)
-        violations = terms.handlers.violations
+        self._named = NamedCore(backend.now(), options.limits, options.flavour, total)
+        violations = options.handlers.violations
         super().__init__(
             self._named,
             backend,
             name,
             on_gone=self._look,
             violations=violations,
-            high_water=terms.limits.write_buffer,
+            high_water=options.limits.write_buffer,
         )
         self._named.take_turns(self._wait_for_turn)
-        self.format = terms.format
+        self.format = options.format
         self.ignored = 0
         self.draining = False
-        self._handlers = terms.handlers
+        self._handlers = options.handlers
         self.emitter = NamedEmitter(self, self._named)
         self._on_over = on_over
         self._runners: dict[int, Runner] = {}
@@ -389,10 +389,10 @@ class NamedGateway(DialectServer[NamedPeer]):
         limits: DialectLimits | None = None,
     ) -> None:
         self.node = node
-        self._terms = terms = NamedOptions.of(node.handlers, flavour, format, limits)
-        self.flavour = terms.flavour
-        self.format = terms.format
-        self.limits = terms.limits
+        self._options = options = NamedOptions.of(node.handlers, flavour, format, limits)
+        self.flavour = options.flavour
+        self.format = options.format
+        self.limits = options.limits
         super().__init__("the gateway", self.limits.clients, self.limits.memory)
         self._ignored = 0  # events of clients that are gone
 
@@ -422,7 +422,7 @@ class NamedGateway(DialectServer[NamedPeer]):
     # Inside.
 
     def _new_guest(self, name: str) -> NamedPeer:
-        return NamedPeer(self.backend, name, self._terms, on_over=self._over, total=self.account)
+        return NamedPeer(self.backend, name, self._options, on_over=self._over, total=self.account)
 
     def _over(self, peer: NamedPeer) -> None:
         self._ignored += peer.ignored
@@ -466,8 +466,8 @@ class NamedClient(DialectClient[NamedPeer]):
             AddressError: not an address. ConfigError: there is no such flavour or format.
         """
         super().__init__(address, timeout, pauses)
-        self.registrar = registrar or Registrar(NodeConfig(), self._ground)
-        self._terms = NamedOptions.of(self.registrar.handlers, flavour, format, limits)
+        self.registrar = registrar or Registrar(NodeConfig(), self._scope)
+        self._options = NamedOptions.of(self.registrar.handlers, flavour, format, limits)
 
     @property
     def peer(self) -> NamedPeer:
@@ -490,11 +490,13 @@ class NamedClient(DialectClient[NamedPeer]):
         """
         if not self._redials:
             return self.peer.emit(name, data, namespace=namespace, format=format)
-        marks_end = self._terms.flavour is Flavour.TYPED
+        marks_end = self._options.flavour is Flavour.TYPED
         emitter = ReconnectingEmitter(self, lambda peer: peer.emitter, marks_end=marks_end)
-        return Emission(emitter, name, namespace, make_payload(data, format or self._terms.format))
+        return Emission(
+            emitter, name, namespace, make_payload(data, format or self._options.format)
+        )
 
     # Inside.
 
     def _new_guest(self, backend: Backend, place: str) -> NamedPeer:
-        return NamedPeer(backend, place, self._terms)
+        return NamedPeer(backend, place, self._options)

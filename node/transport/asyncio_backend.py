@@ -202,7 +202,7 @@ class AsyncioBackend:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.outlets: set[AsyncioTransport] = set()
+        self.transports: set[AsyncioTransport] = set()
         # Not the loop's clock, which uvloop reads once a turn and in milliseconds.
         self.now = time.monotonic  # noqa: TID251 - this is where `now` comes from
         self.call_soon = self._loop.call_soon
@@ -253,22 +253,22 @@ class AsyncioBackend:
         made: list[AsyncioTransport] = []
 
         def make() -> AsyncioTransport:
-            made.append(AsyncioTransport(lambda _: accept(), self.outlets))
+            made.append(AsyncioTransport(lambda _: accept(), self.transports))
             return made[-1]
 
         try:
             if address.scheme == "unix":
-                _, outlet = await self._loop.create_unix_connection(make, address.path)
+                _, transport = await self._loop.create_unix_connection(make, address.path)
             else:
-                _, outlet = await self._loop.create_connection(make, address.host, address.port)
+                _, transport = await self._loop.create_connection(make, address.host, address.port)
         except OSError as error:
             raise connect_error(address, error) from error
         except asyncio.CancelledError:
-            for outlet in made:
+            for transport in made:
                 # uvloop does not say so itself, if it was connected at the last moment.
-                outlet.connection_lost(None)
+                transport.connection_lost(None)
             raise
-        if not outlet.taken:
+        if not transport.taken:
             raise UnreachableError(f"{address.without_node_id()} closed at once")
 
     async def listen(self, address: Address, accept: Accept) -> Listener:
@@ -277,7 +277,7 @@ class AsyncioBackend:
         check_socket_scheme(address)
 
         def make() -> AsyncioTransport:
-            return AsyncioTransport(accept, self.outlets)
+            return AsyncioTransport(accept, self.transports)
 
         try:
             if address.scheme == "unix":
@@ -312,7 +312,7 @@ class AsyncioBackend:
         try:
             await asyncio.sleep(0)
             deadline = self.now() + CLOSE_PATIENCE
-            while self._tasks or self.outlets:
+            while self._tasks or self.transports:
                 tasks = set(filter(_has_begun, self._tasks))
                 self._end(tasks)
                 if self.now() > deadline:
@@ -328,14 +328,14 @@ class AsyncioBackend:
     def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
         for task in list(tasks):
             task.cancel()
-        for outlet in list(self.outlets):
-            outlet.close()
+        for transport in list(self.transports):
+            transport.close()
 
     def _log_unended(self, tasks: set[asyncio.Task[Any]]) -> None:
-        if self.outlets:
+        if self.transports:
             logger.error(
                 "%d sockets were not closed by the loop",
-                len(self.outlets),
+                len(self.transports),
                 extra={"event": "transport.unclosed"},
             )
         if tasks:

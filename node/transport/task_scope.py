@@ -75,8 +75,8 @@ async def own_task_group(what: str) -> AsyncIterator[TaskGroup]:
 
     If a task raises, the group ends, and leaving the block raises the exception.
     """
-    ground = TaskScope(what)
-    backend = await ground.enter()
+    scope = TaskScope(what)
+    backend = await scope.enter()
     changes = Condition(backend.waiter)
     opened: list[TaskGroup] = []
     failures: list[Exception] = []
@@ -104,7 +104,7 @@ async def own_task_group(what: str) -> AsyncIterator[TaskGroup]:
             for tasks in opened:
                 tasks.cancel_scope.cancel()
                 await changes.until(lambda: ended)
-        await ground.leave()
+        await scope.leave()
     if failures:
         raise failures[0]
 

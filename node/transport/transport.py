@@ -34,7 +34,7 @@ class TransportProtocol(Protocol):
 class Attached(TransportProtocol, Protocol):
     """A driver that waits for its transport."""
 
-    def connected(self, outlet: "Transport") -> None: ...
+    def connected(self, transport: "Transport") -> None: ...
 
 
 class Transport(Protocol):
@@ -95,12 +95,12 @@ class WriteBarrier:
         """Don't call `resume`."""
         self._waiting.pop(resume, None)
 
-    def guarded(self, outlet: Transport, on_room: Callable[[], None]) -> Transport:
-        """Return `outlet`, or a buffer in front of it if there is a journal; `on_room` is called
+    def guarded(self, transport: Transport, on_room: Callable[[], None]) -> Transport:
+        """Return `transport`, or a buffer in front of it if there is a journal; `on_room` is called
         when the buffer accepts bytes again."""
         if self._recorded is None or self._safe is None:
-            return outlet
-        return BufferedTransport(self, outlet, on_room)
+            return transport
+        return BufferedTransport(self, transport, on_room)
 
     def recorded(self) -> int:
         return 0 if self._recorded is None else self._recorded()
@@ -110,8 +110,8 @@ class WriteBarrier:
 
     def release(self) -> None:
         """Write the bytes that have become safe."""
-        for outlet in list(self.holding):
-            outlet.release()
+        for transport in list(self.holding):
+            transport.release()
 
     def retire(self) -> None:
         """Open for good: nothing is recorded any longer."""
@@ -126,28 +126,28 @@ OPEN: Final = WriteBarrier()
 class BufferedTransport:
     """A transport whose bytes leave once the records about them are safe."""
 
-    __slots__ = ("_eof", "_full", "_gate", "_held", "_on_room", "_outlet", "_size")
+    __slots__ = ("_eof", "_full", "_barrier", "_held", "_on_room", "_transport", "_size")
 
     def __init__(
         self,
-        gate: WriteBarrier,
-        outlet: Transport,
+        barrier: WriteBarrier,
+        transport: Transport,
         on_room: Callable[[], None],
     ) -> None:
-        self._gate = gate
-        self._outlet = outlet
+        self._barrier = barrier
+        self._transport = transport
         self._on_room = on_room
         self._held: deque[tuple[int, bytes]] = deque()
         self._size = 0
         self._full = self._eof = False
 
     def write(self, data: bytes) -> bool:
-        gate = self._gate
-        position = gate.recorded()
-        if not self._held and position <= gate.safe():
-            return self._outlet.write(data)
+        barrier = self._barrier
+        position = barrier.recorded()
+        if not self._held and position <= barrier.safe():
+            return self._transport.write(data)
         self._held.append((position, data))
-        gate.holding[self] = None
+        barrier.holding[self] = None
         self._size += len(data)
         self._full = self._size >= HELD_SIZE
         return not self._full
@@ -157,37 +157,37 @@ class BufferedTransport:
         self._forget()
         if served is not None:
             self._on_room = served.resume_writing
-        self._outlet.serve(served)
+        self._transport.serve(served)
 
     def write_eof(self) -> None:
         if self._held:
             self._eof = True
         else:
-            self._outlet.write_eof()
+            self._transport.write_eof()
 
     def close(self) -> None:
         """Close both sides and discard buffered bytes."""
         self._forget()
-        self._outlet.close()
+        self._transport.close()
 
     def pause_reading(self) -> None:
-        self._outlet.pause_reading()
+        self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        self._outlet.resume_reading()
+        self._transport.resume_reading()
 
     def release(self) -> None:
-        held, safe = self._held, self._gate.safe()
+        held, safe = self._held, self._barrier.safe()
         writable = True
         while held and held[0][0] <= safe:
             _, data = held.popleft()
             self._size -= len(data)
-            writable = self._outlet.write(data)
+            writable = self._transport.write(data)
         if not held:
-            self._gate.holding.pop(self, None)
+            self._barrier.holding.pop(self, None)
             if self._eof:
                 self._eof = False
-                self._outlet.write_eof()
+                self._transport.write_eof()
         if self._full and self._size < HELD_SIZE:
             self._full = False
             if writable:  # if not, the transport itself will say so
@@ -197,7 +197,7 @@ class BufferedTransport:
         self._held.clear()
         self._size = 0
         self._full = self._eof = False
-        self._gate.holding.pop(self, None)
+        self._barrier.holding.pop(self, None)
 
 
 logger = logging.getLogger("parley.transport")

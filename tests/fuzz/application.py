@@ -1,4 +1,4 @@
-"""A small application on a fuzzed connection, with the floor of messaging under it.
+"""A small application on a fuzzed connection, with the messaging layer under it.
 
 It does what a node does with each report, and checks that reports come in
 their order; what else it does, a script says. It knows no keys and no bytes of the wire.

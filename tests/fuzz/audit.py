@@ -62,7 +62,7 @@ _REFUSED: Final[Did] = ("malformed",)
 
 
 class Node:
-    """A node's floor of messaging, which tells of each event what it `did` with it."""
+    """A node's messaging layer, which reports what it `did` with each event."""
 
     def __init__(self, core: Connection) -> None:
         self.core = core

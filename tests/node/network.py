@@ -69,7 +69,7 @@ async def meeting(
 
 
 @asynccontextmanager
-async def ground() -> AsyncIterator[Backend]:
+async def task_scope() -> AsyncIterator[Backend]:
     """A loop for what is no node; nothing of it is left."""
     ours = TaskScope("the test")
     backend = await ours.enter()

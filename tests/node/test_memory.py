@@ -82,9 +82,9 @@ def dicts(count: int) -> Value:
 
 def deaf(met: ConnectedNodes) -> None:
     """The peer reads nothing from here on."""
-    outlet = met.peer.driver._transport
-    assert outlet is not None
-    outlet.pause_reading()
+    transport = met.peer.driver._transport
+    assert transport is not None
+    transport.pause_reading()
 
 
 async def tiny_calls(met: ConnectedNodes) -> None:

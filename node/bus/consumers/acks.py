@@ -37,7 +37,7 @@ class AckBuffer:
     ) -> None:
         self._store = context.store
         self._loop = loop = context.loop
-        self._terms = context.options
+        self._options = context.options
         self._retry = retry
         self._recorded = recorded
         self._changes = Condition(loop.waiter)
@@ -83,7 +83,7 @@ class AckBuffer:
         self.flush()
 
     async def _record(self) -> None:
-        options, ids = self._terms, self._ids
+        options, ids = self._options, self._ids
         try:
             while ids:
                 some = ids[:MOST_AT_ONCE]
@@ -118,7 +118,7 @@ class AckRecorder:
         self.closed: BusClosedError | None = None
         self._store = context.store
         self._loop = context.loop
-        self._terms = context.options
+        self._options = context.options
         self._consumer = context.name
         self._counters = context.counters
         self._due = due
@@ -151,7 +151,7 @@ class AckRecorder:
     # From the application.
 
     async def acknowledge(self, event: BusEvent) -> None:
-        options, ids = self._terms, [event.stored.id]
+        options, ids = self._options, [event.stored.id]
         count, again = await self._retry_until_closed(
             partial(self._store.ack, options.stream, options.group, ids)
         )
@@ -176,7 +176,7 @@ class AckRecorder:
 
     async def make_dead_letter(self, id: str, fault: str) -> None:
         """Make an event that cannot be handed out a dead letter; raises as the store does."""
-        options = self._terms
+        options = self._options
         if options.stream.endswith("." + DEAD):
             # An unreadable dead letter stays on its stream.
             await self._store.ack(options.stream, options.group, [id])
@@ -207,7 +207,7 @@ class AckRecorder:
 
     async def _record(self, event: BusEvent, delay: float, reason: str) -> bool:
         """Return whether the event was pending with this consumer; if not, nothing changes."""
-        options, id = self._terms, event.stored.id
+        options, id = self._options, event.stored.id
         if options.max_attempts is not None and event.attempt >= options.max_attempts:
             was_pending = await self._bury(id, reason)
             if was_pending:
@@ -221,7 +221,7 @@ class AckRecorder:
         return was_pending
 
     async def _bury(self, id: str, reason: str) -> bool:
-        options = self._terms
+        options = self._options
         letter = await self._store.bury(options.stream, options.group, self._consumer, id, reason)
         if letter is not None:
             self._counters.dead_lettered += 1
@@ -234,11 +234,11 @@ class AckRecorder:
             text = "%s %s became a dead letter: %s%s"
             logger.error(
                 text,
-                self._terms.stream,
+                self._options.stream,
                 id,
                 one_line(fault),
                 more,
-                extra={"event": "bus.dead-lettered", "stream": self._terms.stream, "id": id},
+                extra={"event": "bus.dead-lettered", "stream": self._options.stream, "id": id},
             )
 
     def _recorded(self, count: int) -> None:

@@ -32,7 +32,7 @@ class Fetcher:
     def __init__(self, context: ConsumerContext, config: BusConfig) -> None:
         self._store = context.store
         self.loop = loop = context.loop
-        self._terms = context.options
+        self._options = context.options
         self._consumer = context.name
         self._ttl = config.consumer_ttl
         # An idle consumer is removed after `consumer_ttl`: ask before.
@@ -49,7 +49,7 @@ class Fetcher:
     async def join(self) -> None:
         """Create the group and register this consumer; raises as `Store.join`."""
         await self._store.join(
-            self._terms.stream, self._terms.group, self._consumer, self._terms.after
+            self._options.stream, self._options.group, self._consumer, self._options.after
         )
 
     def claim_at(self, when: float) -> None:
@@ -83,7 +83,7 @@ class Fetcher:
                 return found
 
     async def _redelivered(self, count: int) -> list[Delivery]:
-        store, options, consumer = self._store, self._terms, self._consumer
+        store, options, consumer = self._store, self._options, self._consumer
         if self._owning:
             found = await store.recover_pending(options.stream, options.group, consumer, count)
             if found:
@@ -104,7 +104,7 @@ class Fetcher:
         return found
 
     async def _read(self, count: int, wait: float) -> list[Delivery]:
-        options = self._terms
+        options = self._options
         return await self._store.read(options.stream, options.group, self._consumer, count, wait)
 
     async def _read_waiting(self, count: int) -> list[Delivery]:
@@ -141,4 +141,6 @@ class Fetcher:
             self._removal_due = now + self._removal_interval
             # Another node's bus may refuse it.
             with suppress(BusRefusedError):
-                await self._store.remove_consumers(self._terms.stream, self._terms.group, self._ttl)
+                await self._store.remove_consumers(
+                    self._options.stream, self._options.group, self._ttl
+                )

@@ -32,7 +32,7 @@ class Relay(DialectServer["RelayGuest"]):
     def __init__(self, *, limits: DialectLimits | None = None, feedback: bool = True) -> None:
         self.limits = limits or DialectLimits()
         self._router = Router(feedback=feedback)
-        self._ground = TaskScope("the relay")
+        self._scope = TaskScope("the relay")
         self._drops = RateLimitedLogger()
         super().__init__("the relay", self.limits.clients, self.limits.memory)
 
@@ -46,7 +46,7 @@ class Relay(DialectServer["RelayGuest"]):
     @property
     def backend(self) -> Backend:
         """The event loop; raises ParleyError outside of the `async with` block."""
-        return self._ground.backend
+        return self._scope.backend
 
     @property
     def clients(self) -> list[UUID]:
@@ -90,10 +90,10 @@ class Relay(DialectServer["RelayGuest"]):
     # Inside.
 
     async def _enter(self) -> Backend:
-        return await self._ground.enter()
+        return await self._scope.enter()
 
     async def _leave(self) -> None:
-        await self._ground.leave()
+        await self._scope.leave()
 
     def _new_guest(self, name: str) -> "RelayGuest":
         core = RelayConnection(self._router, self.limits, self.backend.now(), self.account)

@@ -51,8 +51,8 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
             AddressError: not an address. ConfigError: there is no such form of `values`.
         """
         super().__init__(target, timeout, pauses)
-        self.registrar = registrar or Registrar(NodeConfig(), self._ground)
-        self._terms = SimProtoOptions(limits or DialectLimits(), self.registrar, values)
+        self.registrar = registrar or Registrar(NodeConfig(), self._scope)
+        self._options = SimProtoOptions(limits or DialectLimits(), self.registrar, values)
 
     @classmethod
     def over(
@@ -121,4 +121,4 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
     def _new_guest(self, backend: Backend, place: str) -> SimProtoPeer:
         target = self._target
         carrier = target.live if isinstance(target, Stream) else None
-        return SimProtoPeer(backend, place, self._terms, carrier=carrier)
+        return SimProtoPeer(backend, place, self._options, carrier=carrier)

@@ -12,7 +12,7 @@ from parley._node.bus.bus import Bus
 from parley._node.bus.config import BusConfig
 from parley._node.bus.store import Store
 from tests.node.bus.model_store import ModelStore
-from tests.node.network import ground
+from tests.node.network import task_scope
 
 NAME, GROUP = "auth.user", "mailer"
 
@@ -54,7 +54,7 @@ async def a_bus(
     config = BusConfig(**{"consumer": "me", **settings})
     faulty = FaultyStore(store or ModelStore(config))
     async with (
-        ground() as backend,
+        task_scope() as backend,
         Bus(cast(Store, faulty), config, loop=lambda: backend) as bus,
     ):
         yield bus, faulty

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from parley._node.bus.store import Store
-from tests.node.network import ground
+from tests.node.network import task_scope
 
 AnyStore = TypeVar("AnyStore", bound=Store)
 
@@ -13,7 +13,7 @@ AnyStore = TypeVar("AnyStore", bound=Store)
 @asynccontextmanager
 async def opened(store: AnyStore) -> AsyncIterator[AnyStore]:
     """The store, ready."""
-    async with ground() as backend:
+    async with task_scope() as backend:
         await store.open(backend)
         try:
             yield store

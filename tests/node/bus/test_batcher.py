@@ -16,7 +16,7 @@ from parley._node.bus.errors import (
     InvalidEventError,
 )
 from parley._node.transport.backend import Backend
-from tests.node.network import eventually, ground, settled, started
+from tests.node.network import eventually, settled, started, task_scope
 
 pytestmark = pytest.mark.anyio
 
@@ -59,7 +59,7 @@ class Requests:
 
 
 async def test_what_comes_in_one_turn_or_meanwhile_goes_together(anyio_backend: str) -> None:
-    async with ground() as backend, anyio.create_task_group() as tasks:
+    async with task_scope() as backend, anyio.create_task_group() as tasks:
         requests = Requests(backend)
         for n in range(4):
             tasks.start_soon(requests.batcher.submit, n)
@@ -76,7 +76,7 @@ async def test_what_comes_in_one_turn_or_meanwhile_goes_together(anyio_backend: 
 
 
 async def test_who_was_answered_together_goes_together_again(anyio_backend: str) -> None:
-    async with ground() as backend, anyio.create_task_group() as tasks:
+    async with task_scope() as backend, anyio.create_task_group() as tasks:
         requests = Requests(backend)
         requests.open()
 
@@ -97,7 +97,7 @@ async def test_who_was_answered_together_goes_together_again(anyio_backend: str)
 async def test_who_is_refused_is_refused_alone(
     bad: int, error: type[BusError], anyio_backend: str
 ) -> None:
-    async with ground() as backend, anyio.create_task_group() as tasks:
+    async with task_scope() as backend, anyio.create_task_group() as tasks:
         requests = Requests(backend)
         acks = [
             await started(tasks, partial(requests.batcher.submit, n)) for n in (bad, 2, 3, bad, 4)
@@ -113,7 +113,7 @@ async def test_who_is_refused_is_refused_alone(
 async def test_what_nobody_knows_is_not_asked_again(
     error: type[Exception], anyio_backend: str
 ) -> None:
-    async with ground() as backend, anyio.create_task_group() as tasks:
+    async with task_scope() as backend, anyio.create_task_group() as tasks:
         requests = Requests(backend)
         numbers = [1, 2, 3, MISTAKE if error is KeyError else 4, 5]
         acks = [await started(tasks, partial(requests.batcher.submit, n)) for n in numbers]
@@ -126,7 +126,7 @@ async def test_what_nobody_knows_is_not_asked_again(
 
 
 async def test_a_request_has_its_limits(anyio_backend: str) -> None:
-    async with ground() as backend, anyio.create_task_group() as tasks:
+    async with task_scope() as backend, anyio.create_task_group() as tasks:
         requests = Requests(backend)
         many = [1, 2, *range(10, 15), *range(100, 103), *range(3, 10), *range(3, 10)]
         for n in many:
@@ -146,7 +146,7 @@ async def test_a_request_has_its_limits(anyio_backend: str) -> None:
 
 
 async def test_who_gives_up_takes_nobody_along(anyio_backend: str) -> None:
-    async with ground() as backend, anyio.create_task_group() as tasks:
+    async with task_scope() as backend, anyio.create_task_group() as tasks:
         requests = Requests(backend, BOUNDS._replace(under_way=1))
         scopes: dict[int, anyio.CancelScope] = {}
         answers: dict[int, int] = {}
@@ -173,7 +173,7 @@ async def test_who_gives_up_takes_nobody_along(anyio_backend: str) -> None:
 
 async def test_the_end_is_told(anyio_backend: str) -> None:
     async with anyio.create_task_group() as tasks:
-        async with ground() as backend:
+        async with task_scope() as backend:
             requests = Requests(backend)
             acks = [await started(tasks, partial(requests.batcher.submit, n)) for n in (1, 2, 3)]
             assert acks == [[], [], []]

@@ -133,9 +133,9 @@ async def test_data_that_cannot_be_read(anyio_backend: str) -> None:
 
 async def test_opened_once_by_whoever_is_first(anyio_backend: str) -> None:
     from parley._node.bus.bus import Bus
-    from tests.node.network import ground
+    from tests.node.network import task_scope
 
-    async with ground() as backend, anyio.create_task_group() as tasks:
+    async with task_scope() as backend, anyio.create_task_group() as tasks:
         store = FaultyStore(ModelStore(BusConfig()))
         store.faults["open"] = [BusUnavailableError("gone"), OSError("?")]
         bus = Bus(store, BusConfig(), loop=lambda: backend)  # type: ignore[arg-type]  # a test's

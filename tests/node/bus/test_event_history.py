@@ -11,7 +11,7 @@ from parley._node.bus.identifiers import AFTER_ALL, BEFORE_ALL
 from parley._node.bus.model import StoredEvent, StreamInfo
 from parley._node.bus.store import LazyStore, Store
 from parley._node.transport.backend import Backend
-from tests.node.network import ground
+from tests.node.network import task_scope
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +57,7 @@ class Stub:
 )
 async def test_from_now_on_is_one_place(stub: Stub, places: list[str]) -> None:
     stub.asked = []
-    async with ground() as loop:
+    async with task_scope() as loop:
         events = history(stub, loop, AFTER_ALL, follow=True)
         assert (await anext(events)).id == "7-1"
         stub.failing = 2
@@ -70,7 +70,7 @@ async def test_from_now_on_is_one_place(stub: Stub, places: list[str]) -> None:
 async def test_a_store_that_never_answered_is_not_waited_for(follow: bool) -> None:
     stub = Stub(None)
     stub.failing = 1
-    async with ground() as loop:
+    async with task_scope() as loop:
         with pytest.raises(BusUnavailableError):
             await anext(history(stub, loop, BEFORE_ALL, follow=follow))
         events = history(stub, loop, BEFORE_ALL, follow=False)

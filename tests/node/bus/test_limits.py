@@ -17,7 +17,7 @@ from parley._node.bus.event import BusEvent
 from parley._node.bus.store import Store
 from tests.node.bus.buses import GROUP, NAME, a_bus, publish
 from tests.node.bus.model_store import ModelStore
-from tests.node.network import PATIENCE, eventually, ground
+from tests.node.network import PATIENCE, eventually, task_scope
 
 FOR_LONG = 1_000  # failures in a row
 
@@ -72,7 +72,7 @@ async def test_a_long_name_of_a_host_is_no_name_too_long(
     monkeypatch.setattr(socket, "gethostname", lambda: "h" * 250)
     config = BusConfig()
     async with (
-        ground() as backend,
+        task_scope() as backend,
         Bus(cast(Store, ModelStore(config)), config, loop=lambda: backend) as bus,
         bus.consume(NAME, GROUP),
     ):

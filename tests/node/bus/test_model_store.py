@@ -12,7 +12,7 @@ from parley._node.bus.errors import BusClosedError
 from parley._node.bus.model import NewEvent, Published, Trim
 from parley._node.bus.store import Store
 from tests.node.bus.model_store import ModelStore
-from tests.node.network import ground, settled, started
+from tests.node.network import settled, started, task_scope
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ class Clock:
 
 @asynccontextmanager
 async def model(clock: Clock) -> AsyncIterator[Store]:
-    async with ground() as loop:
+    async with task_scope() as loop:
         store: Store = ModelStore(BusConfig(clock=clock, idempotency_window=60.0))
         await store.open(loop)
         try:
@@ -96,7 +96,7 @@ async def test_who_waits_gets_what_comes_or_the_end(anyio_backend: str) -> None:
 
 
 async def test_what_an_earlier_process_had_is_owned(anyio_backend: str) -> None:
-    async with ground() as loop:
+    async with task_scope() as loop:
         store = ModelStore(BusConfig())
         await store.open(loop)
         await store.publish([event(1)], durable=True)

@@ -15,7 +15,7 @@ from parley._node.transport.memory import memory_pair
 from parley._node.transport.transport import StreamTransport
 from parley.dialects import Guest
 from tests.node.dialects.test_core import Parrot
-from tests.node.network import ground
+from tests.node.network import task_scope
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +40,7 @@ class Bird(Guest):
 async def bird() -> AsyncIterator[tuple[Bird, anyio.abc.ByteStream, list[Guest]]]:
     """A guest, the other end of its stream, and the guests that are gone."""
     gone: list[Guest] = []
-    async with ground() as backend:
+    async with task_scope() as backend:
         here, there = memory_pair()
         core = Parrot(backend.now(), 1_000, MemoryBudget(1 << 30))
         guest = Bird(core=core, backend=backend, name="a nest", on_gone=gone.append)

@@ -16,12 +16,12 @@ from parley._node.transport.address import Address
 from parley._node.transport.backend import Backend
 from parley._node.transport.driver import Driver
 from tests.node.dialects.test_core import Parrot
-from tests.node.network import eventually, ground
+from tests.node.network import eventually, task_scope
 
 
 @asynccontextmanager
 async def gateway(most: int = 8) -> AsyncIterator[PlaintextListener]:
-    async with ground() as backend:
+    async with task_scope() as backend:
         made = PlaintextListener(
             backend,
             _accepting(backend, lambda: made),

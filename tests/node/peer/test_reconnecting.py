@@ -13,7 +13,7 @@ from parley._node.errors import (
 )
 from parley._node.peer.reconnecting import RetryLoop, is_lasting, random_fraction
 from parley._node.protocol.codes import CloseCode
-from tests.node.network import eventually, ground
+from tests.node.network import eventually, task_scope
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +23,7 @@ PAUSES = Backoff(first=0.004, longest=0.02, steady=0.05)
 
 async def test_pauses_grow_and_begin_anew_after_what_held() -> None:
     told: list[tuple[str, float]] = []
-    async with ground() as loop:
+    async with task_scope() as loop:
 
         async def attempt() -> Exception:
             if len(told) == 4:
@@ -59,7 +59,7 @@ async def test_a_pause_can_be_ended_and_so_can_all() -> None:
     async def attempt() -> Exception:
         return NotTrustedError("another node")
 
-    async with ground() as loop:
+    async with task_scope() as loop:
         for stops_early in (True, False):
             redial = RetryLoop(
                 attempt, lambda _, seconds: told.append(seconds), over=lambda: ended.append(True)

@@ -35,16 +35,16 @@ def anyio_backend(request: pytest.FixtureRequest) -> object:
 
 
 class Noted:
-    """A driver that notes what the outlet tells it."""
+    """A driver that notes what the transport tells it."""
 
     def __init__(self) -> None:
-        self.outlet: Any = None
+        self.transport: Any = None
         self.data = bytearray()
         self.ends = 0
         self.writable = 0
 
-    def connected(self, outlet: Any) -> None:
-        self.outlet = outlet
+    def connected(self, transport: Any) -> None:
+        self.transport = transport
 
     def received(self, data: bytes) -> None:
         self.data += data
@@ -84,8 +84,8 @@ async def test_bytes_and_ends_both_ways() -> None:
     backend = AsyncioBackend()
     driver, other = await joined(backend)
     with other:
-        assert driver.outlet.write(b"abc")
-        driver.outlet.write_eof()
+        assert driver.transport.write(b"abc")
+        driver.transport.write_eof()
         await settled()
         assert other.recv(10) == b"abc"
         assert other.recv(10) == b""
@@ -93,12 +93,12 @@ async def test_bytes_and_ends_both_ways() -> None:
         await eventually(lambda: driver.data == b"def")
         other.shutdown(socket.SHUT_WR)
         await eventually(lambda: driver.ends == 1)
-        driver.outlet.close()
+        driver.transport.close()
         await eventually(lambda: driver.ends == 2)
-        assert not driver.outlet.write(b"too late")
+        assert not driver.transport.write(b"too late")
         for late in ("write_eof", "close", "pause_reading", "resume_reading"):
-            getattr(driver.outlet, late)()
-    assert backend.outlets == set()
+            getattr(driver.transport, late)()
+    assert backend.transports == set()
 
 
 async def test_a_full_buffer_stops_the_writer_until_it_has_room() -> None:
@@ -106,7 +106,7 @@ async def test_a_full_buffer_stops_the_writer_until_it_has_room() -> None:
     driver, other = await joined(backend)
     with other:
         sent = 0
-        while driver.outlet.write(bytes(1 << 18)):
+        while driver.transport.write(bytes(1 << 18)):
             sent += 1 << 18
             await settled()
         sent += 1 << 18
@@ -117,7 +117,7 @@ async def test_a_full_buffer_stops_the_writer_until_it_has_room() -> None:
             if not driver.writable:
                 await asyncio.sleep(0)
         await eventually(lambda: driver.writable > 0)
-        assert driver.outlet.write(b"more")
+        assert driver.transport.write(b"more")
     await backend.aclose()
 
 
@@ -125,9 +125,9 @@ async def test_closing_does_not_wait_for_who_does_not_read() -> None:
     backend = AsyncioBackend()
     driver, other = await joined(backend)
     with other:
-        while driver.outlet.write(bytes(WRITE_BUFFER)):
+        while driver.transport.write(bytes(WRITE_BUFFER)):
             await settled()
-        driver.outlet.close()
+        driver.transport.close()
         with fail_after(1):
             await backend.aclose()
     assert driver.ends == 1
@@ -163,12 +163,12 @@ async def test_a_flood_lets_others_have_their_turn() -> None:
         assert driver.came
         assert len(driver.came) == len(set(driver.came))
         # Paused by the driver in such a turn, it stays so.
-        driver.outlet.pause_reading()
-        driver.outlet.data_received(flood)
+        driver.transport.pause_reading()
+        driver.transport.data_received(flood)
         other.sendall(b"later")
         await anyio.sleep(0.02)
         assert len(driver.data) == 2 * len(flood)
-        driver.outlet.resume_reading()
+        driver.transport.resume_reading()
         await eventually(lambda: driver.data.endswith(b"later"))
     await backend.aclose()
 
@@ -188,7 +188,7 @@ async def test_shutting_what_is_gone_already_is_no_error() -> None:
     driver, other = await joined(backend)
     other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     other.close()
-    driver.outlet.write_eof()
+    driver.transport.write_eof()
     await eventually(lambda: driver.ends > 0)
     await backend.aclose()
 
@@ -213,11 +213,11 @@ async def test_a_dial_that_is_cancelled_at_any_moment_leaves_no_socket() -> None
                 await asyncio.sleep(0)
             dialling.cancel()
             await asyncio.wait([dialling])
-            if dialling.cancelled() and driver.outlet is not None:
+            if dialling.cancelled() and driver.transport is not None:
                 await eventually(lambda one=driver: one.ends > 0)  # type: ignore[misc]  # bound now
-        for outlet in list(backend.outlets):
-            outlet.close()
-        await eventually(lambda: not backend.outlets)
+        for transport in list(backend.transports):
+            transport.close()
+        await eventually(lambda: not backend.transports)
     await backend.aclose()
 
 
@@ -226,7 +226,7 @@ async def test_sockets_that_a_loop_never_closes_are_not_waited_for(
 ) -> None:
     monkeypatch.setattr(asyncio_backend, "CLOSE_PATIENCE", 0.02)
     backend = AsyncioBackend()
-    backend.outlets.add(AsyncioTransport(lambda _: None, backend.outlets))
+    backend.transports.add(AsyncioTransport(lambda _: None, backend.transports))
     with fail_after(5):
         await backend.aclose()
     assert "1 sockets were not closed" in caplog.text
@@ -258,8 +258,8 @@ async def test_a_task_that_ignores_cancellation_is_named_and_left(
 
 @pytest.mark.parametrize("turns", range(4))
 async def test_a_close_that_asyncio_cancels_ends_tasks(turns: int) -> None:
-    ground = TaskScope("x")
-    backend = await ground.enter()
+    task_scope = TaskScope("x")
+    backend = await task_scope.enter()
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def wait() -> None:
@@ -271,7 +271,7 @@ async def test_a_close_that_asyncio_cancels_ends_tasks(turns: int) -> None:
 
     backend.spawn(wait)
     await begun.wait()
-    closing = asyncio.create_task(ground.leave())
+    closing = asyncio.create_task(task_scope.leave())
     await asyncio.sleep(0)  # it has begun
     for _ in range(turns):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Tests of node/transport/driver.py with a scripted core, outlet and loop: no I/O, no time."""
+"""Tests of node/transport/driver.py with a scripted core, transport and loop: no I/O, no time."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, cast
@@ -174,7 +174,7 @@ class Scene:
     def __init__(self, backend: Backend | None = None) -> None:
         self.loop = FakeLoop()
         self.core = FakeCore()
-        self.outlet = FakeOutlet()
+        self.transport = FakeOutlet()
         self.reports: list[Report] = []
         self.on_report: Callable[[], None] = lambda: None
         self.earliest = NEVER
@@ -197,7 +197,7 @@ class Scene:
         self.closed += 1
 
     def connect(self) -> None:
-        self.driver.connected(self.outlet)
+        self.driver.connected(self.transport)
         self.loop.turn()
 
 
@@ -213,9 +213,9 @@ def test_it_sends_what_there_is_once_it_is_connected() -> None:
     scene.core.chunks = [full, full, b"rest", b"not asked for"]
     scene.core.wake()
     scene.loop.turn()
-    assert scene.outlet.done == []
+    assert scene.transport.done == []
     scene.connect()
-    assert scene.outlet.done == [full, full, b"rest"]
+    assert scene.transport.done == [full, full, b"rest"]
 
 
 def test_many_wake_ups_make_one_flush() -> None:
@@ -231,16 +231,16 @@ def test_much_that_waits_is_written_at_once() -> None:
     scene.connect()
     scene.core.chunks = [b"one"]
     scene.core.wake()
-    assert scene.outlet.done == []
+    assert scene.transport.done == []
     scene.core.outbox.count = FLUSH_EVENTS
     scene.core.wake()
-    assert scene.outlet.done == [b"one"]
+    assert scene.transport.done == [b"one"]
     assert len(scene.loop.due) == 1
-    scene.outlet.more = False
+    scene.transport.more = False
     scene.core.chunks = [b"two", b"three"]
     scene.core.wake()
     scene.core.wake()
-    assert scene.outlet.done == [b"one", b"two"]
+    assert scene.transport.done == [b"one", b"two"]
 
 
 def test_what_is_flushed_is_written_now_if_it_is_taken() -> None:
@@ -249,12 +249,12 @@ def test_what_is_flushed_is_written_now_if_it_is_taken() -> None:
     scene.connect()
     scene.core.chunks = [b"one"]
     scene.driver.flush()
-    assert scene.outlet.done == [b"one"]
-    scene.outlet.more = False
+    assert scene.transport.done == [b"one"]
+    scene.transport.more = False
     scene.core.chunks = [b"two", b"three"]
     scene.driver.flush()
     scene.driver.flush()
-    assert scene.outlet.done == [b"one", b"two"]
+    assert scene.transport.done == [b"one", b"two"]
 
 
 def test_no_report_overtakes_another() -> None:
@@ -269,13 +269,13 @@ def test_no_report_overtakes_another() -> None:
             scene.core.chunks = [b"asked for"]
             scene.core.wake()
             assert scene.reports == [FINISHED]
-            assert scene.outlet.done == []
+            assert scene.transport.done == []
 
     scene.on_report = ask
     scene.core.happened = [FINISHED]
     scene.driver.received(b"x")
     assert scene.reports == [FINISHED, later]
-    assert scene.outlet.done == [b"asked for"]
+    assert scene.transport.done == [b"asked for"]
 
 
 def test_what_reports_set_off_begins_after_all_of_them_also_of_an_outer_connection() -> None:
@@ -305,19 +305,19 @@ def test_what_reports_set_off_begins_after_all_of_them_also_of_an_outer_connecti
 def test_a_full_outlet_is_left_alone_until_it_may_write() -> None:
     scene = Scene()
     scene.connect()
-    scene.outlet.more = False
+    scene.transport.more = False
     full = bytes(FLUSH_SIZE)
     scene.core.chunks = [full, full, b"three"]
     scene.core.wake()
     scene.loop.turn()
-    assert scene.outlet.done == [full]
+    assert scene.transport.done == [full]
     scene.core.wake()
     scene.loop.turn()
-    assert scene.outlet.done == [full]
-    scene.outlet.more = True
+    assert scene.transport.done == [full]
+    scene.transport.more = True
     scene.driver.resume_writing()
     scene.loop.turn()
-    assert scene.outlet.done == [full, full, b"three"]
+    assert scene.transport.done == [full, full, b"three"]
 
 
 def test_what_comes_goes_to_the_core_and_its_reports_up_in_order() -> None:
@@ -335,7 +335,7 @@ def test_what_comes_goes_to_the_core_and_its_reports_up_in_order() -> None:
     assert scene.reports == [FINISHED, StreamFinished(5)]
     scene.core.chunks = [b"answer"]
     scene.loop.turn()
-    assert scene.outlet.done == [b"answer"]
+    assert scene.transport.done == [b"answer"]
 
 
 def test_reading_follows_the_core() -> None:
@@ -345,7 +345,7 @@ def test_reading_follows_the_core() -> None:
         scene.core.wants_data = wants_data
         scene.driver.step()
         scene.loop.turn()
-    assert scene.outlet.done == ["pause", "resume"]
+    assert scene.transport.done == ["pause", "resume"]
 
 
 def test_reading_stops_at_once_when_the_core_wants_no_more() -> None:
@@ -354,7 +354,7 @@ def test_reading_stops_at_once_when_the_core_wants_no_more() -> None:
     scene.connect()
     scene.core.wants_data = False
     scene.driver.received(b"the last that is wanted")
-    assert scene.outlet.done == ["pause"]
+    assert scene.transport.done == ["pause"]
 
 
 # Turns.
@@ -388,14 +388,14 @@ def test_much_that_comes_at_once_is_taken_in_turns() -> None:
     scene = SlowScene()
     scene.driver.received(b"abcdefgh")
     assert received(scene) == [b"abc"]
-    assert scene.outlet.done == ["pause"]
+    assert scene.transport.done == ["pause"]
     scene.one_turn()
     assert received(scene) == [b"abc", b"def"]
-    scene.driver.received(b"ij")  # from an outlet that does not pause at once
+    scene.driver.received(b"ij")  # from an transport that does not pause at once
     assert received(scene) == [b"abc", b"def"]
     scene.loop.turn()
     assert received(scene) == [b"abc", b"def", b"ghi", b"j"]
-    assert scene.outlet.done == ["pause", "resume"]
+    assert scene.transport.done == ["pause", "resume"]
 
 
 def test_what_waits_for_its_turn_waits_for_the_core_too() -> None:
@@ -409,7 +409,7 @@ def test_what_waits_for_its_turn_waits_for_the_core_too() -> None:
     scene.driver.step()
     scene.loop.turn()
     assert received(scene) == [b"abc", b"def", b"gh"]
-    assert scene.outlet.done == ["pause", "resume"]
+    assert scene.transport.done == ["pause", "resume"]
 
 
 def test_what_came_before_the_end_is_taken_before_it() -> None:
@@ -420,7 +420,7 @@ def test_what_came_before_the_end_is_taken_before_it() -> None:
     scene.loop.turn()
     assert received(scene) == [b"abc", b"def", b"gh"]
     assert scene.core.told[-1] == ("receive_eof",)
-    assert scene.outlet.done == ["pause", "close"]
+    assert scene.transport.done == ["pause", "close"]
     told = list(scene.core.told)
     scene.driver.ended()
     scene.loop.turn()
@@ -434,7 +434,7 @@ def test_what_waits_when_the_core_ends_is_forgotten() -> None:
     scene.driver.step()
     scene.loop.turn()
     assert received(scene) == [b"abc"]
-    assert scene.outlet.done == ["pause", "close"]
+    assert scene.transport.done == ["pause", "close"]
 
 
 # Ends.
@@ -448,7 +448,7 @@ def test_the_sending_side_is_shut_once_after_the_last_bytes() -> None:
     for _ in range(2):
         scene.driver.step()
         scene.loop.turn()
-    assert scene.outlet.done == [b"close", "eof"]
+    assert scene.transport.done == [b"close", "eof"]
 
 
 def test_an_ended_core_closes_the_transport_once() -> None:
@@ -461,7 +461,7 @@ def test_an_ended_core_closes_the_transport_once() -> None:
     scene.driver.step()
     scene.core.wake()
     scene.loop.turn()
-    assert scene.outlet.done == ["close"]
+    assert scene.transport.done == ["close"]
     assert scene.closed == 1
     assert scene.loop.set_timers == []
     assert scene.loop.due == []
@@ -504,7 +504,7 @@ def test_a_report_that_settles_the_driver_does_not_close_it_before_the_others() 
         scene.upper_rang.append,
     )
     driver.on_closed = lambda: closed.append(list(handled))
-    driver.connected(scene.outlet)
+    driver.connected(scene.transport)
     reports: list[Report] = [FINISHED, StreamFinished(5)]
     scene.core.ended = True
     scene.core.happened = list(reports)
@@ -518,7 +518,7 @@ def test_a_transport_that_comes_too_late_is_closed() -> None:
     scene.driver.step()
     assert scene.closed == 1
     scene.connect()
-    assert scene.outlet.done == ["close"]
+    assert scene.transport.done == ["close"]
 
 
 # The timer.
@@ -597,7 +597,7 @@ def test_a_bug_ends_the_connection_with_a_traceback(
     assert isinstance(scene.reports[-1], ConnectionEnded)
     assert "ZeroDivisionError" in caplog.text
     if place != "receive_eof":
-        assert b"close" in scene.outlet.done
+        assert b"close" in scene.transport.done
 
 
 @pytest.mark.parametrize("when", ["receiving", "flushing"])
@@ -618,7 +618,7 @@ def test_a_bug_in_the_layer_above_too(when: str, caplog: pytest.LogCaptureFixtur
     scene.loop.turn()
     assert ("abort", CloseCode.INTERNAL_ERROR) in scene.core.told
     assert isinstance(scene.reports[-1], ConnectionEnded)
-    assert b"close" in scene.outlet.done
+    assert b"close" in scene.transport.done
     assert "internal error" in caplog.text
 
 
@@ -634,7 +634,7 @@ def test_a_bug_while_aborting_closes_at_least(caplog: pytest.LogCaptureFixture) 
     scene.core.receive_data = fail  # type: ignore[method-assign]  # to fail
     scene.driver.received(b"x")
     scene.loop.turn()
-    assert scene.outlet.done == ["close"]
+    assert scene.transport.done == ["close"]
     assert scene.closed == 1
     assert scene.loop.set_timers == []
     assert "while aborting" in caplog.text
@@ -650,7 +650,7 @@ def test_there_is_room_while_the_transport_takes_bytes() -> None:
     rooms.append(scene.driver.can_send)
     scene.connect()
     rooms.append(scene.driver.can_send)
-    scene.outlet.more = False
+    scene.transport.more = False
     scene.core.chunks = [b"x"]
     scene.core.wake()
     scene.loop.turn()
@@ -666,14 +666,14 @@ async def test_callers_wait_for_room(how: str) -> None:
     async with create_task_group() as tasks:
         scene = Scene(current_backend(tasks))
         scene.core.queued_bytes = HIGH_WATER + 1
-        scene.outlet.more = False
+        scene.transport.more = False
         scene.core.chunks = [b"x"]
-        scene.driver.connected(scene.outlet)
+        scene.driver.connected(scene.transport)
         await anyio.wait_all_tasks_blocked()
         outcomes = [await started(tasks, scene.driver.wait_writable) for _ in range(3)]
         assert not any(outcomes)
         if how == "written":
-            scene.outlet.more = True
+            scene.transport.more = True
             scene.driver.resume_writing()
         elif how == "less":
             scene.core.queued_bytes = HIGH_WATER // LOW_WATER_PART

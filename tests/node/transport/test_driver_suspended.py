@@ -26,27 +26,27 @@ class Parting(Scene):
         giver.driver.hand_over(self.driver, b"rest")
         giver.loop.turn()
         assert giver.closed == 1
-        assert "close" not in giver.outlet.done
-        return giver.outlet
+        assert "close" not in giver.transport.done
+        return giver.transport
 
 
 def test_a_transport_that_is_lost_is_closed_and_another_goes_on() -> None:
     scene = Parting()
     scene.connect()
-    assert scene.outlet.served is None  # the backend's own matter
+    assert scene.transport.served is None  # the backend's own matter
     scene.driver.ended()
     scene.loop.turn()
-    assert scene.outlet.done == ["close"]
+    assert scene.transport.done == ["close"]
     assert scene.driver.was_connected
     assert not scene.closed
     scene.core.chunks = [b"later"]
     scene.core.wake()
     scene.loop.turn()
     assert ("data_to_send",) not in scene.core.told[1:]
-    outlet = scene.resume()
+    transport = scene.resume()
     scene.loop.turn()
-    assert outlet.served is scene.driver
-    assert outlet.done == ["pause", "resume", b"later"]  # what came with it has its turn first
+    assert transport.served is scene.driver
+    assert transport.done == ["pause", "resume", b"later"]  # what came with it has its turn first
     assert ("receive_data", b"rest kept") in scene.core.told
 
 
@@ -84,7 +84,7 @@ def test_a_core_that_parts_at_a_deadline_or_on_what_came_lets_go() -> None:
         else:
             scene.part(0.0)
             scene.driver.step()
-        assert scene.outlet.done == ["close"], how
+        assert scene.transport.done == ["close"], how
         assert not scene.closed
 
 
@@ -95,13 +95,13 @@ def test_a_live_transport_gives_way_and_what_it_brought_is_forgotten() -> None:
     scene.driver.received(b"old")
     assert scene.driver.reads.waiting
     scene.core.wants_data = True
-    outlet = scene.resume()
+    transport = scene.resume()
     scene.loop.turn()
-    assert scene.outlet.done[-1] == "close"
+    assert scene.transport.done[-1] == "close"
     assert [told for told in scene.core.told if told[0] == "receive_data"] == [
         ("receive_data", b"rest kept")
     ]
-    assert outlet.done == ["pause", "resume"]
+    assert transport.done == ["pause", "resume"]
 
 
 def test_a_transport_that_had_ended_when_it_came_is_lost_again() -> None:
@@ -116,7 +116,7 @@ def test_a_transport_that_had_ended_when_it_came_is_lost_again() -> None:
     giver.driver.hand_over(scene.driver, b"")
     scene.loop.turn()
     assert scene.core.told.count("parted") == 2
-    assert giver.outlet.done[-1] == "close"
+    assert giver.transport.done[-1] == "close"
 
 
 def test_what_comes_for_a_driver_that_is_closed_is_closed() -> None:
@@ -126,7 +126,7 @@ def test_what_comes_for_a_driver_that_is_closed_is_closed() -> None:
     scene.driver.step()
     giver.connect()
     giver.driver.hand_over(scene.driver, b"")
-    assert giver.outlet.done == ["close"]
+    assert giver.transport.done == ["close"]
     assert giver.closed == 1
 
 
@@ -157,6 +157,6 @@ def test_a_gate_holds_for_the_new_transport_what_it_held_for_the_last(safe: bool
     scene.loop.turn()
     position["safe"] = 1
     gate.release()
-    assert scene.outlet.done == ([b"first", "close"] if safe else ["close"])
-    assert giver.outlet.done == ([b"asked", b"first"] if safe else [b"first"])
+    assert scene.transport.done == ([b"first", "close"] if safe else ["close"])
+    assert giver.transport.done == ([b"asked", b"first"] if safe else [b"first"])
     assert not gate.holding

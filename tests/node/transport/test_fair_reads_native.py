@@ -40,13 +40,13 @@ class ServedConnection:
     def __init__(self, side: Side, loop: TickingLoop) -> None:
         self.numbers: list[int] = []
         self.ended: list[int] = []
-        self.outlet = FakeOutlet()
+        self.transport = FakeOutlet()
         self.core: Connection = side.core
         self.identified = False
         self.driver = Driver(
             side.core, cast(Backend, loop), self._take, DeadlineQueue(), lambda now: None
         )
-        self.driver.connected(self.outlet)
+        self.driver.connected(self.transport)
 
     def _take(self, reports: list[Report]) -> None:
         for report in reports:
@@ -76,7 +76,7 @@ def test_a_flood_is_taken_step_by_step_and_others_come_between(sealed: bool) -> 
     hostile.driver.received(flood(pair, sealed=sealed, count=count))
     assert hostile.numbers == list(range(1, len(hostile.numbers) + 1))
     assert step <= len(hostile.numbers) <= LOOKS * step
-    assert hostile.outlet.done[-1:] == ["pause"]
+    assert hostile.transport.done[-1:] == ["pause"]
     good.driver.received(flood(other, sealed=True, count=1))
     assert good.numbers == []  # it waits for this turn of the loop, and is the next
     before = loop.time
@@ -86,7 +86,7 @@ def test_a_flood_is_taken_step_by_step_and_others_come_between(sealed: bool) -> 
     assert len(hostile.numbers) <= 2 * LOOKS * step
     loop.turn()  # and no byte more has to come
     assert hostile.numbers == list(range(1, count + 1))
-    assert hostile.outlet.done.count("pause") == hostile.outlet.done.count("resume") == 1
+    assert hostile.transport.done.count("pause") == hostile.transport.done.count("resume") == 1
 
 
 def test_what_comes_with_the_proof_is_taken_in_turns_too() -> None:
@@ -97,7 +97,7 @@ def test_what_comes_with_the_proof_is_taken_in_turns_too() -> None:
     served = ServedConnection(pair.b, loop)
     served.driver.received(pair.a.take(pair.now) + flood(pair, sealed=True, count=100))
     assert served.identified
-    assert served.outlet.done == ["pause"]
+    assert served.transport.done == ["pause"]
     loop.turn()
     assert served.numbers == []
     served.core.accept_peer(pair.now)

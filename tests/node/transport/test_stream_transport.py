@@ -35,16 +35,16 @@ async def backend(tasks: TaskGroup) -> AsyncIterator[Backend]:
 def served(backend: Backend) -> tuple[Noted, MemoryStream]:
     ours, theirs = memory_pair()
     driver = Noted()
-    outlet = StreamTransport(ours, driver.as_driver, backend)
-    assert driver.outlet is outlet
+    transport = StreamTransport(ours, driver.as_driver, backend)
+    assert driver.transport is transport
     return driver, theirs
 
 
 async def test_bytes_and_ends_both_ways(backend: Backend) -> None:
     driver, theirs = served(backend)
-    assert driver.outlet.write(b"abc")
-    assert driver.outlet.write(b"def")
-    driver.outlet.write_eof()
+    assert driver.transport.write(b"abc")
+    assert driver.transport.write(b"def")
+    driver.transport.write_eof()
     received = bytearray()
     async for data in theirs:
         received += data
@@ -53,16 +53,16 @@ async def test_bytes_and_ends_both_ways(backend: Backend) -> None:
     await eventually(lambda: driver.data == b"ghi")
     await theirs.aclose()
     await eventually(lambda: driver.ends == 1)
-    driver.outlet.close()
+    driver.transport.close()
     await settled()
     assert driver.ends == 1
-    assert not driver.outlet.write(b"too late")
+    assert not driver.transport.write(b"too late")
 
 
 async def test_close_closes_the_stream(backend: Backend) -> None:
     driver, theirs = served(backend)
-    driver.outlet.close()
-    driver.outlet.close()
+    driver.transport.close()
+    driver.transport.close()
     with fail_after(1), pytest.raises(EndOfStream):
         await theirs.receive()
     with pytest.raises(BrokenResourceError):
@@ -72,9 +72,9 @@ async def test_close_closes_the_stream(backend: Backend) -> None:
 
 async def test_close_does_not_wait_for_who_does_not_read(backend: Backend) -> None:
     driver, theirs = served(backend)
-    driver.outlet.write(bytes(1 << 20))
+    driver.transport.write(bytes(1 << 20))
     await settled()
-    driver.outlet.close()
+    driver.transport.close()
     with fail_after(1):
         while True:
             try:
@@ -87,7 +87,7 @@ async def test_close_does_not_wait_for_who_does_not_read(backend: Backend) -> No
 async def test_what_waits_is_bounded(backend: Backend) -> None:
     driver, theirs = served(backend)
     sent = 0
-    while driver.outlet.write(bytes(1 << 16)):
+    while driver.transport.write(bytes(1 << 16)):
         sent += 1 << 16
         await settled()
     sent += 1 << 16
@@ -97,23 +97,23 @@ async def test_what_waits_is_bounded(backend: Backend) -> None:
     while received < sent:
         received += len(await theirs.receive())
     await eventually(lambda: driver.writable == 1)
-    assert driver.outlet.write(b"more")
+    assert driver.transport.write(b"more")
 
 
 async def test_reading_pauses(backend: Backend) -> None:
     driver, theirs = served(backend)
     await settled()
-    driver.outlet.pause_reading()
+    driver.transport.pause_reading()
     await theirs.send(b"a")  # for the receive under way
     await settled()
     await theirs.send(b"b")
     await settled()
     assert driver.data == b"a"
-    driver.outlet.resume_reading()
+    driver.transport.resume_reading()
     await eventually(lambda: driver.data == b"ab")
-    driver.outlet.pause_reading()
+    driver.transport.pause_reading()
     await settled()
-    driver.outlet.close()
+    driver.transport.close()
     with fail_after(1), pytest.raises(EndOfStream):
         await theirs.receive()
 
@@ -153,12 +153,12 @@ async def test_an_odd_failure_is_an_end_and_logged(
     stream, driver = Odd(what), Noted()
     StreamTransport(stream, driver.as_driver, backend)
     if what == "send":
-        driver.outlet.write(b"x")
+        driver.transport.write(b"x")
     elif what == "send_eof":
-        driver.outlet.write_eof()
+        driver.transport.write_eof()
     await eventually(lambda: driver.ends == 1)
     assert "ZeroDivisionError" in caplog.text
-    driver.outlet.close()
+    driver.transport.close()
     await eventually(lambda: stream.closed == 1)
 
 
@@ -167,11 +167,11 @@ async def test_a_stuck_stream_is_closed(backend: Backend, what: str) -> None:
     stream, driver = Odd("nothing"), Noted()
     StreamTransport(stream, driver.as_driver, backend)
     if what == "send":
-        driver.outlet.write(b"x")
+        driver.transport.write(b"x")
     else:
-        driver.outlet.write_eof()
+        driver.transport.write_eof()
     await settled()
-    driver.outlet.close()
+    driver.transport.close()
     await eventually(lambda: stream.closed == 1)
 
 

@@ -51,12 +51,12 @@ def test_behind_a_shut_gate_nothing_is_read_and_nothing_leaves() -> None:
     scene.driver.received(b"more")
     scene.loop.turn()
     assert told(scene, "receive_data") == []
-    assert scene.outlet.done == ["pause"]
+    assert scene.transport.done == ["pause"]
     assert not scene.loop.due  # nor does it look again and again
     gate.reopen()
     scene.loop.turn()
     assert b"".join(told(scene, "receive_data")) == b"inmore"  # type: ignore[arg-type] # bytes
-    assert scene.outlet.done == ["pause", "resume", b"out"]
+    assert scene.transport.done == ["pause", "resume", b"out"]
 
 
 def test_a_gate_that_shuts_while_a_turn_is_due_is_seen_then() -> None:
@@ -121,17 +121,17 @@ class Record:
     def __init__(self) -> None:
         self.recorded = self.safe = 0
         self.gate = WriteBarrier(lambda: self.recorded, lambda: self.safe)
-        self.outlet = FakeOutlet()
+        self.transport = FakeOutlet()
         self.rooms = 0
-        self.held = self.gate.guarded(self.outlet, self.room)
+        self.held = self.gate.guarded(self.transport, self.room)
 
     def room(self) -> None:
         self.rooms += 1
 
 
 def test_without_a_record_nothing_is_held() -> None:
-    outlet = FakeOutlet()
-    assert WriteBarrier().guarded(outlet, lambda: None) is outlet
+    transport = FakeOutlet()
+    assert WriteBarrier().guarded(transport, lambda: None) is transport
 
 
 def test_bytes_leave_in_order_when_their_record_is_safe() -> None:
@@ -144,16 +144,16 @@ def test_bytes_leave_in_order_when_their_record_is_safe() -> None:
     record.held.write_eof()
     record.held.pause_reading()
     record.held.resume_reading()
-    assert record.outlet.done == [b"a", "pause", "resume"]
+    assert record.transport.done == [b"a", "pause", "resume"]
     record.safe = 15
     record.gate.release()
-    assert record.outlet.done[3:] == [b"b"]
+    assert record.transport.done[3:] == [b"b"]
     record.safe = 20
     record.gate.release()
-    assert record.outlet.done[4:] == [b"c", "eof"]
+    assert record.transport.done[4:] == [b"c", "eof"]
     assert not record.gate.holding
     record.held.write_eof()
-    assert record.outlet.done[6:] == ["eof"]
+    assert record.transport.done[6:] == ["eof"]
 
 
 @pytest.mark.parametrize("transport_full", [False, True])
@@ -161,7 +161,7 @@ def test_what_is_held_is_bounded_and_room_is_said(transport_full: bool) -> None:
     record = Record()
     record.recorded = 1
     assert not record.held.write(bytes(HELD_SIZE))
-    record.outlet.more = not transport_full
+    record.transport.more = not transport_full
     record.safe = 1
     record.gate.release()
     assert record.rooms == (0 if transport_full else 1)  # the transport says so itself
@@ -174,7 +174,7 @@ def test_what_is_held_by_one_that_closes_is_lost() -> None:
     record.held.close()
     record.safe = 1
     record.gate.release()
-    assert record.outlet.done == ["close"]
+    assert record.transport.done == ["close"]
     assert not record.gate.holding
 
 
@@ -186,5 +186,5 @@ def test_a_gate_that_retires_holds_nothing_ever_again() -> None:
     record.gate.retire()
     record.recorded = 2
     record.held.write(b"b")
-    assert record.outlet.done == [b"a", b"b"]
+    assert record.transport.done == [b"a", b"b"]
     assert record.gate.open

@@ -35,12 +35,12 @@ class Log:
 
 
 async def opened(made: Row) -> tuple[TunnelTransport, Log, RawEnd]:
-    """An outlet, its driver, and the raw end opposite."""
+    """An transport, its driver, and the raw end opposite."""
     ends = end_raw(made.target)
-    outlet, log = await made.open(), Log()
-    outlet.serve(log)
-    outlet.stream.pass_to(outlet)
-    return outlet, log, ends[0]
+    transport, log = await made.open(), Log()
+    transport.serve(log)
+    transport.stream.pass_to(transport)
+    return transport, log, ends[0]
 
 
 @pytest.mark.parametrize("rest", [0, 1])
@@ -59,8 +59,8 @@ async def test_what_comes_while_the_driver_reads_nothing_keeps_its_credit(
     anyio_backend: str,
 ) -> None:
     async with row(3) as made:
-        outlet, log, there = await opened(made)
-        outlet.pause_reading()
+        transport, log, there = await opened(made)
+        transport.pause_reading()
         there.writer.write(bytes(3 * TUNNEL_WINDOW))
         there.writer.finish()
         core, stream = there.stream.live.core, there.stream.id
@@ -69,7 +69,7 @@ async def test_what_comes_while_the_driver_reads_nothing_keeps_its_credit(
         assert core.credit(stream) <= 0
         assert (log.came, log.has_ended) == ([], False)
         assert made.links[0][0].core.account.held < 16_384
-        outlet.resume_reading()
+        transport.resume_reading()
         await eventually(lambda: log.has_ended)
         assert sum(map(len, log.came)) == 3 * TUNNEL_WINDOW
 

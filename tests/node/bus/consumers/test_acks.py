@@ -22,7 +22,7 @@ from parley._node.bus.errors import (
 from parley._node.bus.model import Counters
 from parley._node.bus.store_retry import LINES, StoreRetry
 from parley._node.errors import ConfigError
-from tests.node.network import eventually, ground, started
+from tests.node.network import eventually, started, task_scope
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +51,7 @@ class Acks:
 async def a_ledger() -> AsyncIterator[tuple[AckBuffer, Acks, list[int]]]:
     store: Any = Acks()
     recorded: list[int] = []
-    async with ground() as loop:
+    async with task_scope() as loop:
         context = ConsumerContext(store, loop, TERMS, "c", Counters())
         buffer = AckBuffer(context, StoreRetry(loop, "a test", QUICK), recorded.append)
         yield buffer, store, recorded
@@ -112,7 +112,7 @@ async def test_nothing_is_recorded_after_the_end(anyio_backend: str) -> None:
 async def test_the_log_hears_of_it_once_in_a_while(
     anyio_backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with ground() as loop:
+    async with task_scope() as loop:
         retry = StoreRetry(loop, "a test", QUICK)
         for _ in range(LINES + 5):
             await retry.wait(BusUnavailableError("line\nbreak"))
@@ -134,7 +134,7 @@ def test_what_ends_a_consumer(caplog: pytest.LogCaptureFixture) -> None:
 async def test_who_waits_hears_that_its_loop_ended(anyio_backend: str) -> None:
     store: Any = Acks()
     store.gate = anyio.Event()
-    async with ground() as loop, anyio.create_task_group() as tasks:
+    async with task_scope() as loop, anyio.create_task_group() as tasks:
         context = ConsumerContext(store, loop, TERMS, "c", Counters())
         buffer = AckBuffer(context, StoreRetry(loop, "a test", QUICK), lambda count: None)
         buffer.add("1-0")

@@ -15,7 +15,7 @@ from parley._node.bus.model import Counters, Delivery, NewEvent
 from parley._node.bus.store import Store
 from tests.node.bus.buses import FaultyStore
 from tests.node.bus.model_store import ModelStore
-from tests.node.network import ground, settled, started
+from tests.node.network import settled, started, task_scope
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +28,7 @@ async def a_supply(
 ) -> AsyncIterator[tuple[Fetcher, FaultyStore]]:
     config = BusConfig(consumer_ttl=ttl)
     store = FaultyStore(ModelStore(config))
-    async with ground() as backend:
+    async with task_scope() as backend:
         await store.open(backend)
         options = ConsumerOptions(S, G, 100, reclaim_after, 5, "0-0")
         fetcher = Fetcher(

@@ -13,7 +13,7 @@ from parley._node.transport.conditions import Condition
 from parley._node.transport.task_scope import SingleTask
 from tests.node.bus.buses import GROUP, NAME, a_bus, publish
 from tests.node.bus.model_store import ModelStore
-from tests.node.network import eventually, ground, settled
+from tests.node.network import eventually, settled, task_scope
 
 pytestmark = pytest.mark.anyio
 
@@ -94,7 +94,7 @@ async def test_two_may_say_that_it_is_done(anyio_backend: str) -> None:
 
 
 async def test_a_job_ends_whenever_that_is_asked(anyio_backend: str) -> None:
-    async with ground() as loop:
+    async with task_scope() as loop:
         job, told = SingleTask(loop, Condition(loop.waiter)), []
 
         async def work() -> None:

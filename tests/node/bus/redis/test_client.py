@@ -20,7 +20,7 @@ from parley._node.bus.redis.store import RedisStore
 from parley._node.errors import ConfigError
 from tests.node.bus.redis.streams import ALL, C, G, Redis, S, event, numbers
 from tests.node.bus.stores import opened
-from tests.node.network import eventually, ground, nothing_left, settled, started
+from tests.node.network import eventually, nothing_left, settled, started, task_scope
 from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.anyio
@@ -124,7 +124,7 @@ async def test_servers_that_cannot_be_used(
     answers: list[bytes], kind: type[Exception], text: str, anyio_backend: str
 ) -> None:
     with nothing_left():
-        async with pretender(*answers) as url, ground() as backend:
+        async with pretender(*answers) as url, task_scope() as backend:
             store = RedisStore(url, BusConfig(timeout=0.1))
             with pytest.raises(kind) as caught:
                 await store.open(backend)
@@ -134,7 +134,7 @@ async def test_servers_that_cannot_be_used(
 async def test_a_password_is_in_no_traceback(anyio_backend: str) -> None:
     """A Redis of before version 6 says of a command that it does not know what came with it."""
     answer = b"-ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `it`, `s3`\r\n"
-    async with pretender(answer) as url, ground() as backend:
+    async with pretender(answer) as url, task_scope() as backend:
         store = RedisStore(url.replace("//", "//it:s3@"), BusConfig(timeout=1))
         with pytest.raises(ConfigError) as caught:
             await store.open(backend)
@@ -143,7 +143,7 @@ async def test_a_password_is_in_no_traceback(anyio_backend: str) -> None:
 
 async def test_nobody_there(anyio_backend: str) -> None:
     with nothing_left():
-        async with ground() as backend:
+        async with task_scope() as backend:
             store = RedisStore("redis://127.0.0.1:1", BusConfig(timeout=1))
             with pytest.raises(BusUnavailableError, match=r"127\.0\.0\.1:1"):
                 await store.open(backend)
@@ -174,7 +174,7 @@ async def test_who_may_not(store: RedisStore, redis: Redis, redis_url: str) -> N
             for events in ([event(1)], [event(1), event(2)]):
                 with pytest.raises(BusRefusedError, match=r"no permissions|can't run"):
                     await eve.publish(events, durable=True)
-        async with ground() as backend:
+        async with task_scope() as backend:
             with pytest.raises(BusRefusedError):
                 await RedisStore(address.replace("word", "no"), BusConfig()).open(backend)
     finally:
@@ -184,7 +184,7 @@ async def test_who_may_not(store: RedisStore, redis: Redis, redis_url: str) -> N
 async def test_further_commands_wait_in_line(
     redis_url: str, redis: Redis, anyio_backend: str
 ) -> None:
-    async with ground() as backend:
+    async with task_scope() as backend:
         client = RedisClient(backend, parse_address(redis_url), 5, 2)
         await client.open()
         redis("CLIENT", "PAUSE", 100, "ALL")
@@ -199,7 +199,7 @@ async def test_further_commands_wait_in_line(
 async def test_commands_of_who_is_gone_are_under_way_until_they_are_answered(
     redis_url: str, redis: Redis, anyio_backend: str
 ) -> None:
-    async with ground() as backend:
+    async with task_scope() as backend:
         client = RedisClient(backend, parse_address(redis_url), 5, 2)
         await client.open()
         redis("CLIENT", "PAUSE", 200, "ALL")
@@ -214,7 +214,7 @@ async def test_commands_of_who_is_gone_are_under_way_until_they_are_answered(
 
 async def test_all_who_wait_for_a_connection_share_its_failure(anyio_backend: str) -> None:
     made: list[object] = []
-    async with pretender(streams=made) as url, ground() as backend:
+    async with pretender(streams=made) as url, task_scope() as backend:
         client = RedisClient(backend, parse_address(url), 0.1, 10)
         async with anyio.create_task_group() as tasks:
             acks = [await started(tasks, lambda: client.command("PING")) for _ in range(4)]
@@ -278,7 +278,10 @@ async def test_closing_ends_who_waits_for_a_connection(
 
 async def test_answers_in_parts_and_pushed_messages(anyio_backend: str) -> None:
     pushed = b">2\r\n+message\r\n:1\r\n"
-    async with pretender(HELLO, pushed + b"$4\r\nha", b"lf\r\n:2\r\n") as url, ground() as backend:
+    async with (
+        pretender(HELLO, pushed + b"$4\r\nha", b"lf\r\n:2\r\n") as url,
+        task_scope() as backend,
+    ):
         ended: list[RedisConnection] = []
         connection = await open_connection(backend, parse_address(url), 5.0, ended.append)
         one = connection.send([("ONE",)], 5.0)
@@ -300,7 +303,7 @@ async def test_who_cannot_give_back_takes_nobody_along(
         await fails.wait()
         raise BusUnavailableError("no")
 
-    async with ground() as backend:
+    async with task_scope() as backend:
         client = RedisClient(backend, parse_address(redis_url), 5, 10)
         await client.open()
         async with anyio.create_task_group() as tasks:
@@ -342,7 +345,7 @@ async def test_who_is_too_long_in_ending_is_let_go(
 
 async def test_closing_ends_reads_and_leaves_nothing(redis_url: str, anyio_backend: str) -> None:
     with nothing_left():
-        async with ground() as backend:
+        async with task_scope() as backend:
             store = RedisStore(redis_url, BusConfig(timeout=5))
             await store.open(backend)
             await store.join(S, G, C, BEFORE_ALL)

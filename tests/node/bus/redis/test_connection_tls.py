@@ -19,7 +19,7 @@ from parley._node.bus.identifiers import BEFORE_ALL
 from parley._node.bus.redis.store import RedisStore
 from tests.node.bus.redis.streams import S, event
 from tests.node.bus.stores import opened
-from tests.node.network import ground
+from tests.node.network import task_scope
 from tests.redis_server import HOST, RedisServer
 
 pytestmark = pytest.mark.anyio
@@ -70,7 +70,7 @@ async def test_with_a_certificate_that_is_known(
     async with opened(RedisStore(tls_url, BusConfig(timeout=5))) as store:
         await store.publish([event(1)], durable=True)
         assert len(await store.history(S, BEFORE_ALL, None, 1, 0)) >= 1
-    async with ground() as backend:
+    async with task_scope() as backend:
         with pytest.raises(BusUnavailableError):
             await RedisStore(tls_url.replace(HOST, "localhost"), BusConfig()).open(backend)
 
@@ -80,7 +80,10 @@ async def test_a_server_that_goes_in_the_handshake(anyio_backend: str) -> None:
         async with stream:
             await stream.receive()
 
-    async with await anyio.create_tcp_listener(local_host=HOST) as listener, ground() as backend:
+    async with (
+        await anyio.create_tcp_listener(local_host=HOST) as listener,
+        task_scope() as backend,
+    ):
         port = listener.extra_attributes[SocketAttribute.local_port]()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(listener.serve, go)
@@ -90,6 +93,6 @@ async def test_a_server_that_goes_in_the_handshake(anyio_backend: str) -> None:
 
 
 async def test_with_one_that_is_not(tls_url: str, anyio_backend: str) -> None:
-    async with ground() as backend:
+    async with task_scope() as backend:
         with pytest.raises(BusUnavailableError):
             await RedisStore(tls_url, BusConfig(timeout=5)).open(backend)

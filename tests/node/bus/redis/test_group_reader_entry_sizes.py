@@ -7,7 +7,7 @@ from parley._node.bus.identifiers import BEFORE_ALL
 from parley._node.bus.model import NewEvent
 from parley._node.bus.redis.group_reader import FIRST, HANDFUL, MOST, REMEMBERED, EntrySizes
 from parley._node.bus.redis.store import RedisStore
-from tests.node.network import ground
+from tests.node.network import task_scope
 
 NAME = "shop.ordered"
 
@@ -48,7 +48,7 @@ async def test_an_answer_has_a_handful_and_nothing_is_left_out(
     store = RedisStore(redis_url, BusConfig())
     body = f'{{"text":"{"x" * (HANDFUL // 8)}"}}'
     data = {"text": "x" * (HANDFUL // 8)}
-    async with ground() as loop:
+    async with task_scope() as loop:
         await store.open(loop)
         try:
             for _ in range(5):

@@ -12,7 +12,7 @@ from parley._node.bus.remote import limits
 from parley._node.bus.remote.executor import DeliveryBatch, EventFetcher
 from parley._node.protocol.memory_budget import MemoryBudget
 from tests.node.bus.model_store import ModelStore
-from tests.node.network import eventually, ground
+from tests.node.network import eventually, task_scope
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +43,7 @@ def sizes(batch: DeliveryBatch) -> list[int]:
 
 
 async def test_what_does_not_fit_comes_with_the_next_in_order(anyio_backend: str) -> None:
-    async with ground() as backend:
+    async with task_scope() as backend:
         store = await store_with(backend, 10, 10, 900, 900, 900, 10)
         fetching = EventFetcher(store, backend, 2_000, MemoryBudget(1 << 20))
         found = [sizes(await read(fetching)) for _ in range(4)]
@@ -55,7 +55,7 @@ async def test_an_answer_is_bounded_but_for_one_large_event(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "ANSWER_SIZE", 2_000)
-    async with ground() as backend:
+    async with task_scope() as backend:
         store = await store_with(backend, 900, 900, 9_000, 10)
         fetching = EventFetcher(store, backend, 10_000, MemoryBudget(1 << 20))
         found = [sizes(await read(fetching)) for _ in range(3)]
@@ -63,7 +63,7 @@ async def test_an_answer_is_bounded_but_for_one_large_event(
 
 
 async def test_a_smaller_count_leaves_the_rest_for_later(anyio_backend: str) -> None:
-    async with ground() as backend:
+    async with task_scope() as backend:
         store = await store_with(backend, 1, 2, 3, 900, 900)
         fetching = EventFetcher(store, backend, 1_600, MemoryBudget(1 << 20))
         assert sizes(await read(fetching)) == [1, 2, 3, 900]
@@ -75,7 +75,7 @@ async def test_a_smaller_count_leaves_the_rest_for_later(anyio_backend: str) -> 
 async def test_what_is_kept_too_long_or_at_the_end_is_given_back(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with ground() as backend:
+    async with task_scope() as backend:
         store = await store_with(backend, 900, 900)
         fetching = EventFetcher(store, backend, 1_200, MemoryBudget(1 << 20))
         monkeypatch.setattr(limits, "KEPT_FOR", 0.01)
@@ -101,7 +101,7 @@ async def test_what_fits_into_no_answer_does_not_stop_the_group(
 ) -> None:
     """Others may have it; where nobody can, it is dead after some attempts."""
     monkeypatch.setattr(limits, "TOO_LARGE_DELAY", 0.0)
-    async with ground() as backend:
+    async with task_scope() as backend:
         store = await store_with(backend, 10, 5_000, 20)
         fetching = EventFetcher(store, backend, 2_000, MemoryBudget(1 << 20))
         first = await read(fetching)
@@ -121,7 +121,7 @@ async def test_a_dead_letter_is_never_buried_again(
 ) -> None:
     monkeypatch.setattr(limits, "TOO_LARGE_DELAY", 0.0)
     monkeypatch.setattr(limits, "TOO_LARGE_ATTEMPTS", 1)
-    async with ground() as backend:
+    async with task_scope() as backend:
         store = ModelStore(BusConfig())
         await store.open(backend)
         (event,) = of_size(5_000)
@@ -134,7 +134,7 @@ async def test_a_dead_letter_is_never_buried_again(
 
 
 async def test_history_is_as_much_as_fits(anyio_backend: str) -> None:
-    async with ground() as backend:
+    async with task_scope() as backend:
         store = await store_with(backend, 10, 900, 900, 5_000)
         fetching = EventFetcher(store, backend, 2_000, MemoryBudget(1 << 20))
         first, large = await fetching.history("a.b", "0-0", None, 9, 0.0)
@@ -153,7 +153,7 @@ async def test_what_is_kept_has_a_bound(
 ) -> None:
     """What is beyond it goes back to the group at once."""
     monkeypatch.setattr(limits, "KEPT_SIZE", 1_500)
-    async with ground() as backend:
+    async with task_scope() as backend:
         store = await store_with(backend, 900, 900, 900, 900)
         fetching = EventFetcher(store, backend, 1_100, MemoryBudget(1 << 20))
         assert sizes(await read(fetching)) == [900]

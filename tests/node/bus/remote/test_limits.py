@@ -24,7 +24,7 @@ from parley._node.protocol.limits import Limits
 from parley._node.protocol.memory_budget import MemoryBudget
 from tests.node.bus.model_store import ModelStore
 from tests.node.bus.remote.offered import GROUP, NAME, ask, between, new
-from tests.node.network import PATIENCE, eventually, ground, settled
+from tests.node.network import PATIENCE, eventually, settled, task_scope
 
 PLACE = (NAME, GROUP, "c")
 JOIN = Join(*PLACE, "0-0")
@@ -177,7 +177,7 @@ async def test_a_store_that_hangs_keeps_no_stream_from_ending(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executor, "_PATIENCE", 0.01)
-    async with ground() as backend:
+    async with task_scope() as backend:
         store = Gated()
         store.authoriser.set()
         await store.open(backend)
@@ -222,7 +222,7 @@ async def test_a_cancellation_waits_for_a_late_answer_but_not_for_long(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel, "PATIENCE", 0.01)
-    async with ground() as backend:
+    async with task_scope() as backend:
         unanswered = LateAnswer(backend.waiter())
         unanswered.expected()
         store: Any = None  # nothing is asked of it

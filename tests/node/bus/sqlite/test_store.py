@@ -19,7 +19,7 @@ from parley._node.errors import ConfigError
 from tests.inspection import running_of
 from tests.node.bus.sqlite.stage import GROUP, STREAM, Clock, Stage, new, stage
 from tests.node.bus.stores import opened
-from tests.node.network import PATIENCE, eventually, ground
+from tests.node.network import PATIENCE, eventually, task_scope
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +56,7 @@ async def test_what_is_closed_says_so_and_leaves_one_file(
     for ask in ASKS:
         with pytest.raises(BusClosedError):
             await ask(store)
-    async with ground() as backend:
+    async with task_scope() as backend:
         await store.open(backend)
         for ask in ASKS:
             if ask not in (ASKS[2], ASKS[14]):
@@ -75,7 +75,7 @@ async def test_what_cannot_be_opened_says_why_and_ends_its_thread(
     (tmp_path / "text").write_text("no database")
     for path, error in (("none/bus.db", ConfigError), ("text", BusDamagedError)):
         store = SqliteStore(str(tmp_path / path), BusConfig())
-        async with ground() as backend:
+        async with task_scope() as backend:
             with pytest.raises(error):
                 await store.open(backend)
         with pytest.raises(BusClosedError):

@@ -8,7 +8,7 @@ import pytest
 from parley._node.bus.errors import BusClosedError
 from parley._node.bus.sqlite.worker import READ, Operation, WorkQueue
 from parley._node.transport.asyncio_backend import AsyncioBackend
-from tests.node.network import eventually, ground
+from tests.node.network import eventually, task_scope
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +22,7 @@ def name_of(operation: Operation) -> str:
 
 
 async def test_so_many_stand_in_line_and_the_others_wait_in_order(anyio_backend: str) -> None:
-    async with ground() as backend, anyio.create_task_group() as tasks:
+    async with task_scope() as backend, anyio.create_task_group() as tasks:
         line = WorkQueue(backend, 2)
         done: list[str] = []
 
@@ -44,7 +44,7 @@ async def test_so_many_stand_in_line_and_the_others_wait_in_order(anyio_backend:
 
 
 async def test_who_leaves_gives_room_to_the_next(anyio_backend: str) -> None:
-    async with ground() as backend, anyio.create_task_group() as tasks:
+    async with task_scope() as backend, anyio.create_task_group() as tasks:
         line = WorkQueue(backend, 1)
         scopes: dict[str, anyio.CancelScope] = {}
         done: list[str] = []
@@ -89,7 +89,7 @@ def test_who_has_been_let_in_and_is_cancelled_lets_the_next_in() -> None:
 
 
 async def test_nobody_enters_a_line_that_is_closed(anyio_backend: str) -> None:
-    async with ground() as backend, anyio.create_task_group() as tasks:
+    async with task_scope() as backend, anyio.create_task_group() as tasks:
         line = WorkQueue(backend, 1)
 
         async def refused() -> None:
