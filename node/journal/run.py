@@ -149,7 +149,7 @@ class Run:
         buffer.watched = bool(self._syncs) or self._holding or not self.barrier.open
 
     def _mark(self) -> int:
-        """Close the barrier if the buffer is full. Returns the position at which it will be full."""
+        """Close the barrier if the buffer is full; return the position at which it will be full."""
         buffer, barrier = self.buffer, self.barrier
         full = buffer.written + self._most
         if barrier.open and buffer.appended >= full:

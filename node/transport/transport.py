@@ -126,7 +126,7 @@ OPEN: Final = WriteBarrier()
 class BufferedTransport:
     """A transport whose bytes leave once the records about them are safe."""
 
-    __slots__ = ("_eof", "_full", "_barrier", "_held", "_on_room", "_transport", "_size")
+    __slots__ = ("_barrier", "_eof", "_full", "_held", "_on_room", "_size", "_transport")
 
     def __init__(
         self,
