@@ -9,7 +9,7 @@ CSS = Path(__file__).parents[4] / "node/web/console/static/console.css"
 # WCAG 2.2, success criterion 1.4.3: 4.5 for text of usual size.
 LEAST = 4.5
 TEXTS = [
-    *((text, behind) for text in ("ink", "dim") for behind in ("task_scope", "surface", "raised")),
+    *((text, behind) for text in ("ink", "dim") for behind in ("ground", "surface", "raised")),
     ("accent", "surface"),
     ("accent", "accent-soft"),
     *((kind, f"{kind}-soft") for kind in ("good", "warn", "bad", "info")),
