@@ -338,7 +338,7 @@ def _index() -> str:
 
 def _page(page: Page) -> str:
     parts = [f"# {page.title}", page.intro]
-    parts.append(f"How to use it: [{page.howto}.md](../../howto/{page.howto}.md).")
+    parts.append(f"How to use it: [{page.guides}.md](../../guides/{page.guides}.md).")
     for dotted in page.names:
         parts += _entry(dotted)
     return "\n\n".join(parts) + "\n"

@@ -147,7 +147,7 @@ _INTRO: Final = """\
 # Events of the log
 
 Each line of the log tells of an event with a name that stays the same from version to version, whatever becomes of
-the sentence. `--log-format json` prints it with each line ([how](../howto/run-a-server.md#logging)):
+the sentence. `--log-format json` prints it with each line ([how](../guides/run-a-server.md#logging)):
 
     {"time": "2026-11-27T00:35:54.511339Z", "level": "info", "logger": "parley.access", "event": "request.refused",
      "text": "peer 5jkqt65a: call 'nope' is refused: topic not found", "peer": "5jkqt65a..", "address": "127.0.0.1",

@@ -10,7 +10,7 @@ class Page(NamedTuple):
     title: str
     intro: str
     names: tuple[str, ...]
-    howto: str
+    guides: str
 
 
 def _of(module: str, names: str) -> tuple[str, ...]:

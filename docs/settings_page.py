@@ -16,11 +16,11 @@ INTROS: Final = {
     "node.limits": "What a node states in Hello and Reply: `Limits` in code. The minimum of both "
     "sides applies; `peer.limits` shows it. [The limits](limits.md) have the codes beyond them.",
     "serve": "For `parley serve` and `parley run`: `ServeSettings`.",
-    "journal": "For [the journal](../howto/journal.md) of `parley serve` and `parley run`: "
+    "journal": "For [the journal](../guides/journal.md) of `parley serve` and `parley run`: "
     "`JournalSettings`. `Journal.open` in code has more parameters.",
-    "bus": "Which [durable bus](../howto/bus.md) `parley serve` offers to other nodes: "
+    "bus": "Which [durable bus](../guides/bus.md) `parley serve` offers to other nodes: "
     "`BusSettings`. The settings of the bus itself (`BusConfig`) are in the query of `url`.",
-    "federation": "The part of a server in a [federation](../howto/federation.md): "
+    "federation": "The part of a server in a [federation](../guides/federation.md): "
     "`FederationSettings`. Without the table a node has none.",
     "dialects": "For all [other dialects](../dialects.md): `DialectSettings`.",
     "dialects.limits": "Limits of the clients of all gateways and relays: `DialectLimits`. In code "
@@ -50,7 +50,7 @@ Files and variables never contain secrets: the network key and the passphrase ar
 their own.
 
 A server applies changes of the settings marked *reload* at
-[SIGHUP](../howto/run-a-server.md#reload), without a restart.
+[SIGHUP](../guides/run-a-server.md#reload), without a restart.
 
 [Limits](limits.md) lists limits that aren't settings.
 """

@@ -3,7 +3,7 @@ worker of theirs leaves behind is taken over.
 
 Run it with `uv run --extra bus python examples/15_lightbus_interop.py`: it starts a redis-server of
 its own and says to it, word for word, what Lightbus 1.1.2 says. With an address behind it, as in
-`redis://127.0.0.1:6379/0`, it uses that server; docs/howto/lightbus.md has a service of Lightbus
+`redis://127.0.0.1:6379/0`, it uses that server; docs/guides/lightbus.md has a service of Lightbus
 to run beside it, which handles the same events.
 """
 

@@ -1,4 +1,4 @@
-"""A page on which an operator sees what a node does (docs/howto/console.md)."""
+"""A page on which an operator sees what a node does (docs/guides/console.md)."""
 
 from parley._node.logs import extra_required
 

@@ -12,7 +12,7 @@ from parley._node.protocol.codes import ResultCode, result_name
 from parley._node.settings import load_settings
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
-PAGE = DEPLOY.parent / "docs" / "howto" / "run-a-server.md"
+PAGE = DEPLOY.parent / "docs" / "guides" / "run-a-server.md"
 ANALYSE = shutil.which("systemd-analyze")
 # Of 10, by `systemd-analyze security`; 1.1 when it was written, with systemd 252.
 MOST_EXPOSED = "15"

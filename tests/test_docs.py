@@ -18,7 +18,7 @@ from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.rate_limit import Rate
 
 ROOT = Path(__file__).parent.parent
-HOWTOS = sorted((ROOT / "docs" / "howto").glob("*.md"))
+HOWTOS = sorted((ROOT / "docs" / "guides").glob("*.md"))
 # What has programs that run.
 WITH_PROGRAMS = [ROOT / "README.md", ROOT / "docs" / "bus.md", *HOWTOS]
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]

@@ -14,7 +14,7 @@ PAGES = {
     "README.md": "index.md",
     "SECURITY.md": "security.md",
     "docs/calls.md": "calls.md",
-    "docs/howto/bus.md": "howto/bus.md",
+    "docs/guides/bus.md": "guides/bus.md",
 }
 
 
@@ -42,9 +42,9 @@ def test_each_page_has_a_title() -> None:
     ("source", "text", "expected"),
     [
         ("README.md", "[a](docs/calls.md#x)", "[a](calls.md#x)"),
-        ("docs/howto/bus.md", "[a](../calls.md)", "[a](../calls.md)"),
-        ("docs/howto/bus.md", "[a](../../README.md#try-it)", "[a](../index.md#try-it)"),
-        ("docs/howto/bus.md", "[a](#here)", "[a](#here)"),
+        ("docs/guides/bus.md", "[a](../calls.md)", "[a](../calls.md)"),
+        ("docs/guides/bus.md", "[a](../../README.md#try-it)", "[a](../index.md#try-it)"),
+        ("docs/guides/bus.md", "[a](#here)", "[a](#here)"),
         ("SECURITY.md", "[a](https://example.org/x.md)", "[a](https://example.org/x.md)"),
         ("SECURITY.md", "[SECURITY.md](SECURITY.md)", "[Security](security.md)"),
         ("README.md", "[the licence](LICENSE)", "the licence"),

@@ -55,7 +55,7 @@ def observed(
     attributes: Mapping[str, str] | None = None,
 ) -> Iterator[None]:
     """Export the metrics of `node` as instruments of the meter `parley` during the block, under the
-    names in docs/howto/metrics.md, such as `parley.calls_received`.
+    names in docs/guides/metrics.md, such as `parley.calls_received`.
 
     Enter it in the node's loop. Readers may run in any thread; they get nothing if the loop doesn't
     respond in 4 seconds. A reader in the node's loop cannot wait and gets the data fetched last,

@@ -1,6 +1,6 @@
 """For the tests of applications: connected nodes, a fake clock, links with faults.
 
-It uses what `node` gives to everybody. docs/howto/test-your-application.md shows how to use it.
+It uses what `node` gives to everybody. docs/guides/test-your-application.md shows how to use it.
 """
 
 from parley._node.testing.clock import FakeClock

@@ -1,6 +1,6 @@
 """Lightbus 1.1.2 as it is: what stands in Redis when it has fired and handled events.
 
-What is asserted of Lightbus here is what node/bus/redis and docs/howto/lightbus.md lean
+What is asserted of Lightbus here is what node/bus/redis and docs/guides/lightbus.md lean
 on; where it differs from its documentation, the test's name says so.
 """
 

@@ -338,7 +338,7 @@ async def test_a_peer_holds_no_more_than_its_account_has(
 async def test_the_documents_say_what_a_peer_holds_at_the_worst(anyio_backend: str) -> None:
     """The number in them is the default, and the worst peer comes close to it."""
     assert NodeConfig().peer_memory == PEER_MEMORY
-    for page in ("howto/run-a-server.md", "threat-model.md"):
+    for page in ("guides/run-a-server.md", "threat-model.md"):
         text = Path(__file__).parents[2].joinpath("docs", page).read_text("utf-8")
         found = re.findall(r"(\d+) MiB at\s+the\s+worst", text)
         assert found == [str(PEER_MEMORY // MEBIBYTE)], page

@@ -1,6 +1,6 @@
 """`parley journal verify`: verify every chain, seal and commitment of the journals in a directory.
 
-Exits with 0 if there are no findings, else with 7. docs/howto/journal.md explains the findings.
+Exits with 0 if there are no findings, else with 7. docs/guides/journal.md explains the findings.
 """
 
 from collections import Counter

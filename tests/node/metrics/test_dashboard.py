@@ -11,7 +11,7 @@ from tests.sweep import sweep
 
 ROOT = Path(__file__).parents[3]
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "parley.json").read_text())
-GUIDE = (ROOT / "docs" / "howto" / "metrics.md").read_text()
+GUIDE = (ROOT / "docs" / "guides" / "metrics.md").read_text()
 MEASURES = {measure.full_name: measure for measure in CATALOGUE.values()}
 
 

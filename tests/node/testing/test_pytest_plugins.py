@@ -1,4 +1,4 @@
-"""Programs' tests on pytest's plugins, as docs/howto/test-your-application.md has them.
+"""Programs' tests on pytest's plugins, as docs/guides/test-your-application.md has them.
 
 pytest-asyncio enters a fixture in one task and leaves it in another one.
 """
@@ -14,7 +14,7 @@ import pytest
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[3]
-HOWTO = (ROOT / "docs" / "howto" / "test-your-application.md").read_text("utf-8")
+HOWTO = (ROOT / "docs" / "guides" / "test-your-application.md").read_text("utf-8")
 
 ALL = """
 import pytest_asyncio

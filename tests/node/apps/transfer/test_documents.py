@@ -1,4 +1,4 @@
-"""docs/howto/send-files.md says of refusals what the code does."""
+"""docs/guides/send-files.md says of refusals what the code does."""
 
 from pathlib import Path
 
@@ -6,6 +6,6 @@ from parley._node.apps.transfer.protocol import RefusalCode
 
 
 def test_every_refusal_is_described() -> None:
-    text = (Path(__file__).parents[4] / "docs" / "howto" / "send-files.md").read_text()
+    text = (Path(__file__).parents[4] / "docs" / "guides" / "send-files.md").read_text()
     for code in RefusalCode:
         assert f"\n| {code.name.lower().replace('_', ' ')} | {code.value} | " in text
