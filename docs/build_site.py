@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from docs import build_reference, commands_page, errors_page, log_events, settings_page
+from docs import commands_page, errors_page, log_events, settings_page
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "build" / "docs" / "pages"
@@ -38,6 +38,8 @@ _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 _TITLE = re.compile(r"^# (.*)$", re.MULTILINE)
 # What a browser fetches by itself from another host.
+# A link of a signature to a page outside of the API.
+_GUESSED = re.compile(r'<a class="autorefs[^>]*href="(?:\.\./)[^"]*"[^>]*>')
 _FETCHED = re.compile(r'<(?:script|img|iframe|link)\b[^>]*(?:src|href)="(?:https?:)?//[^"]*"[^>]*>')
 
 
@@ -56,10 +58,8 @@ def site_pages() -> dict[str, str]:
 @cache
 def generated() -> dict[str, str]:
     """Return the text of each generated page by the path that links name."""
-    pages = {
-        page.PAGE: page.build() for page in (commands_page, errors_page, log_events, settings_page)
-    }
-    return {**build_reference.build(), **pages}
+    generators = (commands_page, errors_page, log_events, settings_page)
+    return {page.PAGE: page.build() for page in generators}
 
 
 def text_of(source: str) -> str:
@@ -148,8 +148,12 @@ def main() -> int:
     built = subprocess.run(command, cwd=ROOT, check=False)  # noqa: S603
     failed = built.returncode != 0
     for path in sorted(SITE.rglob("*.html")):
-        for element in fetched_elements(path.read_text()):
+        html = path.read_text()
+        for element in fetched_elements(html):
             print(f"{path.name} would load from another host: {element}")
+            failed = True
+        for link in set(_GUESSED.findall(html)):
+            print(f"{path.name} links a type to a heading that only has its name: {link}")
             failed = True
     return int(failed)
 

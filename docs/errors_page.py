@@ -2,9 +2,9 @@
 `parley errors` shows."""
 
 from collections.abc import Iterator
+from inspect import getdoc
 from typing import Final
 
-from docs.docstring_markdown import summary
 from parley import errors
 from parley._node.cli.error_catalogue import EXPLANATIONS
 from parley._node.protocol.codes import SENTENCES, CloseCode
@@ -94,11 +94,16 @@ def _tree(root: type, depth: int) -> Iterator[str]:
         others = [each.__name__ for each in bases if not each.__module__.startswith("parley.")]
         also = ", ".join(f"`{each}`" for each in others)
         yield (
-            f"{'    ' * depth}- [{name}](api/errors.md#{name.lower()})"
+            f"{'    ' * depth}- [{name}](api/errors.md#parley.errors.{name})"
             + (f" ({also})" if also else "")
-            + f": {summary(error.__doc__ or '')}"
+            + f": {_summary(error)}"
         )
         yield from _tree(error, depth + 1)
+
+
+def _summary(error: type) -> str:
+    """Return the first paragraph of the docstring, on one line."""
+    return " ".join((getdoc(error) or "").partition("\n\n")[0].split())
 
 
 def _codes(kind: str) -> Iterator[str]:

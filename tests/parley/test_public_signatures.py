@@ -13,11 +13,9 @@ from pkgutil import walk_packages
 from typing import Any, TypeVar, get_overloads
 
 import parley._node.cli
-from docs.build_reference import OURS, SHOWN, Shown, find
-from docs.reference_pages import PAGES
+from tests.api_pages import HIDDEN, PACKAGE, find
 
-PUBLIC = {dotted for page in PAGES.values() for dotted in page.names}
-EXPORTED = {dotted.rpartition(".")[2] for dotted in PUBLIC}
+EXPORTED = {dotted.rpartition(".")[2] for dotted in HIDDEN}
 
 
 def functions(dotted: str) -> Iterator[tuple[str, Any]]:
@@ -27,14 +25,11 @@ def functions(dotted: str) -> Iterator[tuple[str, Any]]:
         yield dotted, inspect.unwrap(found)
     if not inspect.isclass(found):
         return
-    shown = SHOWN.get(dotted.rpartition(".")[2], Shown())
     for owner in found.__mro__:
-        if owner.__module__.partition(".")[0] != OURS:
+        if owner.__module__.partition(".")[0] != PACKAGE:
             continue
         for name, value in vars(owner).items():
-            if name in shown.hidden or (name.startswith("_") and name != "__init__"):
-                continue
-            if name == "__init__" and not shown.made:
+            if name in HIDDEN[dotted] or (name.startswith("_") and name != "__init__"):
                 continue
             if isinstance(value, property):
                 value = value.fget
@@ -44,7 +39,7 @@ def functions(dotted: str) -> Iterator[tuple[str, Any]]:
                 value = value.__func__
             if name == "__init__" and dataclasses.is_dataclass(owner):
                 continue  # it has no source
-            if inspect.isfunction(value) and value.__module__.partition(".")[0] == OURS:
+            if inspect.isfunction(value) and value.__module__.partition(".")[0] == PACKAGE:
                 yield f"{dotted}.{name}", inspect.unwrap(value)
 
 
@@ -80,7 +75,7 @@ def is_ours(name: str, module: str) -> bool:
     if isinstance(found, TypeVar) or name in ("Any", "Self"):
         return False
     home = getattr(found, "__module__", "")
-    return home.partition(".")[0] == OURS or is_imported_from_ours(name, module)
+    return home.partition(".")[0] == PACKAGE or is_imported_from_ours(name, module)
 
 
 def is_imported_from_ours(name: str, module: str) -> bool:
@@ -88,14 +83,14 @@ def is_imported_from_ours(name: str, module: str) -> bool:
         if isinstance(node, ast.ImportFrom) and any(
             name == (one.asname or one.name) for one in node.names
         ):
-            return (node.module or "").partition(".")[0] == OURS
+            return (node.module or "").partition(".")[0] == PACKAGE
     return False
 
 
 def test_public_signatures_name_public_types() -> None:
     missing = {
         (where, name)
-        for dotted in PUBLIC
+        for dotted in HIDDEN
         for where, function in functions(dotted)
         for name in named_types(function)
         if name not in EXPORTED and is_ours(name, function.__module__)
@@ -110,7 +105,7 @@ MOST_PARAMETERS = 8
 def test_public_functions_have_few_parameters() -> None:
     given = {
         where: [name for name in inspect.signature(one).parameters if name not in ("self", "cls")]
-        for dotted in PUBLIC
+        for dotted in HIDDEN
         for where, one in functions(dotted)
     }
     assert {where for where, names in given.items() if len(names) > MOST_PARAMETERS} == set()
