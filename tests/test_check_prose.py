@@ -28,10 +28,6 @@ def test_a_rule_finds_the_habit_and_not_the_plain_form(rule: str) -> None:
     assert not pattern.search(plain)
 
 
-def test_all_kinds_of_text_are_read() -> None:
-    assert {kind for kind, *_ in CHECK["texts"]()} == set(CHECK["KINDS"])
-
-
 def test_the_text_of_a_python_file_is_sorted_by_kind(tmp_path: Path) -> None:
     file = tmp_path / "module.py"
     file.write_text(
@@ -42,11 +38,3 @@ def test_the_text_of_a_python_file_is_sorted_by_kind(tmp_path: Path) -> None:
         ("docstrings", 1, "About the module."),
         ("strings", 3, "a text {} of words"),
     ]
-
-
-def test_items_of_lists_are_paragraphs() -> None:
-    lengths = [
-        len(text.split()) for _, path, _, text in CHECK["paragraphs"]() if path.name == "README.md"
-    ]
-    assert len(lengths) > 20
-    assert max(lengths) < 120
