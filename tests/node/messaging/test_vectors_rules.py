@@ -44,7 +44,9 @@ def test_the_answer_to_a_malformed_payload(event: Mapping[str, Any]) -> None:
     before = [step(2, 0, 2, 1, "a1136178")] if event["name"] == "Finish" else []  # Open
     answer, _, rest = event["malformed"].partition(f" {MALFORMED_CODE}; ")
     for async_id in (0, 7):
-        vector: dict[str, Any] = {"steps": [*before, step(stream, async_id, category, subcategory, "ff")]}
+        vector: dict[str, Any] = {
+            "steps": [*before, step(stream, async_id, category, subcategory, "ff")]
+        }
         if answer == "`protocol-error`":
             vector["fails"] = "protocol-error"
         elif rest and async_id:
