@@ -457,8 +457,7 @@ class IncomingCalls:
     def _abandon(self, call: IncomingCall, code: ResultCode) -> None:
         if not call.answered:
             call.end()
-            self._runner.request_ended(call, code)
-            self._forget(call, _encode_final(call, code))
+            self._finish(call, code, _encode_final(call, code))
             self._stop_handler(call)
 
     def _stop_handler(self, call: IncomingCall) -> None:
@@ -488,8 +487,7 @@ class IncomingCalls:
             else:
                 answer = encode_result(code, data, stream if call.subcategory == SUBSCRIBE else 0)
         call.end(self._account)  # it makes room for its own response
-        self._runner.request_ended(call, code)
-        self._forget(call, answer, stream)
+        self._finish(call, code, answer, stream)
 
     def make(self, call: IncomingCall, code: int, data: Encodable = None) -> int:
         """Encode the final response before `answer` sends it; returns its size; raises as that."""
@@ -517,12 +515,12 @@ class IncomingCalls:
             self._connection.count_dropped(charged=code != ResultCode.OVERLOADED)
         return False
 
-    def answer_at_once(
-        self, stream: int, async_id: int, answer: FinalAnswer, release: int = 0
-    ) -> None:
-        """Respond to a request without handler; raises as `require_free`."""
+    def answer_at_once(self, stream: int, async_id: int, answer: FinalAnswer) -> None:
+        """Respond with a short answer to a request without handler; raises as `require_free`."""
         self.require_free(stream, async_id)
-        self._send_final(stream, async_id, answer, release)
+        category, subcategory, payload = answer
+        with suppress(LocalError):  # the connection is closing, or the stream is gone
+            self._connection.send(stream, async_id, category, subcategory, payload)
 
     def chunk(self, call: IncomingCall, payload: bytes) -> bool:
         """Send one item of a streamed response; False without credit, or if the stream is blocked.
@@ -568,36 +566,35 @@ class IncomingCalls:
         """The queue of `stream` is empty: continue streamed responses."""
         self._blocked.writable(stream)
 
-    def _forget(self, call: IncomingCall, answer: FinalAnswer, release: int = 0) -> None:
+    def _finish(self, call: IncomingCall, code: int, answer: FinalAnswer, release: int = 0) -> None:
+        """Remove a request and send its final response, which may `release` a stream."""
+        self._runner.request_ended(call, code)
         if self._blocked.waiting:
             self._blocked.forget(call)
+        stream, async_id = call.stream, call.async_id
         if call.cost:
-            self._connection.consume(call.stream, call.cost)
-        if not call.async_id:
+            self._connection.consume(stream, call.cost)
+        if not async_id:
             self._silent.discard(call)
-        elif self._unanswered.by_id.pop(call.stream << 16 | call.async_id, None) is not None:
-            self._send_final(call.stream, call.async_id, answer, release)
+        elif self._unanswered.by_id.pop(stream << 16 | async_id, None) is not None:
+            send = self._connection.send
+            category, subcategory, payload = answer
+            if len(payload) > SHORT_ANSWER and not self._account.has_room():
+                category, subcategory, payload = _encode_final(call, ResultCode.OVERLOADED)
+            try:
+                try:
+                    send(stream, async_id, category, subcategory, payload, releases=release)
+                except PayloadTooLargeError:
+                    category, subcategory, payload = _encode_final(
+                        call, ResultCode.PAYLOAD_TOO_LARGE
+                    )
+                    send(stream, async_id, category, subcategory, payload, releases=release)
+            except LocalError:  # the connection is closing, or the stream is gone
+                if release:
+                    with suppress(LocalError):
+                        self._connection.streams.release(release)
         if call.subcategory == SUBSCRIBE or call.subcategory == UNSUBSCRIBE:
             self.turns.end(call)
-
-    def _send_final(
-        self, stream: int, async_id: int, answer: FinalAnswer, release: int = 0
-    ) -> None:
-        send = self._connection.send
-        category, subcategory, payload = answer
-        make = encode_end if category == NAMED else encode_result
-        if len(payload) > SHORT_ANSWER and not self._account.has_room():
-            category, subcategory, payload = make(ResultCode.OVERLOADED)
-        try:
-            try:
-                send(stream, async_id, category, subcategory, payload, releases=release)
-            except PayloadTooLargeError:
-                category, subcategory, payload = make(ResultCode.PAYLOAD_TOO_LARGE)
-                send(stream, async_id, category, subcategory, payload, releases=release)
-        except LocalError:  # the connection is closing, or the stream is gone
-            if release:
-                with suppress(LocalError):
-                    self._connection.streams.release(release)
 
 
 def _encode_final(call: IncomingCall, code: int, data: Encodable = None) -> FinalAnswer:

@@ -10,7 +10,7 @@ import marshal
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import anyio
 
@@ -59,11 +59,18 @@ account_logger = logging.getLogger("parley.accounts")
 SLICE: Final = 2_000
 
 
-class HandlerTask:
-    """The task in which the handler of a request runs. The event loop sets `runner`."""
+R = TypeVar("R", bound=IncomingCall)
 
-    begun = False
-    runner: Runner | None = None
+
+class HandlerTask(Generic[R]):
+    """The task in which the handler of `request` runs. The event loop sets `runner`."""
+
+    __slots__ = ("begun", "cancelled", "request", "runner")
+
+    def __init__(self, request: R) -> None:
+        self.request = request
+        self.begun = self.cancelled = False
+        self.runner: Runner | None = None
 
 
 class Responses:
@@ -76,20 +83,21 @@ class Responses:
         self._live = live
         self._handlers = handlers
         self._one = anyio.Lock()  # held while one answer of the connection is encoded in slices
-        self.tasks: dict[IncomingCall, HandlerTask] = {}
+        self.tasks: dict[IncomingCall, HandlerTask[Any]] = {}
 
     def spawn(
-        self, call: IncomingCall, serve: Callable[[IncomingCall, HandlerTask], Awaitable[None]]
+        self, call: IncomingCall, serve: Callable[[HandlerTask[IncomingCall]], Awaitable[None]]
     ) -> None:
         """Run `serve` in a task, which ends with `send`."""
-        task = self.tasks[call] = HandlerTask()
-        task.runner = self._live.backend.spawn(serve, call, task)
+        task = self.tasks[call] = HandlerTask(call)
+        task.runner = self._live.backend.spawn(serve, task)
 
     def stop(self, call: IncomingCall) -> bool:
         """Cancel the task of a request; returns whether it has begun."""
         task = self.tasks.pop(call, None)
         if task is None:
             return False
+        task.cancelled = True
         if task.runner is not None:
             task.runner.cancel()
         return task.begun
@@ -219,8 +227,9 @@ class IdempotentCallHandlers:
         else:
             self._answers.spawn(call, partial(self._serve, who))
 
-    async def _serve(self, who: NodeId, call: IncomingCall, task: HandlerTask) -> None:
-        live, answers, entry = self._live, self._answers, call.entry
+    async def _serve(self, who: NodeId, task: HandlerTask[IncomingCall]) -> None:
+        live, answers, call = self._live, self._answers, task.request
+        entry = call.entry
         if call.answered:
             return  # it was cancelled before its task began
         task.begun = True
@@ -409,8 +418,8 @@ class RequestHandlers:
         elif call.once is not None:
             self._once.run(call)
         else:
-            task = self._responses.tasks[call] = HandlerTask()
-            self._live.driver.pending_tasks.append((partial(self._serve_call, call), task))
+            task = self._responses.tasks[call] = HandlerTask(call)
+            self._live.driver.pending_tasks.append((self._serve_call, task))
 
     def stop(self, call: IncomingCall) -> bool:
         """Cancel the handler of a request; returns whether it has begun."""
@@ -423,7 +432,8 @@ class RequestHandlers:
         elif type(call.entry) is Entry:  # else a subscription, which its topic counts
             call.entry.tally.add(code, self._live.backend.now() - call.came)
 
-    async def _serve_call(self, call: IncomingCall, task: HandlerTask) -> None:
+    async def _serve_call(self, task: HandlerTask[IncomingCall]) -> None:
+        call = task.request
         if call.answered:
             return  # nobody waits for it any more
         remote, answers = self._live.remote, self._responses
@@ -482,7 +492,8 @@ class RequestHandlers:
             return ResultCode.ALREADY_SUBSCRIBED
         return ResultCode.OVERLOADED if self._live.draining else topic
 
-    async def _serve_subscribe(self, call: IncomingCall, task: HandlerTask) -> None:
+    async def _serve_subscribe(self, task: HandlerTask[IncomingCall]) -> None:
+        call = task.request
         topic: Topic = call.entry
         live, answers = self._live, self._responses
         code: int = ResultCode.CANCELLED
@@ -533,10 +544,11 @@ class RequestHandlers:
 
     def run_event(self, emit: IncomingEmit) -> None:
         """Run the handler that `find_event` found for an event."""
-        task = self._responses.tasks[emit] = HandlerTask()
-        self._live.driver.pending_tasks.append((partial(self._serve_event, emit), task))
+        task = self._responses.tasks[emit] = HandlerTask(emit)
+        self._live.driver.pending_tasks.append((self._serve_event, task))
 
-    async def _serve_event(self, emit: IncomingEmit, task: HandlerTask) -> None:
+    async def _serve_event(self, task: HandlerTask[IncomingEmit]) -> None:
+        emit = task.request
         if emit.answered:
             return  # nobody waits for it any more
         remote, answers = self._live.remote, self._responses

@@ -21,7 +21,7 @@ from parley._node.transport.address import Address
 from parley._node.transport.backend import Accept, Listener
 from parley._node.transport.driver import Driver
 from parley._node.transport.fair_reads import FairScheduler
-from parley._node.transport.loop import Cancellable, TaskStart
+from parley._node.transport.loop import TaskStart
 from parley._node.transport.memory import MemoryListener, connect_memory
 from parley._node.transport.sockets import (
     SocketFile,
@@ -224,7 +224,7 @@ class AsyncioBackend:
 
     def start_tasks(self, begun: Iterable[TaskStart]) -> None:
         for function, one in begun:
-            steps = _run_for(function, one)
+            steps = function(one)
             try:
                 if sys.version_info >= (3, 12):
                     task = asyncio.Task(steps, loop=self._loop, eager_start=True)
@@ -234,6 +234,9 @@ class AsyncioBackend:
                 # Raised from the loop: a transport that called us may suppress it.
                 self._loop.call_soon(_raise, error)
                 continue
+            one.runner = task
+            if one.cancelled:  # in its first step
+                task.cancel()
             if task.done():
                 self._ended(task)
             else:
@@ -345,12 +348,6 @@ class AsyncioBackend:
                 ", ".join(sorted(awaited_by(task) for task in islice(tasks, MOST_NAMED))),
                 extra={"event": "transport.unended"},
             )
-
-
-async def _run_for(function: Callable[[Any], Awaitable[object]], one: Cancellable) -> None:
-    # Not before: a task that is cancelled before its first step would not clean up.
-    one.runner = asyncio.current_task()
-    await function(one)
 
 
 def _raise(error: BaseException) -> None:

@@ -34,8 +34,9 @@ class Runner(Protocol):
 
 
 class Cancellable(Protocol):
-    """A request whose handler can be cancelled by `runner`."""
+    """Work that is cancelled by `runner`, or before that is set by setting `cancelled`."""
 
+    cancelled: bool
     runner: Any
 
 
