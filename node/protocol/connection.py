@@ -12,17 +12,20 @@ from collections.abc import Callable
 
 from parley._crypto.randomness import random_bytes
 from parley._lbm.errors import LbmDecodeError
-from parley._node.protocol.codes import DATA, SIM, STREAM, CloseCode
+from parley._lbm.padding import pad
+from parley._node.protocol.codes import CHUNK, MAIN_STREAM, SIM, CloseCode
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.errors import (
     ConnectionClosedError,
     LocalProtocolError,
+    PayloadTooLargeError,
     RejectedError,
     RemoteProtocolError,
     SilenceError,
     check_close,
     violation,
 )
+from parley._node.protocol.event import NO_PAYLOAD
 from parley._node.protocol.frames import FrameReader, sniff_protocol
 from parley._node.protocol.handshake import expect
 from parley._node.protocol.handshake_driver import HandshakeDriver
@@ -38,6 +41,7 @@ from parley._node.protocol.memory_budget import SHARE, MemoryBudget
 from parley._node.protocol.multiplexer import Multiplexer
 from parley._node.protocol.observer import DirectionState, Observer
 from parley._node.protocol.reports import ConnectionEnded, Report, Resumed, Suspended
+from parley._node.protocol.request_ids import LAST_ASYNC_ID
 from parley._node.protocol.resume_attempt import ResumeAttempt
 from parley._node.protocol.resumption import (
     NEVER,
@@ -46,7 +50,7 @@ from parley._node.protocol.resumption import (
     Resumption,
     spend_mac,
 )
-from parley._node.protocol.send_queue import SendQueue, WriteBuffer
+from parley._node.protocol.send_queue import OutgoingEvent, SendQueue, WriteBuffer
 from parley._node.protocol.session import CloseReason, ConnectionParts, Session
 from parley._node.protocol.states import (
     AWAITING_DECISION,
@@ -361,15 +365,46 @@ class Connection:
         seal: bool = False,
         releases: int = 0,
     ) -> int:
-        """Queue an event of category 3 or above on stream 1 or an open stream; see
-        `Multiplexer.send`."""
+        """Queue an event of category 3 or above on stream 1 or an open stream; return the size of
+        its payload, with padding.
+
+        `payload` is LBM or, without `lbm`, the caller's own format, which is never padded; empty
+        for none. With `seal` it is signed immediately. It `releases` a stream that is held
+        (`Multiplexer.hold`).
+
+        Raises:
+            PayloadTooLargeError: above `max_payload`. LocalError: the stream is not open
+                for sending, a number is out of range, or the payload is the single byte 0x00.
+        """
         session = self.session
         if session is None or self.state is not State.OPEN:
             session = self._require_open()
         if category < SIM:
             raise LocalProtocolError(f"events of category {category} are not the caller's")
-        mux = session.mux
-        return mux.send(stream, async_id, category, subcategory, payload, lbm, seal, releases)
+        if not (category <= 255 and 1 <= subcategory <= 255 and 0 <= async_id <= LAST_ASYNC_ID):
+            raise LocalProtocolError(f"event {category}/{subcategory}, async id {async_id}")
+        mux, config = session.mux, self.config
+        most = mux.limits.max_payload
+        if not payload:
+            payload = NO_PAYLOAD
+        elif payload == NO_PAYLOAD:
+            refused = f"cannot send event {category}/{subcategory}"
+            raise LocalProtocolError(f"{refused}: the payload 0x00 means that it has none")
+        elif lbm and config.padding.rule != "off":
+            payload = pad(payload, config.padding, most)
+        size, cost, credit = len(payload), 0, None
+        if size > most:
+            raise PayloadTooLargeError(f"a payload of {size} bytes; {most} were agreed")
+        if stream != MAIN_STREAM:
+            credit = mux.stream_table.get_local(stream).credit
+            if category != SIM or subcategory != CHUNK:
+                cost = size + EVENT_COST
+        self.outbox.put(
+            OutgoingEvent(stream, async_id, category, subcategory, payload, seal, cost, releases),
+            credit,
+        )
+        mux.expected += 1 + (size + EVENT_COST) // READ_ON
+        return size
 
     def send_data(self, stream: int, data: bytes | memoryview, join: int = 0) -> None:
         """Queue 2/5 Data, 1..max_payload bytes, on a stream from 2 up; raises as `send`.
@@ -388,7 +423,7 @@ class Connection:
             before += EVENT_COST
             mux.expected += (before + len(data)) // READ_ON - before // READ_ON
         else:
-            mux.send(stream, 0, STREAM, DATA, data, False, False)
+            mux.send_data(stream, data)
 
     def open_stream(self, label: str, window: int | None = None, credit: int | None = None) -> int:
         """Open a stream and return its id. `window` is how many bytes we accept, `credit` how many

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from parley._lbm import keys
 from parley._lbm.codec import Value, encode
-from parley._lbm.padding import pad
 from parley._node.protocol import event_types
 from parley._node.protocol.codes import (
     CHUNK,
@@ -27,7 +26,6 @@ from parley._node.protocol.codes import (
 )
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.errors import (
-    LocalProtocolError,
     PayloadTooLargeError,
     check_close,
     too_large,
@@ -46,7 +44,6 @@ from parley._node.protocol.reports import (
     StreamWritable,
     WindowReceived,
 )
-from parley._node.protocol.request_ids import LAST_ASYNC_ID
 from parley._node.protocol.send_queue import OutgoingEvent, SendQueue
 from parley._node.protocol.streams import Flow, Streams, StreamState, stream_flows
 
@@ -83,10 +80,8 @@ class Multiplexer:
         reports: list[Report],
         account: MemoryBudget,
     ) -> None:
-        self._config = config
         self._account = account
         self._windows = config.peer_memory // WINDOWS_PART
-        self._padded = config.padding.rule != "off"
         self.limits = limits
         self.stream_table = streams
         self.control = control
@@ -226,50 +221,15 @@ class Multiplexer:
         self.control(OutgoingEvent(known.id, 0, STREAM, OPEN, payload))
         return known.id
 
-    def send(
-        self,
-        stream: int,
-        async_id: int,
-        category: int,
-        subcategory: int,
-        payload: bytes | memoryview,
-        lbm: bool,
-        seal: bool,
-        releases: int = 0,
-    ) -> int:
-        """Queue an event on stream 1 or an open stream; return the size of its payload, with
-        padding.
-
-        `payload` is LBM or, without `lbm`, the caller's own format, which is never padded; empty
-        for none. With `seal` it is signed immediately. It `releases` a stream that is held
-        (`hold`).
-
-        Raises:
-            PayloadTooLargeError: above `max_payload`. LocalError: the stream is not open
-                for sending, a number is out of range, or the payload is the single byte 0x00.
-        """
-        if not (category <= 255 and 1 <= subcategory <= 255 and 0 <= async_id <= LAST_ASYNC_ID):
-            raise LocalProtocolError(f"event {category}/{subcategory}, async id {async_id}")
-        if not payload:
-            payload = NO_PAYLOAD
-        elif payload == NO_PAYLOAD and (category, subcategory) != (STREAM, DATA):
-            refused = f"cannot send event {category}/{subcategory}"
-            raise LocalProtocolError(f"{refused}: the payload 0x00 means that it has none")
-        elif lbm and self._padded:
-            payload = pad(bytes(payload), self._config.padding, self.limits.max_payload)
-        size, cost, credit, most = len(payload), 0, None, self.limits.max_payload
+    def send_data(self, stream: int, data: bytes | memoryview) -> None:
+        """Queue 2/5 Data, at least 1 byte, on an open stream; raises as `Connection.send`."""
+        size, most = len(data), self.limits.max_payload
         if size > most:
             raise PayloadTooLargeError(f"a payload of {size} bytes; {most} were agreed")
-        if stream != MAIN_STREAM:
-            credit = self.stream_table.get_local(stream).credit
-            if category != SIM or subcategory != CHUNK:
-                cost = size + EVENT_COST
-        event = OutgoingEvent(
-            stream, async_id, category, subcategory, payload, seal, cost, releases
-        )
-        self.outbox.put(event, credit)
-        self.expected += 1 + (size + EVENT_COST) // READ_ON
-        return size
+        credit = self.stream_table.get_local(stream).credit
+        cost = size + EVENT_COST
+        self.outbox.put(OutgoingEvent(stream, 0, STREAM, DATA, data, False, cost), credit)
+        self.expected += 1 + cost // READ_ON
 
     def hold(self, stream: int) -> None:
         """Write nothing of a stream until an event that `releases` it is written."""

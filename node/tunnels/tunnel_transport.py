@@ -12,7 +12,7 @@ from typing import Final
 
 from parley._crypto.identity import NodeId
 from parley._node.federation.limits import LARGEST_TUNNEL_DATA
-from parley._node.protocol.codes import DATA, STREAM, CloseCode
+from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import LocalError
 from parley._node.protocol.flow_control import TUNNEL_WINDOW
 from parley._node.protocol.limits import EVENT_COST
@@ -127,14 +127,14 @@ class TunnelWriter:
             if waiting:
                 left -= outbox.waiting_cost(stream)
             if left > 0 and size <= LARGEST_TUNNEL_DATA:
-                streams.send(stream, 0, STREAM, DATA, bytes(data), False, False)
+                streams.send_data(stream, bytes(data))
                 return size
             with memoryview(data) as view:
                 while at < size and left > 0 and waiting < WAITING_PIECES:
                     end = min(at + LARGEST_TUNNEL_DATA, size)
                     part = view[at:end]  # copied if it may change before it is encrypted
                     piece = part if type(data) is bytes else bytes(part)
-                    streams.send(stream, 0, STREAM, DATA, piece, False, False)
+                    streams.send_data(stream, piece)
                     waiting += 1
                     left -= end - at + EVENT_COST
                     at = end

@@ -13,6 +13,8 @@ from parley._node.journal.audit.content import event_rows, read_content, single_
 from parley._node.journal.audit.rows import EVENT_COLUMNS, MALFORMED
 from parley._node.protocol.codes import BATCH, CALL, NOTES, NOTIFY, RESULT, SIM, STREAM
 from parley._node.protocol.event import serialise_batch
+from parley._node.protocol.limits import EVENT_COST
+from parley._node.protocol.send_queue import OutgoingEvent
 from tests.node.journal.audit.audit_helpers import Audited, Records, flipped, received
 from tests.node.journal.memory_journal import RecordedPair, records_of
 from tests.vectors.load import Vector, of_kind, unhex, vectors
@@ -33,7 +35,9 @@ def send_batch(
     session = made.pair.a.core.session
     assert session is not None
     payload = serialise_batch(events)
-    session.mux.send(stream, 0, STREAM, BATCH, payload, lbm=False, seal=seal)
+    credit = None if stream == 1 else session.mux.stream_table.get_local(stream).credit
+    cost = 0 if credit is None else len(payload) + EVENT_COST
+    session.mux.outbox.put(OutgoingEvent(stream, 0, STREAM, BATCH, payload, seal, cost), credit)
 
 
 @cache
