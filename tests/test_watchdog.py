@@ -41,32 +41,22 @@ def test_passes():
 """
 
 
-def run(directory: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    (directory / "conftest.py").write_text(CONFTEST.read_text())
-    (directory / "test_it.py").write_text(SOURCE)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--every-loop", *options]
+def test_tests_that_do_not_end_are_named_and_the_others_run(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(CONFTEST.read_text())
+    (tmp_path / "test_it.py").write_text(SOURCE)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+    command += ["--every-loop", "-n2", "--dist=loadgroup"]
     env = os.environ | {"PYTHONPATH": str(CONFTEST.parent.parent), "PYTEST_ADDOPTS": ""}
-    return subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True)
-
-
-def test_a_test_that_waits_is_cancelled_and_shows_where(tmp_path: Path) -> None:
-    done = run(tmp_path, "-n0", "-k", "waits")
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert "7 failed, 1 passed" in done.stdout
+    # One that waits is cancelled, and its traceback shows where it waited.
+    assert done.stdout.count(">       await anyio.Event().wait()  # this line is shown") == 3
+    ended = ["test_blocks"]
     for backend in LOOPS:
         assert f"FAILED test_it.py::test_waits[{backend}] - TimeoutError" in done.stdout
-    assert done.stdout.count(">       await anyio.Event().wait()  # this line is shown") == 3
-
-
-def test_a_test_that_cannot_be_cancelled_is_named_and_the_others_run(tmp_path: Path) -> None:
-    done = run(tmp_path, "-n2", "--dist=loadgroup", "-k", "shielded or passes")
-    assert "3 failed, 1 passed" in done.stdout
-    for backend in LOOPS:
-        name = f"test_it.py::test_is_shielded[{backend}]"
-        assert f"crashed while running '{name}'" in done.stdout
-        assert f"{name} did not end within 1 s." in done.stderr
-
-
-def test_a_blocked_thread_is_shown(tmp_path: Path) -> None:
-    done = run(tmp_path, "-n0", "-k", "blocks")
-    assert done.returncode == 1
-    assert "test_it.py::test_blocks did not end within 1 s." in done.stderr
+        ended.append(f"test_is_shielded[{backend}]")
+    # The process of one that can't be cancelled is ended and replaced.
+    for name in ended:
+        assert f"crashed while running 'test_it.py::{name}'" in done.stdout
+        assert f"test_it.py::{name} did not end within 1 s." in done.stderr
     assert "in test_blocks\n" in done.stderr

@@ -137,6 +137,7 @@ def test_a_run_that_is_killed_and_run_again_leaves_each_record_once(
     assert tables.bronze().count() == sum(len(made.offsets) for made in killed.segments)
 
 
+@pytest.mark.jvm
 def test_a_stream_goes_on_and_a_failed_step_is_an_error(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -185,8 +185,9 @@ STEPS = (
 )
 
 
-@pytest.mark.parametrize("steps", STEPS)
-@pytest.mark.parametrize("is_altered", [False, True])
+@pytest.mark.parametrize(
+    ("steps", "is_altered"), [*((steps, False) for steps in STEPS), (STEPS[0], True)]
+)
 def test_gold_is_the_same_however_it_came_about(
     tmp_path: Path,
     segments: dict[str, bytes],
@@ -332,8 +333,10 @@ def test_a_batch_that_is_made_again_is_not_whole(
     assert lake.store.last_batch() == 0
 
 
-@pytest.mark.parametrize("name", ["findings", "traffic", "summary", MARK])
-@pytest.mark.parametrize("at", [-7, 40])
+@pytest.mark.parametrize(
+    ("name", "at"),
+    [("findings", -7), ("traffic", 40), ("summary", -7), ("summary", 40), (MARK, 40)],
+)
 def test_gold_that_is_damaged_is_said_and_made_anew(
     tmp_path: Path, segments: dict[str, bytes], name: str, at: int
 ) -> None:
@@ -379,7 +382,7 @@ def test_events_that_are_damaged_are_said(tmp_path: Path, segments: dict[str, by
         list(lake.store.scan(["session"], 0))
 
 
-@pytest.mark.parametrize("again", [(1.0,), (0.5, 1.0), (0.4, 0.7, 1.0)])
+@pytest.mark.parametrize("again", [(1.0,), (0.4, 0.7, 1.0)])
 def test_gold_of_batches_that_were_made_again_is_made_anew(
     tmp_path: Path, segments: dict[str, bytes], again: tuple[float, ...]
 ) -> None:

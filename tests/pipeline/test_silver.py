@@ -17,7 +17,7 @@ from parley._pipeline.tables import Tables
 from tests.node.journal.joined_tunnels import TRACE, join, server, tunnel_record
 from tests.node.journal.memory_journal import AUDITOR, RecordedPair, audit_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.jvm]
 
 KEY = AUDITOR.private_bytes()
 COMPARED = (

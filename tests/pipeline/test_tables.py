@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from parley._pipeline.schema import BRONZE
 from parley._pipeline.tables import Tables
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.jvm]
 
 SCHEMA = StructType().add("number", "long").add("kind", "string").add("date", "date")
 

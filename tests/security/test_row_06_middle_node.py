@@ -2,9 +2,9 @@
 in the middle does to the handshake, neither side takes the other for identified on anything
 but what the other really said, no application is reached, and both end by their deadlines.
 
-Every event of every kind of handshake is changed at every byte (long ones at some, which the seed
-of the run chooses), lost, repeated, reordered, reflected, replaced, and reworded. What is provable,
-and checked each time (`Middle`):
+A bit is flipped in every byte of every event of every kind of handshake (in some bytes of long
+events, which the seed of the run chooses). Each event is also cut, lengthened, lost, repeated,
+reordered, reflected, replaced and reworded. `Middle` checks each time what can be proved:
 
 - A side identifies the other only if all that either received until then is what was sent.
   So a change in Hello, Retry, Reply or the responder's Proof keeps the initiator from sending

@@ -70,7 +70,7 @@ def test_opens_that_the_application_refuses() -> None:
 MEBIBYTE: Final = 1 << 20
 MOST: Final = 16 * MEBIBYTE
 LARGE: Final = 50_000
-TIMES: Final = 600
+TIMES: Final = 400
 BATCHES: Final = 80  # of 256 calls each
 Flood = Callable[[ReferencePeer, int], object]
 
@@ -141,7 +141,7 @@ def flooding(name: str) -> Callable[[ReferencePeer], int]:
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", FLOODS)
 async def test_a_flood_is_bounded_and_hurts_nobody_else(name: str) -> None:
-    """Thirty megabytes and more; our node holds a fraction of it, and serves others meanwhile.
+    """Twenty megabytes and more; our node holds a fraction of it, and serves others meanwhile.
     An echo that waits to be written holds a piece for each stream, whence the few streams."""
     limits = Limits(max_streams=64)
     config = our_config(peer_memory=4 * MEBIBYTE, write_buffer=MEBIBYTE, limits=limits)
