@@ -208,7 +208,8 @@ def compared_secrets(trees: Trees) -> Iterator[str]:
 
 def undocumented_labels(trees: Trees) -> Iterator[str]:
     """Labels and domains that separate the uses of keys and hashes, and are in no document."""
-    documents = "".join(path.read_text("utf-8") for path in sorted(ROOT.glob("docs/*.md")))
+    pages = [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/protocol/*.md")]
+    documents = "".join(path.read_text("utf-8") for path in sorted(pages))
     for path, tree in trees.items():
         for node in ast.walk(tree):
             found: object = None

@@ -80,7 +80,8 @@ MODULES: Final = (hashing, key_schedule, record_protection, identity, resumption
 
 def test_each_has_its_vector_and_its_place_in_the_document() -> None:
     assert {vector["label"] for vector in read("labels")["vectors"]} == LABELS
-    document = (ROOT / "docs" / "protocol.md").read_text("utf-8")
+    pages = [ROOT / "docs" / "protocol.md", *(ROOT / "docs" / "protocol").glob("*.md")]
+    document = "".join(page.read_text("utf-8") for page in pages)
     written = LABELS | {domain.decode() for domain in DOMAINS}
     assert [text for text in sorted(written) if f'"{text}' not in document] == []
 
