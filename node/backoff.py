@@ -1,6 +1,6 @@
-"""How long to wait before something that failed is tried again, such as dialling a link or asking
-a store: longer each time, within bounds, and not at the same moment as everybody else that lost
-the same node. Nothing is random here: the caller draws the fraction.
+"""Exponential backoff for retries, such as redialling a link or reconnecting to a store.
+
+The caller provides the random fraction, so that tests can repeat the delays.
 """
 
 from dataclasses import dataclass
@@ -8,15 +8,22 @@ from dataclasses import dataclass
 from parley._node.errors import ConfigError
 from parley._node.protocol.config_types import Seconds, check_types
 
-# More doublings than this change nothing, and would overflow at last.
+# Further doublings change nothing and would eventually overflow.
 _MOST_DOUBLINGS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """Pauses of at most `first` seconds, then twice that, and so on up to `longest`.
+    """Retry delays that double from `first` up to `longest` seconds, with jitter.
 
-    A link that held for `steady` seconds was a good one: after it they begin anew.
+    After a connection has lasted `steady` seconds, the delays start again at `first`.
+
+    Example:
+
+        from parley import Backoff
+
+        pauses = Backoff(first=1.0, longest=60.0)
+        assert 2.0 <= pauses.delay(failures=3, fraction=0.5) <= 4.0
 
     Raises:
         ConfigError: a number is not above 0, or `longest` is less than `first`.
@@ -29,11 +36,15 @@ class Backoff:
     def __post_init__(self) -> None:
         check_types(self, ConfigError)
         if self.longest < self.first:
-            raise ConfigError(f"longest is {self.longest:g}; it must be {self.first:g} or more")
+            raise ConfigError(
+                f"invalid longest {self.longest:g}: it must be at least first, {self.first:g}"
+            )
 
     def delay(self, failures: int, fraction: float) -> float:
-        """Seconds to wait after so many failures in a row, 1 or more: from half of the
-        bound to all of it, as `fraction` (0 to 1) says."""
+        """Return the seconds to wait after so many consecutive failures, at least 1.
+
+        It is between half of the current bound and all of it, as `fraction` (0 to 1) specifies.
+        """
         doublings = min(failures - 1, _MOST_DOUBLINGS)
         bound = min(self.first * 2.0**doublings, self.longest)
         return bound * (1.0 + fraction) / 2.0

@@ -1,7 +1,7 @@
-"""The settings of a node: preferences, limits and policies that all its peers share.
+"""The settings of a node: preferences, limits and policies that apply to all its peers.
 
-They are frozen, checked when made, and each is documented with its unit and range. Files and the
-environment are read elsewhere.
+They are immutable and validated on creation. Each is documented with its unit and range.
+`parley.settings` reads them from files and the environment.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from parley._node.protocol.config import CoreConfig, Deliver, Plaintext
 from parley._node.protocol.config_types import Count, Seconds, check_types, is_reloadable, setting
 from parley._node.protocol.limits import Limits
 
-# The least memory that remembered calls can have: one call and its result.
+# The minimum memory for remembered calls: one call and its result.
 LEAST_ONCE_MEMORY: Final = 128 * 1024
 
 OptionalCount = Annotated[int, Meta(ge=0)]
@@ -29,26 +29,23 @@ OptionalCount = Annotated[int, Meta(ge=0)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """Limits of a node that no file and no option sets. Tests and benchmarks set other values.
+    """Limits that cannot be set in a settings file or by an option, for tests and benchmarks.
 
-    None means a share of a setting; `NodeConfig` computes it.
+    None means a fraction of a setting, which `NodeConfig` computes.
 
-    Attributes:
-        handshake_timeout: seconds for a whole handshake.
-        ping_timeout: seconds to wait for a reply to a Ping (section 9).
-        rekey_allowance: RekeyOffers that one side can send in 10 s.
-        half_open: accepted connections in their handshake at once.
-        once_results: remembered calls with `once` of one node id (section 18).
-        once_peer_memory: bytes of memory of these; default a quarter of `peer_memory`.
-        once_memory: the same for all node ids; default an eighth of `memory`.
-        write_buffer: bytes that wait to be written to one peer before its callers wait; default
-            an eighth of `peer_memory`.
-        accept_timeout: seconds for an accept hook; then the peer is refused.
-        resume_buffer: bytes kept for one peer until it acknowledges them; default an eighth of
-            `peer_memory`, at least 1 MiB (section 17).
-        parted_sessions: suspended sessions at once; beyond it one of the peer with most ends.
-        parted_per_id: of these, of one node id.
-        parted_memory: bytes of memory of all suspended sessions; default an eighth of `memory`.
+    Attributes: handshake_timeout: seconds for a whole handshake. ping_timeout: seconds to wait for
+    a reply to a Ping (section 9). rekey_allowance: RekeyOffers that one side can send in 10 s.
+    half_open: maximum number of accepted connections that are still in their handshake.
+    once_results: maximum number of remembered calls with `once` per node ID (section 18).
+    once_peer_memory: bytes for the remembered calls of one node ID; default a quarter of
+    `peer_memory`. once_memory: bytes for the remembered calls of all node IDs; default an eighth of
+    `memory`. write_buffer: bytes buffered for writing to one peer before callers wait; default an
+    eighth of `peer_memory`. accept_timeout: seconds for an accept hook, after which the peer is
+    refused. resume_buffer: bytes stored for one peer until it acknowledges them; default an eighth
+    of `peer_memory`, at least 1 MiB (section 17). parted_sessions: maximum number of suspended
+    sessions; beyond it, a session of the peer with the most is ended. parted_per_id: maximum number
+    of suspended sessions per node ID. parted_memory: bytes for all suspended sessions; default an
+    eighth of `memory`.
     """
 
     handshake_timeout: Seconds = fixed.HANDSHAKE_TIMEOUT
@@ -69,38 +66,48 @@ class Tuning:
         check_types(self, ConfigError)
 
 
-# Twice the protocol's own default (docs/protocol.md section 5): with that, two pieces of bulk data
-# at most are on their way. With 2 MiB bulk data takes four fifths of the time, but 15 streams that
-# are read slowly fill `peer_memory`, and what else comes is lost to its sender.
+# Twice the protocol's own default (docs/protocol.md section 5), which lets two pieces of bulk data
+# be in transit. With 2 MiB, bulk data takes 20% less time, but 15 streams that are read slowly fill
+# `peer_memory`, and further data from the peer is discarded.
 STREAM_WINDOW: Final = 512 << 10
 
 
 def require_room_for_epoch(info: Mapping[str, Value]) -> None:
-    """Raise ConfigError if there is no room beside node information for what a node says that
-    remembers calls (section 18)."""
+    """Raise ConfigError if the node information leaves no space for the epoch of `once` (section
+    18).
+    """
     stated = {**info, ONCE_INFO: bytes(ONCE_EPOCH_SIZE)}
     if len(encode_value(stated)) > fixed.NODE_INFO_SIZE:
         size = f"{fixed.NODE_INFO_SIZE:,} bytes"
-        raise ConfigError(f"info leaves no room in {size} for what a node with once=True says")
+        raise ConfigError(
+            f"cannot use once=True or writers= with this info: with the epoch that they add, it "
+            f"exceeds {size}; shorten info"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
-    """Settings of a node. docs/reference/settings.md describes each of them.
+    """The settings of a node; docs/reference/settings.md describes each of them.
 
-    Attributes:
-        require: for some parameters the only algorithms that are accepted; then `plaintext` must be
-            "never".
-        network_key: 32 bytes that all nodes of a private network share, or None.
-        padding: "off", "padme", "bucket:N", or a `Padding`.
-        tuning: limits that aren't settings, for tests and benchmarks.
+    Attributes: require: the only algorithms that are accepted, for some parameters; requires
+    `plaintext` to be "never". network_key: the 32-byte key shared by all nodes of a private
+    network, or None. padding: "off", "padme", "bucket:N", or a `Padding`. tuning: limits that
+    aren't settings, for tests and benchmarks.
+
+    Example:
+
+        from parley import Identity, Node, NodeConfig
+
+        config = NodeConfig(max_connections=100, padding="padme")
+        async with Node(Identity.create(), config=config) as server:
+            assert server.config.max_connections == 100
 
     Raises:
-        ConfigError: a value has another type or is outside its range. `Node` checks the settings
-            against each other and the identity.
+        ConfigError: a value has the wrong type or is out of range. `Node` checks the settings
+            against each other and against the identity.
     """
 
-    role: Annotated[str, setting("What the node claims to be: client, server or peer.")] = "peer"
+    role: Annotated[str, setting("The role that the node claims: client, server or peer.")] = "peer"
     algorithms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     require: Mapping[str, frozenset[str]] = field(default_factory=dict)
     limits: Limits = field(default_factory=lambda: Limits(stream_window=STREAM_WINDOW))
@@ -108,8 +115,8 @@ class NodeConfig:
     plaintext: Annotated[
         Plaintext,
         setting(
-            "Unencrypted connections: never, only these, or both kinds when listening. Not with a "
-            "network key, nor with a trust policy other than any."
+            "Unencrypted connections: never, only these, or both kinds when listening. Cannot be "
+            "combined with a network key or with a trust policy other than any."
         ),
     ] = "never"
     deliver: Annotated[
@@ -120,7 +127,7 @@ class NodeConfig:
         ),
     ] = "opened"
     padding: Annotated[
-        Padding | str, setting("How payloads hide their length: off, padme or bucket:N.")
+        Padding | str, setting("How the length of payloads is hidden: off, padme or bucket:N.")
     ] = NO_PADDING
     info: Annotated[
         Mapping[str, Value],
@@ -133,20 +140,22 @@ class NodeConfig:
     max_connections: Annotated[
         int,
         setting(
-            "Accepted connections at once, handshakes included; further ones are closed. The "
-            "system's limit of open files is often lower.",
+            "Maximum number of accepted connections, including handshakes; further ones are "
+            "closed. The system's limit on open files is often lower.",
             ge=1,
             reload=True,
         ),
     ] = 10_000
     connections_per_address: Annotated[
         int,
-        setting("Of these, from one remote address (IPv6: its /64).", ge=1, reload=True),
+        setting(
+            "Maximum number of these from one remote address (IPv6: its /64).", ge=1, reload=True
+        ),
     ] = 256
     handshakes_per_second: Annotated[
         float,
         setting(
-            "New connections of one remote address in a second; twice as many can come at once.",
+            "New connections per second from one remote address, in bursts of up to twice as many.",
             gt=0,
             reload=True,
         ),
@@ -154,18 +163,18 @@ class NodeConfig:
     limit_loopback: Annotated[
         bool,
         setting(
-            "Apply the two limits for an address to loopback addresses and Unix sockets too.",
+            "Also apply the two limits per address to loopback addresses and Unix sockets.",
             reload=True,
         ),
     ] = False
     peer_memory: Annotated[
         int,
         setting(
-            "Memory that the node holds for one peer: requests, data of its streams, notes and "
-            "answers that it doesn't read. At least twice limits.max_payload. Beyond it requests "
-            "get Result 19, streams are reset and subscriptions end or lose notes. An eighth of it "
-            "can wait to be written before callers wait, an eighth is kept for a session that can "
-            "be resumed, and a quarter holds results of calls with `once`.",
+            "Memory that the node uses for one peer: requests, data of its streams, and notes and "
+            "answers that it doesn't read. At least twice limits.max_payload. Beyond it, requests "
+            "get Result 19, streams are reset, and subscriptions end or lose notes. An eighth is "
+            "for data to be written, an eighth for resuming a session, and a quarter for "
+            "results of calls with `once`.",
             unit="bytes",
             ge=64 * 1024,
             reload=True,
@@ -174,8 +183,9 @@ class NodeConfig:
     memory: Annotated[
         int,
         setting(
-            "The same for all peers together. Beyond it, a peer that holds 64 KiB gets no more. An "
-            "eighth of it can hold suspended sessions, and an eighth results of calls with `once`.",
+            "The same for all peers together. Beyond it, a peer that already uses 64 KiB gets no "
+            "further memory. An eighth is for suspended sessions, and an eighth for results "
+            "of calls with `once`.",
             unit="bytes",
             ge=1 << 20,
             reload=True,
@@ -190,8 +200,8 @@ class NodeConfig:
     resume: Annotated[
         float,
         setting(
-            "How long a session that lost its transport can continue over another one; the minimum "
-            "of both sides applies, and 0 means never.",
+            "How long a session that lost its transport can continue over another one. The lower "
+            "value of both sides applies; 0 means never.",
             unit="seconds",
             ge=0,
             le=600,
@@ -210,47 +220,51 @@ class NodeConfig:
         for name, names in (("algorithms", self.algorithms), ("require", self.require)):
             unknown = names.keys() - NAMES.keys()
             if unknown:
-                # Ignored, a mistyped one would mean: whatever the other side likes.
-                raise ConfigError(f"{name} has no parameter {', '.join(sorted(unknown))}")
+                # If unknown parameters were ignored, a typing error would allow all algorithms.
+                raise ConfigError(
+                    f"{name} has no parameter {', '.join(sorted(unknown))}; the parameters are "
+                    f"{', '.join(NAMES)}"
+                )
         if ONCE_INFO in self.info:
-            raise ConfigError(f"info has {ONCE_INFO!r}, which the node adds itself")
+            raise ConfigError(f"info has {ONCE_INFO!r}, which the node adds itself; remove it")
         for name, size in (
             ("write_buffer", self.write_buffer),
             ("limits.max_payload", self.limits.max_payload),
         ):
-            # Else what we send, or one call that we allow, would leave no room for requests.
+            # Otherwise our own data, or a single call of the peer, would leave no memory for
+            # requests.
             if size > self.peer_memory // 2:
                 half = f"half of peer_memory, {self.peer_memory:,}"
                 raise ConfigError(f"{name} is {size:,}; it must be at most {half}")
 
     @property
     def write_buffer(self) -> int:
-        """Bytes that wait to be written to one peer before its callers wait."""
+        """Bytes buffered for writing to one peer before callers wait."""
         return self.tuning.write_buffer or self.peer_memory // 8
 
     @property
     def resume_buffer(self) -> int:
-        """Bytes that are kept for one peer until it acknowledges them."""
+        """Bytes stored for one peer until it acknowledges them."""
         return self.tuning.resume_buffer or max(self.peer_memory // 8, fixed.LEAST_RESUME_BUFFER)
 
     @property
     def once_peer_memory(self) -> int:
-        """Bytes of memory of the remembered calls of one node id."""
+        """Bytes of memory for the remembered calls of one node ID."""
         return self.tuning.once_peer_memory or max(self.peer_memory // 4, LEAST_ONCE_MEMORY)
 
     @property
     def once_memory(self) -> int:
-        """Bytes of memory of the remembered calls of all node ids."""
+        """Bytes of memory for the remembered calls of all node IDs."""
         return self.tuning.once_memory or max(self.memory // 8, LEAST_ONCE_MEMORY)
 
     @property
     def parted_memory(self) -> int:
-        """Bytes of memory of all suspended sessions."""
+        """Bytes of memory for all suspended sessions."""
         found = self.tuning.parted_memory
         return self.memory // 8 if found is None else found
 
     def core(self, identity: Identity) -> CoreConfig:
-        """The settings of each connection's core.
+        """Return the settings for the core of each connection.
 
         Raises:
             ConfigError: a setting is out of range, or no algorithm is left.
@@ -279,7 +293,7 @@ class NodeConfig:
             raise ConfigError(str(error)) from error
 
 
-# What can change while a node runs (`Node.change_limits`).
+# The settings that `Node.change_limits` can change.
 CHANGEABLE: Final = frozenset(
     name
     for name, hint in get_type_hints(NodeConfig, include_extras=True).items()

@@ -70,15 +70,15 @@ if TYPE_CHECKING:  # nodes without a journal start without one
 logger = logging.getLogger("parley.node")
 
 CONNECT_TIMEOUT: Final = 10.0
-# For what is queued and Close to be written, and for the other side to hang up.
+# Time to write queued data and Close, and for the peer to hang up.
 CLOSE_TIMEOUT: Final = CLOSE_DRAIN + CLOSE_LINGER + 1.0
-# Seconds for Close when `async with` is left by an exception.
+# Seconds to send Close when an exception leaves `async with`.
 HASTY_TIMEOUT: Final = 0.2
-_STOPS: Final = "the node stops, and there is no transport"
+_STOPS: Final = "the node is stopping and the session has no transport"
 
 
 class Connections:
-    """The connections of one node. Its peers may use what is registered with `registrar`."""
+    """The connections of one node. Its peers can use the handlers and topics of `registrar`."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Connections:
         self._backend = backend
         self._journal = journal
         self._observer = observer
-        # The settings of connections that can be resumed, and of those that cannot.
+        # Settings of resumable connections, and of others.
         self._core_config = config.core(identity)
         self._unresumed: CoreConfig | None = None
         self._held = MemoryBudget(config.memory)
@@ -113,8 +113,11 @@ class Connections:
             on_ended=self._handler_ended,
         )
         self._peers: set[Peer] = set()
-        self._local: set[Peer] = set()  # both ends of sessions with itself, which no policy lets in
-        # In the order of their acceptance: among the peers of one address the oldest is evicted.
+        self._local: set[Peer] = (
+            set()
+        )  # both ends of sessions of the node with itself; no policy checks them
+        # Kept in order of acceptance: the oldest among the connections of an address is evicted
+        # first.
         self._half_open: FairSlots[Peer] = FairSlots(lambda peer: 0.0, idle=0.0)
         self._changes = Condition(lambda: backend().waiter())
         self._log = ConnectionLog()
@@ -122,7 +125,7 @@ class Connections:
         self._sessions = SessionTable(config, backend)
         self._reviews = Revalidation(self._decisions, backend)
         self._listeners: list[Listener] = []
-        self.links: set[Link] = set()  # those that run
+        self.links: set[Link] = set()  # running links
         self._via = ViaDialer(self.connect, backend)
         self.homes = Homes(self)
         self._tunnels: WeakSet[TunnelService] = WeakSet()
@@ -134,7 +137,6 @@ class Connections:
 
     @property
     def node_id(self) -> NodeId:
-        """The id of the node."""
         return self.identity.node_id
 
     @property
@@ -144,27 +146,26 @@ class Connections:
 
     @property
     def addresses(self) -> list[str]:
-        """The addresses that the node listens on, with its node id."""
+        """The addresses that the node listens on, including its node ID."""
         return [str(self._advertised(listener.address)) for listener in self._listeners]
 
     @property
     def peers(self) -> list[Peer]:
-        """The open peers, except for the node itself."""
+        """The open peers, without sessions that `local` opened."""
         return [peer for peer in self._peers if peer.is_open and peer not in self._local]
 
     @property
     def turned_away(self) -> int:
-        """The number of connections that a limit refused."""
         return self._admission.refused.total()
 
     # Start and stop.
 
     def begin(self) -> None:
-        """Make a new epoch for calls with `once=`: the node has started."""
+        """Start a new epoch for calls with `once=`, when the node starts."""
         self._once.begin_epoch(random_bytes(ONCE_EPOCH_SIZE))
 
     async def stop_accepting(self, *, graceful: bool) -> None:
-        """End the links and listeners; sessions without a transport end."""
+        """End the links, the listeners and the sessions without a transport."""
         for link in list(self.links):
             await link.node_ends(graceful=graceful)
         listeners, self._listeners = self._listeners, []
@@ -173,7 +174,7 @@ class Connections:
         self._sessions.end(_STOPS)
 
     async def drain(self) -> None:
-        """Wait for running handlers, for at most `drain_timeout`."""
+        """Wait for running handlers, at most `drain_timeout` seconds."""
         for topic in self._topics.values():
             topic.flush()
         with anyio.move_on_after(self.config.drain_timeout):
@@ -191,33 +192,34 @@ class Connections:
         logger.debug("closed %d peers", closed, extra={"event": "node.closed", "peers": closed})
 
     async def hang_up(self) -> None:
-        """Close everything within a moment."""
+        """Close all peers without waiting for running handlers, within `HASTY_TIMEOUT`."""
         await self.stop_accepting(graceful=False)
         for peers in self._inner_first():
             for peer in peers:
                 peer.live.drop(CloseCode.GOING_AWAY)
-            await yield_to_loop(self.backend)  # their Close has to be on its way
+            await yield_to_loop(self.backend)  # lets the tasks write the Close
         with anyio.move_on_after(HASTY_TIMEOUT):
             await self._changes.until(lambda: not self._peers)
 
     def clear(self) -> None:
-        """Forget remembered results and sessions: the node has stopped."""
+        """Clear remembered results and sessions, when the node has stopped."""
         self._once.clear()
         self._sessions.clear()
 
     def drop_all(self) -> None:
-        """The journal failed: what it cannot record is not sent, not even Close."""
+        """Drop all connections without a Close, because the journal cannot record it."""
         for peer in list(self._peers):
             peer.live.lost("the journal failed")
 
     def _has_drained(self) -> bool:
-        # Also peers that came meanwhile: nothing else would report the end of their calls.
+        # Includes peers that connected during the drain; otherwise the end of their calls would not
+        # be noticed.
         for peer in self._peers:
             peer.live.draining = True
         return not self._once.running and not any(peer.running_calls for peer in self._peers)
 
     def _inner_first(self) -> tuple[list[Peer], list[Peer]]:
-        """The peers behind tunnels, then those that these tunnels may lead over."""
+        """Return the peers behind tunnels, then all others: tunnels may run over those."""
         peers = list(self._peers)
         return [peer for peer in peers if peer.path], [peer for peer in peers if not peer.path]
 
@@ -236,7 +238,10 @@ class Connections:
         self.backend  # noqa: B018  # raises
         for name in {each.name for each in fields(config)} - CHANGEABLE:
             if getattr(config, name) != getattr(self.config, name):
-                raise ConfigError(f"{name} is not a limit: a running node keeps it as it is")
+                raise ConfigError(
+                    f"cannot change {name} of a running node to {getattr(config, name)!r}: "
+                    "it is not a limit; create a new node"
+                )
         self._core_config, self._unresumed = config.core(self.identity), None
         self.config = config
         self._held.limit = config.memory
@@ -248,11 +253,16 @@ class Connections:
     def _checked(self, trust: TrustPolicy | AcceptHook) -> ResolvedPolicy:
         decides = as_policy(trust)
         if self.config.plaintext != "never" and not decides.allows_plaintext:
-            raise ConfigError(f"trust {decides.name!r} does not go with plaintext")
+            raise ConfigError(
+                f"cannot use trust {decides.name!r} with plaintext={self.config.plaintext!r}: "
+                "unencrypted peers cannot prove a node ID; use trust 'any' or plaintext='never'"
+            )
         return decides
 
     def _decisions(self) -> list[TrustDecision]:
-        """The trust decisions of connected peers and of sessions that can still be resumed."""
+        """Return the trust decisions of connected peers and of sessions that can still be
+        resumed.
+        """
         there = [peer for peer in self._peers - self._local if peer.live.ended is None]
         closed = [cast(Peer, live.remote) for live in self._sessions.closed]
         return [peer.handlers.trust_decision for peer in (*there, *closed)]
@@ -292,16 +302,20 @@ class Connections:
         timeout: float = CONNECT_TIMEOUT,
     ) -> Peer:
         """Connect to the node `node_id` over the first of `dials` (`tunnel_dial`) that succeeds.
-        They are tried in turn, now and when the session has lost its transport. `name` is for the
-        log. Raises as `Node.connect`."""
+
+        They are tried in turn, now and when the session has lost its transport. `name` is used in
+        logs. Raises the same errors as `Node.connect`.
+        """
         policy = policy_for(None, Pinned(node_id), self.config)
         peer = self._peer(policy, name, initiator=True)
         await open_peer(peer, dials, timeout, self._prober(name))
         return peer
 
     def add_addresses(self, peer: Peer, addresses: Iterable[str]) -> None:
-        """Let the session of a dialled peer continue over these addresses of the same node too;
-        raises AddressError and ConfigError as `Node.connect`."""
+        """Add addresses of the same node, over which the session of a dialled peer can continue.
+
+        Raises AddressError and ConfigError as `Node.connect` does.
+        """
         dials = [self._dial(address) for address in map(Address.parse, addresses)]
         if isinstance(peer.live.redialling, SessionResumer):
             peer.live.redialling.add(dials)
@@ -339,32 +353,38 @@ class Connections:
     def serve_tunnels(
         self, policy: DialPolicy, on_closed: Callable[[TunnelRecord], None] = lambda record: None
     ) -> TunnelService:
-        """Let peers dial tunnels to this node and through it, as `policy` decides. `on_closed`
-        receives the record of each tunnel that was joined here. ParleyError if they may already."""
+        """Let peers dial tunnels to and through this node, as `policy` decides.
+
+        `on_closed` receives the record of each tunnel that this node relayed. Raises ParleyError if
+        the node already serves tunnels.
+        """
         service = TunnelService(self.node_id, policy, self.accept, self.metrics, on_closed)
         self._tunnels.add(service)
         offer_tunnels(self.handlers, service)
         return service
 
     def _dial(self, address: Address) -> Dial:
-        """Return how an address is dialled; ConfigError if it leads through a tunnel and has no
-        node id."""
+        """Return the function that dials an address; raise ConfigError if a tunnel address has no
+        node ID.
+        """
         if address.scheme != "via":
             return partial(self.backend.connect, address)
         if address.node_id is None:
             raise ConfigError(
-                f"cannot dial {address}: the node id to reach is missing; append #NODEID"
+                f"cannot dial {str(address)!r}: the node ID to reach is missing; append #NODEID"
             )
         return self._via.dial(address)
 
     def _prober(self, name: str) -> Callable[[TrustPolicy], Peer]:
-        """Return a factory of peers that only prove that they answer."""
+        """Return a factory of peers that are used only to check that an address answers."""
         return lambda policy: self._peer(policy, name, initiator=True, resumable=False)
 
     # Peers.
 
     def accept(self, name: str) -> Driver | None:
-        """Accept a connection from `name`; None if a limit or the journal refuses it."""
+        """Return the driver of a new connection from `name`, or None if a limit or the journal
+        refuses it.
+        """
         now = self.backend.now()
         stopped = self._journal is not None and self._journal.stops_node
         reason = "the journal failed" if stopped else self._admission.refusal(name, now)
@@ -376,14 +396,16 @@ class Connections:
         address, _ = address_key(name)
         while len(self._half_open) >= self.config.tuning.half_open:
             evicted = self._half_open.evict_for(address, now)
-            assert evicted is not None  # none of them is busy
+            assert evicted is not None  # none is busy, because `idle` is 0
             evicted.live.drop(CloseCode.OVERLOADED)
         self._half_open.add(peer, address)
         return peer.driver
 
     def core_config(self, *, resumable: bool) -> CoreConfig:
-        """Return the settings of a new connection. With the first handler with `once=` the node
-        information begins to have the epoch."""
+        """Return the settings of a new connection.
+
+        Once a handler with `once=` is registered, the node information includes the epoch.
+        """
         if self.handlers.calls.remembers:
             epoch = self._once.epoch
             if self._core_config.node_info.get(ONCE_INFO) != epoch:
@@ -420,7 +442,7 @@ class Connections:
         return peer
 
     def _local_end(self, stated: CoreConfig, *, initiator: bool) -> Peer:
-        """Make one end of a session with itself: no limit counts it, and no journal records it."""
+        """Create one end of a session of the node with itself; limits and the journal ignore it."""
         now = self.backend.now()
         core = Connection(stated, initiator=initiator, now=now, total=self._held)
         peer = Peer(core, self._context(OPEN), LOCAL_NAME, AnyPeer(), None, self._peer_changed)
@@ -449,8 +471,8 @@ class Connections:
     def _check_journal(self) -> None:
         if self._journal is not None and self._journal.stops_node:
             raise JournalFailedError(
-                f"the journal '{self._journal.directory}' failed, and this node sends nothing "
-                "without it; see the log for the reason"
+                f"cannot send without the journal '{self._journal.directory}', which failed; see "
+                "the log for the reason"
             )
 
     def _handler_ended(self) -> None:
@@ -464,7 +486,7 @@ class Connections:
         if became is not None:
             self._admission.moved(peer, cast(Peer, became.remote))
         elif gone or live.is_suspended:
-            self._admission.left(peer)  # a peer that comes back is counted anew
+            self._admission.left(peer)  # a peer that reconnects is counted again
         if gone and peer in self._peers:
             self._peers.discard(peer)
             self._collector.gone(peer)

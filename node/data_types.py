@@ -1,6 +1,6 @@
-"""Type hints of data: what they mean, conversion with msgspec, and hints of handlers.
+"""Type hints of data: validation, conversion with msgspec, and the hints of handlers.
 
-msgspec is imported when the first hint is used: most programs give no types.
+msgspec is imported when the first hint is used, because most programs use no types.
 """
 
 import json
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
     from parley._lbm.codec import Value
 
-    # Types of received and sent data: any LBM value by default.
+    # Types of received and sent data, by default any LBM value.
     D = TypeVar("D", default=Value)
     N = TypeVar("N", default=Encodable)
-    # The data of an event of a bus.
+    # The type of a bus event's data.
     E_co = TypeVar("E_co", default=dict[str, Any], covariant=True)
 else:
     # TypeVars of Python 3.11 have no default; only type checkers need it.
@@ -47,7 +47,7 @@ else:
     N = TypeVar("N")
     E_co = TypeVar("E_co", covariant=True)
 
-# An explicitly given type.
+# A type given explicitly.
 R = TypeVar("R")
 
 
@@ -58,19 +58,19 @@ class Dataclass(Protocol):
 
 
 class MsgspecStruct(Protocol):
-    """A Struct of msgspec."""
+    """A msgspec Struct."""
 
     __struct_fields__: ClassVar[tuple[str, ...]]
 
 
 class PydanticModel(Protocol):
-    """A model of pydantic, in as much as it is needed to send it."""
+    """A pydantic model: the part of its interface that sending requires."""
 
     def model_dump(self, *, by_alias: bool) -> dict[str, Any]:
-        """Return its fields as plain values."""
+        """Return the fields as plain values."""
 
 
-# What is sent as a map, or as text, by the extra `typed`: LBM has no encoding for it.
+# Types that LBM cannot encode. The extra `typed` sends them as a map or as text.
 Model: TypeAlias = (
     Dataclass | MsgspecStruct | PydanticModel
     | date | time | timedelta | Decimal | UUID | Enum
@@ -81,7 +81,9 @@ _MARKS = ("__dataclass_fields__", "__struct_fields__", "model_dump", "__attrs_at
 
 
 def holds_model(value: object, levels: int = 16) -> bool:
-    """Whether a value is a `Model`, or holds one within so many levels of lists and maps."""
+    """Return whether a value is a `Model` or contains one within `levels` levels of lists and
+    maps.
+    """
     if isinstance(value, _AS_TEXT) or any(hasattr(type(value), mark) for mark in _MARKS):
         return True
     if isinstance(value, dict):
@@ -92,8 +94,10 @@ def holds_model(value: object, levels: int = 16) -> bool:
 
 
 def handler_hints(handler: Callable[..., Any], what: str, request: type) -> dict[str, Any]:
-    """The hints of a handler whose request is of the generic class `request`; none if they cannot
-    be resolved and name no type of data. `what` describes the handler in errors.
+    """Return the type hints of a handler whose request has the generic class `request`.
+
+    Returns an empty dict if they cannot be resolved but name no type of data. `what` describes the
+    handler in errors.
 
     Raises:
         ConfigError: a hint that names a type of data cannot be resolved.
@@ -102,41 +106,43 @@ def handler_hints(handler: Callable[..., Any], what: str, request: type) -> dict
     while isinstance(function, partial):
         function = function.func
     if not hasattr(function, "__annotations__"):
-        function = function.__call__  # an object that is called
+        function = function.__call__  # a callable object
     try:
         return get_type_hints(function, include_extras=True)
     except Exception as error:
-        # Whatever the evaluation of its author's hints may raise: names that are imported for
-        # type checking alone, most of all. Hints of a handler without types don't matter here.
+        # Evaluating a hint may raise anything, mostly because a name is imported for type checking
+        # only. Without types of data, a handler's hints don't matter here.
         raw = getattr(function, "__annotations__", {}).values()
         if any(f"{request.__name__}[" in str(hint) for hint in raw):
             raise ConfigError(
-                f"{what}: its hints cannot be resolved ({error}); what they name must be "
-                "there when the program runs, at the top of the handler's module"
+                f"cannot resolve the type hints of {what}: {error}; import the types at run time, "
+                "at the top of the handler's module"
             ) from error
         return {}
 
 
 def data_hint(hints: dict[str, Any], request: type) -> Any:
-    """The type of data that the hints name: that of the first `request[...]`, or None."""
+    """Return the type of data in the first hint `request[...]`, or None."""
     return next((get_args(one)[0] for one in hints.values() if get_origin(one) is request), None)
 
 
 # Types that msgspec would encode as base64.
 _NATIVE: Final = (bytes, bytearray, memoryview)
-# Where msgspec reports what does not fit: "Expected `int`, got `str` - at `$.items[2].price`".
+# The form of msgspec's errors: "Expected `int`, got `str` - at `$.items[2].price`".
 _PLACE: Final = re.compile(r"(?s)(.*) - at (`key` in )?`(\$.*)`")
-# pydantic collects all errors: a kilobyte and microseconds each. A payload of 130 KB can have a
-# million, which would take 500 MB and two seconds; beyond this number only their count is given.
+# pydantic collects all errors, a kilobyte and microseconds each. A payload of 130 KB can have a
+# million, which would take 500 MB and two seconds. Above this number, only the count is reported.
 MOST_TOLD: Final = 100
-# Characters of the place and of the description: both can quote the data, which may be long.
+# Maximum characters of the location and the description, which can quote long data.
 LONGEST_TEXT: Final = 300
-# Checked types in the cache.
+# The size of the cache of checked types.
 REMEMBERED: Final = 1_024
 
 
 class MisfitError(Exception):
-    """Data that does not fit a hint: `what` is wrong at `place` (`$` for all of it)."""
+    """Raised for data that does not match a hint; `what` is wrong at `place` (`$` for the
+    whole).
+    """
 
     def __init__(self, place: str, what: str) -> None:
         super().__init__(f"{place}: {what}")
@@ -145,10 +151,17 @@ class MisfitError(Exception):
 
 
 class DataType(Generic[R]):
-    """The type of data that `hint` describes: a class, or any hint that msgspec accepts.
+    """A type of data that can be validated: a class or any type hint that msgspec accepts.
+
+    Example:
+
+        from parley import DataType
+
+        numbers = DataType(list[int])
+        assert numbers.read([1, 2]) == [1, 2]
 
     Raises:
-        ConfigError: it is not a type of data.
+        ConfigError: the hint is not a type of data.
     """
 
     __slots__ = ("_schema", "hint")
@@ -159,13 +172,15 @@ class DataType(Generic[R]):
         try:
             check_hint(hint)
         except TypeError as error:
-            raise ConfigError(f"{self} cannot be checked: {error}") from error
+            raise ConfigError(f"cannot check data of type {self}: {error}") from error
 
     def __str__(self) -> str:
         return self.hint.__name__ if isinstance(self.hint, type) else str(self.hint)
 
     def schema(self) -> str:
-        """Return its JSON Schema (draft 2020-12) as text; empty if it has no schema."""
+        """Return the JSON Schema (draft 2020-12) as text, or an empty string if the type has
+        none.
+        """
         if self._schema is None:
             try:
                 self._schema = json.dumps(json_schema(self.hint), separators=(",", ":"))
@@ -174,10 +189,10 @@ class DataType(Generic[R]):
         return self._schema
 
     def read(self, data: object) -> R:
-        """Convert received data to this type.
+        """Validate received data and convert it to this type.
 
         Raises:
-            MalformedDataError: it does not fit.
+            MalformedDataError: the data does not match.
         """
         try:
             value: R = convert(data, self.hint)
@@ -189,7 +204,7 @@ class DataType(Generic[R]):
         """Convert a value of this type to plain values for sending.
 
         Raises:
-            TypeError: it does not fit, or has no encoding.
+            TypeError: the value does not match the type, or cannot be encoded.
         """
         data: Encodable = plain_values(value)
         try:
@@ -200,7 +215,11 @@ class DataType(Generic[R]):
 
 
 def data_type(hint: Any) -> DataType[Any]:
-    """Return the (cached) DataType of a hint; raises as its constructor."""
+    """Return the cached DataType of a hint.
+
+    Raises:
+        ConfigError: the hint is not a type of data.
+    """
     try:
         return _cached_type(hint)
     except TypeError:  # the hint is not hashable
@@ -213,8 +232,11 @@ def _cached_type(hint: Any) -> DataType[Any]:
 
 
 def plain_cells(cells: Mapping[int, Any], error: Exception) -> Mapping[int, Encodable]:
-    """Return the fields of a payload with each model converted to a map. `error`, the reason why
-    they cannot be encoded directly, is raised if they contain no model, or one without encoding."""
+    """Return the fields of a payload with each model converted to a map.
+
+    If they contain no model, or one that cannot be converted, raise `error`: the reason why they
+    could not be encoded directly.
+    """
     if not holds_model(cells):
         raise error
     try:
@@ -240,7 +262,7 @@ def check_hint(hint: Any) -> None:
     part_types = msgspec.inspect.Type | msgspec.inspect.Field
     found: list[Any] = [msgspec.inspect.type_info(hint)]
     seen = {id(found[0])}
-    for part in found:  # the list grows by the new parts of each
+    for part in found:  # the loop appends the parts it finds
         if isinstance(part, msgspec.inspect.CustomType):
             _require_model(part.cls)
         for name in part.__struct_fields__:
@@ -249,18 +271,19 @@ def check_hint(hint: Any) -> None:
                 if isinstance(one, part_types) and id(one) not in seen:
                     seen.add(id(one))
                     found.append(one)
-    # Unions that msgspec doesn't support are detected by a conversion only.
+    # Only a conversion detects the unions that msgspec doesn't support.
     with suppress(msgspec.ValidationError):
         msgspec.convert(None, hint, builtin_types=_NATIVE, dec_hook=_read_model)
 
 
 def convert(data: object, hint: Any) -> Any:
-    """Convert plain LBM values to `hint`, strictly: text does not become a number.
+    """Convert plain LBM values to `hint`, strictly: for example, text is not converted to a number.
 
-    Byte strings and integer keys stay as they are; dates, UUIDs and decimals are text in LBM.
+    Byte strings and integer keys are left unchanged. LBM represents dates, UUIDs and decimals as
+    text.
 
     Raises:
-        MisfitError: it does not fit.
+        MisfitError: the data does not match.
     """
     import msgspec
 
@@ -268,12 +291,12 @@ def convert(data: object, hint: Any) -> Any:
         return msgspec.convert(data, hint, builtin_types=_NATIVE, dec_hook=_read_model)
     except msgspec.ValidationError as error:
         raise _misfit(error) from error
-    except TypeError as error:  # a list within a set
+    except TypeError as error:  # for example, a list inside a set
         raise MisfitError("$", str(error)) from error
 
 
 def plain_values(data: object) -> Any:
-    """Return `data` with each model as a map, and types that LBM lacks as text.
+    """Return `data` with each model converted to a map, and types that LBM lacks converted to text.
 
     Raises:
         TypeError: it contains a type that msgspec doesn't support.
@@ -284,11 +307,12 @@ def plain_values(data: object) -> Any:
 
 
 def json_schema(hint: Any) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of what `convert` accepts for `hint`, with `$defs`.
-    Byte strings, which JSON lacks, are text of the format `binary`.
+    """Return the JSON Schema (draft 2020-12) of the data that `convert` accepts for `hint`.
+
+    Byte strings, which JSON lacks, have the format `binary`.
 
     Raises:
-        TypeError: it has no schema.
+        TypeError: the type has no schema.
     """
     import msgspec
 
@@ -331,7 +355,7 @@ def _write_model(value: object) -> Any:
 def _misfit(error: Exception) -> MisfitError:
     found = _PLACE.fullmatch(str(error))
     what, in_key, place = found.groups() if found else (str(error), None, "$")
-    # pydantic's own error has the place and the reason apart.
+    # pydantic's own error has the location and the reason as separate fields.
     cause: Any = error.__cause__
     if not hasattr(cause, "error_count"):
         pass
@@ -348,7 +372,7 @@ def _misfit(error: Exception) -> MisfitError:
 
 
 def _mark_binary(part: Any) -> None:
-    """Replace base64 in a schema: byte strings are sent unencoded."""
+    """Replace base64 in a schema, because byte strings are sent unencoded."""
     if isinstance(part, dict):
         if part.get("contentEncoding") == "base64":
             del part["contentEncoding"]

@@ -1,4 +1,4 @@
-"""`FairSlots`: a limit that several peers share, divided fairly between them."""
+"""`FairSlots`: a limit shared fairly between peers."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable
@@ -6,17 +6,17 @@ from typing import Final, Generic, TypeVar
 
 H = TypeVar("H", bound=Hashable)
 
-# Seconds after which an idle holder makes way for a peer that holds no more than its own peer does.
+# Seconds after which an idle slot can be taken over by a peer that holds no more slots.
 IDLE: Final = 10.0
 
 
 class FairSlots(Generic[H]):
-    """The holders of a shared limit, each with the identity of the peer that it works for: a node
-    id, or the key of a remote address before the peer has authenticated.
+    """The slots of a shared limit, each with the identity of the peer that holds it: a node ID, or
+    the key of a remote address before the peer has authenticated.
 
-    `idle_since` returns the time since which a holder waits for its peer, or None if it may not be
-    evicted now. `idle` is the time in seconds after which an idle holder can be evicted for a peer
-    that has the same number of slots.
+    `idle_since` returns the time since which a holder has been idle, or None if it must not be
+    evicted. After `idle` seconds, an idle holder can be evicted for a peer that has the same number
+    of slots.
     """
 
     __slots__ = ("_counts", "_idle", "_idle_since", "_owners")
@@ -35,12 +35,12 @@ class FairSlots(Generic[H]):
         return self._counts[owner]
 
     def add(self, holder: H, owner: Hashable) -> None:
-        """Count a holder until `remove`."""
+        """Occupy a slot until `remove`."""
         self._owners[holder] = owner
         self._counts[owner] += 1
 
     def remove(self, holder: H) -> None:
-        """Stop counting a holder; does nothing if it was removed before."""
+        """Free the slot of a holder, if it has one."""
         if holder in self._owners:
             owner = self._owners.pop(holder)
             self._counts[owner] -= 1
@@ -48,12 +48,12 @@ class FairSlots(Generic[H]):
                 del self._counts[owner]
 
     def evict_for(self, owner: Hashable, now: float) -> H | None:
-        """Remove the holder that makes way for one more of `owner` and return it for the caller to
-        close; None if no holder can be evicted.
+        """Remove and return the holder to evict so that `owner` can get a slot, or None.
 
-        It is the longest idle holder of the identity with the most slots. An identity that has at
-        least two slots more than `owner` loses one immediately, any other only a holder that has
-        been idle for `idle` seconds. An identity never loses a slot to one that has more slots.
+        The caller closes the evicted holder. It is the longest idle holder of the identity with the
+        most slots. If that identity has at least two slots more than `owner`, it loses one
+        immediately; otherwise only a holder that has been idle for `idle` seconds. An identity
+        never loses a slot to one that has more slots.
         """
         mine = self._counts[owner]
         best, best_rank = None, (0, 0.0)

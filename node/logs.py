@@ -1,8 +1,8 @@
-"""What goes into logs and onto screens: another node's text, escaped, and a ration of lines.
+"""Rate-limited logging, and escaping of text from other nodes for logs and terminals.
 
-What another node says never begins a line or steers a terminal, and what it can cause without
-end is rationed: how many lines were left out is said with the next one. Each line says with
-`extra=` which event it tells of, a name that stays (docs/reference/log-events.md).
+Escaped text cannot start a new line or control a terminal. Log lines that a peer can cause without
+limit are rate-limited, and the next line reports how many were omitted. Each log record names its
+event in `extra=`; event names are stable (docs/reference/log-events.md).
 """
 
 import logging
@@ -12,13 +12,13 @@ from typing import Final
 
 from parley._node.protocol.rate_limit import Rate, TokenBucket
 
-# Of what requests cause, of one kind: lines at once, and from then on for each second.
+# Lines of one kind that requests can cause: the burst, and the rate per second after it.
 LINES: Final = 100
 LINES_PER_SECOND: Final = 1.0
 
 
 def one_line(text: str) -> str:
-    """The text with its line ends and other control characters escaped."""
+    """Escape line ends and other control characters."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -32,7 +32,7 @@ def visible(text: str) -> str:
 
 
 def needs_extra(what: str, extra: str) -> str:
-    """Return the sentence that says which extra to install."""
+    """Return the sentence that tells the user which extra to install."""
     return (
         f"{what} needs the extra {extra!r}: pip install 'parley-node[{extra}]', "
         f"or in a clone: uv run --extra {extra}"
@@ -41,10 +41,10 @@ def needs_extra(what: str, extra: str) -> str:
 
 @contextmanager
 def extra_required(what: str, extra: str) -> Iterator[None]:
-    """Import what an extra installs inside the block.
+    """Wrap the imports of an optional dependency.
 
     Raises:
-        ModuleNotFoundError: it isn't installed; the text says which extra to install.
+        ModuleNotFoundError: it isn't installed; the text names the extra to install.
     """
     try:
         yield
@@ -56,8 +56,10 @@ def extra_required(what: str, extra: str) -> Iterator[None]:
 
 
 class RateLimitedLogger:
-    """`burst` lines at once, `per_second` for each second; `silent` were left out since the
-    last that had room."""
+    """Limits log lines to a burst of `burst` and then `per_second` per second.
+
+    `silent` counts the lines omitted since the last one that was logged.
+    """
 
     __slots__ = ("_allowance", "silent")
 
@@ -66,9 +68,9 @@ class RateLimitedLogger:
         self.silent = 0
 
     def allows(self, now: float) -> bool:
-        """Whether a line may be written, which is counted; or left out, which is too.
+        """Count one line; return whether it may be logged or must be omitted.
 
-        `now` is seconds of a clock that never goes back, the same for all calls.
+        `now` is the time in seconds of a monotonic clock.
         """
         if self._allowance.take(now):
             return True
@@ -85,10 +87,7 @@ class RateLimitedLogger:
         extra: Mapping[str, object],
         exc_info: bool = False,
     ) -> None:
-        """Log a line if there is room; with the exception that is being handled, if wanted.
-
-        `extra` has its `event`, and what else is told of it.
-        """
+        """Log a line, unless the limit is exceeded. `extra` includes the name of the event."""
         if logger.isEnabledFor(level) and self.allows(now):
             silent = self.take_left_out()
             more = f" ({silent} more such lines were not logged)" if silent else ""
@@ -96,6 +95,6 @@ class RateLimitedLogger:
             logger.log(level, message + more, *words, exc_info=exc_info, extra=told)
 
     def take_left_out(self) -> int:
-        """How many were left out; they are told now."""
+        """Return the number of omitted lines and reset it."""
         silent, self.silent = self.silent, 0
         return silent

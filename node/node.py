@@ -1,7 +1,7 @@
-"""`Node`: one identity, its handlers and its connections.
+"""`Node`: one identity with its handlers, topics and connections.
 
-`async with node` ends everything that the node started. There is no global state: a process may
-run many nodes.
+Leaving `async with node` stops everything that the node started. There is no global state, so a
+process can run many nodes.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -44,24 +44,41 @@ if TYPE_CHECKING:  # nodes without a bus or a journal start without them
 
 
 class Node:
-    """A node of the network: one `identity`, its listeners, its handlers and its peers. Use it as
-    an async context manager; leaving the block closes all its connections.
+    """A node: one identity with its listeners, handlers, topics and peers.
 
-    `trust` decides who may connect: a policy, or an async function that gets a `Candidate` and
-    returns True to accept it. By default any authenticated peer may connect, so handlers check
-    `call.peer.node_id`. `observer` makes an observer for each encrypted connection. `journal`
-    records what is sent and received on them, for its auditors. `clock` replaces the clock of the
-    event loop (`parley.testing.FakeClock`).
+    Use it as an async context manager. Leaving the block stops the listeners and closes all
+    connections.
 
-    Handlers are registered by name, before or while the node runs. A name may end in `*`: the
-    handler of `admin.*` handles all names (of at most 1,024 characters) that begin with `admin.`,
-    and its `allow=` applies to each of them, whatever else is registered. `allow` is node ids,
-    roles given by `roles.assign`, or a function of peer and name, sync or async; without it every
-    peer may. `supercategories` are the pairs of roles between which it may be used (section 2), by
-    default all.
+    `trust` decides which peers may connect: a policy from `parley.trust`, or an async function that
+    takes a `Candidate` and returns True to accept it. By default, every peer that proves its node
+    ID may connect; handlers can check `call.peer.node_id`. `journal` records the events of each
+    encrypted connection for its auditors. `observer` is called once per encrypted connection and
+    returns the `Observer` for it; it cannot be combined with `journal`. `clock` replaces the event
+    loop's clock, for example with `parley.testing.FakeClock`.
+
+    Handlers are registered by name, before or while the node runs. A name that ends in `*` is a
+    pattern: the handler of `admin.*` handles all names that begin with `admin.`. Its `allow=` also
+    applies to every other handler with such a name. Names have at most 1,024 characters.
+
+    `allow` lists the peers that may use a handler: node IDs, roles assigned with `roles.assign`, or
+    a function of peer and name, sync or async. Without it, every peer may. `supercategories`
+    restricts a handler to pairs of roles, such as client to server (protocol section 2); by default
+    all pairs are allowed.
+
+    Example:
+
+        from parley import Identity, Node
+
+        async with Node(Identity.create()) as server:
+            @server.on_call("echo")
+            async def echo(call):
+                return call.data
+
+            peer = await node.connect(await server.listen("tcp://127.0.0.1:0"))
+            assert await peer.call("echo", "hello") == "hello"
 
     Raises:
-        ConfigError: settings that contradict each other.
+        ConfigError: an argument has the wrong type, or two settings contradict each other.
     """
 
     def __init__(
@@ -77,21 +94,21 @@ class Node:
         config = NodeConfig() if config is None else config
         for name, value, kind in (("identity", identity, Identity), ("config", config, NodeConfig)):
             if not isinstance(value, kind):
-                raise ConfigError(f"{name} is {value!r}; it must be of type {kind.__name__}")
+                raise ConfigError(f"invalid {name} {value!r}: expected a {kind.__name__}")
         if observer is not None:
             require_callable(observer, "observer=", plain=True)
         for option, thing, method in (("journal", journal, "begin"), ("clock", clock, "now")):
             if thing is not None and not hasattr(thing, method):
-                raise ConfigError(f"{option} is {thing!r}; it must be a {option.capitalize()}")
+                raise ConfigError(f"invalid {option} {thing!r}: expected a {option.capitalize()}")
         if journal is not None and observer is not None:
             raise ConfigError(
-                f"cannot use the journal '{journal.directory}' with observer={observer!r}: give "
-                "one of them"
+                f"cannot use the journal '{journal.directory}' with observer={observer!r}: only "
+                "one can observe a connection; remove one of them"
             )
         if journal is not None and config.plaintext == "only":
             raise ConfigError(
-                f"cannot keep the journal '{journal.directory}' with plaintext='only': unencrypted "
-                "connections prove nothing; leave one of them out"
+                f"cannot use the journal '{journal.directory}' with plaintext='only': unencrypted "
+                "connections give no evidence; remove one of them"
             )
         self.identity = identity
         self.journal = journal
@@ -114,32 +131,36 @@ class Node:
 
     @property
     def node_id(self) -> NodeId:
-        """The id of this node."""
+        """The node ID: the hash of the identity's public keys."""
         return self.identity.node_id
 
     @property
     def config(self) -> NodeConfig:
-        """The settings; `change_limits` replaces them."""
+        """The settings of the node; `change_limits` replaces them."""
         return self.connections.config
 
     @property
     def trust(self) -> ResolvedPolicy:
-        """The policy or hook that decides who may connect; `change_trust` replaces it."""
+        """The policy or hook that decides which peers may connect; `change_trust` replaces it."""
         return self.connections.trust
 
     @property
     def backend(self) -> Backend:
-        """The event loop's backend; ParleyError if the node is not running."""
+        """The backend of the event loop.
+
+        Raises:
+            ParleyError: the node is not running.
+        """
         return self._scope.backend
 
     @property
     def metrics(self) -> Metrics:
-        """The metrics of the node."""
+        """The metrics of this node."""
         return self.registrar.metrics
 
     @property
     def handlers(self) -> Handlers:
-        """The registered handlers."""
+        """The registered handlers of calls, events, streams and subscriptions."""
         return self.registrar.handlers
 
     @property
@@ -149,27 +170,27 @@ class Node:
 
     @property
     def roles(self) -> Roles:
-        """The roles that the application gave to node ids, for `allow=`."""
+        """The roles of node IDs, which `allow=` can refer to."""
         return self.registrar.roles
 
     @property
     def buses(self) -> dict[str, "Bus"]:
-        """The buses that `bus` returned so far, by address."""
+        """The buses that `bus` has returned, by URL."""
         return self.registrar.buses
 
     @property
     def addresses(self) -> list[str]:
-        """The addresses that the node listens on, with its node id."""
+        """The addresses that the node listens on, including its node ID."""
         return self.connections.addresses
 
     @property
     def peers(self) -> list[Peer]:
-        """The open peers, except for the node itself (`local`)."""
+        """The open peers, without sessions that `local` opened."""
         return self.connections.peers
 
     @property
     def turned_away(self) -> int:
-        """The number of connections that a limit refused (`max_connections` and those below it)."""
+        """The number of connections refused by a limit, such as `max_connections`."""
         return self.connections.turned_away
 
     # Start and stop.
@@ -194,7 +215,7 @@ class Node:
         exc_tb: TracebackType | None,
     ) -> None:
         try:
-            # Also when this task is being cancelled: peers must get a Close.
+            # Even if this task is being cancelled, peers must receive a Close.
             with anyio.CancelScope(shield=True):
                 try:
                     if exc_type is None:
@@ -214,10 +235,14 @@ class Node:
                         await self.journal.end()
 
     async def aclose(self) -> None:
-        """Accept no more connections, wait for the handlers of calls and of buses, send Close to
-        each peer, and close the buses.
+        """Drain and close the node: refuse connections, wait for running handlers, then close all
+        peers.
 
-        Streams end with Close: their handlers get PeerClosedError.
+        It waits at most `drain_timeout` seconds for the handlers of calls and of buses. Then it
+        sends Close to each peer and closes the buses. Stream handlers are not waited for: their
+        streams end with PeerClosedError.
+
+        Leaving the `async with` block without an exception calls it.
         """
         await self.connections.stop_accepting(graceful=True)
         with ungrouped():
@@ -225,7 +250,9 @@ class Node:
                 draining.start_soon(self.registrar.drain, self.config.drain_timeout)
                 await self.connections.drain()
         await self.connections.close()
-        await self.registrar.aclose()  # after the peers: one of them may be using a bus to the last
+        await (
+            self.registrar.aclose()
+        )  # Close the buses last, because a peer may use one until it is closed.
 
     def _running(self) -> Backend:
         return self._scope.backend
@@ -233,14 +260,22 @@ class Node:
     # Connections.
 
     async def listen(self, address: str) -> str:
-        """Listen on `tcp://host:port` (port 0: any), `unix:///path`, or `memory://name`, where
-        nodes of the same event loop find it.
+        """Listen for connections on an address and return the address that clients dial.
+
+        The address is `tcp://host:port` (port 0 chooses a free port), `unix:///path`, or
+        `memory://name` for nodes in the same event loop.
 
         Returns:
-            The address to dial, with this node's id, so that dialling nodes verify the id.
+            The address to dial. It ends in `#` and this node's ID, which clients verify.
+
+        Example:
+
+            address = await node.listen("tcp://127.0.0.1:0")
+            print(address)  # tcp://127.0.0.1:40123#nodeid...
 
         Raises:
-            AddressError: not an address. UnreachableError: cannot listen there.
+            AddressError: invalid address.
+            UnreachableError: cannot listen there, for example because the port is in use.
         """
         return await self.connections.listen(address)
 
@@ -253,22 +288,38 @@ class Node:
         timeout: float = CONNECT_TIMEOUT,
         resumable: bool = True,
     ) -> Peer:
-        """Dial a node and complete the handshake within `timeout` seconds.
+        """Connect to a node and complete the handshake within `timeout` seconds.
 
-        `also` are more addresses of the same node. They are tried in turn, also when the transport
-        is lost and the session continues over another one (docs/protocol.md section 17). A session
-        that is not `resumable` ends with its transport. An address
-        `via://host:port/SERVER#NODEID`, or `/SERVER/HOME#NODEID`, leads through a tunnel that this
-        server opens (section 19).
+        The peer must prove the node ID in the address. If the address contains none, `trust`
+        decides; one of them is required.
 
-        The peer must have the node id of the address. If the address has none, `trust` decides.
+        `also` are further addresses of the same node. They are tried in turn, both now and when the
+        transport is lost and the session continues over another one (protocol section 17). With
+        `resumable=False`, the session ends when its transport does.
+
+        An address `via://host:port/SERVER#NODEID` leads through a tunnel that the server with the
+        node ID SERVER opens; `/SERVER/HOME#NODEID` continues through the home server HOME (section
+        19).
+
+        Example:
+
+            from parley import Identity, Node
+
+            async with Node(Identity.create()) as server:
+                address = await server.listen("tcp://127.0.0.1:0")
+                peer = await node.connect(address, timeout=5)
+                assert peer.node_id == server.node_id
 
         Raises:
-            AddressError: not an address. ConfigError: neither a node id nor `trust`, or an address
-                of `also` has another id.
-            UnreachableError: no answer; TunnelRefusedError, a subclass: no tunnel leads there.
-            HandshakeError: the nodes could not agree.
-            NotTrustedError: it is another node, or refuses this one.
+            AddressError: invalid address.
+            ConfigError: the address has no node ID and `trust` is missing, or an address of `also`
+                has a different ID.
+            UnreachableError: no answer.
+            TunnelRefusedError: the server opened no tunnel to the node (a subclass of
+                UnreachableError).
+            HandshakeError: the handshake failed, for example because the nodes share no algorithm.
+            NotTrustedError: the peer has another node ID or isn't trusted, or it rejected this
+                node.
         """
         return await self.connections.connect(
             address, also=also, trust=trust, timeout=timeout, resumable=resumable
@@ -283,13 +334,26 @@ class Node:
         pauses: Backoff | None = None,
         draw: Callable[[], float] = random_fraction,
     ) -> Link:
-        """Return a self-reconnecting connection: `async with` it. It redials after growing `pauses`
-        whenever a session has ended; `draw` returns their random part, 0 to 1. `also` are further
-        addresses of the same node, 16 at most with the first; `trust` as in `connect`.
+        """Return a link to a node: a connection that redials whenever its session ends.
+
+        Use it as an async context manager; it connects in the background while the block runs.
+        `also` are further addresses of the same node, at most 16 in total. `trust` decides, as in
+        `connect`, if the address contains no node ID. `pauses` sets the pauses between attempts,
+        and `draw` returns their random part (0 to 1), for tests.
+
+        Example:
+
+            from parley import Identity, Node
+
+            async with Node(Identity.create()) as server:
+                address = await server.listen("tcp://127.0.0.1:0")
+                async with node.link(address) as link:
+                    await link.ready(timeout=5)
 
         Raises:
-            AddressError: not an address. ConfigError: neither a node id nor `trust`, different
-                node ids, or too many addresses.
+            AddressError: invalid address.
+            ConfigError: neither a node ID nor `trust` is given, the node IDs differ, or there are
+                too many addresses.
         """
         links = self.connections.links
         return Link(self.connections, links, address, also, trust=trust, pauses=pauses, draw=draw)
@@ -304,14 +368,17 @@ class Node:
         pauses: Backoff | None = None,
         draw: Callable[[], float] = random_fraction,
     ) -> Home:
-        """Return a link to a server at which this node has an account, and stay logged in there:
-        `async with` it. `exports` are what peers that come through a tunnel may use, at most 64
-        names and patterns that end in `*` (of calls, topics, events, labels of streams, and of the
-        bus), in addition to what `allow=` says; nothing by default. The rest is as in `link`.
+        """Return a link to a server on which this node has an account, so that peers can reach it
+        there.
+
+        Use it as an async context manager; while the block runs, the node stays logged in.
+        `exports` names what peers may use that connect through a tunnel, in addition to `allow=`:
+        calls, topics, events, stream labels and the bus. It has at most 64 names and patterns that
+        end in `*`; by default such peers may use nothing. The other parameters are those of `link`.
 
         Raises:
-            ConfigError: as `link`, or `exports` are not such patterns. AddressError: not an
-                address.
+            AddressError: invalid address.
+            ConfigError: as for `link`, or `exports` has too many or invalid patterns.
         """
         connections = self.connections
         return Home(
@@ -333,20 +400,36 @@ class Node:
         trust: TrustPolicy | AcceptHook,
         redial: Callable[[], Awaitable[ByteStream]] | None = None,
     ) -> Peer:
-        """Complete the handshake over any byte stream, as its initiator; raises as `connect`. If
-        the stream is lost, the session continues over the stream that `redial` returns; without
-        `redial` it ends."""
+        """Complete the handshake as initiator over any byte stream, and return the peer.
+
+        If the stream is lost, `redial` returns a new one over which the session continues. Without
+        `redial`, the session ends. Raises the same errors as `connect`.
+        """
         return await self.connections.connect_stream(stream, trust=trust, redial=redial)
 
     async def accept_stream(self, stream: ByteStream) -> Peer:
-        """Complete the handshake over any byte stream, as its responder; raises as `connect`. If
-        the other side resumes a session over it, the peer of that session is returned."""
+        """Complete the handshake as responder over any byte stream, and return the peer.
+
+        If the other side resumes a session over this stream, the existing peer of that session is
+        returned. Raises the same errors as `connect`.
+        """
         return await self.connections.accept_stream(stream)
 
     async def local(self) -> Peer:
-        """Open a session with this node itself, in memory: its handlers, topics and streams handle
-        requests as from any peer, `allow=` included, and `call.peer` has this node's id. Each call
-        opens a new session, until it is closed; neither `peers` nor the journal has it.
+        """Open an in-memory session of the node with itself, and return the peer.
+
+        Requests run the node's own handlers, topics and streams as for a remote peer, including
+        `allow=`, with this node's ID as `call.peer.node_id`. Each call opens a new session, which
+        lasts until it is closed. Neither `peers` nor the journal includes it.
+
+        Example:
+
+            @node.on_call("ping")
+            async def ping(call):
+                return "pong"
+
+            async with await node.local() as local:
+                assert await local.call("ping") == "pong"
 
         Raises:
             ParleyError: the node is not running.
@@ -354,32 +437,38 @@ class Node:
         return await self.connections.local()
 
     async def review(self) -> None:
-        """Check all accepted peers again, and end the sessions, suspended ones too, of peers that
-        are no longer trusted. Each peer is checked by the policy or hook that accepted it: the
-        node's own, or that of `connect`. Completes even if it is cancelled.
+        """Recheck all accepted peers, and end the sessions of peers that are no longer trusted.
+
+        This includes suspended sessions. Each peer is checked by the policy or hook that accepted
+        it: the node's, or the one passed to `connect`. The check completes even if the caller is
+        cancelled.
 
         Raises:
-            ParleyError: the node does not run, or has stopped meanwhile.
+            ParleyError: the node is not running, or stopped during the check.
         """
         await self.connections.review()
 
     async def change_trust(self, trust: TrustPolicy | AcceptHook) -> None:
-        """Set who may connect from now on, and `review` all accepted peers by it.
+        """Replace the trust policy, and recheck all accepted peers with the new one (see `review`).
 
         Raises:
-            ConfigError: it is neither, or does not go with plaintext; nothing has changed.
-            ParleyError: as `review`; it is set.
+            ConfigError: not a policy or function, or one that cannot be used with plaintext; the
+                policy is unchanged.
+            ParleyError: as for `review`, but the policy has been replaced.
         """
         await self.connections.change_trust(trust)
 
     def change_limits(self, config: NodeConfig) -> None:
-        """Apply the limits of `config`: the settings that are reloadable, and `tuning`. Limits of
-        connections, handshakes and memory apply immediately; limits that a peer is told, and of
-        what is kept for it, from its next connection on. A topic's longest note does not change.
+        """Replace the limits: all settings that are reloadable, and `tuning`.
+
+        Limits on connections, handshakes and memory apply immediately. Limits that peers are
+        informed of, and limits on data stored for a peer, apply from its next connection. The
+        maximum size of a topic's notes does not change.
 
         Raises:
-            ConfigError: a setting other than a limit differs, or the limits do not fit this node;
-                nothing has changed. ParleyError: the node does not run.
+            ConfigError: a setting that isn't a limit differs, or the limits are invalid for this
+                node; nothing has changed.
+            ParleyError: the node is not running.
         """
         self.connections.change_limits(config)
         self.registrar.change_limits(config)
@@ -387,42 +476,65 @@ class Node:
     # Handlers.
 
     def intercept(self, *kinds: Kind, way: Way = "in") -> Callable[[I], I]:
-        """Register an interceptor: `async def interceptor(one, proceed)`, which gets an
-        `Intercepted` and returns `await proceed(one)` or another result, or raises `CallRefused`.
-        It runs around each request of these kinds, of peers (`in`) or of this node (`out`), inside
-        the interceptors that were registered before; `allow=` and `concurrency=` come after it.
+        """Register an interceptor, which runs around requests of the given kinds.
 
-        Kinds are `call`, `event`, `subscribe`, `note` (received or published) and `stream`.
-        Interceptors of opened streams are plain functions, since `open_stream` does not wait. An
-        event is sent, or a stream opened, once all of them have proceeded.
+        An interceptor is `async def interceptor(one, proceed)`. It takes an `Intercepted`, and
+        returns `await proceed(one)` or another result, or raises `CallRefused`. With `way="in"` it
+        sees the peers' requests, with `way="out"` this node's. Interceptors run in order of
+        registration, the first outermost. `allow=` and `concurrency=` are checked after them.
+
+        The kinds are `call`, `event`, `subscribe`, `note` (received or published) and `stream`.
+        Interceptors of outgoing streams are plain functions, because `open_stream` doesn't wait. An
+        event is sent, or a stream opened, after all interceptors have proceeded.
+
+        Example:
+
+            @node.intercept("call")
+            async def log_calls(one, proceed):
+                print("call", one.name)
+                return await proceed(one)
 
         Raises:
-            ConfigError: an unknown kind, or a function that does not fit it.
+            ConfigError: an unknown kind, or a function with the wrong signature.
         """
         return self.registrar.intercept(*kinds, way=way)
 
     def propagate(self, *, notes: bool = False) -> None:
-        """Give each request an id and the trace that it belongs to, and pass both on with each call
-        that is made because of it: the headers `request-id` and `traceparent` (W3C Trace Context).
-        With `notes` those of topics too, which then travel one by one."""
+        """Propagate request IDs and W3C trace context through all calls.
+
+        Each request gets an ID and a trace, sent as the headers `request-id` and `traceparent`.
+        Calls that a handler makes while it handles a request carry the same headers. With `notes`,
+        published notes do too; they are then sent one by one, not in batches.
+        """
         self.registrar.propagate(notes=notes)
 
     def on_call(
         self, topic: str, *, once: bool = False, **options: Unpack[HandlerOptions]
     ) -> Callable[[C], C]:
-        """Register the handler of calls: `async def handler(call)` returns the answer, or yields
-        its items.
+        """Register a call handler: `async def handler(call)` returns the answer.
 
-        Type hints such as `(call: Call[Order]) -> Receipt` are checked: data of another type is
-        answered with code 23 before the handler runs.
+        An async generator yields the items of a streamed answer. Type hints such as `(call:
+        Call[Order]) -> Receipt` are checked: a call with data of another type is rejected with code
+        23 before the handler runs.
 
-        With `once` a peer may call it with a key: it runs at most once for each key of a node id,
-        its answer (of at most 64 KiB) is remembered for 10 minutes, and the end of the connection
-        does not stop it. Peers that connect from then on know that this node remembers.
+        With `once=True`, callers can pass an idempotency key. The handler then runs at most once
+        per key and node ID. Its result, at most 64 KiB, is kept for 10 minutes, and the handler
+        continues if the connection ends. Peers that are already connected learn of this only when
+        they reconnect.
+
+        Example:
+
+            @node.on_call("greet")
+            async def greet(call):
+                return f"hello, {call.data}"
+
+            async with await node.local() as local:
+                assert await local.call("greet", "Ann") == "hello, Ann"
 
         Raises:
-            ParleyError: the topic has a handler, or begins with 'publish:'. ConfigError: an option
-                is wrong, `once` with a handler that yields, or a hint that cannot be checked.
+            ParleyError: the name has a handler or begins with `publish:`.
+            ConfigError: an option is invalid, the handler yields although `once` is set, or a type
+                hint cannot be checked.
         """
         return self.registrar.on_call(topic, once=once, **options)
 
@@ -433,35 +545,54 @@ class Node:
         answers: Collection[tuple[int, int]] = (),
         **options: Unpack[HandlerOptions],
     ) -> Callable[[S], S]:
-        """Register the handler of streams that peers open: `async def handler(stream)`. With
-        `CallRefused` it refuses one (Reset 20 for code 20, 12 for code 19, 35 for others).
+        """Register the handler of streams that peers open with `label`: `async def
+        handler(stream)`.
 
-        `answers` are the types (category, subcategory) of events that answer requests.
+        The stream closes when the handler returns. Raise `CallRefused` to refuse it: the stream is
+        reset with code 20 for refusal code 20, 12 for code 19, and 35 for all others. `answers`
+        lists the event types, as pairs (category, subcategory), that are answers to requests.
+
+        Example:
+
+            @node.on_stream("upper")
+            async def upper(stream):
+                async for piece in stream:
+                    await stream.send(piece.upper())
 
         Raises:
-            ParleyError: the label has a handler, or is reserved. ConfigError: an option
-                is wrong.
+            ParleyError: the label has a handler or is reserved. ConfigError: an option is invalid.
         """
         return self.registrar.on_stream(label, answers=answers, **options)
 
     def on(
         self, name: str, *, namespace: str = "", **options: Unpack[HandlerOptions]
     ) -> Callable[[E], E]:
-        """Register the handler of named events: `async def handler(event)`. What it emits on the
-        event, or yields, are replies to it; its result is the last one. Type hints such as
-        `NamedEvent[Order]` are checked as in `on_call`.
+        """Register a handler of named events: `async def handler(event)`.
+
+        Data that it emits on `event`, or yields, is sent as replies; its return value is the last
+        reply. Type hints such as `NamedEvent[Order]` are checked as in `on_call`.
+
+        Example:
+
+            @node.on("ping")
+            async def ping(event):
+                await event.emit("pong", event.data)
+
+            async with await node.local() as local:
+                reply = await local.emit("ping", 1).reply(timeout=5)
+                assert (reply.name, reply.data) == ("pong", 1)
 
         Raises:
-            ParleyError: the event has a handler. ConfigError: an option is wrong.
+            ParleyError: the event has a handler. ConfigError: an option is invalid.
         """
         return self.registrar.on(name, namespace=namespace, **options)
 
     def add_namespace(self, namespace: Namespace) -> None:
-        """Register all handlers of a namespace, or none of them.
+        """Register all handlers of a namespace; if one is invalid, register none.
 
         Raises:
-            ParleyError: one of its events has a handler. ConfigError: an option is wrong,
-                or it has no name.
+            ParleyError: one of its events already has a handler.
+            ConfigError: an option is invalid, or the namespace has no name.
         """
         self.registrar.add_namespace(namespace)
 
@@ -472,11 +603,13 @@ class Node:
         allow: Allow | None = None,
         supercategories: Collection[Supercategory] | None = None,
     ) -> Callable[[H], H]:
-        """Register the function that decides on subscriptions: `async def handler(request)` returns
-        data for the subscriber or raises `SubscribeRefused`. The topics are those of `topic`.
+        """Register the function that decides on subscriptions to a topic or pattern.
+
+        `async def handler(request)` returns initial data for the subscriber, or raises
+        `SubscribeRefused`. The topic itself is created with `topic`.
 
         Raises:
-            ParleyError: there is one already. ConfigError: an option is wrong.
+            ParleyError: there is already a handler for it. ConfigError: an option is invalid.
         """
         return self.registrar.on_subscribe(topic, allow=allow, supercategories=supercategories)
 
@@ -493,39 +626,62 @@ class Node:
     def topic(
         self, name: str, note_type: Any = None, **options: Unpack[TopicOptions]
     ) -> Topic[Any]:
-        """Publish a topic: peers may subscribe to it from now on. With `note_type`, a class such as
-        a dataclass, all its notes must have that type.
+        """Create a topic that peers can subscribe to, and return it.
+
+        With `note_type`, such as a dataclass, only notes of that type can be published.
+
+        Example:
+
+            prices = node.topic("prices")
+            async with await node.local() as local, local.subscribe("prices") as notes:
+                await prices.publish({"tea": 3})
+                assert await anext(notes) == {"tea": 3}
 
         Raises:
-            ParleyError: the topic exists. ConfigError: an option is wrong.
+            ParleyError: the topic exists. ConfigError: an option is invalid.
         """
         return self.registrar.topic(name, note_type, **options)
 
     def offer_topics(self, *, allow: Allow | None = None) -> None:
-        """Answer calls of `parley.topics` with a list of what this node offers to the peer, with
-        types and docstrings. The list leaves out what `allow=` would not grant to the peer. For a
-        pattern, a function of `allow=` gets the pattern's text, `admin.*`. One address gets 64
-        answers at once and one a second, and code 19 beyond that.
+        """Answer the call `parley.topics` with a list of the names that this node offers to the
+        caller.
+
+        The list has the types and docstrings of calls, topics, events and streams. It leaves out
+        names that `allow=` denies to the caller; a function in `allow=` is called with the text of
+        a pattern, such as `admin.*`. Each remote address can ask 64 times in a burst and once a
+        second on average; further calls are refused with code 19.
 
         Raises:
-            ParleyError: it is offered already. ConfigError: `allow` is wrong.
+            ParleyError: the list is already offered. ConfigError: `allow` is invalid.
         """
         self.registrar.offer_topics(allow=allow)
 
     def bus(
         self, url: str, *, config: "BusConfig | None" = None, allow: "AllowBus | None" = None
     ) -> "Bus":
-        """Return the durable bus at `sqlite:///FILE` or `redis://HOST:PORT/DATABASE`; the same one
-        for the same address. It is opened at its first use, and its handlers run while the node
-        runs.
+        """Return the durable bus at `sqlite:///FILE` or `redis://HOST:PORT/DATABASE`.
 
-        With `allow` peers may use it (`Peer.bus`). Node ids and roles may do everything. A mapping
-        has node ids and roles, or a function of peer and name, for each of the actions `publish`,
-        `consume`, `inspect` and `manage`. A function, sync or async, is called with a `BusRequest`.
+        The same URL always returns the same bus. It is opened at its first use. Its handlers run
+        while the node runs.
+
+        With `allow`, peers may use it (`Peer.bus`). Node IDs and roles in `allow` may do
+        everything. A mapping grants each of the actions `publish`, `consume`, `inspect` and
+        `manage` to node IDs, roles, or a function of peer and name. A function, sync or async, is
+        called with a `BusRequest`.
+
+        Example:
+
+            from tempfile import TemporaryDirectory
+
+            with TemporaryDirectory() as directory:
+                bus = node.bus(f"sqlite:///{directory}/bus.db")
+                await bus.publish("auth.user_registered", {"username": "ann"})
+                await bus.aclose()
 
         Raises:
-            AddressError: not the address of a bus. ConfigError: a setting is wrong, or differs from
-                what it was for this address, or `allow` is none of these. ParleyError: a bus is
-                offered already.
+            AddressError: invalid URL.
+            ConfigError: a setting or `allow` is invalid, or a setting differs from the one first
+                used for this URL.
+            ParleyError: the node already offers a bus to peers.
         """
         return self.registrar.bus(url, config=config, allow=allow)

@@ -1,5 +1,4 @@
-"""`Registrar`: handlers of calls, events and streams, topics, and a bus, registered by name or
-pattern with the rules for their use."""
+"""`Registrar`: registers the handlers, topics and buses of a node or client."""
 
 from collections.abc import Callable, Collection
 from functools import partial
@@ -44,8 +43,8 @@ H = TypeVar("H", bound=SubscribeHandler)
 
 
 class Registrar:
-    """The handlers, topics and buses that a node or a client offers to its peers. The functions to
-    register them are those of `Node`, which says what they do and raise.
+    """The handlers, topics and buses that a node or client offers to its peers. `Node` documents
+    the methods that register them.
     """
 
     def __init__(self, config: NodeConfig, scope: TaskScope) -> None:
@@ -59,25 +58,25 @@ class Registrar:
 
     @property
     def roles(self) -> Roles:
-        """The roles that the application gave to node ids, for `allow=`."""
+        """The roles of node IDs, which `allow=` can refer to."""
         return self.handlers.roles
 
     @property
     def buses(self) -> dict[str, "Bus"]:
-        """The buses that were asked for so far, by their addresses."""
+        """The buses that `bus` has returned, by URL."""
         return {} if self._buses is None else self._buses.by_url
 
     def change_limits(self, config: NodeConfig) -> None:
-        """Apply other limits to what is registered from now on."""
+        """Use these limits for topics that are created from now on."""
         self.config = config
 
     def begin(self) -> None:
-        """Start the handlers of buses: the node has started."""
+        """Start the handlers of buses, when the node starts."""
         if self._buses is not None:
             self._buses.begin()
 
     async def drain(self, timeout: float) -> None:
-        """Wait for running handlers of buses."""
+        """Wait at most `timeout` seconds for running handlers of buses."""
         if self._buses is not None:
             await self._buses.drain(timeout)
 
@@ -111,9 +110,12 @@ class Registrar:
         """As `Node.on_call`."""
         require_name(topic, "node.on_call")
         if topic.startswith(PUBLISH):
-            raise ParleyError(f"reserved is what begins with {PUBLISH!r}: use topic(writers=)")
+            raise ParleyError(
+                f"cannot register a handler for {topic!r}: names that begin with {PUBLISH!r} are "
+                "reserved; use topic(writers=)"
+            )
         if not isinstance(once, bool):
-            raise ConfigError(f"once is {once!r}; it must be True or False")
+            raise ConfigError(f"invalid once {once!r}: expected True or False")
         if once:
             require_room_for_epoch(self.config.info)
 
@@ -147,7 +149,10 @@ class Registrar:
             require_callable(handler, f"the handler of streams {label!r}", "stream")
             if label.startswith(LABEL) or label in RESERVED_LABELS:
                 reserved = ", ".join(sorted(RESERVED_LABELS))
-                raise ParleyError(f"reserved are {reserved} and what begins with 'topic:'")
+                raise ParleyError(
+                    f"cannot register a handler for streams {label!r}: reserved are {reserved} and "
+                    f"labels that begin with {LABEL!r}"
+                )
             self.handlers.streams.add(
                 label,
                 handler,
@@ -185,7 +190,10 @@ class Registrar:
         registry, names = self.handlers.events_of(namespace.name), [one.name for one, _ in found]
         for name in names:
             if registry.has(name) or names.count(name) > 1:
-                raise ParleyError(f"{registry.kind} {name!r} has a handler already")
+                raise ParleyError(
+                    f"cannot add namespace {namespace.name!r}: {registry.kind} {name!r} already "
+                    "has a handler"
+                )
         for declared, method in found:
             require_callable(method, f"the handler of {declared.name!r}", "event", yields=True)
             checked(method, f"the handler of {declared.name!r}", NamedEvent)
@@ -224,10 +232,10 @@ class Registrar:
         """As `Node.topic`."""
         check_name("a topic", name)
         if name in self.topics:
-            raise ParleyError(f"topic {name!r} exists already")
+            raise ParleyError(f"cannot create topic {name!r}: it already exists")
         if name.endswith(WILDCARD):
             raise ConfigError(
-                f"cannot make the topic {name!r}: a topic has one name; patterns are for "
+                f"cannot create topic {name!r}: its name must not be a pattern; use patterns with "
                 "on_subscribe"
             )
         state, writers = options.get("state"), options.get("writers")
@@ -235,7 +243,8 @@ class Registrar:
             require_callable(state, f"the state of topic {name!r}")
         if is_async(state):
             raise ConfigError(
-                f"cannot use the state of topic {name!r}: it must be a plain function, not async"
+                f"cannot use the state of topic {name!r}: async functions are not supported; "
+                "use a plain function"
             )
         if writers is not None:
             require_room_for_epoch(self.config.info)
@@ -259,7 +268,7 @@ class Registrar:
     ) -> "Bus":
         """As `Node.bus`."""
         if self._buses is None:
-            # Here: most nodes have none, and would start later for it.
+            # Imported here because most nodes have no bus and start faster without it.
             from parley._node.bus.bus_registry import BusRegistry
 
             self._buses = BusRegistry(lambda: self.scope.backend, self.handlers)

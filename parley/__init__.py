@@ -1,10 +1,12 @@
 """Parley: a secure peer-to-peer messaging node.
 
-`Node` and `Identity` are where to begin. More is in `parley.blocking`, `bus`, `dialects`, `errors`,
-`interceptors`, `journal`, `metrics`, `pipeline`, `protocol`, `settings`, `telemetry`, `testing`,
-`transfer` and `trust`; names that begin with an underscore may change at any time. `import
-parley` by itself loads nothing else, so that `python -m parley` handles signals before the slow
-imports begin.
+Start with `Node` and `Identity`. The other public modules are `parley.blocking`, `bus`, `codes`,
+`console`, `dialects`, `discovery`, `errors`, `federation`, `interceptors`, `journal`, `metrics`,
+`pipeline`, `protocol`, `settings`, `telemetry`, `testing`, `transfer` and `trust`. Names that begin
+with an underscore are private and may change at any time.
+
+`import parley` alone imports nothing else, so that `python -m parley` can handle signals before the
+slow imports begin.
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +18,7 @@ else:
     from importlib import import_module as _import_module
 
     def __getattr__(name):
-        """A public name, from `parley._face` (PEP 562)."""
+        """Return a public name of `parley._face` (PEP 562)."""
         missing = AttributeError(f"module 'parley' has no attribute {name!r}")
         if name.startswith("_") and name != "__all__":
             raise missing

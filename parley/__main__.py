@@ -1,6 +1,6 @@
-"""Run the command line. Signals end it without a traceback from the first import on.
+"""The command-line entry point. Signals end it without a traceback, even during its imports.
 
-Imports at the top of this module run before signals are handled, so they are few.
+Only a few modules are imported at the top, because these imports run before signals are handled.
 """
 
 import gc
@@ -13,10 +13,10 @@ NEEDED = ("click", "prompt_toolkit", "rich", "watchfiles")
 
 
 def main() -> None:
-    """The entry point of the script `parley`; it does not return."""
-    # Where SIGINT is ignored, as a script's `parley .. &` has it, that stays.
+    """Run the script `parley` and exit."""
+    # If SIGINT is ignored, as for `parley .. &` in a shell script, it stays ignored.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        # Not as an exception: some of what is imported would swallow it, or tell of it.
+        # Exit immediately: some imported modules would swallow or report KeyboardInterrupt.
         signal.signal(signal.SIGINT, _leave)
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         from parley._node.logs import needs_extra
@@ -28,11 +28,11 @@ def main() -> None:
 
         answer()
         return
-    # Imports make much and drop little: to look for garbage meanwhile is in vain. A command that
-    # begins turns it on again, and has SIGINT as it usually is (`node.cli.commands.framework`).
+    # Imports create many objects and free few, so garbage collection would waste time here.
+    # Commands turn it on again and restore SIGINT (`node.cli.commands.framework`).
     gc.disable()
     if sys.argv[1:2] in (["serve"], ["run"]):
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which asks for settings, or for nothing
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # later it reloads the settings
     from parley._node.cli.main import main as run
 
     try:

@@ -1,4 +1,4 @@
-"""The names that `parley` itself has; it loads this module when the first of them is used."""
+"""The public names of `parley`. This module is loaded when the first of them is used."""
 
 from parley._crypto.identity import Identity, NodeId, PublicIdentity
 from parley._crypto.keyfile import (

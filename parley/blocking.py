@@ -1,4 +1,4 @@
-"""Peers and links for programs that await nothing: scripts, notebooks, threads."""
+"""Synchronous peers and links, for scripts, notebooks and threads."""
 
 from parley._node.blocking.client import (
     BlockingAnswer,

@@ -1,4 +1,4 @@
-"""The durable bus: events that are kept until they are processed."""
+"""The durable bus, which stores events until they are processed."""
 
 from parley._node.bus.address import open_bus
 from parley._node.bus.bus import Bus

@@ -1,4 +1,4 @@
-"""Short codes, by which two nodes that have never met get to know each other."""
+"""Short codes, which let two nodes exchange and verify their node IDs for the first time."""
 
 from parley._node.apps.pairing.code import (
     Code,

@@ -1,4 +1,4 @@
-"""A page on which an operator sees what a node does (docs/guides/console.md)."""
+"""The web console, which shows an operator the state of a node (docs/guides/console.md)."""
 
 from parley._node.logs import extra_required
 

@@ -1,4 +1,6 @@
-"""SimProto, the named events of bromine, and the event relay: gateways, clients and limits."""
+"""Gateways, clients and limits for other protocols: SimProto, bromine's named events and the event
+relay.
+"""
 
 from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.named.codec import Flavour

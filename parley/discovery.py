@@ -1,4 +1,4 @@
-"""Announcing nodes on the local network, and finding them; it needs the extra `discovery`."""
+"""Announce nodes on the local network and find them; requires the `discovery` extra."""
 
 from parley._node.discovery.announcement import FoundNode
 from parley._node.discovery.discovery import Announced, announce, find, resolve

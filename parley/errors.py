@@ -1,4 +1,4 @@
-"""Every error that a program may want to catch; `parley` itself has the most usual ones too."""
+"""All errors that programs can catch; `parley` itself also exports the most common ones."""
 
 from parley._crypto.errors import (
     CryptoError,

@@ -1,4 +1,4 @@
-"""Federation of server nodes: links, cards, paths."""
+"""Federation of servers: links between servers, cards, and paths to nodes."""
 
 from parley._node.server.federation import FederatedServer, Federation, LinkState
 from parley._node.server.findings import FederationFinding

@@ -1,4 +1,4 @@
-"""Interceptors, around what a node is asked and what it asks; request ids and traces."""
+"""Interceptors for incoming and outgoing requests, request IDs and trace context."""
 
 from parley._node.handlers.interceptors import Intercepted, Interceptor, Kind, Proceed, Way
 from parley._node.handlers.trace_context import TraceContext, current_request_id, current_trace

@@ -1,4 +1,4 @@
-"""Journals: keeping one, the auditor's keys, and reading it back."""
+"""Journals: recording, auditors' keys, reading and auditing."""
 
 from parley._crypto.auditor import AuditorKey, AuditorPrivateKey
 from parley._crypto.keyfile import load_auditor_key, save_auditor_key

@@ -1,4 +1,4 @@
-"""What a node counts: the families of samples that `Node.metrics` tells."""
+"""The metrics of a node: the metric families that `Node.metrics` collects."""
 
 from parley._node.metrics.catalogue import CATALOGUE, Histogram, Measure, MetricFamily, Sample
 from parley._node.metrics.metrics import Metrics

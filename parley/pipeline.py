@@ -1,4 +1,4 @@
-"""The data pipeline over journals; it needs the extra `pipeline` (docs/pipeline.md)."""
+"""The data pipeline that analyses journals; requires the `pipeline` extra (docs/pipeline.md)."""
 
 from parley._node.logs import extra_required
 

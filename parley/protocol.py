@@ -1,4 +1,4 @@
-"""The wire itself, for observers, auditors and the authors of another implementation."""
+"""Building blocks of the wire protocol, for observers, auditors and other implementations."""
 
 from parley._crypto.hashing import HashAlgorithm
 from parley._crypto.key_schedule import chain_bind, chain_start_initiator, chain_start_responder

@@ -1,4 +1,4 @@
-"""Settings from a TOML file and the environment, and those of each part of a node."""
+"""Settings from TOML files and the environment, and the settings class of each part of a node."""
 
 from parley._lbm.padding import Padding, parse_padding
 from parley._node.settings import (

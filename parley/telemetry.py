@@ -1,4 +1,4 @@
-"""A node's metrics and spans for others' programs; it needs the extra `metrics`."""
+"""Metrics and traces for external monitoring; requires the `metrics` extra."""
 
 from parley._node.logs import extra_required
 

@@ -1,4 +1,6 @@
-"""For the tests of applications: nodes that have met in memory, a fake clock, links with faults."""
+"""Test utilities for applications: nodes connected in memory, a fake clock, and faulty
+connections.
+"""
 
 from parley._node.testing import (
     ConnectedNodes,

@@ -1,4 +1,4 @@
-"""Files from one node to another, as `parley send` and `parley receive` carry them."""
+"""File transfer between nodes, as in `parley send` and `parley receive`."""
 
 from parley._node.apps.transfer.progress import Transfer, Watcher
 from parley._node.apps.transfer.protocol import FileOffer, Receipt, RefusalCode

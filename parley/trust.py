@@ -1,4 +1,4 @@
-"""Whom to talk to: policies, accept hooks and the file of known peers."""
+"""Trust policies, accept hooks and the file of known peers."""
 
 from parley._node.trust.policies import (
     AcceptHook,

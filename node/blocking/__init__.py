@@ -1,1 +1,1 @@
-"""Peers and links for programs that await nothing: scripts, notebooks, threads."""
+"""Synchronous peers and links, for scripts, notebooks and threads."""

@@ -1,7 +1,7 @@
-"""`LoopThread`: an event loop in a thread of its own, and a node in it.
+"""`LoopThread`: runs an event loop, with a node in it, in a background thread.
 
-Whoever waits for it is in another thread, and may be interrupted there: what it waited for is
-cancelled. Nothing is left once it is closed, which the end of the program does at the latest.
+Other threads wait for results from the loop. If a waiting thread is interrupted, its operation in
+the loop is cancelled. Closing stops the thread; it happens at program exit at the latest.
 """
 
 import atexit
@@ -19,17 +19,19 @@ from parley._node.errors import ParleyError
 
 T = TypeVar("T")
 
-# Seconds of one wait for a lock: an interrupt that comes just as it begins is seen at its end, and
-# on Windows no other is seen at all.
+# Seconds per wait for a lock. An interrupt that arrives just before a wait is handled when it ends;
+# on Windows, all interrupts are.
 LONGEST_WAIT: Final = 0.5
 
 
 class LoopThread:
-    """Runs what is asynchronous in a thread of its own. `lives` are entered at once, in one task
-    each, and left in reverse when it is closed; raises what entering raises.
+    """Runs asynchronous code in a background thread.
 
-    The loop is asyncio's, also in a program of trio: trio lets nobody wait for one of its loops in
-    a thread that runs another.
+    Enters each of the context managers `lives` in a task; `close` exits them in reverse order.
+    Raises the errors of entering them.
+
+    The loop is always asyncio's, even in trio programs, because a trio loop does not allow other
+    threads to wait for another of its loops.
     """
 
     def __init__(self, *lives: AbstractAsyncContextManager[Any]) -> None:
@@ -41,16 +43,16 @@ class LoopThread:
             self._stack = stack.pop_all()
         self._process = os.getpid()
         self.is_closed = False
-        # The thread does not keep the program alive, and would end with it in the middle.
+        # The thread doesn't keep the program running, and would otherwise be killed at exit.
         atexit.register(self.close)
 
     def run(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
-        """Await what a function returns there, and return its result. Interrupted (Ctrl-C), it is
-        cancelled there.
+        """Run an async function in the loop and return its result. An interrupt (Ctrl-C) cancels
+        it.
 
         Raises:
-            ParleyError: it is closed, this is its own thread, or a process that was forked from
-                its own. And what is raised there.
+            ParleyError: the thread is closed, or the caller is the loop's own thread or a forked
+                process. Errors of the function are raised unchanged.
         """
         if os.getpid() != self._process:
             raise ParleyError(
@@ -59,38 +61,49 @@ class LoopThread:
             )
         scopes: list[anyio.CancelScope] = []
 
-        async def waited_for() -> T:
+        async def run_cancellable() -> T:
             with anyio.CancelScope() as scope:
                 scopes.append(scope)
                 return await function(*arguments)
-            # Nobody receives this error.
+            # The waiting thread was interrupted and never receives this error.
             raise ParleyError(f"{getattr(function, '__qualname__', function)} was interrupted")
 
-        def give_up() -> None:
+        def cancel() -> None:
             for scope in scopes:
                 scope.cancel()
 
         try:
-            future = self._portal.start_task_soon(waited_for)
+            future = self._portal.start_task_soon(run_cancellable)
         except RuntimeError as error:
-            where = "it is closed" if self.is_closed else "its own thread cannot wait for it"
-            raise ParleyError(where) from error
-        except BaseException:  # interrupted here: it may have begun, and there is no future of it
-            self._portal.start_task_soon(give_up)
+            if self.is_closed:
+                raise ParleyError("cannot use this node: it is closed; open a new one") from error
+            raise ParleyError(
+                f"cannot wait in the node's own thread {self._thread}: it would wait for itself; "
+                "use the asynchronous methods there"
+            ) from error
+        except (
+            BaseException
+        ):  # interrupted here: the task may have started, but there is no future to cancel
+            self._portal.start_task_soon(cancel)
             raise
         try:
             while True:
                 try:
                     return future.result(LONGEST_WAIT)
                 except TimeoutError:
-                    if future.done():  # it was its own, or came as the wait ended
+                    if (
+                        future.done()
+                    ):  # the function's own TimeoutError, or it finished as the wait ended
                         return future.result()
         finally:
-            future.cancel()  # nothing, if it has ended
+            future.cancel()  # has no effect if the task has finished
 
     def close(self) -> None:
-        """Leave what was entered, and end the thread; again, it does nothing. ParleyError: this is
-        that thread."""
+        """Exit the context managers and stop the thread; further calls do nothing.
+
+        Raises:
+            ParleyError: the caller is the loop's own thread.
+        """
         self.leave(None, None, None)
 
     def leave(
@@ -99,19 +112,21 @@ class LoopThread:
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        """Close; by an exception in haste, as the end of an `async with` would."""
+        """Close with the arguments of `__exit__`; after an exception, don't wait for running
+        handlers.
+        """
         if self.is_closed:
             return
         if get_ident() == self._thread and os.getpid() == self._process:
             raise ParleyError(
-                f"cannot close this node in its own thread {self._thread}, which would wait for "
+                f"cannot close this node in its own thread {self._thread}: it would wait for "
                 "itself; close it in the thread that opened it"
             )
         self.is_closed = True
         atexit.unregister(self.close)
         if os.getpid() != self._process:
-            # A fork has no such thread, and would wait for it for ever, also as its portal is
-            # collected: that has to know of its end.
+            # A forked process has no such thread and would wait for it forever, even when its
+            # portal is garbage-collected. So the portal must be marked as stopped.
             with suppress(StopIteration):
                 self._portal.stop().send(None)
             return

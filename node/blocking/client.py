@@ -1,5 +1,5 @@
-"""What a program that awaits nothing asks of a peer, or of a link: each method waits for what it
-returns.
+"""Synchronous counterparts of `Peer` and `Link`, whose methods block until the result is
+available.
 """
 
 from collections import deque
@@ -33,7 +33,7 @@ from parley._node.trust.policies import AcceptHook, TrustPolicy
 
 
 class NoteSource(Protocol[D]):
-    """A subscription of a peer or of a link; the names are those of `Subscription`."""
+    """A subscription of a peer or link. Its members are documented in `Subscription`."""
 
     data: Value
     headers: Mapping[str, Value]
@@ -60,11 +60,26 @@ class NoteSource(Protocol[D]):
 
 
 class BlockingSubscription(Generic[D]):
-    """The notes of a topic: `for note in sub`, until the publisher closes the topic. Made by
-    `BlockingPeer.subscribe`, and subscribed to already.
+    """The notes of a topic, for synchronous code: iterate over it with `for note in sub`.
 
-    One thread may read at a time. `data` is what came with the acceptance, `headers` came with
-    the last note.
+    `BlockingPeer.subscribe` creates it, already subscribed. The iteration ends when the publisher
+    closes the topic. Only one thread can read at a time. `data` is the initial data that the
+    publisher sent when it accepted the subscription.
+
+    Example:
+
+        from anyio.to_thread import run_sync
+        from parley import Identity, Node
+        from parley.blocking import connect
+
+        node.topic("prices", state=lambda: {"tea": 3})
+        address = await node.listen("tcp://127.0.0.1:0")
+
+        def read():  # runs in a thread without an event loop
+            with connect(address) as peer, peer.subscribe("prices") as notes:
+                return notes.data  # `for note in notes` would read the notes
+
+        assert await run_sync(read) == {"tea": 3}
     """
 
     def __init__(self, background: LoopThread, source: NoteSource[D]) -> None:
@@ -82,46 +97,49 @@ class BlockingSubscription(Generic[D]):
 
     @property
     def dropped(self) -> int:
-        """How many notes were lost because we did not keep up, as far as we were told."""
+        """The number of known lost notes, dropped because the subscriber was too slow."""
         return self._source.dropped
 
     @property
     def number(self) -> int:
-        """The number of the last note that was read, as `Subscription.number`."""
+        """The number of the last note that was read; see `Subscription.number`."""
         return max(0, self._source.number - len(self._ready))
 
     @property
     def recovered(self) -> bool:
-        """As `Subscription.recovered`."""
+        """Whether all notes since the last position were received; see `Subscription.recovered`."""
         return self._source.recovered
 
     @property
     def gaps(self) -> int:
-        """As `Subscription.gaps`."""
+        """The number of gaps in the notes; see `Subscription.gaps`."""
         return self._source.gaps
 
     @property
     def position(self) -> TopicPosition | None:
-        """Where a later subscription goes on (`after=`), as `Subscription.position`: after the last
-        note that came, read or not. What was not read can still be read here."""
+        """The position for `after=` of a later subscription: after the last received note.
+
+        Received notes count even if they have not been read; they can still be read here.
+        """
         return self._source.position
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> D:
-        """The next note; raises as `Subscription.__anext__`."""
+        """Return the next note. Raises the same errors as `Subscription.__anext__`."""
         try:
             return self.get()
         except anyio.EndOfStream:
             raise StopIteration from None
 
     def get(self, timeout: float | None = None) -> D:
-        """The next note, which may take `timeout` seconds; None: as long as it takes.
+        """Return the next note; wait at most `timeout` seconds, or indefinitely if None.
 
         Raises:
-            TimeoutError: none came in time; the next one can be read later. EndOfStream: the
-                publisher closed the topic. And what `Subscription.__anext__` raises.
+            TimeoutError: no note arrived in time; a later call can return it.
+            EndOfStream: the publisher closed the topic. Also the errors of
+                `Subscription.__anext__`.
         """
         if not self._ready:
             self._background.run(self._fetch, timeout)
@@ -130,7 +148,7 @@ class BlockingSubscription(Generic[D]):
         return self._ready.popleft()
 
     def close(self) -> None:
-        """Unsubscribe; again, it does nothing."""
+        """Unsubscribe; further calls do nothing."""
         self.__exit__(None, None, None)
 
     def __enter__(self) -> Self:
@@ -152,10 +170,10 @@ class BlockingSubscription(Generic[D]):
 
 
 class BlockingAnswer(Generic[D]):
-    """The items of a streamed answer: `for item in answer`. Made by `BlockingPeer.call_stream`;
-    the call is made already, and closing it before the end cancels it.
+    """The items of a streamed answer, for synchronous code: iterate with `for item in answer`.
 
-    One thread may read at a time.
+    `BlockingPeer.call_stream` creates it and makes the call. Closing it early cancels the call.
+    Only one thread can read at a time.
     """
 
     def __init__(self, background: LoopThread, source: AnswerStream[D]) -> None:
@@ -167,14 +185,14 @@ class BlockingAnswer(Generic[D]):
 
     @property
     def result(self) -> Value:
-        """What the final answer carried, once the items are at their end."""
+        """The data of the final answer, available after the last item."""
         return self._source.result
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> D:
-        """The next item; raises as `AnswerStream.__anext__`."""
+        """Return the next item. Raises the same errors as `AnswerStream.__anext__`."""
         if not self._ready:
             self._background.run(self._fetch)
         if not self._ready:
@@ -182,7 +200,7 @@ class BlockingAnswer(Generic[D]):
         return self._ready.popleft()
 
     def close(self) -> None:
-        """Want no more items; again, it does nothing."""
+        """Cancel the call unless it has ended; further calls do nothing."""
         if not self._background.is_closed:
             self._background.run(self._source.__aexit__, None, None, None)
 
@@ -208,8 +226,10 @@ T = TypeVar("T")
 
 
 class BlockingClient(Generic[A]):
-    """It may be used from several threads. What it waits for is cancelled when the waiting thread
-    is interrupted (Ctrl-C), and may be asked again.
+    """The operations shared by `BlockingPeer` and `BlockingLink`.
+
+    It can be used from several threads. If a waiting thread is interrupted (Ctrl-C), the operation
+    is cancelled and can be repeated.
     """
 
     def __init__(self, background: LoopThread, asked: A) -> None:
@@ -247,14 +267,13 @@ class BlockingClient(Generic[A]):
     ) -> Any: ...
 
     def call(self, topic: str, data: Encodable | Model = None, **options: Any) -> Any:
-        """Call a topic and return the data of its answer; as `Peer.call` or `Link.call`."""
+        """Call a topic and return the data of the answer; see `Peer.call` and `Link.call`."""
         return self._background.run(partial(self._asked.call, topic, data, **options))
 
     def publish(
         self, topic: str, data: Encodable | Model = None, **options: Unpack[CallOptions]
     ) -> int | None:
-        """Publish a note of a topic of the other node and return its number; as `Peer.publish` or
-        `Link.publish`."""
+        """Publish a note on a topic of the other node and return its number; see `Peer.publish`."""
         return self._background.run(partial(self._asked.publish, topic, data, **options))
 
     @overload
@@ -280,8 +299,7 @@ class BlockingClient(Generic[A]):
     def subscribe(
         self, topic: str, data: Encodable | Model = None, **options: Any
     ) -> BlockingSubscription[Any]:
-        """Subscribe to a topic immediately: `for note in peer.subscribe(..)`; as
-        `Peer.subscribe`."""
+        """Subscribe to a topic and return once the publisher has accepted; see `Peer.subscribe`."""
         source = self._asked.subscribe(topic, data, **options)
         return BlockingSubscription(self._background, source)
 
@@ -293,7 +311,7 @@ class BlockingClient(Generic[A]):
         namespace: str = "",
         format: FormatName = "lbm",
     ) -> None:
-        """Emit a named event, and wait for no reply; as `Peer.emit`, or `Link.emit`."""
+        """Emit a named event without waiting for replies; see `Peer.emit`."""
 
         async def emit(asked: A) -> None:
             await asked.emit(name, data, namespace=namespace, format=format)
@@ -301,17 +319,22 @@ class BlockingClient(Generic[A]):
         self.run(emit)
 
     def run(self, function: Callable[[A], Awaitable[T]]) -> T:
-        """Await `function(peer)` (or of the link) in the loop of the connection, for all that is
-        not here: replies to events, streams, a bus.
+        """Run `function(peer)`, or `function(link)`, in the loop of the connection and return its
+        result.
+
+        Use it for operations that have no synchronous method: replies to events, streams, or a bus.
 
         Raises:
-            ParleyError: it is closed, or this is the loop's own thread. And what is raised there.
+            ParleyError: the connection is closed, or the caller is the loop's own thread. Errors of
+                the function are raised unchanged.
         """
         return self._background.run(function, self._asked)
 
     def close(self) -> None:
-        """End the connection gracefully, and its thread; again, it does nothing. The end of the
-        program closes what was not closed."""
+        """Close the connection gracefully and stop its thread; further calls do nothing.
+
+        Open connections are closed when the program exits.
+        """
         self._background.close()
 
     def __enter__(self) -> Self:
@@ -327,9 +350,27 @@ class BlockingClient(Generic[A]):
 
 
 class BlockingPeer(BlockingClient[Peer]):
-    """A peer whose methods wait for what they return. Made by `parley.blocking.connect`.
+    """A peer for synchronous code, created by `parley.blocking.connect`.
 
-    `peer` is the same for asynchronous code, which has to run in its loop: `run` does that.
+    Its methods block until they have a result. `peer` is the asynchronous peer, which can only be
+    used in its own loop, through `run`.
+
+    Example:
+
+        from anyio.to_thread import run_sync
+        from parley.blocking import connect
+
+        @node.on_call("echo")
+        async def echo(call):
+            return call.data
+
+        address = await node.listen("tcp://127.0.0.1:0")
+
+        def ask():  # runs in a thread without an event loop
+            with connect(address) as server:
+                return server.call("echo", "hello", timeout=5)
+
+        assert await run_sync(ask) == "hello"
     """
 
     def __repr__(self) -> str:
@@ -337,12 +378,12 @@ class BlockingPeer(BlockingClient[Peer]):
 
     @property
     def peer(self) -> Peer:
-        """The peer, for what runs in its loop."""
+        """The asynchronous peer, for functions passed to `run`."""
         return self._asked
 
     @property
     def node_id(self) -> NodeId | None:
-        """The id that the other side has proved; None on an unencrypted connection."""
+        """The node ID that the peer has proved; None on an unencrypted connection."""
         return self.peer.node_id
 
     @property
@@ -373,12 +414,11 @@ class BlockingPeer(BlockingClient[Peer]):
     def call_stream(
         self, topic: str, data: Encodable | Model = None, **options: Any
     ) -> BlockingAnswer[Any]:
-        """Call a topic whose handler answers in items: `for item in peer.call_stream(..)`; as
-        `Peer.call_stream`."""
+        """Call a topic with a streamed answer and return its items; see `Peer.call_stream`."""
         return BlockingAnswer(self._background, self.peer.call_stream(topic, data, **options))
 
     def ping(self) -> float:
-        """The round-trip time in seconds; raises as `Peer.ping`."""
+        """Return the round-trip time in seconds. Raises the same errors as `Peer.ping`."""
         return self._background.run(self.peer.ping)
 
 
@@ -389,27 +429,27 @@ def connect(
     trust: TrustPolicy | AcceptHook | None = None,
     timeout: float = CONNECT_TIMEOUT,
 ) -> BlockingPeer:
-    """Dial a node and do the handshake, as `Node.connect`, which says what is raised.
+    """Connect to a node and return a peer for synchronous code.
 
-    `node` is our own, which must not be running and has settings and handlers already; by default
-    one with a new identity. It lives in a thread of its own, in a loop of asyncio, until the peer
-    is closed.
+    `node` is the local node, with its settings and handlers; it must not be running yet. By default
+    it is a node with a new identity. It runs in a background thread, in an asyncio loop, until the
+    peer is closed. The other parameters and the errors are those of `Node.connect`.
     """
-    ours = node or Node(Identity.create())
-    background = LoopThread(ours)
+    local = node or Node(Identity.create())
+    background = LoopThread(local)
     with ExitStack() as stack:
         stack.push(background.leave)
-        dial = partial(ours.connect, address, trust=trust, timeout=timeout)
+        dial = partial(local.connect, address, trust=trust, timeout=timeout)
         peer = BlockingPeer(background, background.run(dial))
         stack.pop_all()
     return peer
 
 
 class BlockingLink(BlockingClient[Link]):
-    """A link whose methods wait for what they return: calls wait for the connection, subscriptions
-    go on over sessions. Made by `parley.blocking.link`.
+    """A link for synchronous code, created by `parley.blocking.link`.
 
-    `link` is the same for asynchronous code, which has to run in its loop: `run` does that.
+    Calls wait until the link is connected, and subscriptions continue over new sessions. `link` is
+    the asynchronous link, which can only be used in its own loop, through `run`.
     """
 
     def __repr__(self) -> str:
@@ -417,16 +457,18 @@ class BlockingLink(BlockingClient[Link]):
 
     @property
     def link(self) -> Link:
-        """The link, for what runs in its loop."""
+        """The asynchronous link, for functions passed to `run`."""
         return self._asked
 
     @property
     def is_up(self) -> bool:
-        """Whether there is a session at this moment."""
+        """Whether the link currently has a session."""
         return self.link.is_up
 
     def ready(self, timeout: float | None = None) -> None:
-        """Wait until it is up, for so many seconds; raises as `Link.ready`."""
+        """Wait at most `timeout` seconds until the link is connected. Raises the same errors as
+        `Link.ready`.
+        """
         self._background.run(self.link.ready, timeout)
 
 
@@ -438,10 +480,11 @@ def link(
     trust: TrustPolicy | AcceptHook | None = None,
     pauses: Backoff | None = None,
 ) -> BlockingLink:
-    """Keep a node reachable, as `Node.link`, which says what is raised; returns at once.
+    """Return a self-reconnecting link for synchronous code, without waiting for its connection.
 
-    `node` is our own, as in `connect`. It and the link live until that is closed.
+    `node` is the local node, as in `connect`; it runs until the link is closed. The other
+    parameters and the errors are those of `Node.link`.
     """
-    ours = node or Node(Identity.create())
-    kept = ours.link(address, also=also, trust=trust, pauses=pauses)
-    return BlockingLink(LoopThread(ours, kept), kept)
+    local = node or Node(Identity.create())
+    asynchronous = local.link(address, also=also, trust=trust, pauses=pauses)
+    return BlockingLink(LoopThread(local, asynchronous), asynchronous)

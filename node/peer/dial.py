@@ -60,7 +60,10 @@ def policy_for(
         )
     policy = as_policy(trust)
     if config.plaintext == "only" and not policy.allows_plaintext:
-        raise ConfigError(f"trust {policy.name!r} does not go with plaintext")
+        raise ConfigError(
+            f"cannot use trust {policy.name!r} with plaintext={config.plaintext!r}: "
+            "unencrypted peers cannot prove a node ID; use trust 'any' or plaintext='never'"
+        )
     return policy
 
 

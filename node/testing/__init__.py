@@ -1,6 +1,6 @@
-"""For the tests of applications: connected nodes, a fake clock, links with faults.
+"""Test utilities for applications: connected nodes, a fake clock, and links with faults.
 
-It uses what `node` gives to everybody. docs/guides/test-your-application.md shows how to use it.
+They use only the public interfaces of `node`; docs/guides/test-your-application.md explains them.
 """
 
 from parley._node.testing.clock import FakeClock

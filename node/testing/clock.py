@@ -1,7 +1,7 @@
-"""A clock that stands still until a test moves it: an hour passes in a millisecond.
+"""A clock that moves only when a test moves it, so that an hour passes in a millisecond.
 
-Callbacks are called in the order of their times, and at equal times in the order in which they were
-asked for.
+Callbacks run in the order of their times; callbacks for the same time run in the order in which
+they were scheduled.
 """
 
 from collections.abc import Callable
@@ -10,14 +10,14 @@ from heapq import heappop, heappush
 import anyio
 from anyio.lowlevel import checkpoint
 
-# Turns of the loop in which the clock was not read, after which all is quiet.
+# After this many turns of the loop without a reading of the clock, all tasks are idle.
 QUIET_TURNS = 12
-# Nodes that talk without end never fall quiet; time goes on all the same.
+# Nodes that exchange messages continuously never become idle; then the clock moves anyway.
 MOST_TURNS = 2_000
 
 
 class FakeTimer:
-    """A callback that is due at a time of a `FakeClock`."""
+    """A callback scheduled on a `FakeClock`."""
 
     __slots__ = ("callback",)
 
@@ -25,35 +25,47 @@ class FakeTimer:
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """Do not call back."""
+        """Cancel the callback."""
         self.callback = None
 
 
 class FakeClock:
-    """The time of the nodes made with it: `Node(identity, clock=clock)`.
+    """A clock for tests, which moves only on command: `Node(identity, clock=clock)`.
 
-    On it are all deadlines of a connection: time-outs of calls, handshake, keep-alive,
-    seals, key updates, rekeys, the end of a close. In real time stay `connect(timeout=)`,
-    the five seconds of an accept hook, a closing node's `drain_timeout` and its bounds on
-    closing, a caller that waits for a full transport, and whatever the application awaits
-    by itself (`clock.sleep` stands in for `anyio.sleep`).
+    It controls all deadlines of connections: timeouts of calls and handshakes, keep-alive, seals,
+    key updates, rekeys and closing. Real time still applies to `connect(timeout=)`, the five
+    seconds of an accept hook, `drain_timeout` and the limits on closing, a caller that waits for a
+    full transport, and waits of the application itself. Use `clock.sleep` in place of
+    `anyio.sleep`.
 
-    One event loop's thread only. `start` is seconds.
+    Use it in one event loop's thread only. `start` is the initial time in seconds.
+
+    Example:
+
+        from parley.testing import FakeClock, connected_nodes
+
+        clock = FakeClock()
+        async with connected_nodes(clock=clock) as nodes:
+            before = clock.now()
+            await clock.tick(3600)
+            assert clock.now() == before + 3600
     """
 
     def __init__(self, start: float = 1_000.0) -> None:
         self._now = start
         self._timers: list[tuple[float, int, FakeTimer]] = []
-        self._asked = 0  # timers so far
-        self._looks = 0  # how often the time was read
+        self._asked = 0  # number of timers created
+        self._looks = 0  # number of times the clock was read
 
     def now(self) -> float:
-        """Seconds; only `advance` and `tick` move them."""
+        """Return the time in seconds; only `advance` and `tick` change it."""
         self._looks += 1
         return self._now
 
     def call_at(self, when: float, callback: Callable[[], None]) -> FakeTimer:
-        """Call back when the clock is moved to `when`; what is past waits for the next move."""
+        """Schedule a callback for the time `when`; a past time waits for the next move of the
+        clock.
+        """
         timer = FakeTimer(callback)
         heappush(self._timers, (when, self._asked, timer))
         self._asked += 1
@@ -61,19 +73,19 @@ class FakeClock:
 
     @property
     def next_timer(self) -> float:
-        """When the next callback is due; infinity for never."""
+        """The time of the next callback, or infinity if there is none."""
         while self._timers and self._timers[0][2].callback is None:
             heappop(self._timers)
         return self._timers[0][0] if self._timers else float("inf")
 
     def advance(self, seconds: float) -> None:
-        """Move the time at once, as if the machine had slept, and call what is due.
+        """Move the time forward immediately and run all due callbacks, as if the machine had slept.
 
-        Nodes act on it in the loop's next turns, all at the new time. A callback that
-        raises is the caller's to see; the time stands then where it was due.
+        Nodes react in the next turns of the loop, when the time is already the new one. An
+        exception of a callback propagates, with the clock stopped at the time of that callback.
 
         Raises:
-            ValueError: time does not go back.
+            ValueError: `seconds` is negative or not finite.
         """
         if not 0 <= seconds < float("inf"):
             raise ValueError(f"cannot advance the clock by {seconds} seconds; give 0 or more")
@@ -83,11 +95,11 @@ class FakeClock:
         self._now = max(self._now, end)
 
     async def tick(self, seconds: float = 0.0) -> None:
-        """Let time pass: at each time at which something is due, call it and let the nodes
-        act before going on; return when they have.
+        """Let time pass step by step: at each scheduled time, run the callbacks and let nodes
+        react.
 
         Raises:
-            ValueError: time does not go back.
+            ValueError: `seconds` is negative or not finite.
         """
         if not 0 <= seconds < float("inf"):
             raise ValueError(f"cannot advance the clock by {seconds} seconds; give 0 or more")
@@ -100,7 +112,7 @@ class FakeClock:
         await self.settle()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until the clock has been moved on by `seconds`; a cancellation point."""
+        """Wait until the clock has moved forward by `seconds`; this is a cancellation point."""
         if seconds <= 0:
             await checkpoint()
             return
@@ -112,10 +124,10 @@ class FakeClock:
             timer.cancel()
 
     async def settle(self) -> None:
-        """Let everything go on that can go on without time passing.
+        """Let all tasks run that can run without time passing.
 
-        It has, once the clock was not read for some turns of the loop: nodes read it
-        with all they do. What waits for a thread or for another process is not seen.
+        It returns when the clock has not been read for some turns of the loop, because nodes read
+        it whenever they act. It cannot detect tasks that wait for a thread or another process.
         """
         quiet = 0
         for _ in range(MOST_TURNS):

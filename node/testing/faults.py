@@ -1,7 +1,7 @@
-"""What goes wrong in one direction of a link, and exactly when: delay, stall, flip, cut.
+"""Faults on a connection, at exact positions: delays, stalls, bit flips and cuts.
 
-Nothing is random. Positions are counted in bytes from the next one that passes, and at most one
-piece of `PIECE` bytes is held.
+The faults are deterministic. Positions are counted in bytes from the next byte that passes. At most
+one piece of `PIECE` bytes is buffered.
 """
 
 from collections.abc import Callable
@@ -18,14 +18,14 @@ from parley._node.transport.memory import MemoryStream, memory_pair
 from parley._node.transport.task_scope import own_task_group
 
 PIECE: Final = 65_536
-# What a stream raises when it or its other end is gone.
+# The errors of a stream that is closed or whose other end is closed.
 GONE: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
 
 
 class FaultyDirection:
-    """One direction. Without a word from the test it carries every byte as it came.
+    """One direction of a link. Without faults it forwards all bytes unchanged.
 
-    `cut_now` cuts the whole link; `clock` is that of delays, the loop's if None.
+    `cut_now` cuts the whole link. `clock` times the delays, by default the event loop's clock.
     """
 
     def __init__(self, cut_now: Callable[[], None], clock: Clock | None = None) -> None:
@@ -38,46 +38,53 @@ class FaultyDirection:
         self._cut_at: int | None = None
         self.passed = 0
 
-    # What the test says. `passed` is how many bytes went through so far.
+    # For tests. `passed` is the number of bytes forwarded so far.
 
     def delay(self, seconds: float) -> None:
-        """Hold each piece for so long. Pieces go one after another, so that no more than
-        64 KiB pass in `seconds`."""
+        """Delay each piece by so many seconds.
+
+        Pieces are forwarded one after another, so at most 64 KiB pass in `seconds`.
+
+        Raises:
+            ValueError: `seconds` is negative or not finite.
+        """
         if not 0 <= seconds < float("inf"):
-            raise ValueError(f"the delay is {seconds}; it must be 0 seconds or more")
+            raise ValueError(f"cannot delay by {seconds} seconds; give a finite number from 0")
         self._delay = seconds
 
     def stall(self) -> None:
-        """Let nothing through, not even the end, until `resume`."""
+        """Forward nothing, not even the end of the stream, until `resume`."""
         if self._stalled is None:
             self._stalled = anyio.Event()
 
     def resume(self) -> None:
-        """Go on after `stall`."""
+        """Resume forwarding after `stall`."""
         stalled, self._stalled = self._stalled, None
         if stalled is not None:
             stalled.set()
 
     def flip(self, after: int = 0, bit: int = 0) -> None:
-        """Flip `bit` (0 is worth 1) of the byte that comes after `after` more bytes."""
+        """Flip a bit of the byte that follows the next `after` bytes; bit 0 is the least
+        significant.
+        """
         if after < 0 or not 0 <= bit <= 7:
             raise ValueError(
-                f"cannot flip bit {bit} after {after} bytes: bit is 0 to 7, after 0 or more"
+                f"cannot flip bit {bit} after {after} bytes: bit must be 0 to 7, after at least 0"
             )
         place = self.passed + after
         self._flips[place] = self._flips.get(place, 0) ^ 1 << bit
 
     def cut(self, after: int = 0) -> None:
-        """Cut the connection, in both directions, when `after` more bytes have passed."""
+        """Cut the connection, in both directions, after the next `after` bytes."""
         if after < 0:
-            raise ValueError(f"after is {after}; it must be 0 or more")
+            raise ValueError(f"cannot cut after {after} bytes; give 0 or more")
         if after:
             self._cut_at = self.passed + after
         else:
             self._cut_now()
 
     def heal(self) -> None:
-        """No fault any more: let go what is held, forget what was to come."""
+        """Remove all faults, including scheduled ones, and release delayed data."""
         self._delay = 0.0
         self._flips.clear()
         self._cut_at = None
@@ -85,10 +92,10 @@ class FaultyDirection:
         for held in self._delayed:
             held.set()
 
-    # What the link asks for.
+    # For the link.
 
     async def carry(self, source: ByteStream, sink: ByteStream) -> bool:
-        """Carry bytes until the source ends, and its end too; False if it was cut."""
+        """Forward bytes and the end of the stream; return False if the connection was cut."""
         try:
             while True:
                 try:
@@ -128,7 +135,9 @@ class FaultyDirection:
             self._delayed.discard(over)
 
     def _let_pass(self, data: bytes) -> tuple[bytes, bool]:
-        """What of a piece passes, faults and all, and whether the cut comes after it."""
+        """Apply the faults to a piece; return the bytes to forward and whether to cut after
+        them.
+        """
         begin = self.passed
         cut = self._cut_at is not None and self._cut_at <= begin + len(data)
         if self._cut_at is not None and cut:
@@ -145,15 +154,21 @@ class FaultyDirection:
 
 
 class FaultyLink:
-    """`to_server` and `to_client` are its directions, each with faults of its own; the
-    methods here are for both at once.
+    """A connection with faults in both directions, for tests.
 
-        async with FaultyLink() as link, ...:
-            link.to_server.flip()
+    `to_server` and `to_client` are its directions, each with separate faults. The methods of the
+    link itself apply to both. It can carry several connections: a bit flip affects the connection
+    that carries the byte, and `stall`, `delay` and `cut` affect all of them. `clock` times the
+    delays, by default the event loop's clock.
 
-    It may carry several connections: then a fault meets whichever has the byte in
-    question, and `stall`, `delay` and `cut` meet all. `clock` is that of delays, real
-    time if None.
+    Example:
+
+        from parley.testing import FaultyLink, connected_nodes
+
+        link = FaultyLink()
+        async with connected_nodes(link=link) as nodes:
+            link.delay(0.05)
+            assert await nodes.peer.ping() >= 0.1
     """
 
     def __init__(self, *, clock: Clock | None = None) -> None:
@@ -165,7 +180,7 @@ class FaultyLink:
 
     @property
     def connections(self) -> int:
-        """How many connections it carries now."""
+        """The number of connections that it carries now."""
         return len(self._joined)
 
     def delay(self, seconds: float) -> None:
@@ -184,37 +199,41 @@ class FaultyLink:
         self.to_client.resume()
 
     def flip(self, after: int = 0, bit: int = 0) -> None:
-        """Flip one bit on the way to the server: `to_server.flip`."""
+        """Flip one bit in the direction of the server; see `FaultyDirection.flip`."""
         self.to_server.flip(after, bit)
 
     def cut(self) -> None:
-        """Cut all connections now; what is on its way is lost. Later ones are carried."""
+        """Cut all current connections and discard the data in transit. Later connections are
+        unaffected.
+        """
         for scope in self._joined:
             scope.cancel()
 
     def heal(self) -> None:
-        """No fault any more, in both directions; see `FaultyDirection.heal`."""
+        """Remove all faults in both directions; see `FaultyDirection.heal`."""
         self.to_server.heal()
         self.to_client.heal()
 
     def streams(self) -> tuple[MemoryStream, MemoryStream]:
-        """A new connection in memory: the client's end and the server's.
+        """Create a new in-memory connection; return the ends of the client and of the server.
 
         Raises:
-            ParleyError: outside of its `async with`.
+            ParleyError: the link is not running.
         """
         tasks = self._running()
-        client, ours = memory_pair()
-        theirs, server = memory_pair()
-        tasks.start_soon(self._carry, ours, theirs, self._joining())
+        client, near = memory_pair()
+        far, server = memory_pair()
+        tasks.start_soon(self._carry, near, far, self._joining())
         return client, server
 
     async def join(self, client: ByteStream, server: ByteStream) -> None:
-        """Carry bytes between two streams until both ended, or are cut; then close them."""
+        """Forward bytes between two streams until both have ended or the link is cut; then close
+        them.
+        """
         await self._carry(client, server, self._joining())
 
     def _joining(self) -> anyio.CancelScope:
-        # From now on a cut meets it, also if its task has not begun.
+        # Registered immediately, so that a cut applies even before the task has started.
         scope = anyio.CancelScope()
         self._joined.add(scope)
         return scope
@@ -239,7 +258,7 @@ class FaultyLink:
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None:
-            raise ParleyError("the link is already running; make another one")
+            raise ParleyError("the link is already running; create another one")
         self._tasks = await self._entered.enter_async_context(own_task_group("the link"))
         return self
 

@@ -1,6 +1,6 @@
-"""Nodes that are connected in memory: no port, no file, one handshake of a millisecond.
+"""Nodes connected in memory, without ports or files; the handshake takes a millisecond.
 
-What is started here ends with its `async with`; nodes that run already are joined and left alone.
+Nodes that are created here stop at the end of their `async with`; running nodes are not stopped.
 """
 
 from collections import defaultdict
@@ -28,7 +28,7 @@ from parley._node.trust.policies import AnyPeer, Pinned, TrustPolicy
 
 @dataclass(frozen=True, slots=True)
 class ConnectedNodes:
-    """`peer` is the server as the client sees it, `back` the client as the server does."""
+    """Two connected nodes. `peer` is the client's connection to the server, `back` the reverse."""
 
     client: Node
     server: Node
@@ -43,34 +43,44 @@ async def connect_nodes(
     link: FaultyLink | None = None,
     trust: TrustPolicy | None = None,
 ) -> tuple[Peer, Peer]:
-    """Join two running nodes in memory, `client` being the initiator; over `link` if given.
+    """Connect two running nodes in memory, and return the peers of both sides.
 
-    Any number of nodes may be joined in any way. `trust` is the client's policy, the
-    default lets anyone do; the server's is its own.
+    `client` is the initiator. The connection goes over `link`, if given. `trust` is the client's
+    policy, by default `AnyPeer`; the server uses its own. Nodes can be connected to any number of
+    other nodes.
 
     Returns:
-        The server as the client sees it, and the client as the server does.
+        The client's peer for the server, and the server's peer for the client.
+
+    Example:
+
+        from parley import Identity, Node
+        from parley.testing import connect_nodes
+
+        async with Node(Identity.create()) as server:
+            to_server, to_client = await connect_nodes(node, server)
+            assert to_server.node_id == server.node_id
 
     Raises:
-        HandshakeError: they could not agree. NotTrustedError: a side refused the other.
+        HandshakeError: the handshake failed. NotTrustedError: a side doesn't trust the other.
     """
-    ours, theirs = memory_pair() if link is None else link.streams()
+    client_end, server_end = memory_pair() if link is None else link.streams()
     peers: list[Peer] = []
     backs: list[Peer] = []
     errors: list[ParleyError] = []
 
     async def accept() -> None:
         try:
-            backs.append(await server.accept_stream(theirs))
+            backs.append(await server.accept_stream(server_end))
         except ParleyError as error:
             errors.append(error)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(accept)
         try:
-            peers.append(await client.connect_stream(ours, trust=trust or AnyPeer()))
+            peers.append(await client.connect_stream(client_end, trust=trust or AnyPeer()))
         except ParleyError as error:
-            # The dialler's error comes first; what the server says is in its log.
+            # The client's error is raised first; the server's reason is in its log.
             errors.insert(0, error)
     if errors:
         raise errors[0]
@@ -85,14 +95,23 @@ async def connected_nodes(
     link: FaultyLink | None = None,
     clock: Clock | None = None,
 ) -> AsyncIterator[ConnectedNodes]:
-    """Run two nodes that have met: yours, which must not run yet, or new ones.
+    """Run two connected nodes: the given ones, which must not be running yet, or new ones.
 
-    New ones have an identity of their own, the cheapest key exchange and `clock`; a node
-    of yours is given its clock when it is made. `link`, which must not run yet either,
-    carries what they say: its faults end before the nodes do, so that they can say Close.
+    New nodes have new identities, the fastest key exchange and `clock`; given nodes keep their
+    clocks. The connection goes over `link`, if given, which must not be running yet. Its faults are
+    removed before the nodes stop, so that they can send Close. Raises the errors of
+    `connect_nodes`.
 
-    Raises:
-        as `connect_nodes`.
+    Example:
+
+        from parley.testing import connected_nodes
+
+        async with connected_nodes() as nodes:
+            @nodes.server.on_call("echo")
+            async def echo(call):
+                return call.data
+
+            assert await nodes.peer.call("echo", "hello") == "hello"
     """
     client = client or _new_node(clock)
     server = server or _new_node(clock)
@@ -113,13 +132,19 @@ def _new_node(clock: Clock | None) -> Node:
 
 
 class MemoryNetwork:
-    """The nodes that were added, and a way with faults between any two of them:
+    """An in-memory network of nodes, with a faulty link between each pair.
 
-        async with MemoryNetwork() as network, one, other:
-            network.add(one, other)
-            peer = await network.dial_from(one)(network.address(other))
+    `clock` times the delays, by default real time. `dials` counts the attempted connections.
 
-    `clock` is that of delays, real time if None. `dials` counts those that were tried.
+    Example:
+
+        from parley import Identity, Node
+        from parley.testing import MemoryNetwork
+
+        async with MemoryNetwork() as network, Node(Identity.create()) as other:
+            network.add(node, other)
+            peer = await network.dial_from(node)(network.address(other))
+            assert peer.node_id == other.node_id
     """
 
     def __init__(self, *, clock: Clock | None = None) -> None:
@@ -133,11 +158,13 @@ class MemoryNetwork:
         self._entered = AsyncExitStack()
 
     def add(self, *nodes: Node) -> None:
-        """Have them dialled; one takes the place of another of the same id."""
+        """Add nodes, so that they can be dialled. A node replaces another with the same ID."""
         self._nodes.update({node.node_id: node for node in nodes})
 
     def kill(self, node: Node) -> None:
-        """What it has is cut, and nobody dials or is dialled by it: as if its machine had died."""
+        """Cut all connections of a node and remove it from the network, as if its machine had
+        died.
+        """
         self._nodes.pop(node.node_id, None)
         for ends, way in self._ways.items():
             if node.node_id in ends:
@@ -145,49 +172,53 @@ class MemoryNetwork:
 
     @staticmethod
     def address(node: Node) -> str:
-        """What it is dialled at; no such socket is opened."""
+        """Return the address of a node in this network; no socket is opened for it."""
         return f"tcp://127.0.0.1:1#{node.node_id}"
 
     def way(self, one: Node, other: Node) -> FaultyLink:
-        """What carries every connection between the two, for faults."""
+        """Return the link that carries all connections between two nodes, to set faults on it."""
         return self._ways[frozenset((one.node_id, other.node_id))]
 
     def close(self, one: Node, other: Node) -> None:
-        """Cut all connections between the two, and let no new one be until `open`."""
+        """Cut all connections between two nodes and refuse new ones until `open`."""
         self._closed.add(frozenset((one.node_id, other.node_id)))
         self.way(one, other).cut()
 
     def open(self, one: Node, other: Node) -> None:
-        """Let there be connections again."""
+        """Allow connections between two nodes again."""
         self._closed.discard(frozenset((one.node_id, other.node_id)))
 
     def dial_from(self, node: Node) -> Callable[[str], Awaitable[Peer]]:
-        """How `node` dials the others; what it dials does not resume."""
+        """Return the function with which `node` dials other nodes. Its sessions are not
+        resumable.
+        """
 
         async def dial(text: str) -> Peer:
             self.dials += 1
             node_id = Address.parse(text).node_id
             if node_id is None or self._nodes.get(node.node_id) is not node:
-                raise UnreachableError(f"{text}: nobody is there")
+                raise UnreachableError(f"cannot connect to {text!r}: no such node in the network")
             stream = self.connect(node, node_id)
             return await node.connect_stream(stream, trust=Pinned(node_id))
 
         return dial
 
     def connect(self, node: Node, node_id: NodeId) -> ByteStream:
-        """A new connection of `node` to another one, which accepts it.
+        """Open a new connection from `node` to another node, which accepts it.
 
         Raises:
-            UnreachableError: nobody has that id, or the way is closed.
+            UnreachableError: no node has that ID, or connections between the two are closed.
         """
         other, ends = self._nodes.get(node_id), frozenset((node.node_id, node_id))
         if other is None or ends in self._closed or self._tasks is None:
-            raise UnreachableError(f"{node_id}: nobody is there")
-        ours, near = memory_pair()
-        far, theirs = memory_pair()
+            raise UnreachableError(
+                f"cannot connect to {node_id}: the node is not in the network, or it is closed"
+            )
+        local, near = memory_pair()
+        far, remote = memory_pair()
         self._tasks.start_soon(self._ways[ends].join, near, far)
-        self._tasks.start_soon(_accept, other, theirs)
-        return ours
+        self._tasks.start_soon(_accept, other, remote)
+        return local
 
     async def __aenter__(self) -> Self:
         self._tasks = await self._entered.enter_async_context(own_task_group("the network"))
@@ -204,5 +235,5 @@ class MemoryNetwork:
 
 
 async def _accept(node: Node, stream: ByteStream) -> None:
-    with suppress(ParleyError):  # the log of the node says why
+    with suppress(ParleyError):  # the node logs the reason
         await node.accept_stream(stream)

@@ -1,7 +1,7 @@
-"""A TCP proxy on this machine with faults on a test's command: for nodes over real sockets.
+"""A TCP proxy with faults, for tests with nodes on real sockets.
 
-It listens on 127.0.0.1 and dials the one address it was given. It has no keys: a node that dials
-through it still checks the node id of the address.
+It listens on 127.0.0.1 and forwards to one address. It has no keys, so clients still verify the
+node ID of the target.
 """
 
 import socket
@@ -20,14 +20,14 @@ PIECE: Final = 65_536
 
 
 class UnixStream(ByteStream):
-    """The socket of `stream`, which nobody else uses any more."""
+    """The socket of `stream`, as a stream that is no longer used elsewhere."""
 
     def __init__(self, stream: UNIXSocketStream) -> None:
         self._stream = stream
         self._socket = stream.extra(SocketAttribute.raw_socket)  # noqa: S610 - anyio's, no query
 
     async def receive(self, max_bytes: int = PIECE) -> bytes:
-        """As of every byte stream; raises OSError where it broke."""
+        """Receive bytes; raise OSError if the connection is broken."""
         await checkpoint()
         while True:
             try:
@@ -40,7 +40,7 @@ class UnixStream(ByteStream):
                 return data
 
     async def send(self, item: bytes) -> None:
-        """As of every byte stream; raises OSError where it broke."""
+        """Send bytes; raise OSError if the connection is broken."""
         await checkpoint()
         rest = memoryview(item)
         while rest:
@@ -50,27 +50,31 @@ class UnixStream(ByteStream):
                 await anyio.wait_writable(self._socket)
 
     async def send_eof(self) -> None:
-        """Send no more; raises OSError where it broke."""
+        """End the sending direction; raise OSError if the connection is broken."""
         self._socket.shutdown(socket.SHUT_WR)
 
     async def aclose(self) -> None:
-        """Close it; whoever waits for it meets ClosedResourceError."""
+        """Close the stream; tasks that wait for it get ClosedResourceError."""
         anyio.notify_closing(self._socket)
         await self._stream.aclose()
 
 
 class FaultyProxy(FaultyLink):
-    """A `FaultyLink` between whoever dials `address` and the node at `target`.
+    """A `FaultyLink` between clients that dial `address` and the node at `target`.
 
-        async with FaultyProxy(await server.listen("tcp://127.0.0.1:0")) as proxy:
-            peer = await client.connect(proxy.address)
-            proxy.flip()
+    `target` is a tcp or unix address. While the target does not answer, connections to the proxy
+    are closed immediately.
 
-    `target` is tcp or unix. While the target does not answer, dialled connections end at
-    once.
+    Example:
+
+        from parley.testing import FaultyProxy
+
+        target = await node.listen("tcp://127.0.0.1:0")
+        async with FaultyProxy(target) as proxy:
+            print(proxy.address)  # dial this address in place of the target's
 
     Raises:
-        AddressError: `target` is not an address.
+        AddressError: `target` is not a valid address.
     """
 
     def __init__(self, target: str, *, clock: Clock | None = None) -> None:
@@ -80,7 +84,9 @@ class FaultyProxy(FaultyLink):
         self.address = ""
 
     async def __aenter__(self) -> Self:
-        """Listen; `address` is then what to dial, with the node id of the target."""
+        """Start to listen. `address` is then the address to dial, with the node ID of the
+        target.
+        """
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
         port = listener.extra(SocketAttribute.local_port)  # noqa: S610 - anyio's attributes, no query
         try:

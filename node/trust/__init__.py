@@ -1,1 +1,1 @@
-"""Who gets in: limits before the handshake, trust and hooks after it, and what is logged."""
+"""Connection limits, trust policies, accept hooks, known peers and accounts."""

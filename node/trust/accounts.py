@@ -1,7 +1,7 @@
-"""`HostedAccounts`: makes a node a home server and maintains its accounts as a setting specifies
+"""`HostedAccounts`: makes a node a home server and maintains its accounts according to a setting
 (docs/protocol.md section 20).
 
-Known accounts are in a file like that of known peers, which other processes change.
+The file of known accounts has the format of the file of known peers; other processes change it.
 """
 
 import logging
@@ -41,12 +41,12 @@ ANY: Final = "any"
 class HostedAccounts:
     """The accounts of a node, which can log in between `start` and `stop`.
 
-    `setting` is `off` (no accounts), `known` (those in `file`, by default `default_accounts()`),
-    `any`, or node ids. Nodes in `servers`, which may change, have no account. `on_change` is called
-    whenever the permitted accounts change.
+    `setting` is `off` (no accounts), `known` (the accounts in `file`, by default
+    `default_accounts()`), `any`, or node IDs. Nodes in `servers`, which may change, have no
+    account. `on_change` is called whenever the permitted accounts change.
 
     Raises:
-        ConfigError: the setting is none of these, or there is no home directory.
+        ConfigError: the setting is invalid, or the home directory cannot be found.
     """
 
     def __init__(
@@ -68,13 +68,15 @@ class HostedAccounts:
             ids = None
         elif isinstance(setting, str):
             if setting != OFF:
-                raise ConfigError(f"accounts are off, known, any, or node ids, not {setting!r}")
+                raise ConfigError(
+                    f"invalid accounts {setting!r}: expected off, known, any or node IDs"
+                )
         else:
             ids = [_node_id(text) for text in setting]
         self.accounts: Accounts[LiveConnection] = Accounts(ids, servers)
         self._runner: Runner | None = None
         self._loop: Backend | None = None
-        self._changes = Condition(lambda: expect(self._loop).waiter())  # ends no look early
+        self._changes = Condition(lambda: expect(self._loop).waiter())  # never notified
 
     def __repr__(self) -> str:
         return f"<HostedAccounts: {self.accounts!r}>"
@@ -99,7 +101,7 @@ class HostedAccounts:
         self._handlers.accounts = self.accounts
 
     def stop(self) -> None:
-        """Accept no more logins; sessions stay open."""
+        """Refuse further logins; sessions stay open."""
         self._handlers.accounts = None
         runner, self._runner = self._runner, None
         if runner is not None:
@@ -120,10 +122,10 @@ class HostedAccounts:
             self._change(found if isinstance(found, frozenset) else frozenset())
 
     def _change(self, ids: frozenset[NodeId]) -> None:
-        """Apply new accounts. The sessions of removed accounts end, and their next login fails."""
+        """Apply new accounts. Sessions of removed accounts end, and they can no longer log in."""
         for live in self.accounts.change(ids):
             logger.info(
-                "%s has no account any more",
+                "%s no longer has an account",
                 live.remote,
                 extra={"event": "account.lost", "peer": live.node_id},
             )
@@ -135,7 +137,7 @@ def _node_id(text: str) -> NodeId:
     try:
         return NodeId.parse(text)
     except IdentityError as error:
-        raise ConfigError(f"accounts has {text!r}, which is not a node id") from error
+        raise ConfigError(f"invalid accounts: {error}") from error
 
 
 def _read(file: KnownPeers) -> frozenset[NodeId] | KnownPeersError:
@@ -146,4 +148,4 @@ def _read(file: KnownPeers) -> frozenset[NodeId] | KnownPeersError:
 
 
 def _slow(file: KnownPeers) -> KnownPeersError:
-    return KnownPeersError(f"{file.path} was not read in {UNREADABLE:g} s")
+    return KnownPeersError(f"cannot read {file.path}: it took longer than {UNREADABLE:g} s")

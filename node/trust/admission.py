@@ -54,32 +54,32 @@ class Admission:
             self.refused[reason] += 1
         return reason
 
-    def entered(self, who: Hashable, name: str) -> None:
-        """Count the connection `who` from `name` until `left`."""
-        key = self._inside[who] = self._key(name)
+    def entered(self, connection: Hashable, name: str) -> None:
+        """Count a connection from `name` until `left`."""
+        key = self._inside[connection] = self._key(name)
         if key is not None:
             self._counts[key] += 1
 
-    def left(self, who: Hashable) -> None:
+    def left(self, connection: Hashable) -> None:
         """Stop counting a connection, if it is counted."""
-        key = self._inside.pop(who, None)
+        key = self._inside.pop(connection, None)
         if key is not None:
             self._counts[key] -= 1
             if not self._counts[key]:
                 del self._counts[key]
 
-    def moved(self, who: Hashable, to: Hashable) -> None:
-        """Count the connection `who` as that of `to`."""
-        if who in self._inside:
-            self.left(to)
-            self._inside[to] = self._inside.pop(who)
+    def moved(self, old: Hashable, new: Hashable) -> None:
+        """Count the connection `new` in place of `old`."""
+        if old in self._inside:
+            self.left(new)
+            self._inside[new] = self._inside.pop(old)
 
     def __len__(self) -> int:
         """The number of counted connections."""
         return len(self._inside)
 
     def _key(self, name: str) -> str | None:
-        """The key of an address; None if limits by address don't apply."""
+        """Return the key of an address, or None if limits by address don't apply."""
         key, local = address_key(name)
         return None if local and not self._config.limit_loopback else key
 
@@ -146,7 +146,9 @@ class PerAddressLimiter:
         return len(self._left)
 
     def take(self, name: str, now: float) -> bool:
-        """Take one token of the address `name` (as `Peer.name`); returns False if there is none."""
+        """Take one token for the address `name` (as `Peer.name`); return False if its limit is
+        exceeded.
+        """
         key, _ = address_key(name)
         allowance = self._left.pop(key, None) or TokenBucket(self._rate)
         self._left[key] = allowance  # the most recent is the last
@@ -155,7 +157,11 @@ class PerAddressLimiter:
         return allowance.take(now)
 
     def require(self, name: str, now: float) -> None:
-        """As `take`, but raises CallRefused with code 19 if there is none."""
+        """Take one token for an address.
+
+        Raises:
+            CallRefused: its limit is exceeded (code 19).
+        """
         if not self.take(name, now):
             raise CallRefused(
                 ResultCode.OVERLOADED, "rate limit exceeded; try again in a few seconds"

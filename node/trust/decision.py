@@ -1,8 +1,8 @@
-"""`TrustDecision`: whether a peer with a proven id is trusted, as a policy or accept hook decides.
+"""`TrustDecision`: a policy's or accept hook's decision on a peer that has proved its node ID.
 
-A decision that may take time runs in a task, in a thread if the policy reads files, which ends with
-the connection. Until then nothing is read from the peer, and the handshake's deadline applies.
-Accepted peers can be checked again (`node.trust.revalidation`).
+A decision that may take time runs in a task, or in a thread if the policy reads files, and is
+cancelled when the connection ends. Until it is made, the node reads no data from the peer, and the
+handshake's deadline applies. Accepted peers can be rechecked (`node.trust.revalidation`).
 """
 
 from collections.abc import Callable
@@ -23,8 +23,9 @@ Check = Callable[[PublicIdentity, str | None], None]
 
 
 class TrustDecision:
-    """The decision of `trust` about one peer, `dialled` by that name. `identified` is the peer's
-    proven identity, once there is one."""
+    """The decision of `trust` about one peer, which was dialled as `dialled` or dialled us (None).
+    `identified` is the peer's proven identity, once it is known.
+    """
 
     __slots__ = ("_dialled", "_live", "_outdated", "_runner", "identified", "trust")
 
@@ -46,18 +47,18 @@ class TrustDecision:
             self._apply(self.refusal(trust.check))
 
     def stop(self) -> None:
-        """Cancel the decision: the connection is over."""
+        """Cancel the decision, because the connection has ended."""
         if self._runner is not None:
             self._runner.cancel()
             self._runner = None
 
     @property
     def is_made(self) -> bool:
-        """Whether the peer was accepted or refused; a peer without an id never is."""
+        """Whether the peer was accepted or refused. False if the peer has no node ID."""
         return self.identified is not None and self._live.core.state is not State.DECIDING
 
     def outdate(self) -> None:
-        """Repeat a decision in progress, because its basis may have changed."""
+        """Restart a decision in progress, because its basis may have changed."""
         self._outdated = self._live.core.state is State.DECIDING
 
     def change_trust(self, trust: ResolvedPolicy) -> None:
@@ -104,7 +105,7 @@ class TrustDecision:
                 if not self._outdated:
                     break
         finally:
-            # Also if the hook raised a cancellation of its own.
+            # Also when the hook itself raised a cancellation.
             self._runner = None
             if self._live.core.state is State.DECIDING:
                 self._apply(answer)

@@ -1,5 +1,8 @@
-"""The directory of a person's files (key, known peers, accounts, contexts), and small files that
-several processes change: replaced atomically, under a lock."""
+"""The user's directory of files (key, known peers, accounts, contexts), and small files that
+several processes change.
+
+These files are replaced atomically, under a lock.
+"""
 
 import fcntl
 import os
@@ -13,12 +16,16 @@ from parley._node.errors import ConfigError, ParleyError, os_reason
 
 
 def home_directory() -> Path:
-    """Return `$PARLEY_HOME` or ~/.config/parley; ConfigError without a home directory."""
+    """Return `$PARLEY_HOME` or ~/.config/parley.
+
+    Raises:
+        ConfigError: the home directory cannot be found.
+    """
     home = os.environ.get("PARLEY_HOME")
     try:
         return Path(home or "~/.config/parley").expanduser()
     except RuntimeError as error:
-        raise ConfigError("there is no home directory: set PARLEY_HOME") from error
+        raise ConfigError("cannot find the home directory; set PARLEY_HOME") from error
 
 
 def make_directories(directory: Path) -> None:
@@ -35,8 +42,11 @@ LOCK_PAUSE: Final = 0.01
 
 @contextmanager
 def locked(path: Path, error: type[ParleyError]) -> Iterator[None]:
-    """Lock a file while the context is active, creating its directory if needed. The lock is a
-    separate file, since the other is replaced. Raises `error` if that takes over 5 seconds."""
+    """Lock a file while the context is active, creating its directory if needed.
+
+    The lock is a separate file, because the file itself is replaced. Raises `error` if locking
+    fails or takes longer than 5 seconds.
+    """
     lock = path.with_name(path.name + ".lock")
     try:
         make_directories(path.parent)
@@ -55,8 +65,10 @@ def locked(path: Path, error: type[ParleyError]) -> Iterator[None]:
 
 
 def replace_file(path: Path, data: bytes, error: type[ParleyError]) -> os.stat_result:
-    """Replace a file with `data`, with mode 0600; the caller has the lock. Returns the status of
-    the new file. Raises `error` if it cannot be written."""
+    """Replace a file with `data`, with mode 0600, and return the status of the new file.
+
+    The caller must have locked it. Raises `error` if it cannot be written.
+    """
     # A fixed name: the lock excludes others, and a crash leaves only one file behind.
     fresh = path.with_name(path.name + ".new")
     try:

@@ -1,11 +1,11 @@
-"""The file of known peers: node ids, when each was first seen, and their names (docs/protocol.md
-section 4).
+"""The file of known peers: node IDs, the times when they were first seen, and their names
+(docs/protocol.md section 4).
 
-The file is replaced atomically, after reading it again under a lock, so that processes don't lose
-each other's changes. `node.trust.policies` decides whom to trust.
+To change the file, a process rereads it under a lock and replaces it atomically, so that processes
+don't lose each other's changes. The policies in `node.trust.policies` use it.
 
-    line = node id (52 characters) blank first seen (UTC, ISO 8601) blank names
-    names = comma-separated, or - for none; lines that are empty or begin with # are kept
+    line = node ID (52 characters) blank first seen (UTC, ISO 8601) blank names
+    names = comma-separated, or - if the peer has no name; empty lines and # comments are preserved
 """
 
 import logging
@@ -35,8 +35,8 @@ MAX_NAME_SIZE: Final = 1_024  # characters
 
 # Seconds between two looks at watched files.
 LOOK: Final = 1.0
-# A changed file is used once two successive looks find it unchanged, since it may be incomplete;
-# after this many looks it is used anyway.
+# A changed file is used once two successive checks find it unchanged, because it may be incomplete.
+# After this many checks it is used anyway.
 MOST_LOOKS: Final = 5
 # Seconds for which peers stay accepted while their file is unreadable.
 UNREADABLE: Final = 30.0
@@ -48,18 +48,24 @@ _Stamp = tuple[int, int, int, int, int]
 
 
 def default_known_peers() -> Path:
-    """Return `known_peers` in $PARLEY_HOME or ~/.config/parley; ConfigError without a home."""
+    """Return the path of `known_peers` in $PARLEY_HOME or ~/.config/parley.
+
+    Raises:
+        ConfigError: the home directory cannot be found.
+    """
     return home_directory() / "known_peers"
 
 
 def default_accounts() -> Path:
-    """Return `accounts` in the same directory, a file of the same format; ConfigError likewise."""
+    """Return the path of `accounts`, a file of the same format in the same directory."""
     return home_directory() / "accounts"
 
 
 @dataclass(frozen=True, slots=True)
 class KnownPeer:
-    """A known peer: its node id, when it was first seen (UTC, to the second), and its names."""
+    """A known peer: its node ID, the time when it was first seen (UTC, in seconds), and its
+    names.
+    """
 
     node_id: NodeId
     first_seen: datetime
@@ -71,10 +77,25 @@ class KnownPeer:
 
 
 class KnownPeers:
-    """The peers in the current state of a file; a missing file is empty.
+    """The file of known peers at `path`; a missing file is empty.
 
-    Every method may raise KnownPeersError: the file cannot be read or written, or a line is
-    malformed (the error names the line). Reads and writes block for milliseconds.
+    Processes can share the file: methods reread it when it has changed. Reads and writes block for
+    milliseconds.
+
+    Example:
+
+        from datetime import UTC, datetime
+        from tempfile import TemporaryDirectory
+        from parley.trust import KnownPeers
+
+        with TemporaryDirectory() as directory:
+            known = KnownPeers(f"{directory}/known_peers")
+            known.add(peer.node_id, "alice", datetime.now(UTC))
+            assert known.by_name("alice").node_id == peer.node_id
+
+    Raises:
+        KnownPeersError: from every method, if the file cannot be read or written, or a line is
+            malformed; the error names the line.
     """
 
     def __init__(self, path: PathLike) -> None:
@@ -84,11 +105,11 @@ class KnownPeers:
         self._cached: tuple[_Stamp | None, bytes, _Lines] = _MISSING
 
     def lookup(self, node_id: NodeId) -> KnownPeer | None:
-        """Return the peer with this node id."""
+        """Return the peer with this node ID, or None."""
         return self._current().by_id.get(node_id)
 
     def by_name(self, name: str) -> KnownPeer | None:
-        """Return the peer with this name."""
+        """Return the peer with this name, or None."""
         return self._current().by_name.get(name)
 
     def __iter__(self) -> Iterator[KnownPeer]:
@@ -99,14 +120,14 @@ class KnownPeers:
         return len(self._current().by_id)
 
     def add(self, node_id: NodeId, name: str | None, now: datetime) -> KnownPeer:
-        """Add a peer, or a name to a known one, whose first-seen time stays.
+        """Add a peer, or add a name to a known peer, whose first-seen time stays unchanged.
 
         Raises:
             ValueError: `now` has no time zone.
             KnownPeersError: another peer has the name, the name is invalid, or the file is full.
         """
         if now.tzinfo is None:
-            raise ValueError(f"`now` must be aware of its time zone, unlike {now}")
+            raise ValueError(f"invalid now {now}: it must have a time zone")
         added = () if name is None else (_checked_name(name),)
         with locked(self.path, KnownPeersError):
             lines = self._read()
@@ -117,17 +138,21 @@ class KnownPeers:
             return self._store(lines, replace(peer, names=names))
 
     def rename(self, node_id: NodeId, *names: str) -> KnownPeer:
-        """Replace the names of a peer; KnownPeersError as for `add`."""
+        """Replace the names of a peer.
+
+        Raises:
+            KnownPeersError: the peer is unknown, or as for `add`.
+        """
         checked = tuple(dict.fromkeys(_checked_name(name) for name in names))
         with locked(self.path, KnownPeersError):
             lines = self._read()
             peer = lines.by_id.get(node_id)
             if peer is None:
-                raise KnownPeersError(f"{node_id} is not in {self.path}")
+                raise KnownPeersError(f"cannot rename {node_id}: it is not in {self.path}")
             return self._store(lines, replace(peer, names=checked))
 
     def forget(self, node_id: NodeId) -> bool:
-        """Remove a peer; returns False if it is not known."""
+        """Remove a peer; return False if it is not known."""
         with locked(self.path, KnownPeersError):
             lines = self._read()
             if node_id not in lines.by_id:
@@ -136,8 +161,9 @@ class KnownPeers:
         return True
 
     def stamp(self) -> Hashable:
-        """Return a value that identifies the file's state, without reading it; None without a
-        file."""
+        """Return a value that identifies the file's state without reading it, or None without a
+        file.
+        """
         try:
             return _stamp(os.stat(self.path))
         except FileNotFoundError:
@@ -152,7 +178,10 @@ class KnownPeers:
         for name in peer.names:
             holder = lines.by_name.get(name)
             if holder is not None and holder.node_id != peer.node_id:
-                raise KnownPeersError(f"{self.path} has the name {name} for {holder.node_id}")
+                raise KnownPeersError(
+                    f"cannot use the name {name!r} for {peer.node_id}: in {self.path} it belongs "
+                    f"to {holder.node_id}; choose another name"
+                )
         if lines.by_id.get(peer.node_id) != peer:
             self._write(lines.with_peer(peer))
         return peer
@@ -174,7 +203,7 @@ class KnownPeers:
             with open(descriptor, "rb") as file:
                 status = os.fstat(descriptor)
                 if not stat.S_ISREG(status.st_mode):
-                    raise KnownPeersError(f"{self.path} is not a regular file")
+                    raise KnownPeersError(f"cannot read {self.path}: it is not a regular file")
                 data = file.read(MAX_FILE_SIZE + 1)
         except FileNotFoundError:
             self._cached = _MISSING
@@ -182,7 +211,9 @@ class KnownPeers:
         except OSError as error:
             raise self._unreadable(error) from error
         if len(data) > MAX_FILE_SIZE:
-            raise KnownPeersError(f"{self.path} is longer than {MAX_FILE_SIZE} bytes")
+            raise KnownPeersError(
+                f"cannot read {self.path}: it is longer than {MAX_FILE_SIZE:,} bytes"
+            )
         # Parsing a full file takes 150 ms; reading and comparing is cheap.
         _, old, lines = self._cached
         if data != old:
@@ -198,7 +229,9 @@ class KnownPeers:
         """Replace the file; the caller has the lock."""
         data = "".join(f"{text}\n" for text, _ in lines.items).encode("utf-8")
         if len(data) > MAX_FILE_SIZE:
-            raise KnownPeersError(f"{self.path} is full ({MAX_FILE_SIZE} bytes)")
+            raise KnownPeersError(
+                f"cannot write {self.path}: it would exceed {MAX_FILE_SIZE:,} bytes; remove peers"
+            )
         status = replace_file(self.path, data, KnownPeersError)
         self._cached = _stamp(status), data, lines
 
@@ -246,16 +279,16 @@ def _parse(data: bytes, path: Path) -> _Lines:
             text = raw.decode("utf-8")
             peer = _peer(text)
             if peer is not None:
-                # Trust must not depend on guessing which of two lines is meant.
+                # Otherwise trust would depend on which of the two lines is used.
                 if peer.node_id in ids:
-                    raise KnownPeersError(f"this node id has a line already: {peer.node_id}")
+                    raise KnownPeersError(f"node ID {peer.node_id} is already on another line")
                 if len(set(peer.names)) != len(peer.names) or not names.isdisjoint(peer.names):
                     shown = ascii(",".join(peer.names))[:80]
-                    raise KnownPeersError(f"a name stands here for the second time: {shown}")
+                    raise KnownPeersError(f"a name is used twice: {shown}")
                 ids.add(peer.node_id)
                 names.update(peer.names)
         except UnicodeDecodeError as error:
-            raise KnownPeersError(f"{path}, line {number}: this is not UTF-8") from error
+            raise KnownPeersError(f"{path}, line {number}: not valid UTF-8") from error
         except KnownPeersError as error:
             raise KnownPeersError(f"{path}, line {number}: {error}") from error
         items.append((text, peer))
@@ -263,13 +296,14 @@ def _parse(data: bytes, path: Path) -> _Lines:
 
 
 def _peer(line: str) -> KnownPeer | None:
-    """Read a line; None for an empty one or a comment."""
+    """Parse a line; return None for an empty line or a comment."""
     fields = line.split()
     if not fields or fields[0].startswith("#"):
         return None
     if len(fields) != 3:
         raise KnownPeersError(
-            f"a line is a node id, a first-seen time and names (or -), not {len(fields)} fields"
+            "expected three fields, a node ID, a first-seen time and names (or -), but found "
+            f"{len(fields)}"
         )
     try:
         node_id = NodeId.parse(fields[0])
@@ -279,10 +313,10 @@ def _peer(line: str) -> KnownPeer | None:
         first_seen = datetime.fromisoformat(fields[1])
     except ValueError as error:
         shown = ascii(fields[1])[:40]
-        raise KnownPeersError(f"the first-seen time is not ISO 8601: {shown}") from error
+        raise KnownPeersError(f"invalid first-seen time {shown}: expected ISO 8601") from error
     if first_seen.utcoffset() != timedelta(0):
         raise KnownPeersError(
-            f"the first-seen time is not in UTC (it ends in Z): {ascii(fields[1])[:40]}"
+            f"invalid first-seen time {ascii(fields[1])[:40]}: expected UTC, with Z at its end"
         )
     if fields[2] == _NO_NAMES:
         return KnownPeer(node_id, first_seen)
@@ -292,10 +326,14 @@ def _peer(line: str) -> KnownPeer | None:
 
 def _checked_name(name: str) -> str:
     if not name or len(name) > MAX_NAME_SIZE:
-        raise KnownPeersError(f"a name has 1 to {MAX_NAME_SIZE} characters, not {len(name)}")
+        raise KnownPeersError(
+            f"invalid name {ascii(name)[:80]}: expected 1 to {MAX_NAME_SIZE:,} characters, not "
+            f"{len(name):,}"
+        )
     if name == _NO_NAMES or "," in name or " " in name or not name.isprintable():
         raise KnownPeersError(
-            f"a name is not - and has neither commas nor blanks: {ascii(name)[:80]}"
+            f"invalid name {ascii(name)[:80]}: expected printable characters without commas and "
+            "spaces, and not '-' alone"
         )
     return name
 
@@ -325,14 +363,14 @@ class WatchedFile:
         self.failing_since: float | None = None
 
     def stamp(self) -> Hashable:
-        """Return the file's state; may wait for the disk."""
+        """Return the file's state; may block on the disk."""
         try:
             return self.known_peers.stamp()
         except KnownPeersError as error:
             return str(error)
 
     def is_due(self, stamp: Hashable) -> bool:
-        """Whether its peers must be checked again, given its current state."""
+        """Return whether its peers must be rechecked, given its current state."""
         self.is_still, self.seen = stamp == self.seen, stamp
         if stamp == self.reviewed:
             self.looks, self.failing_since = 0, None
@@ -341,14 +379,16 @@ class WatchedFile:
         return self.is_still or self.looks >= MOST_LOOKS
 
     def is_tolerated(self, error: KnownPeersError | None, now: float) -> bool:
-        """Whether a read error is still to be ignored, because it hasn't lasted long enough."""
+        """Return whether to ignore a read error for now, because it began less than `UNREADABLE`
+        seconds ago.
+        """
         if error is None:
             self.failing_since = None
             return False
         if self.failing_since is None:
             self.failing_since = now
             logger.warning(
-                "%s: its peers stay accepted for %g s",
+                "%s; its peers stay accepted for %g s",
                 error,
                 UNREADABLE,
                 extra={"event": "trust.file-unreadable"},
@@ -357,7 +397,7 @@ class WatchedFile:
 
 
 async def in_thread(threads: CapacityLimiter, function: Callable[[], T]) -> T | None:
-    """Run `function` in a thread; returns None if it takes longer than `UNREADABLE` seconds."""
+    """Run `function` in a thread; return None if it exceeds `UNREADABLE` seconds."""
     with move_on_after(UNREADABLE):
         return await to_thread.run_sync(function, abandon_on_cancel=True, limiter=threads)
     return None

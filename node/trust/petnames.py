@@ -1,11 +1,11 @@
-"""Petnames, a person's own names for other nodes, from their file of known peers; and ids as words.
+"""Petnames from the user's file of known peers, and node IDs as words.
 
-A petname is a peer's first name that isn't an address. It is shown together with an id, never in
-its place, and nothing is decided by it.
+A petname is the user's own name for a peer: its first name that isn't an address. It is displayed
+next to a node ID, never in its place, and no decision depends on it.
 
-The words are those of the PGP Word List: P. Juola and P. Zimmermann, "Whole-Word Phonetic Distances
-and the PGPfone Alphabet", ICSLP 1996, in lower case. Bytes at even positions have words of two
-syllables, those at odd positions words of three, so that omitted or repeated words are noticed.
+The words come from the PGP Word List: P. Juola and P. Zimmermann, "Whole-Word Phonetic Distances
+and the PGPfone Alphabet", ICSLP 1996, in lower case. Bytes at even positions become words of two
+syllables and bytes at odd positions words of three, so that omitted or repeated words are noticed.
 """
 
 import os
@@ -17,15 +17,15 @@ from parley._crypto.identity import NodeId
 from parley._node.errors import ConfigError
 from parley._node.trust.files import home_directory
 
-_FULL: Final = r"(?<![\w#/@.])[a-z2-7]{52}(?!\w)"  # and not the end of an address
-_SHORT: Final = r"(?<=\bpeer )[a-z2-7]{8}(?!\w)"  # as logs have it
+_FULL: Final = r"(?<![\w#/@.])[a-z2-7]{52}(?!\w)"  # and not at the end of an address
+_SHORT: Final = r"(?<=\bpeer )[a-z2-7]{8}(?!\w)"  # as in logs
 _SHORT_SIZE: Final = 8
 _IDS: Final = re.compile(f"{_FULL}|{_SHORT}")
-_MAX_FILE_SIZE: Final = 1_048_576  # what `node.trust.known_peers` writes at most
+_MAX_FILE_SIZE: Final = 1_048_576  # the maximum that `node.trust.known_peers` writes
 
 
 class Petnames:
-    """The petnames in the current state of a file of known peers; none if it is unreadable."""
+    """The petnames in the current state of a file of known peers; empty if it is unreadable."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -41,8 +41,9 @@ class Petnames:
             return cls(None)
 
     def of(self, node_id: object) -> str | None:
-        """Return the petname of a node by its id, or by the first 8 characters of the id if these
-        are unambiguous."""
+        """Return the petname of a node, given its ID or the first 8 characters of it if they are
+        unambiguous.
+        """
         self._look()
         return self._names.get(str(node_id))
 
@@ -52,7 +53,9 @@ class Petnames:
         return str(node_id) if name is None else f"{node_id} ({name})"
 
     def beside_short(self, node_id: object) -> str:
-        """As `beside`, with the first 8 characters of the id."""
+        """Return the first 8 characters of the ID, followed by the petname in brackets if there is
+        one.
+        """
         name, short = self.of(node_id), str(node_id)[:_SHORT_SIZE]
         return short if name is None else f"{short} ({name})"
 
@@ -62,12 +65,13 @@ class Petnames:
         return {} if name is None else {"petname": name}
 
     def in_text(self, text: str) -> str:
-        """A sentence or a line of a log with the petname beside each id that has one; addresses
-        stay as they are, to be copied."""
+        """Add the petname after each node ID in a text; addresses stay unchanged, because they can
+        be copied.
+        """
         return _IDS.sub(lambda found: self.beside(found.group()), text)
 
     def _look(self) -> None:
-        """Read the file, if it is not the one that was read."""
+        """Reread the file if it has changed."""
         if self._path is None:
             return
         try:
@@ -169,13 +173,15 @@ def words_of(data: bytes) -> list[str]:
 
 
 def fingerprint(node_id: NodeId) -> str:
-    """Return the first 10 bytes of a node id as words, for people who compare ids by voice.
-    Programs should not decide by it."""
+    """Return the first 10 bytes of a node ID as words, for people who compare IDs by voice.
+
+    Programs must compare whole IDs instead.
+    """
     return " ".join(words_of(node_id[:FINGERPRINT_SIZE]))
 
 
 def in_two_lines(words: str, indent: str) -> str:
-    """Split a fingerprint over two lines for a terminal, with the second one indented."""
+    """Split a fingerprint over two lines for a terminal, with the second line indented."""
     each = words.split()
     half = len(each) // 2
     return f"{' '.join(each[:half])}\n{indent}{' '.join(each[half:])}"

@@ -1,8 +1,8 @@
-"""Trust policies and accept hooks: which nodes, after proving their ids, are accepted
-(docs/protocol.md section 4).
+"""Trust policies and accept hooks, which decide which peers are accepted after they have proved
+their node IDs (docs/protocol.md section 4).
 
-A policy returns or raises NotTrustedError. Anything that prevents a decision, such as an unreadable
-file, is a refusal. `name` is the dialled address, or None.
+A policy returns or raises NotTrustedError. If something prevents a decision, such as an unreadable
+file, the peer is refused.
 """
 
 import logging
@@ -48,49 +48,82 @@ logger = logging.getLogger("parley.trust")
 
 
 class TrustPolicy(Protocol):
-    """Decides whether a peer is trusted.
+    """A trust policy: decides whether a peer is trusted.
 
-    `Node.review` checks accepted peers again, with the method `recheck` if there is one (it has the
-    signature of `check` but records nothing), or else with `check`. A policy with an attribute
-    `known_peers`, a `KnownPeers`, is also checked again whenever that file has changed.
+    `Node.review` rechecks accepted peers. It calls `recheck`, if the policy has this method, or
+    else `check`. `recheck` has the signature of `check` but records nothing. If the policy has an
+    attribute `known_peers`, a `KnownPeers`, its peers are also rechecked whenever that file
+    changes.
+
+    Example:
+
+        from parley import Identity, Node, NotTrustedError
+
+        class Blocklist:
+            name = "blocklist"
+            allows_plaintext = False
+            reads_files = False
+
+            def __init__(self, *blocked):
+                self.blocked = blocked
+
+            def check(self, peer, name):
+                if peer.node_id in self.blocked:
+                    raise NotTrustedError(f"{peer.node_id} is blocked")
+
+        server = Node(Identity.create(), trust=Blocklist(peer.node_id))
     """
 
     @property
     def name(self) -> str:
-        """The name in logs."""
+        """The name of the policy in logs."""
 
     @property
     def allows_plaintext(self) -> bool:
-        """Whether peers without an id are accepted (section 5)."""
+        """Whether peers without a node ID are accepted, on unencrypted connections (section 5)."""
 
     @property
     def reads_files(self) -> bool:
-        """Whether `check` may wait for a file and must be called in a thread."""
+        """Whether `check` may wait for a file and must run in a thread."""
 
     def check(self, peer: PublicIdentity, name: str | None) -> None:
-        """Return if the peer is trusted, else raise NotTrustedError.
+        """Return if the peer is trusted.
 
-        The error's text names the policy, the id and the reason; it is never sent to the peer.
-        `name` is the dialled address without a node id, or None if the peer dialled.
+        `name` is the dialled address without a node ID, or None if the peer dialled.
+
+        Raises:
+            NotTrustedError: the text names the policy, the node ID and the reason; it is logged,
+                and never sent to the peer.
         """
 
 
-# Node ids are public, so comparing them needs no constant time.
+# Node IDs are public, so they need no constant-time comparison.
 
 
 class AnyPeer:
-    """Trusts every peer: for tests, local sockets and public services."""
+    """Trust every peer; for tests, local sockets and public services."""
 
     name = "any"
     allows_plaintext = True
     reads_files = False
 
     def check(self, peer: PublicIdentity, name: str | None) -> None:
-        """Return."""
+        """Return without a check."""
 
 
 class Pinned:
-    """Trusts a single id."""
+    """Trust only the peer with the given node ID.
+
+    Example:
+
+        from parley import Identity, Node
+        from parley.trust import Pinned
+
+        async with Node(Identity.create()) as server:
+            address = await server.listen("tcp://127.0.0.1:0")
+            without_id = address.partition("#")[0]
+            await node.connect(without_id, trust=Pinned(server.node_id))
+    """
 
     name = "pinned"
     allows_plaintext = False
@@ -100,13 +133,13 @@ class Pinned:
         self.node_id = node_id
 
     def check(self, peer: PublicIdentity, name: str | None) -> None:
-        """Return if the peer has that id, else raise NotTrustedError."""
+        """Return if the peer has the node ID, else raise NotTrustedError."""
         if peer.node_id != self.node_id:
             raise _refusal(self, peer, f"{self.node_id} is expected")
 
 
 class OneOf:
-    """Trusts each of a set of ids, such as the members of a federation."""
+    """Trust the peers with the given node IDs, such as the members of a federation."""
 
     name = "one-of"
     allows_plaintext = False
@@ -116,13 +149,15 @@ class OneOf:
         self.node_ids = frozenset(node_ids)
 
     def check(self, peer: PublicIdentity, name: str | None) -> None:
-        """Return if the peer has one of the ids, else raise NotTrustedError."""
+        """Return if the peer has one of the node IDs, else raise NotTrustedError."""
         if peer.node_id not in self.node_ids:
-            raise _refusal(self, peer, f"it is none of the {len(self.node_ids)} expected")
+            raise _refusal(
+                self, peer, f"it is not among the {len(self.node_ids)} expected node IDs"
+            )
 
 
 class Known:
-    """Trusts the ids in a file of known peers, without writing to it."""
+    """Trust the peers in a file of known peers, without writing to it."""
 
     name = "known"
     allows_plaintext = False
@@ -132,18 +167,34 @@ class Known:
         self.known_peers = known_peers
 
     def check(self, peer: PublicIdentity, name: str | None) -> None:
-        """Return if the file has the peer and no other one with `name`; else raise
-        NotTrustedError."""
+        """Return if the file contains the peer, and its dialled name for no other peer.
+
+        Raises:
+            NotTrustedError: it doesn't.
+            IdentityChangedError: the file has the name for another node ID.
+        """
         with _refuse_on_error(self, peer):
             _require_on_record(self, self.known_peers, peer, name)
 
 
 class FirstUse:
-    """Trust on first use: records the first node seen under each name, and requires the same id
+    """Trust on first use: record the first node seen under each name and require the same ID
     afterwards.
 
-    It protects later connections, not the first, which is logged with the id as words for people to
-    compare. `clock` returns the first-seen time.
+    This protects later connections, but not the first. The first connection is logged with the node
+    ID as words, so that people can compare them. `clock` returns the first-seen time.
+
+    Example:
+
+        from tempfile import TemporaryDirectory
+        from parley import Identity, Node
+        from parley.trust import FirstUse, KnownPeers
+
+        with TemporaryDirectory() as directory:
+            trust = FirstUse(KnownPeers(f"{directory}/known_peers"))
+            async with Node(Identity.create()) as server:
+                address = await server.listen(f"unix://{directory}/socket")
+                await node.connect(address.partition("#")[0], trust=trust)
     """
 
     name = "first-use"
@@ -157,7 +208,12 @@ class FirstUse:
         self._clock = clock
 
     def check(self, peer: PublicIdentity, name: str | None) -> None:
-        """Record the peer and its name; NotTrustedError if another peer has `name`."""
+        """Record the peer and its name.
+
+        Raises:
+            NotTrustedError: the file cannot be used.
+            IdentityChangedError: the file has the name for another node ID.
+        """
         with _refuse_on_error(self, peer):
             known = self.known_peers.lookup(peer.node_id)
             if known is not None and (name is None or name in known.names):
@@ -167,19 +223,23 @@ class FirstUse:
                 if known is None:
                     _log_first_use(peer.node_id, name)
             except KnownPeersError:
-                # `add` has refused a second id for the name; explain that.
+                # `add` refused a second ID for the name; raise an error that explains it.
                 _require_same_id(self, self.known_peers, peer, name)
                 raise
 
     def recheck(self, peer: PublicIdentity, name: str | None) -> None:
-        """Return if the file still has the peer and no other one with `name`; else raise
-        NotTrustedError."""
+        """Return if the file still contains the peer, and its name for no other peer.
+
+        Raises:
+            NotTrustedError: it doesn't.
+            IdentityChangedError: the file has the name for another node ID.
+        """
         with _refuse_on_error(self, peer):
             _require_on_record(self, self.known_peers, peer, name)
 
 
 class OneOnly:
-    """Trusts a single id, if another policy does as well."""
+    """Trust a single node ID, if another policy trusts it too."""
 
     allows_plaintext = False
 
@@ -191,33 +251,38 @@ class OneOnly:
         self._policy = policy
 
     def check(self, peer: PublicIdentity, name: str | None) -> None:
-        """Return if the peer has the id and the policy trusts it; else raise NotTrustedError."""
+        """Return if the peer has the node ID and the policy trusts it; else raise
+        NotTrustedError.
+        """
         self._pinned.check(peer, name)
         self._policy.check(peer, name)
 
     def recheck(self, peer: PublicIdentity, name: str | None) -> None:
-        """As the other policy's."""
+        """Recheck the peer with the other policy."""
         recheck(self._policy, peer, name)
 
 
 def recheck(policy: TrustPolicy, peer: PublicIdentity, name: str | None) -> None:
-    """Check an accepted peer again; raises as `TrustPolicy.check`."""
+    """Recheck an accepted peer; raise the errors of `TrustPolicy.check`."""
     again: Callable[[PublicIdentity, str | None], None] = getattr(policy, "recheck", policy.check)
     again(peer, name)
 
 
 def known_peers_of(policy: object) -> KnownPeers | None:
-    """Return the file that a policy uses, if it uses one."""
+    """Return the file of known peers that a policy uses, or None."""
     known_peers = getattr(policy, "known_peers", None)
     return known_peers if isinstance(known_peers, KnownPeers) else None
 
 
 def parse_trust(text: str, known_path: str | os.PathLike[str] | None = None) -> TrustPolicy:
-    """Return the policy that a setting names.
+    """Return the trust policy that the text of a setting describes.
 
-    `any`; `first-use` or `known`, on the file at `known_path` (by default
-    `default_known_peers()`); or the path of a file of known peers, with a slash or dot in
-    it. ConfigError for anything else, so that a mistyped word isn't taken for a file.
+    The text is `any`, or `first-use` or `known` for the file at `known_path` (by default
+    `default_known_peers()`), or the path of a file of known peers. A path must contain a slash or a
+    dot, so that a misspelt word isn't taken for a file.
+
+    Raises:
+        ConfigError: the text is none of these.
     """
     if text == AnyPeer.name:
         return AnyPeer()
@@ -226,16 +291,16 @@ def parse_trust(text: str, known_path: str | os.PathLike[str] | None = None) -> 
         return FirstUse(known_peers) if text == FirstUse.name else Known(known_peers)
     if "\0" in text or not ("/" in text or "." in text):
         raise ConfigError(
-            "trust is any, first-use, known, or the path of a known-peers file, "
-            f"not {ascii(text)[:80]}; a path has a / or a dot"
+            f"invalid trust {ascii(text)[:80]}: expected any, first-use, known, or the path of a "
+            "known-peers file; a path contains a / or a dot"
         )
     return Known(KnownPeers(os.path.expanduser(text)))
 
 
 def _log_first_use(node_id: NodeId, name: str | None) -> None:
-    where = "one that dialled us" if name is None else f"the one at {name}"
+    where = "that connected" if name is None else f"at {name}"
     logger.warning(
-        "first use: %s, is on record from now on: %s (%s)",
+        "first use: recorded the node %s: %s (%s)",
         where,
         node_id,
         fingerprint(node_id),
@@ -250,7 +315,7 @@ def _refusal(policy: TrustPolicy, peer: PublicIdentity, reason: str) -> NotTrust
 def _require_same_id(
     policy: TrustPolicy, known_peers: KnownPeers, peer: PublicIdentity, name: str | None
 ) -> None:
-    """Raise IdentityChangedError if `name` is on record under another id than the peer's."""
+    """Raise IdentityChangedError if the file has `name` for another node ID."""
     if name is None:
         return
     holder = known_peers.by_name(name)
@@ -258,9 +323,9 @@ def _require_same_id(
         refusal = _refusal(
             policy,
             peer,
-            f"WARNING: THE ID BEHIND {name} HAS CHANGED. Since {holder.first_seen:%Y-%m-%d} it "
-            f"was {holder.node_id}. Somebody may be posing as that peer; if the change is "
-            f"known to be right, forget the old id in {known_peers.path}",
+            f"WARNING: THE NODE ID AT {name} HAS CHANGED. Since {holder.first_seen:%Y-%m-%d} it "
+            f"was {holder.node_id}. Another node may be impersonating it. If you know that the "
+            f"change is legitimate, remove the old ID from {known_peers.path}",
         )
         raise IdentityChangedError(
             refusal.text,
@@ -292,15 +357,12 @@ def _refuse_on_error(policy: TrustPolicy, peer: PublicIdentity) -> Iterator[None
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A peer that connects, or was dialled.
+    """A peer that an accept hook decides on.
 
-    Attributes:
-        node_id: its proven id.
-        role: its claimed role, which gives no rights.
-        info: its claimed application data, at most 1,024 bytes encoded.
-        address: the dialled address without a node id; the host, or `unix`, of a peer that
-            dialled us; `stream` for a byte stream.
-        dialled: whether this side dialled, or started over a byte stream.
+    Attributes: node_id: its node ID, which it has proved. role: the role that it claims; it gives
+    no rights. info: the application data that it claims, at most 1,024 bytes encoded. address: the
+    dialled address without a node ID. If the peer dialled, its host or `unix`; for a byte stream,
+    `stream`. dialled: whether this node dialled, or was the initiator over a byte stream.
     """
 
     node_id: NodeId
@@ -314,10 +376,10 @@ AcceptHook = Callable[[Candidate], Awaitable[bool | None]]
 
 
 class HookPolicy:
-    """An accept hook in place of a trust policy."""
+    """An accept hook used like a trust policy."""
 
     name: Final = "hook"
-    allows_plaintext: Final = False  # a hook decides about an id
+    allows_plaintext: Final = False  # a hook decides on a node ID
 
     def __init__(self, function: AcceptHook) -> None:
         self.function = function
@@ -340,7 +402,7 @@ class HookPolicy:
                 return f"the accept hook failed for {candidate.node_id}"
         if scope.cancel_called:  # even if the hook suppressed the cancellation
             return f"the accept hook did not decide on {candidate.node_id} in {timeout:g} s"
-        # Only True: values returned by mistake are usually true.
+        # Accept only True, because values returned by mistake are usually truthy.
         return None if allowed is True else f"the accept hook refused {candidate.node_id}"
 
 
@@ -348,10 +410,14 @@ ResolvedPolicy = TrustPolicy | HookPolicy
 
 
 def as_policy(trust: TrustPolicy | AcceptHook) -> ResolvedPolicy:
-    """Return `trust` as a policy; ConfigError if it is neither a policy nor a hook."""
+    """Return `trust` as a policy.
+
+    Raises:
+        ConfigError: it is not a policy or an accept hook.
+    """
     if isinstance(trust, type):
         name = trust.__name__
-        raise ConfigError(f"trust is the class {name}; use an instance such as {name}(..)")
+        raise ConfigError(f"invalid trust: {name} is a class; use an instance such as {name}(..)")
     # `isinstance` doesn't support protocols with properties.
     if hasattr(trust, "check"):
         return cast(TrustPolicy, trust)
@@ -361,7 +427,7 @@ def as_policy(trust: TrustPolicy | AcceptHook) -> ResolvedPolicy:
         if is_async(given):
             return HookPolicy(given)
     raise ConfigError(
-        f"trust is {trust!r}; it must be a trust policy or an async function of a Candidate"
+        f"invalid trust {trust!r}: expected a trust policy or an async function of a Candidate"
     )
 
 

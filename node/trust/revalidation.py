@@ -1,7 +1,7 @@
-"""`Revalidation`: checks again whether accepted peers are still trusted.
+"""`Revalidation`: rechecks whether accepted peers are still trusted.
 
-It runs on request, and when a file of known peers has changed: one at a time, in a task of the
-node, which continues even if its callers are cancelled.
+It runs on request and when a file of known peers has changed. Only one check runs at a time, in a
+task of the node, which continues even if the caller is cancelled.
 """
 
 import logging
@@ -27,15 +27,18 @@ from parley._node.trust.policies import (
 
 logger = logging.getLogger("parley.trust")
 
-# Peers that a policy checks before other tasks run.
+# Peers that a policy checks before other tasks can run.
 BATCH_SIZE: Final = 256
-# Calls of an accept hook at the same time.
+# Maximum number of concurrent calls of an accept hook.
 CONCURRENT_HOOKS: Final = 64
 
 
 class Revalidation:
-    """Checks the peers of one node again. `decisions` returns decisions of all peers: accepted, in
-    a handshake, or with a session that can be resumed."""
+    """Rechecks the peers of one node.
+
+    `decisions` returns the decisions on all peers: accepted, in a handshake, or with a resumable
+    session.
+    """
 
     def __init__(
         self, decisions: Callable[[], Iterable[TrustDecision]], loop: Callable[[], Backend]
@@ -45,15 +48,16 @@ class Revalidation:
         self.changes = Condition(lambda: loop().waiter())
         self.runner: Runner | None = None
         self._requested = self._done = 0
-        self._hooks = 0  # that are running
+        self._hooks = 0  # number of running hooks
         self._files: dict[int, WatchedFile] = {}  # by the ids of their policies
 
     async def review(self) -> None:
-        """Check all current peers and return when that is done. A request during another check
-        waits for a new one.
+        """Recheck all current peers and return when that is done.
+
+        A request during another check waits for a new one.
 
         Raises:
-            ParleyError: the node is not running, or has ended in the meantime.
+            ParleyError: the node is not running, or stopped during the check.
         """
         self._requested += 1
         number = self._requested
@@ -61,10 +65,10 @@ class Revalidation:
         self.changes.notify()
         await self.changes.until(lambda: self._done >= number or self.runner is None)
         if self._done < number:
-            raise ParleyError("the node has ended")
+            raise ParleyError("cannot complete the review: the node has stopped")
 
     def peer_accepted(self, trust: ResolvedPolicy) -> None:
-        """Watch the file that `trust` uses, if any, while a peer that it accepted is there."""
+        """Watch the file that `trust` uses, if any, while peers that it accepted are connected."""
         if self.runner is None and known_peers_of(trust) is not None:
             self._start()
 
@@ -92,8 +96,10 @@ class Revalidation:
             self.changes.notify()
 
     def _watch_files(self) -> bool:
-        """Update the watched files to decisions that accepted a current peer; returns whether there
-        are any."""
+        """Update the set of watched files; return whether there are any.
+
+        A file is watched if its policy accepted a current peer.
+        """
         policies = {id(one.trust): one.trust for one in self._decisions() if one.is_made}
         before, self._files = self._files, {}
         for key, trust in policies.items():
@@ -105,7 +111,7 @@ class Revalidation:
         return bool(self._files)
 
     async def _check_files(self, threads: CapacityLimiter) -> None:
-        """Check the peers that were accepted by a file that has changed."""
+        """Recheck the peers that were accepted with a changed file."""
         files = list(self._files.items())
         stamps = await in_thread(threads, lambda: [file.stamp() for _, file in files])
         due = {
@@ -117,7 +123,7 @@ class Revalidation:
             await self._check(threads, due)
 
     async def _check(self, threads: CapacityLimiter, policies: Collection[int] | None) -> None:
-        """Check all peers, or decisions that were accepted by some `policies`."""
+        """Recheck all peers, or only those that `policies` accepted."""
         peers: dict[int, list[TrustDecision]] = {}
         for one in list(self._decisions()):
             if policies is None or id(one.trust) in policies:
@@ -145,7 +151,7 @@ class Revalidation:
         try:
             refusal = await one.refusal_of(hook)
         finally:
-            # Also if the hook raised a cancellation of its own.
+            # Also when the hook itself raised a cancellation.
             self._hooks -= 1
             if refusal is not None and one.trust is hook:
                 one.refuse(refusal)
@@ -160,8 +166,11 @@ class Revalidation:
         *,
         waits: bool,
     ) -> None:
-        """Check peers with a policy. If it `waits` for a stable file, ignore the results if the
-        file changed while it was read: it may have been empty."""
+        """Recheck peers with a policy.
+
+        If it `waits` for a stable file, ignore the results if the file changed while it was read,
+        because it may have been empty.
+        """
         loop = self._loop()
         # Other policies that read files may be slow for each peer.
         size = BATCH_SIZE if file is not None or not policy.reads_files else 1

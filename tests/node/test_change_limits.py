@@ -68,7 +68,7 @@ async def test_what_is_no_limit_stays(settings: dict[str, Any]) -> None:
     assert not settings.keys() & CHANGEABLE
     async with new_node() as node:
         was = node.config
-        with pytest.raises(ConfigError, match="is not a limit"):
+        with pytest.raises(ConfigError, match="it is not a limit"):
             node.change_limits(changed(node, max_connections=3, **settings))
         assert node.config is was
 

@@ -80,7 +80,9 @@ MISTAKES: dict[str, Callable[[], Any]] = {
 @sweep("decorator", REGISTER)
 def test_functions_that_cannot_work(decorator: str, mistake: str) -> None:
     register, _ = REGISTER[decorator]
-    with pytest.raises(ConfigError, match=r"must|not a function|generator|coroutine|allow= takes"):
+    with pytest.raises(
+        ConfigError, match=r"must|expected|not a function|generator|coroutine|allow= takes"
+    ):
         register(new_node(), "name", MISTAKES[mistake]())
 
 

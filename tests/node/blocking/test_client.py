@@ -251,7 +251,7 @@ def test_the_loop_s_own_thread_cannot_wait(shop: Shop) -> None:
         async def wrong(_: object) -> None:
             peer.ping()
 
-        with pytest.raises(ParleyError, match="its own thread cannot wait"):
+        with pytest.raises(ParleyError, match="cannot wait in the node's own thread"):
             peer.run(wrong)
 
 

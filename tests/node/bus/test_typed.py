@@ -137,11 +137,11 @@ async def test_what_has_no_encoding_is_not_published(anyio_backend: str) -> None
 
 async def test_what_is_no_type_of_data(anyio_backend: str) -> None:
     async with a_bus() as (bus, _):
-        with pytest.raises(ConfigError, match="cannot be checked"):
+        with pytest.raises(ConfigError, match="cannot check data of type"):
             bus.consume(NAME, GROUP, returns=type(lambda: None))
-        with pytest.raises(ConfigError, match="cannot be checked"):
+        with pytest.raises(ConfigError, match="cannot check data of type"):
             bus.history(NAME, returns=type(lambda: None))
-        with pytest.raises(ConfigError, match="hints cannot be resolved"):
+        with pytest.raises(ConfigError, match="cannot resolve the type hints"):
 
             @bus.handler(NAME, GROUP)
             async def handle(event: "BusEvent[Missing]") -> None:  # type: ignore[name-defined]  # noqa: F821 - it is missing

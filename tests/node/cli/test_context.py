@@ -162,7 +162,7 @@ def test_the_commands(parley: Parley, tmp_path: Path) -> None:
             "cannot use the address 'localhost:1': it must start with tcp://",
         ),
         (["x", "--identity", "/proc/nonexistent/key"], 6, "cannot open the key file"),
-        (["x", "--trust", "anyone"], 2, "trust is any, first-use, known"),
+        (["x", "--trust", "anyone"], 2, "invalid trust 'anyone'"),
         (["x", "--auditor", "me"], 2, "cannot read the auditor's key 'me': it begins with"),
         (
             ["x"],

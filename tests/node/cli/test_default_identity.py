@@ -129,7 +129,7 @@ def test_where_nothing_can_be_kept(home: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("PARLEY_HOME", "~no-such-user-of-this-system")
     default_identity(None, said.append)
     assert all(one.startswith("cannot save the key (") for one in said)
-    assert "there is no home directory: set PARLEY_HOME" in said[-1]
+    assert "cannot find the home directory; set PARLEY_HOME" in said[-1]
     assert len(said) == 3
 
 

@@ -61,4 +61,4 @@ def test_what_people_see(parley: Parley, server: str, known: KnownPeers) -> None
     wrong = parley("peers", "add", "bob", "bob")
     assert (wrong.code, wrong.err) == (2, "parley: 'bob' is not a node id\n")
     taken = parley("peers", "add", node_id, "alice")
-    assert (taken.code, "has the name alice for" in taken.err) == (6, True)
+    assert (taken.code, "cannot use the name 'alice' for" in taken.err) == (6, True)

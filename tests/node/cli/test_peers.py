@@ -167,7 +167,8 @@ def test_rename_says_it_as_json(parley: Parley, known: KnownPeers) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("bob", f"has the name bob for {BOB}"), ("a b", "a name"), ("-", "a name")]
+    ("name", "reason"),
+    [("bob", f"belongs to {BOB}"), ("a b", "invalid name"), ("-", "invalid name")],
 )
 def test_rename_to_what_cannot_be(
     parley: Parley, known: KnownPeers, name: str, reason: str
@@ -193,6 +194,6 @@ def test_accounts_are_in_a_file_of_their_own(parley: Parley, tmp_path: Path) -> 
     assert first.split("\t")[::2] == [str(ALICE), "alice, (anna)"]
     assert second.split("\t")[::2] == [str(BOB), "-"]
     taken = parley("peers", "add", str(BOB), "alice", option)
-    assert (taken.code, "has the name alice for" in taken.err) == (6, True)
+    assert (taken.code, "cannot use the name 'alice' for" in taken.err) == (6, True)
     assert parley("peers", "forget", ALICE.text[:4], option).code == 0
     assert [peer.node_id for peer in KnownPeers(path)] == [BOB]

@@ -113,7 +113,7 @@ def test_what_is_refused() -> None:
     node = new_node()
     with pytest.raises(ConfigError, match="Nameless"):
         node.add_namespace(Nameless())
-    with pytest.raises(ParleyError, match="event of 'twice' 'a' has a handler"):
+    with pytest.raises(ParleyError, match="event of 'twice' 'a' already has a handler"):
         node.add_namespace(Twice())
     with pytest.raises(ConfigError, match="concurrency"):
         node.add_namespace(Wrong())

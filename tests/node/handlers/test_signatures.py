@@ -142,7 +142,7 @@ def test_hints_that_are_not_there_when_the_program_runs() -> None:
     async def handler(call: "Call[Absent]") -> None:
         return None
 
-    with pytest.raises(ConfigError, match=r"it: its hints cannot be resolved \(name 'Absent'"):
+    with pytest.raises(ConfigError, match=r"cannot resolve the type hints of it: name 'Absent'"):
         checked(handler, "it", Call)
 
 
@@ -153,5 +153,5 @@ def test_hints_that_are_no_types_of_data() -> None:
     async def handler(call: Call[Plain]) -> None:
         return None
 
-    with pytest.raises(ConfigError, match="it: Plain cannot be checked"):
+    with pytest.raises(ConfigError, match="it: cannot check data of type Plain"):
         checked(handler, "it", Call)

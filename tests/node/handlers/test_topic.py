@@ -93,9 +93,9 @@ async def test_a_topic_is_one_name_and_made_once() -> None:
     node = new_node()
     topic = node.topic("x")
     assert node.topics == {"x": topic}
-    with pytest.raises(ParleyError, match="exists already"):
+    with pytest.raises(ParleyError, match="already exists"):
         node.topic("x")
-    with pytest.raises(ConfigError, match="patterns are for on_subscribe"):
+    with pytest.raises(ConfigError, match="use patterns with on_subscribe"):
         node.topic("x.*")
 
 

@@ -280,7 +280,7 @@ WRONG: list[tuple[str, object, str]] = [
     ("node.info", "x", "expected mapping, got str"),
     ("serve.listen", ["http://x"], "it must start with tcp://, unix:// or via://"),
     ("serve.listen", [], ""),
-    ("serve.trust", "anyone", "trust is any, first-use, known"),
+    ("serve.trust", "anyone", "invalid trust 'anyone'"),
     ("serve.forward", ["news"], "'news' is not TOPIC=ADDR"),
     ("serve.forward", ["news=tcp://x"], "tcp"),
     ("dialects.values", "xml", "expected cbor or msgpack or json"),

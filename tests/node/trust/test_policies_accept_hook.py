@@ -118,9 +118,9 @@ async def test_anything_but_true_refuses(answer: object, caplog: pytest.LogCaptu
 @pytest.mark.parametrize(
     ("hook", "text"),
     [
-        (lambda candidate: True, "must be a trust policy or an async function"),
-        (AnyPeer, "trust is the class AnyPeer; use an instance"),
-        ("x", "trust is 'x'"),
+        (lambda candidate: True, "expected a trust policy or an async function"),
+        (AnyPeer, "invalid trust: AnyPeer is a class; use an instance"),
+        ("x", "invalid trust 'x'"),
     ],
 )
 def test_what_is_neither_a_policy_nor_an_async_function(hook: Any, text: str) -> None:
@@ -275,11 +275,11 @@ async def test_slow_hooks_keep_nobody_else_waiting() -> None:
 
 
 def test_a_hook_does_not_allow_plaintext() -> None:
-    with pytest.raises(ConfigError, match="trust 'hook' does not go with plaintext"):
+    with pytest.raises(ConfigError, match="cannot use trust 'hook' with plaintext"):
         new_node(yes, plaintext="both")
 
 
 async def test_nor_when_dialling() -> None:
     async with new_node(plaintext="only") as alice:
-        with pytest.raises(ConfigError, match="trust 'hook' does not go with plaintext"):
+        with pytest.raises(ConfigError, match="cannot use trust 'hook' with plaintext"):
             await alice.connect("tcp://127.0.0.1:1", trust=yes)
