@@ -18,9 +18,11 @@ from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.rate_limit import Rate
 
 ROOT = Path(__file__).parent.parent
-HOWTOS = sorted((ROOT / "docs" / "guides").glob("*.md"))
-# What has programs that run.
-WITH_PROGRAMS = [ROOT / "README.md", ROOT / "docs" / "bus.md", *HOWTOS]
+GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
+# Pages without programs.
+TEXT_ONLY = {"faq", "troubleshooting"}
+WITH_PROGRAMS = [ROOT / "README.md", ROOT / "docs" / "bus.md"]
+WITH_PROGRAMS += [page for page in GUIDES if page.stem not in TEXT_ONLY]
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 DOCUMENTS.append(ROOT / "tests" / "README.md")
 
