@@ -33,10 +33,9 @@ from parley._node.protocol.errors import (
     PayloadTooLargeError,
     violation,
 )
-from parley._node.protocol.event import NO_PAYLOAD
+from parley._node.protocol.event import NO_PAYLOAD, Event
 from parley._node.protocol.limits import UNANSWERED_REQUESTS
 from parley._node.protocol.memory_budget import EVENT_WEIGHT
-from parley._node.protocol.reports import EventReceived
 from parley._node.protocol.request_ids import IncomingRequests, OutgoingRequests
 
 LAST_NUMBER: Final = 255
@@ -162,7 +161,7 @@ class OutgoingRequest:
         self.slot: set[Any] = NO_SLOT
         self.done = False
         self.late = False
-        self.answer: EventReceived | None = None
+        self.answer: Event | None = None
         self.unwanted: Callable[[bytes], None] | None = None
 
     def finish(self) -> None:
@@ -277,7 +276,7 @@ class StreamRequests:
         elif unwanted is not None and request.answer is not None:
             unwanted(request.answer.payload)
 
-    def answer_received(self, event: EventReceived) -> bool:
+    def answer_received(self, event: Event) -> bool:
         """Take an event of an answering type; returns whether there was its request."""
         request = self._outgoing.pop(event.stream, event.async_id)
         if request is None:
@@ -316,7 +315,7 @@ class StreamRequests:
             self._connection.account.release(request.weight)
         request.end(cancelled=False)
 
-    def claims(self, event: EventReceived) -> bool:
+    def claims(self, event: Event) -> bool:
         """Whether an event of the base protocol is about these requests: a Cancel.
 
         Raises:

@@ -32,10 +32,10 @@ from parley._node.protocol.codes import (
     UNSUBSCRIBE,
 )
 from parley._node.protocol.connection import Connection
-from parley._node.protocol.reports import EventReceived
+from parley._node.protocol.event import Event
 
 # Takes an event; returns whether its cost is kept until it is used.
-Take = Callable[[EventReceived, float], bool]
+Take = Callable[[Event, float], bool]
 
 
 class Dispatch:
@@ -58,7 +58,7 @@ class Dispatch:
         connection: Connection,
         calls: RequestMux,
         topics: Topics,
-        on_stream: Callable[[EventReceived], bool],
+        on_stream: Callable[[Event], bool],
         restricted: Container[int] = (),
     ) -> None:
         outgoing, incoming, named = calls.outgoing, calls.incoming, calls.named
@@ -89,7 +89,7 @@ class Dispatch:
             ACCOUNT_ANSWER: logins.answer_received,
         }
 
-    def receive(self, event: EventReceived, now: float) -> None:
+    def receive(self, event: Event, now: float) -> None:
         """Deliver one event; what it cost is given back unless a reader keeps it.
 
         Raises:

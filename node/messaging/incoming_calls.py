@@ -40,10 +40,11 @@ from parley._node.protocol.errors import (
     RemoteProtocolError,
     violation,
 )
+from parley._node.protocol.event import Event
 from parley._node.protocol.flow_control import SendCredit
 from parley._node.protocol.limits import EVENT_COST, UNANSWERED_REQUESTS
 from parley._node.protocol.memory_budget import REQUEST_WEIGHT, MemoryBudget
-from parley._node.protocol.reports import EventReceived, WindowReceived
+from parley._node.protocol.reports import WindowReceived
 from parley._node.protocol.request_ids import LAST_ASYNC_ID, IncomingRequests
 
 # A payload up to this size is decoded before the handler is looked up.
@@ -313,7 +314,7 @@ class IncomingCalls:
 
     # Requests.
 
-    def request_received(self, event: EventReceived, now: float) -> bool:
+    def request_received(self, event: Event, now: float) -> bool:
         """Process a Call or Subscribe and start its handler; returns whether the event's cost
         stays charged until the response.
 
@@ -423,7 +424,7 @@ class IncomingCalls:
             reason = f"it does not read its answers: {waiting} events wait"
             raise RemoteProtocolError(CloseCode.OVERLOADED, reason)
 
-    def cancel_received(self, event: EventReceived, now: float) -> bool:
+    def cancel_received(self, event: Event, now: float) -> bool:
         try:
             request = event_types.CANCEL.read(event.payload)[keys.REQUEST]
         except LbmDecodeError:

@@ -24,8 +24,8 @@ from parley._node.protocol.codes import (
     ResultCode,
 )
 from parley._node.protocol.connection import Connection
+from parley._node.protocol.event import Event
 from parley._node.protocol.payload_schema import PayloadSchema
-from parley._node.protocol.reports import EventReceived
 
 # Answers a Login with these exports; with None, a Logout.
 Decide = Callable[[Sequence[str] | None], ResultCode]
@@ -80,7 +80,7 @@ class Logins:
 
     # From the connection. Nothing here keeps the cost of an event.
 
-    def login_received(self, event: EventReceived, now: float) -> bool:
+    def login_received(self, event: Event, now: float) -> bool:
         """Take a Login.
 
         Raises:
@@ -88,11 +88,11 @@ class Logins:
         """
         return self._received(event, federation_types.LOGIN)
 
-    def logout_received(self, event: EventReceived, now: float) -> bool:
+    def logout_received(self, event: Event, now: float) -> bool:
         """Take a Logout; raises as `login_received`."""
         return self._received(event, federation_types.LOGOUT)
 
-    def answer_received(self, event: EventReceived, now: float) -> bool:
+    def answer_received(self, event: Event, now: float) -> bool:
         """Take the Answer to a Login or Logout of ours."""
         call = self._outgoing.final_received(event)
         if call is not None:
@@ -116,7 +116,7 @@ class Logins:
         call = OutgoingLogin(on_done)
         return self._outgoing.ask(call, ACCOUNT, subcategory, payload, now, clamp_timeout(timeout))
 
-    def _received(self, event: EventReceived, own: PayloadSchema) -> bool:
+    def _received(self, event: Event, own: PayloadSchema) -> bool:
         stream, async_id = event.stream, event.async_id
         if stream != MAIN_STREAM or not async_id:
             self._connection.count_dropped()

@@ -19,9 +19,9 @@ from parley._node.protocol import event_types
 from parley._node.protocol.codes import EMIT, MAIN_STREAM, NAMED, REPLY_EVENT, ResultCode
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.errors import LocalError, LocalProtocolError
+from parley._node.protocol.event import Event
 from parley._node.protocol.limits import EVENT_COST
 from parley._node.protocol.memory_budget import REPLY_WEIGHT, REQUEST_WEIGHT, MemoryBudget
-from parley._node.protocol.reports import EventReceived
 
 # What may wait unread for one event of ours: bytes of cost (a reply and 64), and of memory.
 REPLIES_SIZE: Final = 1 << 20
@@ -218,7 +218,7 @@ class NamedEvents:
 
     # From the connection. Each returns whether the cost of the event is kept for now.
 
-    def emit_received(self, event: EventReceived, now: float) -> bool:
+    def emit_received(self, event: Event, now: float) -> bool:
         """Take an Emit: start its handler.
 
         Raises:
@@ -249,7 +249,7 @@ class NamedEvents:
         self._runner.run_event(emit)
         return True
 
-    def reply_received(self, event: EventReceived, now: float) -> bool:
+    def reply_received(self, event: Event, now: float) -> bool:
         """Take a Reply: it goes to the emission that waits for it."""
         emit = self._outgoing.get(event)
         if not isinstance(emit, OutgoingEmit) or emit.done:
@@ -267,7 +267,7 @@ class NamedEvents:
             emit.on_done()
         return False
 
-    def end_received(self, event: EventReceived, now: float) -> bool:
+    def end_received(self, event: Event, now: float) -> bool:
         """Take an End: the last reply to an event of ours."""
         emit = self._outgoing.final_received(event)
         if emit is None:
@@ -282,7 +282,7 @@ class NamedEvents:
         emit.finish(code, reply)
         return False
 
-    def error_received(self, event: EventReceived, now: float) -> bool:
+    def error_received(self, event: Event, now: float) -> bool:
         """Take an Error: the end of an event of ours."""
         emit = self._outgoing.final_received(event)
         if emit is None:

@@ -35,11 +35,11 @@ from parley._node.protocol.codes import (
 )
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.errors import LocalError
+from parley._node.protocol.event import Event
 from parley._node.protocol.event_types import EPOCH_SIZE
 from parley._node.protocol.flow_control import ReceiveWindow
 from parley._node.protocol.limits import EVENT_COST, LARGEST_CREDIT
 from parley._node.protocol.memory_budget import REPLY_WEIGHT, MemoryBudget
-from parley._node.protocol.reports import EventReceived
 from parley._node.protocol.request_ids import OutgoingRequests
 
 
@@ -298,11 +298,11 @@ class OutgoingCalls:
 
     # From the connection.
 
-    def get(self, event: EventReceived) -> OutgoingCall | None:
+    def get(self, event: Event) -> OutgoingCall | None:
         """The request of ours that an event is about, if it has no final answer yet."""
         return self.waiting.get(event.stream, event.async_id)
 
-    def final_received(self, event: EventReceived) -> OutgoingCall | None:
+    def final_received(self, event: Event) -> OutgoingCall | None:
         """The request that an event is the final answer to; its id is free from now on. None,
         and counted, if none waits; None too if it is answered as another kind of request
         would be, which is a malformed answer."""
@@ -318,7 +318,7 @@ class OutgoingCalls:
             return None
         return call
 
-    def result_received(self, event: EventReceived, now: float) -> bool:
+    def result_received(self, event: Event, now: float) -> bool:
         """Take a Result: the final answer to a request of ours."""
         call = self.final_received(event)
         if call is None:
@@ -335,7 +335,7 @@ class OutgoingCalls:
         call.finish(code, cells.get(keys.DATA))
         return False
 
-    def chunk_received(self, event: EventReceived, now: float) -> bool:
+    def chunk_received(self, event: Event, now: float) -> bool:
         """Take a Chunk of an answer. The credit of a request holds until its final answer, also
         when the request was given up or expects no Chunks.
 

@@ -20,8 +20,9 @@ from parley._node.protocol import event_types
 from parley._node.protocol.codes import NOTES, CloseCode, ResultCode
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.errors import LocalError
+from parley._node.protocol.event import Event
 from parley._node.protocol.memory_budget import EVENT_WEIGHT
-from parley._node.protocol.reports import EventReceived, StreamFinished, StreamReset, StreamWritable
+from parley._node.protocol.reports import StreamFinished, StreamReset, StreamWritable
 
 LABEL: Final = "topic:"
 # What a Call names whose data is to be published (section 19): this, and the topic.
@@ -130,7 +131,7 @@ class Topics:
             feed.pump()  # what is kept
         return feed
 
-    def unsubscribe_received(self, event: EventReceived, now: float) -> bool:
+    def unsubscribe_received(self, event: Event, now: float) -> bool:
         """Take an Unsubscribe, whose turn may come later; returns whether its cost is kept.
 
         Raises:
@@ -238,7 +239,7 @@ class Topics:
         with suppress(LocalError):  # the connection is closing
             self._connection.reset_stream(stream, CloseCode.CANCELLED)
 
-    def notes_received(self, event: EventReceived, now: float) -> bool:
+    def notes_received(self, event: Event, now: float) -> bool:
         """Take a Notify or Notes.
 
         Raises:
@@ -337,9 +338,7 @@ class Topics:
                 self._connection.finish_stream(stream)
         return True
 
-    def _checked(
-        self, event: EventReceived, reader: Reader | None
-    ) -> tuple[ResultCode, Reader | None]:
+    def _checked(self, event: Event, reader: Reader | None) -> tuple[ResultCode, Reader | None]:
         """Read a note that has to be answered, or that names its topic itself."""
         topic = None
         try:

@@ -24,10 +24,10 @@ from parley._node.peer.request_handlers import RequestHandlers
 from parley._node.peer.stream_handlers import StreamHandlers
 from parley._node.protocol.codes import CloseCode, code_name, supercategory
 from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.event import Event
 from parley._node.protocol.handshake import Agreed
 from parley._node.protocol.reports import (
     ConnectionEnded,
-    EventReceived,
     HandshakeCompleted,
     KeysUpdated,
     PeerIdentified,
@@ -258,7 +258,7 @@ class ConnectionHandlers:
         aborted = False
         for report in reports:
             try:
-                if type(report) is not EventReceived:
+                if type(report) is not Event:
                     self._take_other(report)
                 elif not aborted:
                     dispatch(report, now)

@@ -448,14 +448,14 @@ class Connection:
         return self.session.mux.credit(stream) if self.session is not None else 0
 
     def consume(self, stream: int, cost: int, count: int = 1) -> None:
-        """Give back the `cost` of `count` EventReceived once the application has used them."""
+        """Give back the `cost` of `count` events once the application has used them."""
         if cost and self.session is not None:
             mux = self.session.mux
             mux.free(cost, count)
             mux.give_back(stream, cost)
 
     def free(self, cost: int, count: int = 1) -> None:
-        """Stop charging `count` EventReceived of this `cost`, because the caller bounds them. Their
+        """Stop charging `count` events of this `cost`, because the caller bounds them. Their
         credit is given back with `give_back`."""
         if cost and self.session is not None:
             self.session.mux.free(cost, count)

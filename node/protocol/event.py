@@ -20,13 +20,19 @@ INNER_HEAD: Final = Struct(">HBB")  # the same without the stream
 
 
 class Event(NamedTuple):
-    """One event, opened. `payload` is as on the wire: at least one byte."""
+    """A decrypted event. `payload` is as on the wire, at least one byte.
+
+    In the reports of a connection it is an event for the application, of category 2/5 or 3 and
+    above. Then an absent payload is empty bytes, and `cost` is what to give back with `consume`
+    once the event is used (0: nothing).
+    """
 
     stream: int
     async_id: int
     category: int
     subcategory: int
     payload: bytes
+    cost: int = 0
 
     def __str__(self) -> str:
         """Return, for example, `[4] sim/call id=7 128 B`."""
@@ -87,7 +93,7 @@ def parse_batch(batch: Event) -> list[Event]:
             another form: what is inside is cut short or too much, too few or too many, not of
             category 3 or above, without a subcategory or a payload.
     """
-    stream, async_id, _, _, payload = batch
+    stream, async_id, _, _, payload, _ = batch
     if stream < MAIN_STREAM or async_id:
         raise violation(f"a Batch on stream {stream} with async id {async_id}")
     size = len(payload)

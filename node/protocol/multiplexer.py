@@ -36,7 +36,6 @@ from parley._node.protocol.flow_control import TUNNEL_WINDOW
 from parley._node.protocol.limits import EVENT_COST, LARGEST_CREDIT, READ_ON, WINDOWS_PART, Limits
 from parley._node.protocol.memory_budget import EVENT_WEIGHT, MemoryBudget
 from parley._node.protocol.reports import (
-    EventReceived,
     Report,
     StreamFinished,
     StreamOpened,
@@ -105,16 +104,14 @@ class Multiplexer:
         Raises:
             RemoteProtocolError, LbmDecodeError: it may not be, or not there.
         """
-        stream, async_id, category, subcategory, payload = event
+        stream, async_id, category, subcategory, payload, _ = event
         if len(payload) > self.limits.max_payload:
             raise too_large(f"a payload of {len(payload)} bytes")
         if stream == MAIN_STREAM:
             if category > STREAM or (category, subcategory) == (STREAM, DATA):
                 if payload == NO_PAYLOAD and category != STREAM:
-                    payload = b""
-                self._received.append(
-                    EventReceived(stream, async_id, category, subcategory, payload, 0)
-                )
+                    event = event._replace(payload=b"")
+                self._received.append(event)
                 return True
             raise violation(f"event {category}/{subcategory} on stream 1")
         if category < STREAM:
@@ -155,7 +152,7 @@ class Multiplexer:
             self._account.charge(cost + EXTRA_WEIGHT)
         if payload == NO_PAYLOAD and category != STREAM:
             payload = b""
-        self._received.append(EventReceived(stream, async_id, category, subcategory, payload, cost))
+        self._received.append(Event(stream, async_id, category, subcategory, payload, cost))
         return True
 
     def window_received(self, cells: Mapping[int, Any]) -> None:

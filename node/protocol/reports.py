@@ -5,11 +5,11 @@ A report is complete: the caller needs nothing else of the connection to underst
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from parley._crypto.identity import PublicIdentity
 from parley._lbm.codec import Value
 from parley._node.protocol.codes import SENTENCES, code_name
+from parley._node.protocol.event import Event
 from parley._node.protocol.handshake import Agreed
 from parley._node.protocol.resumption import ResumeRequest
 
@@ -29,21 +29,6 @@ class HandshakeCompleted:
     """The connection is open."""
 
     agreed: Agreed
-
-
-class EventReceived(NamedTuple):
-    """An event for the application, of category 2/5 or 3 and above. An absent payload is empty
-    bytes.
-
-    `cost` is what to give back with `consume` once the event is used (0: nothing).
-    """
-
-    stream: int
-    async_id: int
-    category: int
-    subcategory: int
-    payload: bytes
-    cost: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +142,7 @@ class ConnectionEnded:
 Report = (
     PeerIdentified
     | HandshakeCompleted
-    | EventReceived
+    | Event
     | StreamOpened
     | StreamFinished
     | StreamReset

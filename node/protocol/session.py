@@ -178,7 +178,7 @@ class Session:
             if self._flooded:
                 raise _flood()
             count = 1
-            stream, _, category, subcategory, payload = event
+            stream, _, category, subcategory, payload, _ = event
             if stream:
                 channel.used = owed = True
                 if subcategory == BATCH and category == STREAM:
@@ -391,7 +391,7 @@ class Session:
         self.control(OutgoingEvent(0, 0, CONNECTION, RECEIVED, payload, seal))
 
     def _receive_control(self, event: Event, sealed: bool) -> CloseReason | None:
-        _, async_id, category, subcategory, payload = event
+        _, async_id, category, subcategory, payload, _ = event
         if len(payload) > CONNECTION_STREAM_PAYLOAD:
             raise too_large(f"{len(payload)} bytes of payload on stream 0")
         if category == CONNECTION and subcategory in (PING, PONG, SEAL):

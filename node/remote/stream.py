@@ -22,7 +22,7 @@ from parley._node.messaging.application_events import (
 )
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.protocol.errors import ConnectionClosedError, LocalError, LocalProtocolError
-from parley._node.protocol.reports import EventReceived
+from parley._node.protocol.event import Event
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.conditions import Condition, wait_within
 from parley._node.transport.loop import Waiter
@@ -222,7 +222,7 @@ class StreamEvent:
     )
 
     def __init__(
-        self, stream: "Stream", event: EventReceived, request: IncomingRequest | None = None
+        self, stream: "Stream", event: Event, request: IncomingRequest | None = None
     ) -> None:
         self.stream = stream
         self.category = event.category
@@ -587,7 +587,7 @@ class Stream(ByteStream):
         else:
             self._bytes.put(data, cost)
 
-    def event_received(self, event: EventReceived) -> bool:
+    def event_received(self, event: Event) -> bool:
         """Take an event; returns False if the stream doesn't carry its category.
 
         Raises:

@@ -25,7 +25,8 @@ from parley._node.protocol.codes import (
     BusType,
 )
 from parley._node.protocol.errors import ConnectionClosedError
-from parley._node.protocol.reports import EventReceived, StreamFinished, StreamReset, StreamWritable
+from parley._node.protocol.event import Event
+from parley._node.protocol.reports import StreamFinished, StreamReset, StreamWritable
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.remote.stream import Stream
 from parley._node.remote.tunnel_stream import TunnelStream
@@ -102,7 +103,7 @@ class StreamTable:
         self.restricted -= self.over
         self.over.clear()
 
-    def receive(self, event: EventReceived) -> bool:
+    def receive(self, event: Event) -> bool:
         """Pass an event to its stream; returns whether a stream took it.
 
         Raises:

@@ -5,7 +5,7 @@ from typing import Protocol
 from parley._node.errors import PeerClosedError, StreamResetError
 from parley._node.federation.limits import LARGEST_TUNNEL_DATA
 from parley._node.protocol.codes import CANCEL, SIM, TUNNEL, CloseCode
-from parley._node.protocol.reports import EventReceived
+from parley._node.protocol.event import Event
 from parley._node.remote.stream import Stream
 
 
@@ -87,7 +87,7 @@ class TunnelStream(Stream):
             self.live.core.free(cost)
             taker.data_received(data, cost)
 
-    def event_received(self, event: EventReceived) -> bool:
+    def event_received(self, event: Event) -> bool:
         """Take a Dial, an Answer, or a Cancel; reset the stream for anything else."""
         is_cancel = (event.category, event.subcategory) == (SIM, CANCEL)
         if is_cancel and self._met and not self._answered:

@@ -34,10 +34,10 @@ from parley._node.protocol.codes import (
     ResultCode,
 )
 from parley._node.protocol.connection import Connection
+from parley._node.protocol.event import Event
 from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.protocol.reports import (
     ConnectionEnded,
-    EventReceived,
     KeysUpdated,
     PongReceived,
     Report,
@@ -137,7 +137,7 @@ class Application:
         for report in reports:
             assert self.ended is None, "a report after the last"
             try:
-                if not isinstance(report, EventReceived):
+                if not isinstance(report, Event):
                     self._take_other(report)
                 elif not aborted:
                     assert 0 < report.category < 256
@@ -182,7 +182,7 @@ class Application:
             self.calls.stream_requests.local_ended(report.stream)
             self.calls.incoming.stream_reset(report.stream)
 
-    def _stream_event(self, event: EventReceived) -> bool:
+    def _stream_event(self, event: Event) -> bool:
         requests = self.calls.stream_requests
         if event.stream not in self._streams:
             return False

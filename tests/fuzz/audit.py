@@ -33,7 +33,6 @@ from parley._node.protocol.event import INNER_HEAD, NO_PAYLOAD, Event, serialise
 from parley._node.protocol.frames import frame
 from parley._node.protocol.reports import (
     ConnectionEnded,
-    EventReceived,
     Report,
     StreamFinished,
     StreamOpened,
@@ -104,7 +103,7 @@ class Node:
 
     def _take(self, report: Report) -> None:
         match report:
-            case EventReceived():
+            case Event():
                 self.delivered = True
                 try:
                     self._dispatch.receive(report, START)
@@ -184,7 +183,7 @@ class Node:
         self.held.discard((call.stream, call.async_id))
         self.did.append(("cancel", call.async_id))
 
-    def _stream_event(self, event: EventReceived) -> bool:
+    def _stream_event(self, event: Event) -> bool:
         """What the bus reads, on either side, on a stream of its own."""
         if event.category == BUS and self.labels.get(event.stream) == codes.BUS_LABEL:
             try:
@@ -198,7 +197,7 @@ def _nothing() -> None:
     return
 
 
-def _read_bus(event: EventReceived) -> tuple[str | None, int | None]:
+def _read_bus(event: Event) -> tuple[str | None, int | None]:
     """The name and the code."""
     if event.subcategory == BusType.ANSWER:
         return None, decode_answer(event.payload).code

@@ -18,8 +18,9 @@ from parley._node.protocol.event import (
     parse_raw,
     serialise_batch,
 )
+from parley._node.protocol.event import Event as NodeEvent
 from parley._node.protocol.frames import frame
-from parley._node.protocol.reports import ConnectionEnded, EventReceived, Report
+from parley._node.protocol.reports import ConnectionEnded, Report
 from parley._node.protocol.states import State
 from tests.fuzz.allowed import ALLOWED, APPLICATION
 from tests.fuzz.events import SETTINGS
@@ -36,7 +37,7 @@ class Side:
 
     def __init__(self, core: Connection) -> None:
         self.core = core
-        self.unread: list[EventReceived] = []
+        self.unread: list[NodeEvent] = []
 
     def hear(self, *events: Event) -> list[Report]:
         """Take these events; what is reported."""
@@ -44,7 +45,7 @@ class Side:
         for event in events:
             self.core.receive_data(frame(event.raw), START)
             found += self.core.reports()
-        self.unread += [one for one in found if isinstance(one, EventReceived) and one.cost]
+        self.unread += [one for one in found if isinstance(one, NodeEvent) and one.cost]
         return found
 
     def act(self, step: Step) -> None:
@@ -112,10 +113,10 @@ def _read(batch: Event) -> list[Event]:
     except ALLOWED["batch"]:
         events = []
     else:
-        assert serialise_batch([one[1:] for one in events]) == raw.payload
+        assert serialise_batch([one[1:5] for one in events]) == raw.payload
     inside = [Event(*one[:4], b"" if one.payload == NO_PAYLOAD else one.payload) for one in events]
     assert inside == wanted
     plain = INNER_HEAD.pack(*raw[1:4]) + raw.payload
     rows = [(one[1], one[2] >> 8, one[2] & 255, one[3]) for one in single_events(raw.stream, plain)]
-    assert rows == ([tuple(one[1:]) for one in events] or [tuple(raw[1:])])
+    assert rows == ([tuple(one[1:5]) for one in events] or [tuple(raw[1:5])])
     return wanted

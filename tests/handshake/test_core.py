@@ -13,7 +13,8 @@ import pytest
 from parley._crypto.registry import NAMES
 from parley._node.protocol.codes import SENTENCES
 from parley._node.protocol.config import CoreConfig
-from parley._node.protocol.reports import ConnectionEnded, EventReceived, HandshakeCompleted
+from parley._node.protocol.event import Event as NodeEvent
+from parley._node.protocol.reports import ConnectionEnded, HandshakeCompleted
 from parley._node.protocol.states import State
 from tests.handshake.catalogue import (
     ALL,
@@ -173,7 +174,7 @@ def talk(peer: ReferencePeer, side: Side) -> None:
     """Run a handshake and exchange an event."""
     peer.handshake()
     peer.send_event(1, 0, 64, 1, b"hi", sealed=True)
-    assert [event.payload for event in side.all(EventReceived)] == [b"hi"]
+    assert [event.payload for event in side.all(NodeEvent)] == [b"hi"]
     side.core.close(START)
     assert peer.recv_close() == (0, "")
 

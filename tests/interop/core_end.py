@@ -13,9 +13,9 @@ from typing import Any, Final
 from parley._crypto.identity import Identity
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.connection import Connection
+from parley._node.protocol.event import Event
 from parley._node.protocol.reports import (
     ConnectionEnded,
-    EventReceived,
     PeerIdentified,
     Report,
     Resumed,
@@ -173,7 +173,7 @@ class CoreEnd:
                 if isinstance(report, PeerIdentified):
                     self.core.accept_peer(now)
                     self.core.receive_data(b"", now)
-                elif isinstance(report, EventReceived) and report.category == ECHOED:
+                elif isinstance(report, Event) and report.category == ECHOED:
                     self.core.send(1, 0, ECHOED, 1, report.payload, lbm=False)
 
 

@@ -11,8 +11,9 @@ import pytest
 from parley import Call, HandshakeError, Node
 from parley._crypto.identity import Identity
 from parley._node.protocol.codes import CloseCode
+from parley._node.protocol.event import Event
 from parley._node.protocol.frames import frame
-from parley._node.protocol.reports import EventReceived, StreamOpened
+from parley._node.protocol.reports import StreamOpened
 from parley._node.testing import FaultyProxy
 from parley._node.trust.policies import AnyPeer
 from tests.node.network import PATIENCE, config, eventually
@@ -62,7 +63,7 @@ def test_own_events_sent_back(shape: Shape, who: int) -> None:
             with doing(f"event {number}, spoken: {spoken}"):
                 pair.deliver(side, frame(own))
                 assert side.code == CloseCode.BAD_RECORD
-                assert not side.all(EventReceived) + side.all(StreamOpened)
+                assert not side.all(Event) + side.all(StreamOpened)
         if shape.step > 1:
             break  # the slow suites differ in nothing that matters here
 

@@ -34,7 +34,6 @@ from parley._node.protocol.errors import LocalError, LocalProtocolError, RemoteP
 from parley._node.protocol.event import Event, parse_batch, parse_raw
 from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.protocol.reports import (
-    EventReceived,
     Report,
     StreamFinished,
     StreamOpened,
@@ -134,7 +133,7 @@ class NodeUnderTest:
 
     def _take(self, report: Report) -> None:
         match report:
-            case EventReceived():
+            case Event():
                 self.dispatch.receive(report, self.pair.now)
             case StreamOpened(stream, label) if label.startswith(LABEL):
                 if not self.topics.stream_opened(stream, label):

@@ -19,9 +19,9 @@ from parley._node.protocol.errors import (
     LocalProtocolError,
     PayloadTooLargeError,
 )
+from parley._node.protocol.event import Event
 from parley._node.protocol.limits import Limits
 from parley._node.protocol.memory_budget import MemoryBudget
-from parley._node.protocol.reports import EventReceived
 
 MAX_PAYLOAD = 4096
 
@@ -204,7 +204,7 @@ class Shell:
             CHUNK: self.outgoing.chunk_received,
         }
 
-    def receive(self, event: EventReceived, now: float = 0.0) -> None:
+    def receive(self, event: Event, now: float = 0.0) -> None:
         """Take an event; its cost is given back unless it is kept, as `Dispatch` does."""
         if not self._takes[event.subcategory](event, now):
             self.connection.consume(event.stream, event.cost)
@@ -243,10 +243,10 @@ def event(
     stream: int = 1,
     category: int = SIM,
     cost: int = 0,
-) -> EventReceived:
+) -> Event:
     """An event that came; `cells` may be the payload itself."""
     payload = cells if isinstance(cells, bytes) else encode(cells)
-    return EventReceived(stream, async_id, category, subcategory, payload, cost)
+    return Event(stream, async_id, category, subcategory, payload, cost)
 
 
 def call_event(topic: Any, async_id: int, *, stream: int = 1, cost: int = 0, **more: Any) -> Any:
@@ -262,16 +262,16 @@ def call_event(topic: Any, async_id: int, *, stream: int = 1, cost: int = 0, **m
     return event(CALL, cells, async_id=async_id, stream=stream, cost=cost)
 
 
-def result_event(async_id: int, code: Any, data: Encodable = None) -> EventReceived:
+def result_event(async_id: int, code: Any, data: Encodable = None) -> Event:
     """A Result."""
     return event(RESULT, {keys.CODE: code, keys.DATA: data}, async_id=async_id)
 
 
-def cancel_event(request: Any, *, stream: int = 1) -> EventReceived:
+def cancel_event(request: Any, *, stream: int = 1) -> Event:
     """A Cancel."""
     return event(CANCEL, {keys.REQUEST: request}, stream=stream)
 
 
-def chunk_event(async_id: int, data: Encodable = None, *, stream: int = 1) -> EventReceived:
+def chunk_event(async_id: int, data: Encodable = None, *, stream: int = 1) -> Event:
     """A Chunk."""
     return event(CHUNK, {keys.DATA: data}, async_id=async_id, stream=stream)

@@ -12,7 +12,7 @@ from parley._node.messaging.application_events import (
 from parley._node.messaging.deadline_queue import DeadlineQueue
 from parley._node.protocol.codes import CALL, CANCEL, EMIT, NAMED, RESULT, SIM
 from parley._node.protocol.errors import LocalProtocolError, RemoteProtocolError, violation
-from parley._node.protocol.reports import EventReceived
+from parley._node.protocol.event import Event
 from tests.node.messaging.fake import FakeConnection, Sent
 
 NEVER = float("inf")
@@ -54,17 +54,15 @@ class Shell:
         return request
 
 
-def event(
-    stream: int, async_id: int, category: int, subcategory: int, payload: bytes
-) -> EventReceived:
-    return EventReceived(stream, async_id, category, subcategory, payload, 0)
+def event(stream: int, async_id: int, category: int, subcategory: int, payload: bytes) -> Event:
+    return Event(stream, async_id, category, subcategory, payload, 0)
 
 
-def app(stream: int, async_id: int) -> EventReceived:
-    return EventReceived(stream, async_id, 64, 2, b"!", 65)
+def app(stream: int, async_id: int) -> Event:
+    return Event(stream, async_id, 64, 2, b"!", 65)
 
 
-def cancel(stream: int, async_id: int) -> EventReceived:
+def cancel(stream: int, async_id: int) -> Event:
     return event(stream, 0, SIM, CANCEL, encode({keys.REQUEST: async_id}))
 
 

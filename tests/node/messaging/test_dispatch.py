@@ -28,8 +28,8 @@ from parley._node.protocol.codes import (
     ResultCode,
 )
 from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.event import Event
 from parley._node.protocol.limits import UNANSWERED_REQUESTS
-from parley._node.protocol.reports import EventReceived
 from parley._node.protocol.request_ids import LAST_ASYNC_ID
 from tests.node.messaging.fake import FakeConnection, Handlers, call_event, event, find
 
@@ -50,7 +50,7 @@ class Shell:
     def dropped(self) -> int:
         return self.connection.dropped
 
-    def take(self, event: EventReceived) -> bool:
+    def take(self, event: Event) -> bool:
         if event.stream != 4:
             return False
         self.data.append(event.payload)
@@ -170,8 +170,8 @@ def test_what_counts_against_the_allowance_is_what_the_other_side_does_wrong() -
         event(CALL, b"malformed"),
         event(99, {}),
         event(RESULT, {keys.CODE: 0}, async_id=7),
-        EventReceived(1, 0, 9, 1, b"", 0),
-        EventReceived(1, 0, 64, 1, b"", 0),
+        Event(1, 0, 9, 1, b"", 0),
+        Event(1, 0, 64, 1, b"", 0),
     ):
         shell.dispatch.receive(wrong, 0.0)
     assert shell.connection.charged == [True] * 6

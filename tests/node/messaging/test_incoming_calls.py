@@ -22,9 +22,10 @@ from parley._node.protocol.errors import (
     PayloadTooLargeError,
     RemoteProtocolError,
 )
+from parley._node.protocol.event import Event
 from parley._node.protocol.limits import EVENT_COST, LARGEST_CREDIT
 from parley._node.protocol.memory_budget import REQUEST_WEIGHT
-from parley._node.protocol.reports import EventReceived, WindowReceived
+from parley._node.protocol.reports import WindowReceived
 from parley._node.protocol.request_ids import LAST_ASYNC_ID
 from tests.node.messaging.fake import MAX_PAYLOAD, Shell, call_event, cancel_event, event
 
@@ -461,7 +462,7 @@ def test_what_a_subscribe_says_in_a_calls_cells_is_not_looked_at() -> None:
     assert (call.topic, call.headers, call.deadline) == ("x", {}, None)
 
 
-def long_call(topic: str, rest: bytes) -> EventReceived:
+def long_call(topic: str, rest: bytes) -> Event:
     """A Call whose topic is followed by a long cell of data, and by whatever else."""
     payload = b"\xa2" + encode({keys.TOPIC: topic})[1:] + b"\x16\x9a\x00\x00\x80\x00" + rest
     return event(CALL, payload, async_id=5)

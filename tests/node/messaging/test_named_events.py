@@ -39,9 +39,9 @@ from parley._node.protocol.errors import (
     PayloadTooLargeError,
     RemoteProtocolError,
 )
+from parley._node.protocol.event import Event
 from parley._node.protocol.limits import UNANSWERED_REQUESTS
 from parley._node.protocol.memory_budget import REQUEST_WEIGHT
-from parley._node.protocol.reports import EventReceived
 from tests.node.messaging.fake import MAX_PAYLOAD, FakeConnection, Handlers, Sent, event
 from tests.reference.wire import TYPES, cells_payload
 from tests.vectors.load import Vector, unhex, vectors
@@ -452,7 +452,7 @@ def test_answers_on_another_stream_or_to_nobody() -> None:
     emit = shell.ask()
     for kind in (REPLY_EVENT, END, ERROR):
         for stream, async_id in ((3, 1), (1, 2), (1, 0)):
-            shell.dispatch.receive(EventReceived(stream, async_id, NAMED, kind, b"\xa0", 0), 1.0)
+            shell.dispatch.receive(Event(stream, async_id, NAMED, kind, b"\xa0", 0), 1.0)
     assert (emit.done, len(emit.replies), shell.connection.dropped) == (False, 0, 9)
 
 

@@ -32,10 +32,10 @@ from parley._node.protocol.codes import (
     CloseCode,
     ResultCode,
 )
+from parley._node.protocol.event import Event
 from parley._node.protocol.limits import UNANSWERED_REQUESTS
 from parley._node.protocol.memory_budget import EVENT_WEIGHT
 from parley._node.protocol.reports import (
-    EventReceived,
     Report,
     StreamFinished,
     StreamOpened,
@@ -88,7 +88,7 @@ class End:
                 self.take(report)
 
     def take(self, report: Report) -> None:
-        if isinstance(report, EventReceived):
+        if isinstance(report, Event):
             self.dispatch.receive(report, self.now)
         elif isinstance(report, StreamOpened):
             assert report.label.startswith(LABEL)
@@ -350,7 +350,7 @@ def results(two: Two) -> list[tuple[int, int]]:
     found = []
     take = two.a.outgoing.result_received
 
-    def note(event: EventReceived, now: float) -> bool:
+    def note(event: Event, now: float) -> bool:
         found.append((event.async_id, int(decode(event.payload)[keys.CODE])))  # type: ignore[arg-type]
         return take(event, now)
 

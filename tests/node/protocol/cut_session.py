@@ -11,9 +11,9 @@ from typing import Any
 
 from parley._node.protocol.codes import CHUNK, NOTIFY, RESULT, SIM, CloseCode
 from parley._node.protocol.connection import Connection
+from parley._node.protocol.event import Event
 from parley._node.protocol.reports import (
     ConnectionEnded,
-    EventReceived,
     KeysUpdated,
     PongReceived,
     Report,
@@ -132,7 +132,7 @@ class CutSession:
     def use(self, side: Side) -> None:
         """The application uses what came."""
         for report in side.reports:
-            if isinstance(report, EventReceived) and report.cost:
+            if isinstance(report, Event) and report.cost:
                 side.core.consume(report.stream, report.cost)
                 side.reports[side.reports.index(report)] = report._replace(cost=0)
 

@@ -21,7 +21,7 @@ from parley._node.protocol.codes import (
 )
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.connection import Connection
-from parley._node.protocol.event import NO_PAYLOAD
+from parley._node.protocol.event import NO_PAYLOAD, Event
 from parley._node.protocol.limits import (
     CLOSE_LINGER,
     CONTROL_BUFFER,
@@ -31,7 +31,6 @@ from parley._node.protocol.limits import (
 )
 from parley._node.protocol.reports import (
     ConnectionEnded,
-    EventReceived,
     HandshakeCompleted,
     KeysUpdated,
     PeerIdentified,
@@ -250,7 +249,7 @@ class Link:
 
     def _note(self, side: Side, report: object) -> None:
         match report:
-            case EventReceived(stream, async_id, category, subcategory, payload, cost):
+            case Event(stream, async_id, category, subcategory, payload, cost):
                 item = Item("event", payload, category, subcategory, async_id)
                 side.got[stream].append(item)
                 assert cost == (item.cost if stream > 1 else 0)

@@ -24,7 +24,6 @@ from parley._node.protocol.limits import Limits
 from parley._node.protocol.observer import Observer
 from parley._node.protocol.reports import (
     ConnectionEnded,
-    EventReceived,
     HandshakeCompleted,
     PeerIdentified,
     Report,
@@ -126,9 +125,9 @@ class Side:
         return report
 
     @property
-    def events(self) -> list[EventReceived]:
+    def events(self) -> list[Event]:
         """The events handed up so far."""
-        return self.all(EventReceived)
+        return self.all(Event)
 
     @property
     def payloads(self) -> list[bytes]:
@@ -296,7 +295,7 @@ def open_pair(
 
 def send_raw(pair: Pair, event: Event) -> None:
     """Have `b` send an event, whatever its own core would say of it."""
-    stream, async_id, category, subcategory, payload = event
+    stream, async_id, category, subcategory, payload, _ = event
     pair.inject(pair.b, stream, category, subcategory, payload, async_id=async_id)
     if (category, subcategory) == (CONNECTION, KEY_UPDATE):
         sender = pair.b.channel.sender

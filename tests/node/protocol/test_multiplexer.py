@@ -24,10 +24,10 @@ from parley._node.protocol.errors import (
     LocalProtocolError,
     PayloadTooLargeError,
 )
+from parley._node.protocol.event import Event
 from parley._node.protocol.limits import PEER_MEMORY
 from parley._node.protocol.memory_budget import EVENT_WEIGHT, STREAM_WEIGHT
 from parley._node.protocol.reports import (
-    EventReceived,
     Report,
     StreamFinished,
     StreamOpened,
@@ -99,8 +99,8 @@ def test_both_sides_open_write_and_finish(plaintext: str) -> None:
         for stream in (2, 3):
             ours = [report for report in side.reports if getattr(report, "stream", 0) == stream]
             assert ours == [
-                EventReceived(stream, 0, STREAM, DATA, b"\x00", 65),
-                EventReceived(stream, 9, 64, 1, b"", 65),  # no payload costs its one byte
+                Event(stream, 0, STREAM, DATA, b"\x00", 65),
+                Event(stream, 9, 64, 1, b"", 65),  # no payload costs its one byte
                 StreamFinished(stream),
             ]
         assert streams(side) == {5}
@@ -228,7 +228,7 @@ def test_stream_1_is_never_opened_finished_or_reset(plaintext: str, subcategory:
 def test_data_on_stream_1_is_handed_up_as_it_is() -> None:
     pair = open_pair()
     pair.inject(pair.a, 1, STREAM, DATA, b"\x00")
-    assert pair.b.events == [EventReceived(1, 0, STREAM, DATA, b"\x00", 0)]
+    assert pair.b.events == [Event(1, 0, STREAM, DATA, b"\x00", 0)]
 
 
 def test_finish_has_no_payload() -> None:
@@ -886,7 +886,7 @@ def test_events_that_wait_for_a_seal_have_an_account_that_follows_the_limits() -
         pair.inject(pair.a, 1, 64, 1, bytes(20_000))
         assert account.held == (number + 1) * (20_000 + EVENT_WEIGHT)
     pair.inject(pair.a, 1, 64, 1, b"x", sealed=True)
-    assert (account.held, len(pair.b.all(EventReceived))) == (0, 4)
+    assert (account.held, len(pair.b.all(Event))) == (0, 4)
     for _ in range(8):
         pair.inject(pair.a, 1, 64, 1, bytes(1 << 20))
         assert pair.b.code == ALIVE
@@ -1014,7 +1014,7 @@ def test_what_is_held_may_be_dropped_or_let_go() -> None:
     core.send_data(stream, b"sent")
     core.streams.release(stream)
     pair.pump()
-    assert pair.b.reports == [EventReceived(stream, 0, STREAM, DATA, b"sent", 68)]
+    assert pair.b.reports == [Event(stream, 0, STREAM, DATA, b"sent", 68)]
 
 
 @pytest.mark.parametrize(("padding", "size"), [("off", 4), ("bucket:512", 512)])
@@ -1024,5 +1024,5 @@ def test_sending_tells_what_the_payload_costs(padding: str, size: int) -> None:
     for on in (1, stream):
         assert pair.a.core.send(on, 1, SIM, CHUNK, payload) == size
     pair.pump()
-    received = [report for report in pair.b.reports if isinstance(report, EventReceived)]
+    received = [report for report in pair.b.reports if isinstance(report, Event)]
     assert [len(event.payload) for event in received] == [size, size]

@@ -19,7 +19,6 @@ from parley._node.protocol.event import Event
 from parley._node.protocol.frames import frame
 from parley._node.protocol.reports import (
     ConnectionEnded,
-    EventReceived,
     HandshakeCompleted,
     StreamFinished,
     StreamOpened,
@@ -29,7 +28,7 @@ from parley._node.protocol.states import State
 from tests.node.protocol.pair import ALICE, ALIVE, BOB, Pair, Side, events_of, make_config
 
 CODES = frozenset(CloseCode)
-HANDED_UP = (HandshakeCompleted, EventReceived, StreamOpened, StreamFinished, StreamReset)
+HANDED_UP = (HandshakeCompleted, Event, StreamOpened, StreamFinished, StreamReset)
 
 
 def handed_up(side: Side) -> int:

@@ -14,10 +14,10 @@ from parley._crypto.key_schedule import next_secret
 from parley._lbm.codec import encode
 from parley._node.protocol.codes import CONNECTION, KEY_UPDATE, CloseCode
 from parley._node.protocol.errors import ConnectionClosedError, LocalError
+from parley._node.protocol.event import Event
 from parley._node.protocol.limits import EVENT_COST
 from parley._node.protocol.reports import (
     ConnectionEnded,
-    EventReceived,
     StreamFinished,
     StreamReset,
 )
@@ -104,7 +104,7 @@ def act(side: Side, pair: Pair, what: str) -> None:
             case "consume":
                 for report in side.events:
                     core.consume(report.stream, report.cost)
-                side.reports = [r for r in side.reports if not isinstance(r, EventReceived)]
+                side.reports = [r for r in side.reports if not isinstance(r, Event)]
             case "update":
                 core.update_keys(pair.now)
             case "rekey":
@@ -144,7 +144,7 @@ def check(side: Side) -> None:
     for report in side.reports:
         if isinstance(report, (StreamFinished, StreamReset)):
             over.add(report.stream)
-        elif isinstance(report, EventReceived):
+        elif isinstance(report, Event):
             assert report.stream not in over, "an event after the end of its direction"
     ended = side.all(ConnectionEnded)
     assert len(ended) <= 1

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from parley._lbm.codec import encode
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.errors import RemoteProtocolError
+from parley._node.protocol.event import Event
 from parley._node.protocol.frames import FrameReader, frame
 from parley._node.protocol.reports import (
-    EventReceived,
     HandshakeCompleted,
     KeysUpdated,
     PeerIdentified,
@@ -137,7 +137,7 @@ def test_the_recording_is_a_whole_connection() -> None:
     for receiver in (INITIATOR, RESPONDER):
         for sealing in ("chain", "each", "plaintext"):
             reports, _, state = outcome(receiver, sealing, "opened", [recorded(receiver, sealing)])
-            assert sum(isinstance(report, EventReceived) for report in reports) == 12
+            assert sum(isinstance(report, Event) for report in reports) == 12
             updates = sum(isinstance(report, KeysUpdated) for report in reports)
             assert updates == (0 if sealing == "plaintext" else 3)
             assert state == "ENDED"

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley._node.protocol.codes import BATCH, CHUNK, SIM, STREAM, CloseCode
-from parley._node.protocol.event import serialise_batch
+from parley._node.protocol.event import Event, serialise_batch
 from parley._node.protocol.memory_budget import EVENT_WEIGHT, STREAM_WEIGHT
 from parley._node.protocol.rate_limit import Rate, TokenBucket
-from parley._node.protocol.reports import EventReceived, StreamReset
+from parley._node.protocol.reports import StreamReset
 from parley._node.protocol.session import STEP_COST
 from tests.node.protocol.pair import ALIVE, Pair, assert_ended, assert_violation, open_pair
 from tests.sweep import sweep
@@ -41,10 +41,10 @@ def test_on_stream_1_and_on_an_open_one(plaintext: str) -> None:
     give(pair, stream, TWO)
     give(pair, 1, TWO)
     assert pair.b.events == [
-        EventReceived(stream, 0, 64, 1, b"one", 67),
-        EventReceived(stream, 9, 64, 2, b"", 65),
-        EventReceived(1, 0, 64, 1, b"one", 0),
-        EventReceived(1, 9, 64, 2, b"", 0),
+        Event(stream, 0, 64, 1, b"one", 67),
+        Event(stream, 9, 64, 2, b"", 65),
+        Event(1, 0, 64, 1, b"one", 0),
+        Event(1, 9, 64, 2, b"", 0),
     ]
 
 
@@ -114,7 +114,7 @@ def test_each_event_needs_its_own_credit() -> None:
     assert pair.b.core.account.held == STREAM_WEIGHT + charged
     give(pair, stream, [(0, SIM, CHUNK, b"x"), (0, 64, 1, b"x")])
     assert len(pair.b.events) == 4  # the Chunk stands before what is at fault
-    pair.b.reports[:] = [report for report in pair.b.reports if type(report) is not EventReceived]
+    pair.b.reports[:] = [report for report in pair.b.reports if type(report) is not Event]
     assert_violation(pair, pair.b, CloseCode.PROTOCOL_ERROR)
 
 

@@ -4,9 +4,10 @@ import pytest
 
 from parley._node.protocol.codes import TUNNEL_LABEL
 from parley._node.protocol.errors import LocalProtocolError
+from parley._node.protocol.event import Event
 from parley._node.protocol.flow_control import TUNNEL_WINDOW
 from parley._node.protocol.limits import EVENT_COST, Limits
-from parley._node.protocol.reports import EventReceived, StreamOpened, StreamReset, StreamWritable
+from parley._node.protocol.reports import StreamOpened, StreamReset, StreamWritable
 from tests.node.protocol.pair import Pair, open_pair
 
 
@@ -47,7 +48,7 @@ def test_what_is_freed_is_charged_no_more_and_its_credit_is_given_back_later() -
     before = pair.b.core.account.held
     pair.a.core.send_data(stream, bytes(40_000))
     pair.pump()
-    (event,) = [one for one in pair.b.reports if isinstance(one, EventReceived)]
+    (event,) = [one for one in pair.b.reports if isinstance(one, Event)]
     assert pair.b.core.account.held > before + 40_000
     pair.b.core.free(event.cost)
     assert (pair.b.core.account.held, pair.b.core.flow().unconsumed) == (before, 0)
@@ -68,7 +69,7 @@ def test_a_full_account_ends_other_streams_and_no_tunnel() -> None:
         pair.a.core.send_data(stream, b"data")
     pair.pump()
     ended = [one.stream for one in pair.b.reports if isinstance(one, StreamReset)]
-    came = [one.stream for one in pair.b.reports if isinstance(one, EventReceived)]
+    came = [one.stream for one in pair.b.reports if isinstance(one, Event)]
     assert (ended, came) == ([other], [tunnel])
 
 

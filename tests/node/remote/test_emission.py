@@ -22,7 +22,7 @@ from parley._lbm.errors import LbmEncodeError
 from parley._node.messaging.named_events import REPLIES_MEMORY, REPLIES_SIZE, OutgoingEmit
 from parley._node.protocol.codes import END, NAMED, CloseCode
 from parley._node.protocol.errors import PayloadTooLargeError
-from parley._node.protocol.reports import EventReceived
+from parley._node.protocol.event import Event
 from parley._node.testing import ConnectedNodes
 from tests.node.network import eventually, meeting, nothing_left, settled, started
 
@@ -162,7 +162,7 @@ async def test_the_rest_is_let_go_when_one_is_enough(
     held = Held(met, replies=20)
     assert (await met.peer.emit("hold").reply()).data == 0
     await settled()
-    emit = met.peer.outgoing.get(EventReceived(1, 1, NAMED, END, b"", 0))
+    emit = met.peer.outgoing.get(Event(1, 1, NAMED, END, b"", 0))
     assert isinstance(emit, OutgoingEmit)
     assert len(emit.replies) == 0
     assert (held.begun, held.stopped) == (1, 0)

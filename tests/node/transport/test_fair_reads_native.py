@@ -6,7 +6,8 @@ import pytest
 
 from parley._node.messaging.deadline_queue import DeadlineQueue
 from parley._node.protocol.connection import Connection
-from parley._node.protocol.reports import ConnectionEnded, EventReceived, PeerIdentified, Report
+from parley._node.protocol.event import Event
+from parley._node.protocol.reports import ConnectionEnded, PeerIdentified, Report
 from parley._node.protocol.session import STEP_COST
 from parley._node.transport.backend import Backend
 from parley._node.transport.driver import Driver
@@ -50,7 +51,7 @@ class ServedConnection:
 
     def _take(self, reports: list[Report]) -> None:
         for report in reports:
-            if isinstance(report, EventReceived):
+            if isinstance(report, Event):
                 self.numbers.append(int.from_bytes(report.payload))
             elif isinstance(report, ConnectionEnded):
                 self.ended.append(len(self.numbers))
