@@ -10,7 +10,7 @@ import marshal
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
 import anyio
 
@@ -59,18 +59,11 @@ account_logger = logging.getLogger("parley.accounts")
 SLICE: Final = 2_000
 
 
-R = TypeVar("R", bound=IncomingCall)
+class HandlerTask:
+    """The task in which the handler of a request runs. The event loop sets `runner`."""
 
-
-class HandlerTask(Generic[R]):
-    """The task in which the handler of `request` runs. The event loop sets `runner`."""
-
-    __slots__ = ("begun", "cancelled", "request", "runner")
-
-    def __init__(self, request: R) -> None:
-        self.request = request
-        self.begun = self.cancelled = False
-        self.runner: Runner | None = None
+    begun = cancelled = False
+    runner: Runner | None = None
 
 
 class Responses:
@@ -83,14 +76,14 @@ class Responses:
         self._live = live
         self._handlers = handlers
         self._one = anyio.Lock()  # held while one answer of the connection is encoded in slices
-        self.tasks: dict[IncomingCall, HandlerTask[Any]] = {}
+        self.tasks: dict[IncomingCall, HandlerTask] = {}
 
     def spawn(
-        self, call: IncomingCall, serve: Callable[[HandlerTask[IncomingCall]], Awaitable[None]]
+        self, call: IncomingCall, serve: Callable[[IncomingCall, HandlerTask], Awaitable[None]]
     ) -> None:
         """Run `serve` in a task, which ends with `send`."""
-        task = self.tasks[call] = HandlerTask(call)
-        task.runner = self._live.backend.spawn(serve, task)
+        task = self.tasks[call] = HandlerTask()
+        task.runner = self._live.backend.spawn(serve, call, task)
 
     def stop(self, call: IncomingCall) -> bool:
         """Cancel the task of a request; returns whether it has begun."""
@@ -227,9 +220,8 @@ class IdempotentCallHandlers:
         else:
             self._answers.spawn(call, partial(self._serve, who))
 
-    async def _serve(self, who: NodeId, task: HandlerTask[IncomingCall]) -> None:
-        live, answers, call = self._live, self._answers, task.request
-        entry = call.entry
+    async def _serve(self, who: NodeId, call: IncomingCall, task: HandlerTask) -> None:
+        live, answers, entry = self._live, self._answers, call.entry
         if call.answered:
             return  # it was cancelled before its task began
         task.begun = True
@@ -418,8 +410,8 @@ class RequestHandlers:
         elif call.once is not None:
             self._once.run(call)
         else:
-            task = self._responses.tasks[call] = HandlerTask(call)
-            self._live.driver.pending_tasks.append((self._serve_call, task))
+            task = self._responses.tasks[call] = HandlerTask()
+            self._live.driver.pending_tasks.append((self._serve_call, call, task))
 
     def stop(self, call: IncomingCall) -> bool:
         """Cancel the handler of a request; returns whether it has begun."""
@@ -432,8 +424,7 @@ class RequestHandlers:
         elif type(call.entry) is Entry:  # else a subscription, which its topic counts
             call.entry.tally.add(code, self._live.backend.now() - call.came)
 
-    async def _serve_call(self, task: HandlerTask[IncomingCall]) -> None:
-        call = task.request
+    async def _serve_call(self, call: IncomingCall, task: HandlerTask) -> None:
         if call.answered:
             return  # nobody waits for it any more
         remote, answers = self._live.remote, self._responses
@@ -492,8 +483,7 @@ class RequestHandlers:
             return ResultCode.ALREADY_SUBSCRIBED
         return ResultCode.OVERLOADED if self._live.draining else topic
 
-    async def _serve_subscribe(self, task: HandlerTask[IncomingCall]) -> None:
-        call = task.request
+    async def _serve_subscribe(self, call: IncomingCall, task: HandlerTask) -> None:
         topic: Topic = call.entry
         live, answers = self._live, self._responses
         code: int = ResultCode.CANCELLED
@@ -544,11 +534,10 @@ class RequestHandlers:
 
     def run_event(self, emit: IncomingEmit) -> None:
         """Run the handler that `find_event` found for an event."""
-        task = self._responses.tasks[emit] = HandlerTask(emit)
-        self._live.driver.pending_tasks.append((self._serve_event, task))
+        task = self._responses.tasks[emit] = HandlerTask()
+        self._live.driver.pending_tasks.append((self._serve_event, emit, task))
 
-    async def _serve_event(self, task: HandlerTask[IncomingEmit]) -> None:
-        emit = task.request
+    async def _serve_event(self, emit: IncomingEmit, task: HandlerTask) -> None:
         if emit.answered:
             return  # nobody waits for it any more
         remote, answers = self._live.remote, self._responses

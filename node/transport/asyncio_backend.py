@@ -223,8 +223,8 @@ class AsyncioBackend:
         return task
 
     def start_tasks(self, begun: Iterable[TaskStart]) -> None:
-        for function, one in begun:
-            steps = function(one)
+        for function, request, one in begun:
+            steps = function(request, one)
             try:
                 if sys.version_info >= (3, 12):
                     task = asyncio.Task(steps, loop=self._loop, eager_start=True)

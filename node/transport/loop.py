@@ -40,8 +40,8 @@ class Cancellable(Protocol):
     runner: Any
 
 
-# A coroutine function, and what it is given.
-TaskStart = tuple[Callable[[Any], Coroutine[Any, Any, object]], Cancellable]
+# A coroutine function and its two arguments: a request, and its task.
+TaskStart = tuple[Callable[[Any, Any], Coroutine[Any, Any, object]], Any, Cancellable]
 
 
 class Loop(Protocol):

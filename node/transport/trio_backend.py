@@ -98,8 +98,8 @@ class TrioBackend:
         return self.spawn(ring)
 
     def start_tasks(self, begun: Iterable[TaskStart]) -> None:
-        for function, one in begun:
-            one.runner = self.spawn(function, one)
+        for function, request, one in begun:
+            one.runner = self.spawn(function, request, one)
 
     def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> anyio.CancelScope:
         # Cancelling the node's owner cancels no task of ours: peers are owed a Close.

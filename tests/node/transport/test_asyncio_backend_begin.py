@@ -44,12 +44,12 @@ async def backend() -> AsyncIterator[AsyncioBackend]:
     await backend.aclose()
 
 
-async def note(one: One) -> None:
+async def note(one: One, _: object = None) -> None:
     one.seen += [WHO.get(), asyncio.current_task()]
     WHO.set(one.name)
 
 
-async def note_twice(one: One) -> None:
+async def note_twice(one: One, _: object = None) -> None:
     await note(one)
     await asyncio.sleep(0)
     one.seen += [WHO.get(), asyncio.current_task()]
@@ -57,7 +57,8 @@ async def note_twice(one: One) -> None:
 
 async def test_each_has_its_own_task_and_context(backend: AsyncioBackend) -> None:
     begins, ones = asyncio.current_task(), [One("a"), One("b"), One("c")]
-    backend.start_tasks([(note, ones[0]), (note_twice, ones[1]), (note, ones[2])])
+    functions = note, note_twice, note
+    backend.start_tasks(list(zip(functions, ones, ones, strict=True)))
     assert [bool(one.seen) for one in ones] == [EAGER] * 3
     assert asyncio.current_task() is begins
     await eventually(lambda: all(one.runner and one.runner.done() for one in ones))
@@ -72,7 +73,7 @@ async def test_each_has_its_own_task_and_context(backend: AsyncioBackend) -> Non
 
 @pytest.mark.parametrize("cancels_itself", [False, True])
 async def test_a_cancelled_one_cleans_up(backend: AsyncioBackend, cancels_itself: bool) -> None:
-    async def wait(one: One) -> None:
+    async def wait(one: One, _: object = None) -> None:
         one.seen.append("began")
         if cancels_itself:
             one.cancelled = True
@@ -85,7 +86,7 @@ async def test_a_cancelled_one_cleans_up(backend: AsyncioBackend, cancels_itself
             raise
 
     one = One()
-    backend.start_tasks([(wait, one)])
+    backend.start_tasks([(wait, one, one)])
     await eventually(lambda: bool(one.seen))
     one.runner.cancel()
     await eventually(one.runner.done)
@@ -95,14 +96,14 @@ async def test_a_cancelled_one_cleans_up(backend: AsyncioBackend, cancels_itself
 
 async def test_one_that_has_not_begun_never_begins(backend: AsyncioBackend) -> None:
     one = One()
-    backend.start_tasks([(note_twice, one)])
+    backend.start_tasks([(note_twice, one, one)])
     one.runner.cancel()  # as a request whose connection ends before the next turn
     await eventually(one.runner.done)
     assert bool(one.seen) == EAGER
 
 
 async def test_closing_cancels_and_waits(backend: AsyncioBackend) -> None:
-    async def wait(one: One) -> None:
+    async def wait(one: One, _: object = None) -> None:
         try:
             await asyncio.get_running_loop().create_future()
         finally:
@@ -110,7 +111,7 @@ async def test_closing_cancels_and_waits(backend: AsyncioBackend) -> None:
             one.seen.append("cleaned up")
 
     ones = [One(), One()]
-    backend.start_tasks([(wait, one) for one in ones])
+    backend.start_tasks([(wait, one, one) for one in ones])
     await backend.aclose()
     assert [one.seen for one in ones] == [["cleaned up"]] * 2
 
@@ -118,13 +119,14 @@ async def test_closing_cancels_and_waits(backend: AsyncioBackend) -> None:
 async def test_an_error_is_logged_and_ends_nothing_else(
     backend: AsyncioBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def fail(one: One) -> None:
+    async def fail(one: One, _: object = None) -> None:
         if one.name == "later":
             await asyncio.sleep(0)
         raise BaseExceptionGroup(one.name, [ValueError(), asyncio.CancelledError()])
 
     last = One()
-    backend.start_tasks([(fail, One("first")), (fail, One("later")), (note, last)])
+    failing = [(fail, One(name), One()) for name in ("first", "later")]
+    backend.start_tasks([*failing, (note, last, last)])
     backend.spawn(fail, One("spawned"))
     await eventually(lambda: len(caplog.records) == 3)
     assert last.seen == ["nobody", last.runner]
@@ -138,12 +140,12 @@ def test_one_that_exits_ends_the_loop_from_a_transport_too(
 ) -> None:
     last = One()
 
-    async def leave(_: One) -> None:
+    async def leave(*_: object) -> None:
         sys.exit(7)
 
     class Receiver(asyncio.Protocol):
         def data_received(self, data: bytes) -> None:
-            AsyncioBackend().start_tasks([(note, last), (leave, One())])
+            AsyncioBackend().start_tasks([(note, last, last), (leave, None, One())])
 
     async def main() -> None:
         near, far = socket.socketpair()
