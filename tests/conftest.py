@@ -33,7 +33,7 @@ sys.dont_write_bytecode = False
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-EXAMPLES = 40
+EXAMPLES = 25
 SOAK_SECONDS = 4.0
 CRASH_ROUNDS = 20
 CUT_SEEDS = 1

@@ -7,7 +7,7 @@ the connection learns it at once; neither handlers nor other connections are hur
 import socket
 import struct
 from collections.abc import Awaitable, Callable
-from itertools import accumulate
+from itertools import accumulate, cycle, islice
 from time import perf_counter
 from typing import Any, Final, Literal, cast
 
@@ -17,6 +17,7 @@ import pytest
 from parley import Peer
 from parley._node.errors import HandshakeError, PeerClosedError
 from parley._node.protocol.codes import CloseCode
+from tests import sampling
 from tests.interop.meeting import SIDES, Ours, their_config, with_bystander
 from tests.reference import acts
 from tests.reference.channel import ConnectionLost
@@ -29,6 +30,7 @@ Direction = Literal["sent", "received"]
 AT_ONCE: Final = 1.0
 # Where in a frame: before it, within its length, after it, within its head and its body.
 PLACES: Final = (0, 1, 4, 9, 40)
+EACH: Final = 2  # of these in one frame; the next frame has others
 EVERYTHING: Final = 1 << 40
 WAITS: Final = 6
 
@@ -189,13 +191,14 @@ async def test_a_cut_anywhere_is_connection_lost(side: Side, direction: Directio
         whole, _ = await cut_session(ours, side, direction, EVERYTHING, hard=False)
         frames = whole.channel.sent if direction == "sent" else whole.channel.received
         starts = accumulate((4 + len(event) for event in frames), initial=0)
-        places = [start + place for start in starts for place in PLACES]
-        assert len(places) > 50
+        chosen = islice(cycle(PLACES), sampling.seed % len(PLACES), None)
+        places = [start + next(chosen) for start in starts for _ in range(EACH)]
+        assert len(places) > 20
         waited = 0
         for number, place in enumerate(places):
             _, codes = await cut_session(ours, side, direction, place, hard=bool(number % 2))
             waited += len(codes) == WAITS
         held = [topic for topic, _ in ours.called].count("hold")
         await ours.until(lambda: ours.stopped.count("hold") == held)
-        assert held > 5
-        assert waited > 20
+        assert held > 2
+        assert waited > 8

@@ -1,7 +1,7 @@
 """Files both ways, calls, a subscription and a bus go on over transports that are lost at random:
 the applications see no error, and everything comes once and in order.
 
-`--rounds N` loses N transports in each test, while 2 N megabytes go each way and 10 N calls are
+`--rounds N` loses N transports in each test, while N megabytes go each way and 10 N calls are
 made. The seed is the test's name.
 """
 
@@ -32,7 +32,7 @@ from tests.node.resume.lossy_proxy import LossyProxy
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 MEGABYTE: Final = 10**6
-FILE: Final = 2 * MEGABYTE  # each way, for each transport that is lost
+FILE: Final = MEGABYTE  # each way, for each transport that is lost
 CALLS: Final = 10  # likewise
 CALLERS: Final = 4  # each way
 LARGEST_CALL: Final = 20_000
