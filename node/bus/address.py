@@ -1,8 +1,8 @@
-"""Addresses of buses: `sqlite:///FILE`, `redis://HOST:PORT/DATABASE`, and for a Redis on a Unix
-socket `redis+unix:///PATH` (`unix:///PATH` is an address of a node).
+"""The addresses of buses, and `open_bus` for programs without a node.
 
-The query can set each number, word or boolean of `BusConfig` (`?max_length=1000&service=shop`). A
-store is imported only if an address needs it.
+An address is `sqlite:///FILE`, `redis://HOST:PORT/DATABASE` or, for Redis on a Unix socket,
+`redis+unix:///PATH` (`unix:///PATH` is the address of a node). Its query can set the scalar fields
+of `BusConfig` (`?max_length=1000&service=shop`). A store is imported only when an address needs it.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -24,39 +24,40 @@ _EXPECTED: Final = "sqlite:///FILE, redis://HOST:PORT/DATABASE, rediss://..., re
 
 
 def open_store(address: str, config: BusConfig | None = None) -> tuple[Store, BusConfig]:
-    """Return the store at an address, not yet opened, and its settings: `config` with the address's
-    own.
+    """Return the unopened store at an address, and `config` updated with the address's settings.
 
     Raises:
-        AddressError: it is not the address of a bus. ConfigError: a setting in it is wrong, or a
-            package that it needs is not installed.
+        AddressError: the address is invalid.
+        ConfigError: a setting in it is invalid, or a required package is not installed.
     """
     try:
         parts = urlsplit(address)
-        _ = parts.port  # the beginning of a password, where a / or a ? is in it
+        _ = parts.port  # Raises if a password contains an unescaped / or ?.
     except ValueError:
         # The error's text may contain part of a password.
-        raise AddressError(f"this is not the address of a bus: {_EXPECTED}") from None
+        raise AddressError(f"invalid bus address: not a URL; use {_EXPECTED}") from None
     config = _settings(parts, config or BusConfig())
     if parts.scheme == "sqlite":
         return _sqlite(parts, config), config
     if parts.scheme in REDIS_SCHEMES:
         return _redis(parts, config), config
-    # The rest of it is not shown: a password may stand there.
-    what = f"{parts.scheme!r} is" if parts.scheme else "without a scheme it is"
-    raise AddressError(f"{what} not the address of a bus: {_EXPECTED}")
+    # The rest of the address is not shown, because it may contain a password.
+    reason = f"unknown scheme {parts.scheme!r}" if parts.scheme else "it has no scheme"
+    raise AddressError(f"invalid bus address: {reason}; use {_EXPECTED}")
 
 
 @asynccontextmanager
 async def open_bus(
     url: str, config: BusConfig | None = None, *, drain_timeout: float = DRAIN_TIMEOUT
 ) -> AsyncIterator[Bus]:
-    """Open a bus for a program without a node: `async with open_bus("sqlite:///bus.db") as bus`. At
-    the end, handlers have `drain_timeout` seconds to finish.
+    """Open a bus without a node: `async with open_bus("sqlite:///bus.db") as bus`.
+
+    When the block ends, running handlers have `drain_timeout` seconds to finish.
 
     Raises:
-        AddressError: it is not the address of a bus. ConfigError: a setting is wrong. BusError: it
-            cannot be opened.
+        AddressError: the address is invalid.
+        ConfigError: a setting is invalid.
+        BusError: the bus cannot be opened.
     """
     store, settings = open_store(url, config)
     scope = TaskScope("the bus")
@@ -81,8 +82,8 @@ def _sqlite(parts: SplitResult, config: BusConfig) -> Store:
     path = unquote(parts.path[1:])
     if parts.netloc or not parts.path.startswith("/") or not path or "\0" in path:
         raise AddressError(
-            f"cannot use the file {ascii(path)[:200]}: it needs three slashes "
-            "and a file: sqlite:///bus.db, or sqlite:////var/bus.db"
+            f"cannot use the bus file {ascii(path)[:200]}: the address must have three slashes "
+            "and a path; use sqlite:///bus.db or sqlite:////var/bus.db"
         )
     return SqliteStore(path, config)
 
@@ -105,19 +106,20 @@ def _settings(parts: SplitResult, config: BusConfig) -> BusConfig:
         if name == "format":
             given["formats"] = {**config.formats, "*": _format(text)}
         elif name == "db" and parts.scheme == "redis+unix":
-            continue  # it is part of the address: the path stands where the number would
+            continue  # Part of the address, whose path is that of the socket.
         elif name in _READERS:
             given[name] = _READERS[name](name, text)
         else:
-            # A text that is not a word may be part of a password that has a ? in it.
-            named = repr(name) if name.isidentifier() else "of that name"
-            raise ConfigError(f"a bus has no setting {named}")
+            # Other text may be part of a password that contains a question mark.
+            shown = f" {name!r}" if name.isidentifier() else ""
+            known = ", ".join(("format", *_READERS))
+            raise ConfigError(f"unknown setting{shown} in a bus address; use one of {known}")
     return replace(config, **given)
 
 
 def _format(text: str) -> RedisFormat:
     if text not in FORMATS:
-        raise ConfigError(f"format is {text!r}; it must be one of {', '.join(FORMATS)}")
+        raise ConfigError(f"invalid format {text!r}: it must be one of {', '.join(FORMATS)}")
     return FORMATS[text]
 
 
@@ -127,7 +129,7 @@ def _word(name: str, text: str) -> str:
 
 def _yes_or_no(name: str, text: str) -> bool:
     if text not in _TRUTHS:
-        raise ConfigError(f"{name} is {text!r}; it must be true or false")
+        raise ConfigError(f"invalid {name} {text!r}: it must be true or false")
     return _TRUTHS[text]
 
 
@@ -135,14 +137,14 @@ def _number(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ConfigError(f"{name} is {text!r}; it must be a number") from None
+        raise ConfigError(f"invalid {name} {text!r}: it must be a number") from None
 
 
 def _count(name: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ConfigError(f"{name} is {text!r}; it must be a whole number") from None
+        raise ConfigError(f"invalid {name} {text!r}: it must be a whole number") from None
 
 
 def _or_none(reader: Callable[[str, str], Any]) -> Callable[[str, str], Any]:
@@ -150,8 +152,8 @@ def _or_none(reader: Callable[[str, str], Any]) -> Callable[[str, str], Any]:
 
 
 _TRUTHS: Final = {"true": True, "false": False}
-# The formats that `?format=` may name: as Lightbus 1.1.2 writes, with a stream for each event or
-# for each API, or as its documentation has it, for each event or API too.
+# The values of `?format=`: the formats that Lightbus 1.1.2 writes, and those that its documentation
+# describes, each with one stream per event or per API.
 FORMATS: Final[Mapping[str, RedisFormat]] = {
     "per-event": RedisFormat(),
     "per-api": LIGHTBUS,
@@ -177,10 +179,10 @@ _READERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
 
 
 def without_password(address: str) -> str:
-    """Return an address for display: without settings, user and password."""
+    """Return an address for display, without settings, user and password."""
     scheme, mark, rest = address.partition("://")
     if not mark:
-        return "?"  # not an address: any part of it may be the password
+        return "?"  # Not an address, so any part of it may be the password.
     if scheme != "sqlite":
         rest = rest.rpartition("@")[2]
     return f"{scheme}{mark}{rest.partition('?')[0]}"

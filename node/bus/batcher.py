@@ -1,7 +1,7 @@
 """Combines the requests of concurrent callers into one.
 
-Each caller gets its own answer or error, and a cancelled caller does not affect the others. A lone
-request is sent immediately.
+Each caller gets its own result or error, and cancelling one caller does not affect the others. A
+single request is sent immediately.
 """
 
 from collections import deque
@@ -21,8 +21,8 @@ from parley._node.errors import ParleyError
 from parley._node.transport.conditions import yield_to_loop
 from parley._node.transport.loop import Loop, Waiter
 
-# Errors that a single item may have caused, and after which nothing was done. After any other error
-# the outcome is unknown, or the same for each item.
+# Errors that one item can cause for the whole request, which then has no effect. After any other
+# error, the outcome is unknown or the same for each item.
 _ONES_OWN: Final = (InvalidEventError, BusRefusedError, BusFullError, BusDamagedError)
 
 Item = TypeVar("Item")
@@ -30,8 +30,7 @@ Answer = TypeVar("Answer")
 
 
 class Cost(NamedTuple):
-    """The number and bytes that an item counts for. Items of another `kind` go into another
-    request."""
+    """The count and size of an item; items of different `kind` go into different requests."""
 
     number: int
     size: int
@@ -39,8 +38,7 @@ class Cost(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Limits of one request (`number`, `size`; a single item may exceed them), and the number of
-    requests in progress at a time."""
+    """The limits of one request, which a single item may exceed, and of concurrent requests."""
 
     number: int
     size: int
@@ -48,7 +46,7 @@ class Bounds(NamedTuple):
 
 
 class _Share(Generic[Item, Answer]):
-    """One caller's item and its outcome."""
+    """The item and outcome of one caller."""
 
     __slots__ = ("answer", "cost", "error", "is_answered", "item", "waiter")
 
@@ -65,9 +63,8 @@ class _Share(Generic[Item, Answer]):
 class Batcher(Generic[Item, Answer]):
     """Sends items in order, many at a time.
 
-    `send` returns an answer, or an error, for each item. If it raises an error that a single item
-    may have caused and nothing was done, each item is sent alone; any other error is raised to all
-    callers.
+    `send` returns a result or an error for each item. If it raises an error that a single item can
+    have caused, each item is sent separately. Any other error is raised in all callers.
     """
 
     def __init__(
@@ -83,14 +80,15 @@ class Batcher(Generic[Item, Answer]):
         self._bounds = bounds
         self._shares: deque[_Share[Item, Answer]] = deque()
         self._under_way = 0
-        self._is_due = False  # waiting items are taken in this turn or the next
+        self._is_due = False  # Set when a task to send the waiting items is scheduled.
 
     async def submit(self, item: Item) -> Answer:
-        """Return the answer to an item; raises what `send` raises. After a cancellation, the item
-        may have been sent.
+        """Return the result for an item; raise what `send` raises.
+
+        After a cancellation, the item may have been sent.
 
         Raises:
-            BusClosedError: the loop ends.
+            BusClosedError: the event loop is closing.
         """
         if not self._under_way and not self._shares:
             self._under_way += 1
@@ -118,7 +116,7 @@ class Batcher(Generic[Item, Answer]):
         return share.answer
 
     def _start(self) -> None:
-        """Send waiting items at the end of this turn, if another request may start."""
+        """Send waiting items later in this loop iteration, if another request may start."""
         if self._shares and not self._is_due and self._under_way < self._bounds.under_way:
             self._under_way += 1
             self._is_due = True
@@ -129,20 +127,22 @@ class Batcher(Generic[Item, Answer]):
             while self._shares:
                 taken = self._next()
                 self._is_due = False
-                self._start()  # another request for the remaining items
+                self._start()  # Start another request for the remaining items.
                 await self._send_batch(taken)
                 self._is_due = True
-                await yield_to_loop(self._loop)  # answered callers batch their next items
+                await yield_to_loop(
+                    self._loop
+                )  # Answered callers add their next items to the next batch.
         except get_cancelled_exc_class():
             while self._shares:
-                self._shares.popleft().waiter.wake()  # the loop ends
+                self._shares.popleft().waiter.wake()  # The event loop is closing.
             raise
         finally:
             self._under_way -= 1
             self._is_due = False
 
     def _next(self) -> list[_Share[Item, Answer]]:
-        """Take as many waiting items as fit into one request, at least one."""
+        """Remove and return as many waiting items as fit into one request, at least one."""
         taken = [self._shares.popleft()]
         number, size, kind = taken[0].cost
         while self._shares:
@@ -162,7 +162,7 @@ class Batcher(Generic[Item, Answer]):
                 else:
                     share.answer = answer
                 share.is_answered = True
-        except Exception as error:  # bugs are raised in the callers, too
+        except Exception as error:  # Programming errors are raised in the callers as well.
             if len(shares) > 1 and isinstance(error, _ONES_OWN):
                 for share in shares:
                     await self._send_batch([share])

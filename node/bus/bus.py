@@ -1,7 +1,7 @@
-"""`Bus`: durable events, consumed by groups, on any store.
+"""`Bus`: durable events that consumer groups process, on any store.
 
-Publishing returns when the event is stored. A group receives an event again until it is
-acknowledged or becomes a dead letter.
+Publishing returns when the event is stored. An event is redelivered to a group until the group
+acknowledges it or it becomes a dead letter.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,23 +56,25 @@ from parley._node.transport.conditions import is_async
 
 H = TypeVar("H", bound=Handler)
 
-# Seconds for handlers to finish when a bus is left as a context manager.
+# The time that handlers have to finish when the bus's `async with` block ends, in seconds.
 DRAIN_TIMEOUT: Final = 5.0
 RETRY_DELAY: Final = 1.0
 MAX_RETRY_DELAY: Final = 300.0
-# Seconds for which publishing with an idempotency key is retried.
+# How long a publish with an idempotency key is retried, in seconds.
 PUBLISH_TIMEOUT: Final = 30.0
 LARGEST_VERSION: Final = 2**31 - 1
 PAGE: Final = 100
 
 
 class Bus:
-    """Events by name, `API.EVENT`, stored until they are processed.
+    """Durable events, named `API.EVENT` and stored until they are processed.
 
-    Created by `Node.bus`, `Peer.bus` and `Link.bus`, or by `open_bus` without a node; opened at
-    first use. `loop` returns the event loop it runs in. `counters` count the events of this
-    process. Groups have the names that their consumers use, without the service's. The stream of
-    all events of an API, which Redis may have, is `API.*`.
+    Create a bus with `Node.bus`, `Peer.bus`, `Link.bus` or, without a node, `open_bus`. It is
+    opened at its first use. `loop` returns the event loop that it runs in, and `counters` counts
+    the events of this process.
+
+    Groups have the names that their consumers use, without the service's prefix. On Redis, `API.*`
+    can name the stream of all events of an API.
     """
 
     def __init__(self, store: Store, config: BusConfig, *, loop: Callable[[], Backend]) -> None:
@@ -88,15 +90,16 @@ class Bus:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the bus was closed, for good."""
+        """Whether the bus was closed. A closed bus cannot be reopened."""
         return self._lazy.is_closed
 
     async def opened(self) -> Store:
-        """Return the store, opened if necessary.
+        """Return the store, and open it if necessary.
 
         Raises:
-            BusClosedError: the bus is closed. BusError: it cannot be opened. ConfigError: a setting
-                is wrong.
+            BusClosedError: the bus is closed.
+            BusError: the store cannot be opened.
+            ConfigError: a setting is invalid.
         """
         return await self._lazy.opened()
 
@@ -112,20 +115,25 @@ class Bus:
         durable: bool = True,
         timeout: float = PUBLISH_TIMEOUT,
     ) -> str:
-        """Store an event and return its id. On return it is on disk if the store can guarantee that
-        (docs/bus.md); with `durable` False it survives the end of the process that stores it. The
-        data is a mapping, a dataclass or another model; nested models are stored as JSON objects.
+        """Store an event and return its ID.
 
-        An event whose `idempotency_key` was published on the same name within the window is not
-        stored again; the id is the first event's. With a key, publishing is therefore retried for
-        `timeout` seconds while the store is unavailable. After a cancellation the event may have
-        been stored.
+        The data is a mapping, a dataclass or another model; nested models are stored as JSON
+        objects. When this method returns, the event is on disk if the store can guarantee that
+        (docs/bus.md). With `durable` False, the event only survives the end of the process that
+        stores it.
+
+        An event whose `idempotency_key` was published under the same name within the window is not
+        stored again, and the ID of the first event is returned. With a key, publishing is retried
+        for `timeout` seconds while the store is unavailable. After a cancellation, the event may
+        have been stored.
 
         Raises:
-            InvalidEventError: an invalid name, data, key or version; as SchemaViolationError, data
-                that violates its schema. BusUnavailableError: no answer; it may have been stored.
-                BusClosedError: the bus is closed; if it closed during the call, it may have been
-                stored. BusFullError, BusBusyError and other BusErrors: it was not stored.
+            InvalidEventError: the name, data, key or version is invalid.
+            SchemaViolationError: the data violates its schema.
+            BusUnavailableError: the store did not answer; the event may have been stored.
+            BusClosedError: the bus is closed; if it closed during the call, the event may have been
+                stored.
+            BusError: the event was not stored (BusFullError, BusBusyError and others).
         """
         event = self._new_event(name, data, idempotency_key, version)
         if idempotency_key is None:
@@ -143,7 +151,10 @@ class Bus:
     async def publish_many(
         self, name: str, items: Iterable[Data | Model], *, version: int = 1, durable: bool = True
     ) -> list[str]:
-        """Store events, all or none, in this order; return their ids. Raises as `publish`."""
+        """Store events in this order, all or none; return their IDs.
+
+        Raises the errors of `publish`.
+        """
         events = [self._new_event(name, data, None, version) for data in items]
         if not events:
             return []
@@ -155,14 +166,16 @@ class Bus:
     def schema(
         self, name: str, schema: Mapping[str, Any] | bool, *, validate: When = "both"
     ) -> None:
-        """Set a JSON schema for the events of a name, or of an API (`auth.*`). Data that violates
-        it is not published (SchemaViolationError), and becomes a dead letter when it is consumed.
-        `validate` limits the check to one of the two.
+        """Set the JSON schema for the events of a name, or of an API (`auth.*`).
+
+        Publishing data that violates the schema raises SchemaViolationError. A received event that
+        violates it becomes a dead letter. `validate` limits the check to publishing or consuming.
 
         Raises:
-            ParleyError: the name already has a schema. InvalidEventError: the name is invalid.
-                ConfigError: the schema is invalid or refers to an external one, or `jsonschema` is
-                not installed.
+            ParleyError: the name already has a schema.
+            InvalidEventError: the name is invalid.
+            ConfigError: the schema is invalid or refers to an external one, or `jsonschema` is not
+                installed.
         """
         self.schemas.add(name, schema, validate)
 
@@ -181,22 +194,25 @@ class Bus:
     def consume(
         self, name: str, group: str, *, returns: Any = None, **options: Unpack[ConsumeOptions]
     ) -> Consumption[Any]:
-        """Consume the events of a name for a group: `async with bus.consume(...) as events`, then
-        `async for event in events`.
+        """Consume the events of a name for a group.
 
-        The next iteration, or leaving the block normally, acknowledges the previous event. After an
-        exception it is redelivered. With `returns` the data of each event has that type, such as a
-        dataclass; an event whose data does not fit becomes a dead letter. The options are:
+        Use it as `async with bus.consume(...) as events`, then `async for event in events`. The
+        next iteration, or leaving the block normally, acknowledges the previous event. After an
+        exception, the event is redelivered.
 
-        - `batch`: how many events are fetched at once, 1 to 10,000 (by default 100);
-        - `reclaim_after`: events are taken over from a consumer that sent no heartbeat for so many
-          seconds (60);
-        - `max_attempts`: deliveries until an event becomes a dead letter (5); None: no limit;
-        - `start`: where a new group begins: `first`, `new`, an id, or a time (`first`).
+        With `returns`, the data of each event has that type, such as a dataclass. An event whose
+        data does not fit becomes a dead letter. The options are:
+
+        - `batch`: how many events are fetched at a time, 1 to 10,000 (default 100);
+        - `reclaim_after`: seconds without a heartbeat after which another consumer's events are
+            taken over (default 60);
+        - `max_attempts`: deliveries until an event becomes a dead letter (default 5; None: no
+            limit);
+        - `start`: where a new group begins: `first`, `new`, an ID, or a time (default `first`).
 
         Raises:
-            InvalidEventError: the name, group or start is wrong. ConfigError: a number is, or
-                `returns` is not a type of data.
+            InvalidEventError: the name, group or start is invalid.
+            ConfigError: a number is out of range, or `returns` is not a type of data.
         """
         checked = check_options(self.config, name, group, **options)
         if returns is not None:
@@ -213,19 +229,22 @@ class Bus:
         max_retry_delay: float = MAX_RETRY_DELAY,
         **options: Unpack[ConsumeOptions],
     ) -> Callable[[H], H]:
-        """Register the handler of a group's events: `async def handler(event)`. It runs while the
-        node runs, up to `concurrency` calls at a time; with 1, events are processed in order. With
-        the hint `event: BusEvent[Order]` the data is an Order, as with `returns=` of `consume`.
+        """Register the async function that handles a group's events.
+
+        Use it as a decorator: `@bus.handler(...)` above `async def handler(event)`. The handler
+        runs while the node runs, with up to `concurrency` calls at a time; with 1, events are
+        processed in order. With the annotation `event: BusEvent[Order]` the data is an Order, as
+        with `returns` of `consume`.
 
         An event is acknowledged when the handler returns. If it raises, the error is logged and the
-        event is retried after about `retry_delay` seconds, doubled for each further attempt up to
-        `max_retry_delay`; after `max_attempts` it becomes a dead letter. The other options are
-        those of `consume`.
+        event is retried after about `retry_delay` seconds, a delay that doubles up to
+        `max_retry_delay`. After `max_attempts` the event becomes a dead letter. The other options
+        are those of `consume`.
 
         Raises:
-            ParleyError: the group already has a handler for it. InvalidEventError: the name, group
-                or start is wrong. ConfigError: an option is wrong, or the handler is not a
-                coroutine function.
+            ParleyError: the group already has a handler for these events.
+            InvalidEventError: the name, group or start is invalid.
+            ConfigError: an option is invalid, or the handler is not a coroutine function.
         """
         checked = check_options(self.config, name, group, **options)
         require_count("concurrency", concurrency)
@@ -234,7 +253,9 @@ class Bus:
         def register(handler: H) -> H:
             require_callable(handler, f"the handler of {name}", "event")
             if not is_async(handler):
-                raise ConfigError(f"the handler of {name} must be a coroutine function")
+                raise ConfigError(
+                    f"cannot register {handler!r} for {name!r}: it isn't a coroutine function"
+                )
             what = f"the handler of {name}"
             hint = data_hint(handler_hints(handler, what, BusEvent), BusEvent)
             typed = hint not in (None, Any, dict[str, Any]) and not isinstance(hint, TypeVar)
@@ -244,14 +265,14 @@ class Bus:
 
         return register
 
-    # Looking.
+    # Inspection.
 
     async def streams(self) -> list[StreamInfo]:
         """Return all streams, by name."""
         return await (await self._lazy.opened()).streams()
 
     async def groups(self, name: str | None = None) -> list[GroupInfo]:
-        """Return the groups of a stream, or of all, with the store's names."""
+        """Return the groups of a stream, or of all streams, with the names that the store uses."""
         store = await self._lazy.opened()
         if name is not None:
             api_of(name)
@@ -260,7 +281,7 @@ class Bus:
         return [group for groups in found for group in groups]
 
     async def lag(self, name: str, group: str) -> int | None:
-        """Return how many events the group was never handed; None if unknown.
+        """Return the number of events that the group has not received yet; None if unknown.
 
         Raises:
             BusError: the group does not exist.
@@ -269,7 +290,7 @@ class Bus:
         for found in await self.groups(name):
             if found.name == whole:
                 return found.lag
-        raise BusError(f"{name} has no group {whole}")
+        raise BusError(f"cannot read the lag of group {whole!r}: {name} has no such group")
 
     async def consumers(self, name: str, group: str) -> list[ConsumerInfo]:
         """Return the consumers of a group, by name."""
@@ -278,7 +299,7 @@ class Bus:
     async def pending(
         self, name: str, group: str, *, count: int = PAGE, after: str = BEFORE_ALL
     ) -> list[PendingInfo]:
-        """Return up to `count` unacknowledged events after an id."""
+        """Return up to `count` unacknowledged events that follow the ID `after`."""
         whole = self._group(name, group)
         return await (await self._lazy.opened()).pending(name, whole, count, str(parse_id(after)))
 
@@ -313,29 +334,33 @@ class Bus:
         end: Position | None = None,
         follow: bool = False,
     ) -> History[Any]:
-        """The events of a stream as they are stored, whatever groups do: `async for event in
-        bus.history(...)`, from `start` (inclusive) to `end` (an id: inclusive; a time: what was
-        published before it); with `follow` also those to come, waiting for a store that went away.
-        With `returns` the data of each event is of that type; `event.data` raises
-        MalformedDataError for an event whose data does not fit.
+        """Iterate over the stored events of a stream: `async for event in bus.history(...)`.
+
+        The iteration runs from `start` (inclusive) to `end`: an ID (inclusive) or a time
+        (exclusive). It is independent of groups. With `follow`, it continues with new events and
+        waits while the store is unavailable.
+
+        With `returns`, the data of each event has that type; `event.data` raises MalformedDataError
+        if it does not fit.
 
         Raises:
-            InvalidEventError: the name or a position is wrong. ConfigError: `returns` is not a
-                type of data.
+            InvalidEventError: the name or a position is invalid.
+            ConfigError: `returns` is not a type of data.
         """
         api_of(name)
         until = None if end is None else last_before(end)
         held = None if returns is None else data_type(returns)
         return History(self._lazy, name, after(start), until, follow=follow, returns=held)
 
-    # Keeping order.
+    # Maintenance.
 
     async def replay(self, name: str, group: str, start: Position) -> None:
-        """Move a group's position to `start`, backward or forward; a group that does not exist is
-        created. Pending events stay pending.
+        """Move the position of a group to `start`, backward or forward. Creates a missing group.
+
+        Pending events stay pending.
 
         Raises:
-            InvalidEventError: the name or a position is wrong.
+            InvalidEventError: the name or a position is invalid.
         """
         whole = self._group(name, group)
         await (await self._lazy.opened()).rewind(name, whole, after(start))
@@ -349,12 +374,14 @@ class Bus:
         before: Position | None = None,
         max_bytes: int | None = None,
     ) -> int:
-        """Delete the oldest events, read or not, keeping at most `max_length` events and
-        `max_bytes` bytes, none older than `max_age` seconds or before an id or time. Returns how
-        many.
+        """Delete the oldest events, whether read or not, and return how many were deleted.
+
+        At most `max_length` events and `max_bytes` bytes remain, none older than `max_age` seconds
+        and none before `before`, an ID or a time.
 
         Raises:
-            InvalidEventError: the name or a position is wrong. ConfigError: a number is wrong.
+            InvalidEventError: the name or a position is invalid.
+            ConfigError: a number is out of range.
         """
         api_of(name)
         limits = {"max_length": max_length, "max_bytes": max_bytes, "max_age": max_age}
@@ -374,29 +401,33 @@ class Bus:
     async def dead_letters(
         self, name: str, *, count: int = PAGE, after: str = BEFORE_ALL
     ) -> list[DeadLetter]:
-        """Return the first `count` dead letters of a stream after a letter's id."""
+        """Return the first `count` dead letters of a stream that follow the ID `after`."""
         return await DeadLetters(self._lazy, name).page(count, after)
 
     async def replay_dead(
         self, name: str, ids: Sequence[str] | None = None, *, group: str | None = None
     ) -> list[str]:
-        """Process dead letters again, with attempts reset: all, those with these ids, or those of a
-        group. Each returns to the group it failed in; if the stream no longer has the event, it is
-        published again for all groups. Removes the replayed letters and returns their ids."""
+        """Process dead letters again: all, those with these IDs, or those of a group.
+
+        Each event returns to the group in which it failed, with its attempts reset. If the stream
+        no longer has the event, it is published again for all groups. Removes the replayed letters
+        and returns their IDs.
+        """
         whole = None if group is None else self._group(name, group)
         return await DeadLetters(self._lazy, name).replay(ids, whole)
 
     async def drop_dead(self, name: str, ids: Sequence[str] | None = None) -> int:
-        """Delete dead letters: all, or those with these ids; return how many."""
+        """Delete all dead letters, or those with these IDs; return how many were deleted."""
         return await DeadLetters(self._lazy, name).drop(ids)
 
-    # Its life.
+    # Lifecycle.
 
     async def __aenter__(self) -> Self:
-        """Open the store, and start the handlers.
+        """Open the store and start the handlers.
 
         Raises:
-            BusError: it cannot be opened. ConfigError: a setting is wrong.
+            BusError: the store cannot be opened.
+            ConfigError: a setting is invalid.
         """
         await self._lazy.opened()
         self.begin()
@@ -408,18 +439,22 @@ class Bus:
         await self.aclose(DRAIN_TIMEOUT if exc_type is None else 0.0)
 
     def begin(self) -> None:
-        """Start the handlers: the loop runs. For the owner of the bus; can be called again."""
+        """Start the handlers when the loop runs.
+
+        Called by the owner of the bus. Can be called again.
+        """
         if not self.is_closed:
             self._consumers.begin()
 
     async def drain(self, timeout: float) -> None:
-        """Stop the handlers: running ones have `timeout` seconds to finish, and events not begun
-        are given back."""
+        """Stop the handlers. Running ones have `timeout` seconds; unstarted events are released."""
         await self._consumers.drain(timeout)
 
     async def aclose(self, timeout: float = 0.0, *, because: str = "") -> None:
-        """Drain, record acknowledgements, give back events not begun, and close the store. Waiting
-        consumers raise BusClosedError with the text `because`. Can be called again."""
+        """Drain, record acknowledgements, release unstarted events, and close the store.
+
+        Waiting consumers raise BusClosedError with the text `because`. Can be called again.
+        """
         if because and not self.is_closed:
             self._lazy.closed_because = because
             self._consumers.warn(because)
@@ -429,14 +464,14 @@ class Bus:
             await self._consumers.close_loops(self._lazy.closed_error())
             await self._lazy.aclose()
 
-    # Inside.
+    # Internal.
 
     def _new_event(self, name: str, given: Data | Model, key: str | None, version: int) -> NewEvent:
         split_name(name)
         if key is not None:
             check_key(key)
         if type(version) is not int or not 1 <= version <= LARGEST_VERSION:
-            raise InvalidEventError(f"{version!r} is not a version: 1 to {LARGEST_VERSION:,}")
+            raise InvalidEventError(f"invalid version {version!r}: use 1 to {LARGEST_VERSION:,}")
         data: Any = given
         try:
             body = encode_body(data, self.config.max_event_bytes)

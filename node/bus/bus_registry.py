@@ -1,4 +1,4 @@
-"""The buses of one node, by address, and their metrics. One of them may be offered to peers."""
+"""The buses of one node by address, with their metrics. One bus can be offered to peers."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +22,7 @@ from parley._node.metrics.catalogue import MetricFamily, family, labelled, named
 from parley._node.protocol.codes import BUS_LABEL
 from parley._node.transport.backend import Backend
 
-# Seconds for one bus to answer, and seconds for which an answer is told again.
+# The time for one bus to answer, and for which its answer is reused, in seconds.
 PATIENCE = 2.0
 FRESH = 5.0
 
@@ -42,7 +42,7 @@ class BusCollector:
         try:
             now = self._now()
         except ParleyError:
-            return  # the node does not run
+            return  # The node is not running.
         if self._asked_at is not None and now - self._asked_at < FRESH:
             return
         self._asked_at = now
@@ -77,7 +77,7 @@ class BusCollector:
 
 
 class BusRegistry:
-    """The buses of one node, in the loop that `loop` returns; `handlers` are the node's."""
+    """The buses of one node. They run in the event loop that `loop` returns."""
 
     def __init__(self, loop: Callable[[], Backend], handlers: Handlers) -> None:
         self._loop = loop
@@ -92,12 +92,12 @@ class BusRegistry:
         return {url: bus for url, (bus, _) in self._buses.items()}
 
     def get(self, url: str, config: BusConfig | None, allow: AllowBus | None) -> Bus:
-        """Return the bus at an address, created if necessary, not yet opened.
+        """Return the bus at an address, created if necessary but not opened.
 
         Raises:
-            AddressError: it is not the address of a bus. ConfigError: a setting is wrong, or
-                differs from those first given for this address. ParleyError: a bus is already
-                offered.
+            AddressError: the address is invalid.
+            ConfigError: a setting is invalid, or the bus is open with other settings.
+            ParleyError: a bus is already offered.
         """
         known = self._buses.get(url)
         if known is None:
@@ -107,30 +107,34 @@ class BusRegistry:
             bus, first = known
             if config is not None and config != first:
                 address = without_password(url)
-                raise ConfigError(f"there is a bus at {address!r} already, with other settings")
+                raise ConfigError(
+                    f"cannot open the bus at {address!r}: it is already open with other settings"
+                )
         if allow is not None:
             self._offer(bus, allow)
         if known is None:
             self._buses[url] = (bus, config)
-            with suppress(ParleyError):  # the node does not run yet; it calls `begin` when it does
+            with suppress(
+                ParleyError
+            ):  # If the node is not running, it calls `begin` when it starts.
                 self._loop()
                 bus.begin()
         return bus
 
     def begin(self) -> None:
-        """Start the handlers: the node runs."""
+        """Start the handlers when the node runs."""
         for bus, _ in self._buses.values():
             bus.begin()
 
     async def drain(self, timeout: float) -> None:
-        """Stop all handlers; running ones have `timeout` seconds to finish."""
+        """Stop all handlers. Running handlers have `timeout` seconds to finish."""
         with ungrouped():
             async with anyio.create_task_group() as tasks:
                 for bus, _ in self._buses.values():
                     tasks.start_soon(bus.drain, timeout)
 
     async def aclose(self) -> None:
-        """Close all buses, for good; none is offered any longer."""
+        """Close all buses and stop offering one to peers."""
         self._handlers.reserved.pop(BUS_LABEL, None)
         with ungrouped():
             async with anyio.create_task_group() as tasks:

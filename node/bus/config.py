@@ -20,30 +20,31 @@ class BusConfig:
     """Settings of a bus.
 
     Attributes:
-        service: the name of the service; groups are then `SERVICE-GROUP`, as Lightbus has them.
-            Empty: groups are called as they are.
-        consumer: the name of this process among the consumers of its groups. A name that stays
-            the same after a restart finds its pending events at once. Empty: host, process id
+        service: the name of the service. If set, a group is stored as `SERVICE-GROUP`, as in
+            Lightbus.
+        consumer: the name of this process among the consumers of its groups. With a fixed name, a
+            restarted process immediately continues its pending events. Default: host, process ID
             and four random characters.
-        max_length: about how many events a stream keeps, 1 or more; None: no bound.
-        max_age: seconds that a stream keeps events, above 0; None: no bound.
-        max_bytes: about how many bytes of events a stream keeps, 1,024 or more; None: no bound.
-        keep_unread: whether events that a group has yet to acknowledge stay, whatever the three
-            bounds say (SQLite; Redis cannot).
-        max_store_bytes: the largest size of the database file, at least 1 MiB; then publishing
-            raises BusFullError (SQLite).
-        max_event_bytes: the longest data of an event as JSON, bytes, at least 64.
-        idempotency_window: seconds for which an idempotency key is remembered, 0 or more.
-        idempotency_keys: how many keys are remembered for a stream, at least 1; then the oldest
-            is forgotten (SQLite).
-        consumer_ttl: seconds after which an idle consumer is forgotten and what is pending with
-            it is due, at least 1.
-        busy_timeout: seconds to wait for another process that holds the database, 0 or more.
-        timeout: seconds to wait for an answer of Redis or of another node, above 0.
-        waiting: operations that may wait in line for the store, at least 1; further ones wait for
-            room.
-        formats: how the events of some APIs look in Redis; `*` is for all others.
-        clock: the time, in seconds since 1970 (UTC); for tests.
+        max_length: about how many events a stream keeps, at least 1; None: unlimited.
+        max_age: how long a stream keeps events, in seconds, above 0; None: unlimited.
+        max_bytes: about how many bytes of events a stream keeps, at least 1,024; None: unlimited.
+        keep_unread: whether events that a group has not acknowledged stay, regardless of the three
+            limits above (SQLite; not supported by Redis).
+        max_store_bytes: the maximum size of the database file, at least 1 MiB. When it is reached,
+            publishing raises BusFullError (SQLite).
+        max_event_bytes: the maximum size of an event's data as JSON, in bytes, at least 64.
+        idempotency_window: how long an idempotency key is remembered, in seconds, 0 or more.
+        idempotency_keys: how many keys are remembered for each stream, at least 1. Beyond that the
+            oldest is forgotten (SQLite).
+        consumer_ttl: seconds after which an idle consumer is removed and its pending events are
+            redelivered, at least 1.
+        busy_timeout: how long to wait for another process that locks the database, in seconds, 0 or
+            more.
+        timeout: how long to wait for a response from Redis or another node, in seconds, above 0.
+        waiting: how many operations may be queued for the store, at least 1. Further operations
+            wait until the queue has space.
+        formats: the Redis format of events, by API; `*` applies to all other APIs.
+        clock: returns the time in seconds since 1970 (UTC); replaced in tests.
     """
 
     service: str = ""

@@ -1,7 +1,7 @@
-"""The data of events: one JSON object (RFC 8259), checked against JSON schemas.
+"""The data of events: JSON objects (RFC 8259), optionally validated against JSON schemas.
 
-NaN and infinities are refused. Schemas are checked when they are added, and nothing is ever
-downloaded for one. `jsonschema` is imported with the first schema.
+NaN and infinities are rejected. Schemas are checked when they are added, and are never downloaded.
+`jsonschema` is imported with the first schema.
 """
 
 import json
@@ -20,8 +20,8 @@ Data: TypeAlias = Mapping[str, Any]
 
 _DECODER: Final = json.JSONDecoder()
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-# The text that a store returns for unreadable data begins with this; the reason, a colon, and the
-# original follow. It is not valid JSON.
+# The prefix of the text that a store returns for unreadable data. The reason, a colon and the
+# original follow. The result is not valid JSON.
 UNREADABLE: Final = "unreadable: "
 # Field names must be exactly of this type.
 _TEXT: Final = frozenset((str,))
@@ -45,12 +45,12 @@ def encode_body(data: object, largest: int) -> str:
     Raises:
         InvalidEventError: it is not a mapping of text to JSON values, or it is too long.
     """
-    # `dict` first: isinstance with Mapping is slow.
+    # Check `dict` first, because isinstance with Mapping is slow.
     if not isinstance(data, (dict, Mapping)) or not _TEXT.issuperset(map(type, data)):
         kind = type(data).__name__
         raise InvalidEventError(
-            "the data of an event is a mapping of text to JSON values, not "
-            + (f"one with other keys: {kind}" if isinstance(data, Mapping) else kind)
+            f"cannot publish {kind}: "
+            + ("a key isn't a str" if isinstance(data, Mapping) else "the data must be a mapping")
         )
     try:
         body = _ENCODER.encode(data if type(data) is dict else dict(data))
@@ -59,9 +59,13 @@ def encode_body(data: object, largest: int) -> str:
     try:
         size = len(body if body.isascii() else body.encode())
     except UnicodeEncodeError as error:
-        raise InvalidEventError("the data has text that is not Unicode") from error
+        raise InvalidEventError(
+            "the data has text that is not Unicode: a lone surrogate"
+        ) from error
     if size > largest:
-        raise InvalidEventError(f"the data has {size:,} bytes; at most {largest:,} may be")
+        raise InvalidEventError(
+            f"cannot publish {size:,} bytes of data: max_event_bytes is {largest:,}"
+        )
     return body
 
 
@@ -74,7 +78,7 @@ def decode_body(body: str | bytes) -> dict[str, Any]:
     try:
         if type(body) is str and body.startswith("{"):
             parsed: dict[str, Any]
-            parsed, end = _DECODER.raw_decode(body)  # in half the time of `loads`
+            parsed, end = _DECODER.raw_decode(body)  # Takes half the time of `loads`.
             if end == len(body):
                 return parsed
         data = json.loads(body)
@@ -90,7 +94,7 @@ def decode_body(body: str | bytes) -> dict[str, Any]:
 When = Literal["publish", "consume", "both"]
 
 ALL_OF_API: Final = ".*"
-# Characters of an error's text, which shows the data.
+# The most characters of an error, which shows the data.
 LONGEST_TEXT: Final = 300
 # Names whose schemas are cached.
 REMEMBERED: Final = 1_024
@@ -103,8 +107,10 @@ class _Schema(NamedTuple):
 
 
 class Schemas:
-    """The schemas of one bus, by `API.EVENT` or, for all events of an API, `API.*`. An event with
-    both must satisfy both."""
+    """The schemas of one bus, by `API.EVENT` or, for all events of an API, `API.*`.
+
+    An event with both schemas must satisfy both.
+    """
 
     __slots__ = ("_found", "_schemas", "is_empty")
 
@@ -117,15 +123,16 @@ class Schemas:
         """Add a schema for the events of a name or an API (any draft; by default 2020-12).
 
         Raises:
-            ParleyError: the name already has a schema. InvalidEventError: the name is invalid.
+            ParleyError: the name already has a schema.
+            InvalidEventError: the name is invalid.
             ConfigError: the schema is invalid or refers to an external one, or `jsonschema` is not
                 installed.
         """
         split_name(name[:-1] + "_" if name.endswith(ALL_OF_API) else name)
         if name in self._schemas:
-            raise ParleyError(f"{name} has a schema already")
+            raise ParleyError(f"cannot set a schema for {name!r}: it already has one")
         if validate not in ("publish", "consume", "both"):
-            raise ConfigError(f"validate is {validate!r}; it must be publish, consume or both")
+            raise ConfigError(f"invalid validate {validate!r}: it must be publish, consume or both")
         validator = _validator(name, schema)
         self._schemas[name] = _Schema(validator, validate != "consume", validate != "publish")
         self.is_empty = False
@@ -138,7 +145,7 @@ class Schemas:
                 _check(name, schema.validator, data)
 
     def check_consumed(self, name: str, data: Any) -> None:
-        """Raise SchemaViolationError unless the data may be handed out."""
+        """Raise SchemaViolationError unless the data may be delivered."""
         for schema in self._of(name):
             if schema.consuming:
                 _check(name, schema.validator, data)
@@ -163,25 +170,30 @@ def _validator(name: str, schema: Mapping[str, Any] | bool) -> "Validator":
     except ImportError as error:
         raise ConfigError(needs_extra("a schema", "bus")) from error
     if not isinstance(schema, Mapping | bool):
-        raise ConfigError(f"the schema of {name} is neither a mapping nor a bool")
+        raise ConfigError(
+            f"invalid schema for {name!r}: it must be a mapping or a bool, "
+            f"not {type(schema).__name__}"
+        )
     contents: Any = schema if isinstance(schema, bool) else dict(schema)
     kind = validator_for(contents, default=Draft202012Validator)
     try:
         kind.check_schema(contents)
         dialect = kind.META_SCHEMA.get("$schema") or kind.META_SCHEMA.get("$id", "")
         resource = specification_with(dialect).create_resource(contents)
-        # An empty registry: without one, jsonschema would download references.
+        # Without an empty registry, jsonschema would download references.
         registry: Registry[Any] = Registry()
         base = resource.id() or ""
         resolver = registry.with_resource(base, resource).crawl().resolver(base)
         _check_references(resource, resolver)
     except SchemaError as error:
-        raise ConfigError(f"the schema of {name}: {error.json_path}: {error.message}") from error
+        raise ConfigError(
+            f"invalid schema for {name!r}: {error.json_path}: {error.message}"
+        ) from error
     except (Unresolvable, NoSuchResource, UnknownDialect) as error:
-        text = f"the schema of {name} refers to something outside it: {error}"
+        text = f"invalid schema for {name!r}: it refers to an external schema: {error}"
         raise ConfigError(one_line(text)) from error
     except RecursionError as error:
-        raise ConfigError(f"the schema of {name} is nested too deeply") from error
+        raise ConfigError(f"invalid schema for {name!r}: it is nested too deeply") from error
     return kind(contents, registry=registry)
 
 

@@ -1,8 +1,8 @@
 """Dead letters: events that failed too often, with the history of their attempts.
 
-A history keeps the first entry and the last ones, each a line of bounded length. Replay removes a
-letter only after its event is pending or published again: an interrupted replay can repeat one
-event, and loses none.
+A history keeps the first entry and the most recent ones, each a line of limited length. Replay
+removes a letter only after its event is pending or published again. An interrupted replay can
+therefore process one event twice, but never loses one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,22 +15,22 @@ from parley._node.bus.identifiers import BEFORE_ALL, dead_name, parse_id, split_
 from parley._node.bus.model import Failure, NewEvent, StoredEvent, Trim
 from parley._node.bus.store import LazyStore
 
-# Letters fetched at a time.
+# How many letters are fetched at a time.
 LETTERS: Final = 100
-# Entries of a history, and characters of each error.
+# The maximum number of entries in a history, and of characters in each error.
 LONGEST_HISTORY: Final = 32
 LONGEST_ERROR: Final = 500
-# The error of an attempt without an outcome.
+# The error of an attempt that ended without acknowledgement or refusal.
 NOT_ACKNOWLEDGED: Final = "not acknowledged"
 
 
 def error_line(error: str) -> str:
-    """Return an error as one bounded line."""
+    """Return an error as one line of limited length."""
     return " ".join(error.encode("utf-8", "replace").decode().split())[:LONGEST_ERROR]
 
 
 def shorten(history: list[Any]) -> None:
-    """Keep the first entry and the last ones."""
+    """Remove entries after the first one until the history has its maximum length."""
     if len(history) > LONGEST_HISTORY:
         del history[1 : len(history) - LONGEST_HISTORY + 1]
 
@@ -57,13 +57,13 @@ def dead_data(
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A dead letter. Fields that another program's letter lacks are empty.
+    """A dead letter. Fields that are missing in a letter of another program are empty.
 
     Attributes:
-        id: the letter's own.
-        event_id, name, idempotency_key, version: of the event.
-        data: of the event; None if it cannot be read, and `body` is its text.
-        group: the group that failed, as the store calls it.
+        id: the ID of the letter itself.
+        event_id, name, idempotency_key, version: copied from the event.
+        data: the event's data; None if it cannot be read, and then `body` is its text.
+        group: the group that failed, with the name that the store uses.
         attempts: the number of deliveries.
         history: the outcome of each attempt, at most 32.
     """
@@ -91,7 +91,7 @@ def read_letter(stored: StoredEvent) -> DeadLetter:
     try:
         body = encode_value(data) if isinstance(data, dict) else body
         body.encode()
-    except (InvalidEventError, UnicodeEncodeError):  # such as NaN, which Lightbus writes
+    except (InvalidEventError, UnicodeEncodeError):  # Such as NaN, which Lightbus writes.
         data, body = None, stored.body
     if not isinstance(data, dict):
         data = None
@@ -114,7 +114,7 @@ class DeadLetters:
     """The dead letters of one stream."""
 
     def __init__(self, store: LazyStore, stream: str) -> None:
-        """Raises InvalidEventError: it is not the name of an event."""
+        """Raise InvalidEventError if `stream` is not the name of an event."""
         split_name(stream)
         self._lazy = store
         self._store = store.store
@@ -122,7 +122,7 @@ class DeadLetters:
         self._dead = dead_name(stream)
 
     async def page(self, count: int, after: str) -> list[DeadLetter]:
-        """The first `count` letters after an id; fewer if there are no more."""
+        """Return the first `count` letters after an ID; fewer if there are no more."""
         place = str(parse_id(after))
         await self._lazy.opened()
         letters: list[DeadLetter] = []
@@ -130,12 +130,12 @@ class DeadLetters:
             found = await self._history(place, None, count - len(letters))
             if not found:
                 break
-            letters += map(read_letter, found)  # a store returns fewer large ones
+            letters += map(read_letter, found)  # A store returns fewer events if they are large.
             place = found[-1].id
         return letters
 
     async def drop(self, ids: Sequence[str] | None) -> int:
-        """Delete the letters with these ids, or all; return how many existed."""
+        """Delete the letters with these IDs, or all; return how many existed."""
         wanted = _checked(ids)
         await self._lazy.opened()
         if wanted is None:
@@ -143,7 +143,7 @@ class DeadLetters:
         return await self._store.drop(self._dead, wanted)
 
     async def replay(self, ids: Sequence[str] | None, group: str | None) -> list[str]:
-        """Replay the letters with these ids, or all, of a group, or all; return their ids."""
+        """Replay the letters with these IDs or of a group, or all; return their IDs."""
         wanted = _checked(ids)
         await self._lazy.opened()
         replayed: list[str] = []
@@ -152,7 +152,7 @@ class DeadLetters:
                 found = await self._history(str(parse_id(id).before), id, 1)
                 replayed += await self._replay_all(found, group)
             return replayed
-        # Letters that are added during the replay are not replayed.
+        # Exclude letters that are added during the replay.
         infos = await self._store.streams()
         last = next((info.last_id for info in infos if info.name == self._dead), None)
         place = BEFORE_ALL
@@ -181,8 +181,9 @@ class DeadLetters:
             if again:
                 return True
         if letter.data is None:
-            return False  # no consumer could read it
-        # Use a new key: the event's own may be remembered although the event is gone.
+            return False  # The event never was readable for a consumer.
+        # Use a new key, because the event's own key may be remembered although the event is
+        # deleted.
         key = f"dead:{letter.id}"
         event = NewEvent(self._stream, letter.data, letter.body, key, letter.version)
         await self._store.publish([event], durable=True)
@@ -191,7 +192,9 @@ class DeadLetters:
 
 def _checked(ids: Sequence[str] | None) -> list[str] | None:
     if isinstance(ids, str):
-        raise InvalidEventError(f"ids is a list of ids, not the text {ascii(ids)[:80]}")
+        raise InvalidEventError(
+            f"invalid ids {ascii(ids)[:80]}: it must be a list of IDs, not a str"
+        )
     return None if ids is None else [str(parse_id(id)) for id in ids]
 
 

@@ -15,7 +15,7 @@ from parley._node.errors import ParleyError
 
 
 class AckState(Enum):
-    """Whether the application has acknowledged or refused an event; only its first call counts."""
+    """Whether the application acknowledged or refused an event; only its first call counts."""
 
     NONE = "none"
     ACK = "ack"
@@ -23,23 +23,23 @@ class AckState(Enum):
 
 
 class AckTarget(Protocol):
-    """The consumer that handed out an event and records its acknowledgement."""
+    """The consumer that delivered an event and records its acknowledgement."""
 
     @property
     def group(self) -> str:
         """The event's group, as its consumers call it."""
 
     async def acknowledge(self, event: "BusEvent[Any]") -> None:
-        """Record that it is done."""
+        """Record that the event was processed."""
 
     async def refuse(self, event: "BusEvent[Any]", delay: float, reason: str) -> None:
-        """Record that it failed."""
+        """Record that processing the event failed."""
 
 
 class BusEvent(Generic[E_co]):
     """An event of a bus. The data of a `BusEvent[Order]` is an Order.
 
-    `attempt` counts the deliveries to the group: 1 for the first, 0 for an event of `Bus.history`,
+    `attempt` counts the deliveries to the group from 1. It is 0 for an event of `Bus.history`,
     which needs no acknowledgement.
     """
 
@@ -65,7 +65,7 @@ class BusEvent(Generic[E_co]):
 
     @property
     def id(self) -> str:
-        """MILLISECONDS-NUMBER; later events of the stream have greater ids."""
+        """MILLISECONDS-NUMBER. Later events of the stream have greater IDs."""
         return self.stored.id
 
     @property
@@ -75,7 +75,7 @@ class BusEvent(Generic[E_co]):
 
     @property
     def body(self) -> str:
-        """The data as stored: JSON."""
+        """The data as stored, in JSON."""
         return self.stored.body
 
     @property
@@ -94,7 +94,7 @@ class BusEvent(Generic[E_co]):
 
     @property
     def version(self) -> int:
-        """The version of the data, as given by its publisher; 1 by default."""
+        """The version of the data, set by its publisher; 1 by default."""
         return self.stored.version
 
     @property
@@ -104,7 +104,7 @@ class BusEvent(Generic[E_co]):
 
     @property
     def published_at(self) -> datetime:
-        """When it was stored, by the store's clock, in milliseconds (UTC)."""
+        """The time when the event was stored, by the store's clock, in milliseconds (UTC)."""
         return parse_id(self.stored.id).published_at
 
     @property
@@ -113,49 +113,59 @@ class BusEvent(Generic[E_co]):
         return self._target.group if self._target is not None else None
 
     async def ack(self) -> None:
-        """Acknowledge the event. It is recorded on return, however long the store takes. Can be
-        called again.
+        """Acknowledge the event. Returns when the store has recorded it, and waits while it cannot.
+
+        Can be called again.
 
         Raises:
-            NotPendingError: it was refused before, or another consumer has processed it.
-                BusClosedError: the bus or its consumer was closed; it may have been recorded.
-                BusError: it could not be recorded, and waiting does not help.
+            NotPendingError: the event was refused before, or another consumer has processed it.
+            BusClosedError: the bus or its consumer was closed; the acknowledgement may have been
+                recorded.
+            BusError: the acknowledgement cannot be recorded, and waiting does not help.
         """
         if self.ack_state is AckState.ACK:
             return
         if self.ack_state is AckState.NACK:
-            raise NotPendingError(f"{self.stored.id} was refused before")
+            raise NotPendingError(
+                f"cannot acknowledge event {self.stored.id!r}: nack() was called before"
+            )
         await self._require_target().acknowledge(self)
 
     async def nack(self, delay: float = 0.0, reason: str = "") -> None:
-        """Refuse the event: the group receives it again in `delay` seconds or, after the last
-        attempt, it becomes a dead letter with `reason` in its history. Waits as `ack` does.
+        """Refuse the event, so that its group receives it again in `delay` seconds.
+
+        After the last attempt it becomes a dead letter, with `reason` in its history. Waits for the
+        store as `ack` does.
 
         Raises:
-            NotPendingError: it was acknowledged before, or went to another consumer. BusError: it
-                could not be recorded; the event is redelivered after it was idle.
+            NotPendingError: the event was acknowledged before, or went to another consumer.
+            BusError: the refusal cannot be recorded; the event is redelivered after its idle time.
         """
         if self.ack_state is AckState.ACK:
-            raise NotPendingError(f"{self.stored.id} was acknowledged before")
+            raise NotPendingError(
+                f"cannot refuse event {self.stored.id!r}: ack() was called before"
+            )
         await self._require_target().refuse(self, delay, reason)
 
     def _require_target(self) -> AckTarget:
         if self._target is None:
             raise ParleyError(
-                f"cannot acknowledge or refuse the event {self.stored.id}: it was read from the "
-                "history, and not delivered to a group"
+                f"cannot acknowledge or refuse event {self.stored.id!r}: it was read from the "
+                "history, not delivered to a group"
             )
         return self._target
 
 
-# Events fetched at a time, and seconds of one wait for new ones.
+# The number of events fetched at a time, and the seconds of one wait for new events.
 PAGE: Final = 100
 WAIT: Final = 1.0
 
 
 class History(Generic[E_co]):
-    """The stored events of one stream, in order: `async for event in bus.history(...)`. Reading
-    them changes nothing."""
+    """The stored events of one stream, in order: `async for event in bus.history(...)`.
+
+    Reading them changes nothing.
+    """
 
     __slots__ = ("_follow", "_place", "_ready", "_retry", "_returns", "_store", "_stream", "_until")
 
@@ -210,8 +220,10 @@ class History(Generic[E_co]):
         return await store.history(self._stream, self._place, self._until, PAGE, wait)
 
     async def _end(self, store: Store) -> str:
-        """Return the id of the last event now, so that no event between two waits is missed. If
-        listing streams is refused, each wait begins at the current end."""
+        """Return the ID of the last event now, so that no event between two waits is missed.
+
+        If the node refuses to list streams, each wait begins at the current end.
+        """
         try:
             streams = await store.streams()
         except BusRefusedError:

@@ -1,8 +1,8 @@
-"""Ids and names: of stored events, APIs, groups, consumers and idempotency keys.
+"""IDs of events, and names of events, groups, consumers and idempotency keys.
 
-An id is `MILLISECONDS-NUMBER`, as in Redis Streams: text for people and programs, a pair of
-integers for comparisons. Ids ascend even if the clock is set back. Names can be a Redis key, a
-label on a terminal and a field on the wire without being escaped.
+An ID is `MILLISECONDS-NUMBER`, as in Redis Streams: text for people and programs, a pair of
+integers for comparisons. IDs ascend even if the clock is set back. A name can be used unescaped as
+a Redis key, on a terminal and as a field on the wire.
 """
 
 import re
@@ -16,13 +16,13 @@ from parley._node.protocol.event_types import LONGEST_EVENT as LONGEST_EVENT
 from parley._node.protocol.event_types import LONGEST_NAME as LONGEST_NAME
 from parley._node.protocol.event_types import is_name, is_word
 
-# Where to begin: the first stored event, events from now on, an id (inclusive), or a time (an aware
-# datetime).
+# A start position: the first stored event, future events only, an ID (inclusive), or a time (an
+# aware datetime).
 Position: TypeAlias = str | datetime
 
 FIRST: Final = "first"
 NEW: Final = "new"
-# Values of `after` for a store: before all events, and after all current ones.
+# Values of `after` for a store: before all events, and after all current events.
 BEFORE_ALL: Final = "0-0"
 AFTER_ALL: Final = "$"
 
@@ -31,7 +31,7 @@ _ID: Final = re.compile(r"(0|[1-9][0-9]{0,19})(?:-(0|[1-9][0-9]{0,19}))?", re.AS
 
 
 class EventId(NamedTuple):
-    """An id as numbers: milliseconds since 1970 (UTC) and a count within them, both u64."""
+    """An ID as numbers: milliseconds since 1970 (UTC) and a count within them, both u64."""
 
     milliseconds: int
     number: int
@@ -41,8 +41,10 @@ class EventId(NamedTuple):
 
     @property
     def published_at(self) -> datetime:
-        """The time of the id by the store's clock; the last moment of `datetime` for a later one,
-        which only another program can have written."""
+        """The time of the ID, by the store's clock.
+
+        An ID of another program can be later than `datetime.max`, which is then returned.
+        """
         try:
             return datetime.fromtimestamp(self.milliseconds / 1000, UTC)
         except (ValueError, OverflowError, OSError):
@@ -50,7 +52,7 @@ class EventId(NamedTuple):
 
     @property
     def before(self) -> "EventId":
-        """The previous possible id; 0-0 returns itself."""
+        """The previous possible ID; 0-0 returns itself."""
         if self.number:
             return EventId(self.milliseconds, self.number - 1)
         if self.milliseconds:
@@ -59,48 +61,54 @@ class EventId(NamedTuple):
 
 
 def parse_id(text: object) -> EventId:
-    """Parse an id; one without a number is the first of its millisecond.
+    """Parse an ID. An ID without a number is the first of its millisecond.
 
     Raises:
-        InvalidEventError: it is not an id.
+        InvalidEventError: `text` is not an ID.
     """
     found = _ID.fullmatch(text) if isinstance(text, str) else None
     if found is not None:
         milliseconds, number = int(found[1]), int(found[2] or 0)
         if milliseconds <= _LARGEST and number <= _LARGEST:
             return EventId(milliseconds, number)
-    raise InvalidEventError(f"{text!r} is not the id of an event: MILLISECONDS-NUMBER")
+    raise InvalidEventError(f"invalid event ID {_shown(text)}: expected MILLISECONDS-NUMBER")
 
 
 def first_id_at(when: datetime) -> EventId:
-    """Return the first id that an event of this time can have.
+    """Return the first ID that an event of this time can have.
 
     Raises:
-        InvalidEventError: the time has no zone, or is before 1970.
+        InvalidEventError: the time has no time zone, or is before 1970.
     """
     if when.tzinfo is None:
-        raise InvalidEventError(f"a time needs a zone, unlike {when}: datetime.now(UTC)")
+        raise InvalidEventError(
+            f"invalid time {str(when)!r}: it has no time zone; use datetime.now(UTC)"
+        )
     milliseconds = int(when.timestamp() * 1000)
     if milliseconds < 0:
-        raise InvalidEventError(f"no event is older than 1970, as {when} is")
+        raise InvalidEventError(f"invalid time {str(when)!r}: it is before 1970")
     return EventId(milliseconds, 0)
 
 
 def id_of(position: Position) -> EventId:
-    """Return the first id that an event at `position`, an id or a time, can have; raises as
-    `after`."""
+    """Return the first ID that an event at `position`, an ID or a time, can have.
+
+    Raises the errors of `after`.
+    """
     return first_id_at(position) if isinstance(position, datetime) else parse_id(position)
 
 
 def last_before(position: Position) -> str:
-    """Return the last id up to an id, or before a time. Raises as `after`."""
+    """Return the last ID up to an ID, or before a time. Raises the errors of `after`."""
     found = id_of(position)
     return str(found.before if isinstance(position, datetime) else found)
 
 
 def oldest_kept(before: Position | None, since: float | None) -> str | None:
-    """Return the first id that is neither before a position nor older than `since` (seconds since
-    1970); None without such a bound. Raises as `after`."""
+    """Return the first ID that is neither before a position nor older than `since`.
+
+    `since` is in seconds since 1970. Returns None if both are None. Raises the errors of `after`.
+    """
     first = [] if before is None else [id_of(before)]
     if since is not None:
         first.append(first_id_at(datetime.fromtimestamp(max(since, 0), UTC)))
@@ -108,10 +116,10 @@ def oldest_kept(before: Position | None, since: float | None) -> str | None:
 
 
 def after(position: Position) -> str:
-    """Return the id after which a store begins for `position`, or `$`.
+    """Return the ID after which a store begins for `position`, or `$`.
 
     Raises:
-        InvalidEventError: it is neither an id, a time, `first` nor `new`.
+        InvalidEventError: `position` is neither an ID, a time, `first` nor `new`.
     """
     if position == FIRST:
         return BEFORE_ALL
@@ -121,9 +129,9 @@ def after(position: Position) -> str:
 
 
 LONGEST_KEY: Final = LONGEST_NAME
-# The end of the name of an API's stream of all events.
+# The suffix of the name of an API's stream of all events.
 ALL: Final = ".*"
-# Names whose parts are cached: they are needed several times for each event.
+# How many names have their parts cached, because each event needs them several times.
 REMEMBERED: Final = 1_024
 
 
@@ -131,13 +139,13 @@ def split_name(name: object) -> tuple[str, str]:
     """Split `API.EVENT` into API and event; an API may contain dots.
 
     Raises:
-        InvalidEventError: the name is malformed or longer than 251 characters (256 for an event
+        InvalidEventError: the name is malformed or longer than 251 characters (256 if the event is
             `dead`).
     """
     if isinstance(name, str) and len(name) <= LONGEST_NAME and (parts := _parts(name)) is not None:
         return parts
     raise InvalidEventError(
-        f"{_shown(name)} is not the name of an event: API.EVENT, of letters, digits, _ and -, "
+        f"invalid event name {_shown(name)}: expected API.EVENT, with letters, digits, _ and -, "
         f"at most {LONGEST_EVENT} characters"
     )
 
@@ -168,7 +176,7 @@ def check_word(kind: str, word: object) -> None:
     """Raise InvalidEventError unless `word` is a valid name of a `kind`: a group or a consumer."""
     if not is_word(word):
         raise InvalidEventError(
-            f"{_shown(word)} is not the name of a {kind}: 1 to {LONGEST_NAME} printable ASCII "
+            f"invalid {kind} name {_shown(word)}: expected 1 to {LONGEST_NAME} printable ASCII "
             "characters, no spaces"
         )
 
@@ -177,7 +185,7 @@ def check_key(key: object) -> None:
     """Raise InvalidEventError unless `key` is a valid idempotency key."""
     if not is_word(key, LONGEST_KEY):
         raise InvalidEventError(
-            f"{_shown(key)} is not an idempotency key: 1 to {LONGEST_KEY} printable ASCII "
+            f"invalid idempotency key {_shown(key)}: expected 1 to {LONGEST_KEY} printable ASCII "
             "characters, no spaces"
         )
 

@@ -1,6 +1,6 @@
-"""Plain records that enter and leave a store, the same for every store.
+"""The records that stores accept and return, the same for every store.
 
-Ids are text (`identifiers.py`), times seconds since 1970 (UTC), durations seconds.
+IDs are text (`identifiers.py`), times are seconds since 1970 (UTC), and durations are seconds.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from parley._node.bus.data import Data
 
 
 class NewEvent(NamedTuple):
-    """An event to be published. `body` is `data` as JSON; `key` the idempotency key."""
+    """An event to be published. `body` is `data` as JSON, `key` the idempotency key."""
 
     name: str
     data: Data
@@ -20,8 +20,10 @@ class NewEvent(NamedTuple):
 
 
 class Published(NamedTuple):
-    """The id of a published event. `duplicate`: an event with its key existed, and the id is that
-    event's."""
+    """The ID of a published event.
+
+    If `duplicate` is True, an event with the same key existed, and `id` is its ID.
+    """
 
     id: str
     duplicate: bool = False
@@ -38,15 +40,17 @@ class StoredEvent(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """An event handed out to a consumer: it is pending until it is acknowledged. `attempt` counts
-    the deliveries, from 1."""
+    """A delivery of an event to a consumer. It is pending until it is acknowledged.
+
+    `attempt` counts the deliveries from 1.
+    """
 
     event: StoredEvent
     attempt: int
 
 
 class Failure(NamedTuple):
-    """One failed attempt: its consumer, time, and error (one bounded line)."""
+    """One failed attempt: its consumer, time, and error (one line of limited length)."""
 
     attempt: int
     consumer: str
@@ -55,7 +59,7 @@ class Failure(NamedTuple):
 
 
 class StreamInfo(NamedTuple):
-    """A stream: `size` is an estimate in bytes; the ids of an empty stream are None."""
+    """A stream. `size` is an estimate in bytes; the IDs of an empty stream are None."""
 
     name: str
     length: int
@@ -65,9 +69,12 @@ class StreamInfo(NamedTuple):
 
 
 class GroupInfo(NamedTuple):
-    """A group of one stream. `lag` is the number of events it was never handed (None: unknown),
-    `pending` the number of unacknowledged events, `last_id` the last event handed out.
-    `redelivered` and `dead_lettered` count since the group was created."""
+    """A group of one stream.
+
+    `lag` is the number of events that it has not received yet (None: unknown), `pending` the number
+    of unacknowledged events, `last_id` the last event delivered. `redelivered` and `dead_lettered`
+    count since the group was created.
+    """
 
     stream: str
     name: str
@@ -80,8 +87,10 @@ class GroupInfo(NamedTuple):
 
 
 class ConsumerInfo(NamedTuple):
-    """A consumer of a group; `pending` is the number of events it holds, `idle` the seconds since
-    its last request."""
+    """A consumer of a group.
+
+    `pending` is the number of its unacknowledged events, `idle` the seconds since its last request.
+    """
 
     name: str
     pending: int
@@ -89,9 +98,11 @@ class ConsumerInfo(NamedTuple):
 
 
 class PendingInfo(NamedTuple):
-    """An unacknowledged event. `idle` is the seconds since it was handed out, `due_in` the seconds
-    until it is handed out again, None while a consumer holds it. A due event has no consumer:
-    `consumer` is empty."""
+    """An unacknowledged event.
+
+    `idle` is the seconds since its delivery. `due_in` is the seconds until it is redelivered, or
+    None while a consumer has it. `consumer` is empty for an event that waits for redelivery.
+    """
 
     id: str
     consumer: str
@@ -101,8 +112,10 @@ class PendingInfo(NamedTuple):
 
 
 class Trim(NamedTuple):
-    """The bounds of a stream: number of events, first id and bytes. None means no bound;
-    `approximate` lets a store keep slightly more where that is cheaper."""
+    """The limits of a stream: number of events, first ID and bytes; None: unlimited.
+
+    With `approximate`, a store may keep slightly more events if that is cheaper.
+    """
 
     max_length: int | None = None
     before: str | None = None
@@ -112,16 +125,15 @@ class Trim(NamedTuple):
 
 @dataclass(slots=True)
 class Counters:
-    """Events of one `Bus` by outcome in this process, including those of peers if it is offered to
-    them. The numbers only increase.
+    """Counters of one `Bus` in this process. They include the requests of peers, and only increase.
 
     Attributes:
-        published: stored; duplicates are not counted.
-        delivered: handed out, for the first time or again.
-        acknowledged: recorded as processed.
+        published: events stored, without duplicates.
+        delivered: events delivered, including redeliveries.
+        acknowledged: events recorded as processed.
         failed: attempts that were refused or ended in an exception.
-        retried: delivered a second or later time.
-        dead_lettered: moved to the dead letters.
+        retried: events delivered a second or later time.
+        dead_lettered: events that became dead letters.
     """
 
     published: int = 0

@@ -1,14 +1,15 @@
 """`Store`, the interface of stores, and `LazyStore`, a store that is opened at its first use.
 
-SQLite (`sqlite/`), Redis (`redis/`) and the bus of another node (`remote/`) are stores. Retries,
-handlers and schemas are above them.
+SQLite (`sqlite/`), Redis (`redis/`) and the bus of another node (`remote/`) implement it. Retries,
+handlers and schemas are implemented on top of this interface.
 
-When a method returns, its work is done; if it raises, nothing was done, except that after
-BusUnavailableError the outcome is unknown.
+When a method returns, its work is done. When it raises, nothing was done; only after
+BusUnavailableError is the outcome unknown.
 
-A stream is named by its event (`auth.user_registered`). A group reads a stream once: each event is
-handed to one of its consumers and is pending until `ack` or `bury`, or until `claim` hands it to
-another consumer, when it is due (after `nack`, `release`, `redeliver`) or was idle for too long.
+A stream is named after its event (`auth.user_registered`). A group reads a stream once: each event
+is delivered to one of its consumers and is pending until `ack` or `bury`. `claim` redelivers an
+event to another consumer when it is due (after `nack`, `release`, `redeliver`) or was idle for too
+long.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,23 +34,26 @@ from parley._node.transport.task_scope import SingleTask
 
 
 class Store(Protocol):
-    """A store of streams and groups. Every method can raise BusClosedError, BusUnavailableError,
-    BusBusyError, BusDamagedError and BusRefusedError; methods that write can raise BusFullError.
+    """A store of streams and groups.
 
-    Methods that return up to `count` events may return fewer if the events are large; only an empty
-    list means that there are no more.
+    Every method can raise BusClosedError, BusUnavailableError, BusBusyError, BusDamagedError and
+    BusRefusedError. Methods that write can raise BusFullError.
 
-    Methods may be called concurrently, and cancelled: the operation is then done or not, as after
-    BusUnavailableError, but an event handed out to a cancelled caller is released. If that fails,
-    the consumer's next `read` raises BusUnavailableError; then `recover_pending` hands out the
-    events of the lost answer.
+    Methods that return up to `count` events return fewer if the events are large. Only an empty
+    list means that there are no more events.
+
+    Methods can be called concurrently and can be cancelled. The outcome of a cancelled call is
+    unknown, as after BusUnavailableError, but events delivered to a cancelled caller are released.
+    If that fails, the consumer's next `read` raises BusUnavailableError; then `recover_pending`
+    returns the events of the lost response.
     """
 
     async def open(self, loop: Backend) -> None:
-        """Prepare the store. Called once, in the loop of all later calls.
+        """Prepare the store. Called once, in the event loop of all later calls.
 
         Raises:
-            BusError: it cannot be opened. ConfigError: its address or a setting is wrong.
+            BusError: the store cannot be opened.
+            ConfigError: its address or a setting is invalid.
         """
 
     async def aclose(self) -> None:
@@ -58,9 +62,9 @@ class Store(Protocol):
     # Publishing.
 
     async def publish(self, events: Sequence[NewEvent], *, durable: bool) -> list[Published]:
-        """Store events, all or none, in order; return their ids in the same order.
+        """Store events in order, all or none; return their IDs in the same order.
 
-        On return, they are on disk (if the store can guarantee it: docs/bus.md); with `durable`
+        On return, they are on disk if the store can guarantee that (docs/bus.md). With `durable`
         False they survive at least the end of this process. An event whose `key` was published on
         the same stream within the idempotency window is not stored again.
 
@@ -71,57 +75,77 @@ class Store(Protocol):
     # Consuming.
 
     async def join(self, stream: str, group: str, consumer: str, after: str) -> None:
-        """Create the group if it does not exist, beginning after the id `after` (`0-0`: all events,
-        `$`: new events only), and register the consumer."""
+        """Register a consumer, and create its group if it does not exist.
+
+        A new group begins after the ID `after` (`0-0`: all events, `$`: new events only).
+        """
 
     async def read(
         self, stream: str, group: str, consumer: str, count: int, wait: float
     ) -> list[Delivery]:
-        """Return up to `count` events that the group was never handed, in order. Waits up to `wait`
-        seconds for the first, or until events become due for `claim`. A group that has vanished is
-        created again at this consumer's position."""
+        """Return up to `count` events that the group has not received yet, in order.
+
+        Waits up to `wait` seconds for the first event, or until events become due for `claim`. A
+        group that has vanished is recreated at this consumer's position.
+        """
 
     async def recover_pending(
         self, stream: str, group: str, consumer: str, count: int
     ) -> list[Delivery]:
-        """Return up to `count` events that are pending with this consumer but not held by this
-        process, in order: an earlier process of the same name received them (the attempt is
-        counted), or the answer was lost."""
+        """Return up to `count` pending events of this consumer that this process does not have.
+
+        They are in order. Either an earlier process of the same name received them, and the attempt
+        is counted; or the response with them was lost.
+        """
 
     async def claim(
         self, stream: str, group: str, consumer: str, count: int, idle: float
     ) -> list[Delivery]:
-        """Take over up to `count` pending events that are due (after `nack`, `release`,
-        `redeliver`), or that any consumer has held for `idle` seconds without `touch`; oldest
-        first, the attempt counted."""
+        """Take over up to `count` pending events that are due or idle, oldest first.
+
+        An event is due after `nack`, `release` or `redeliver`, and idle if its consumer did not
+        call `touch` for `idle` seconds. Each counts as another attempt.
+        """
 
     async def touch(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
-        """Reset the idle time of events that are being processed; ignores those that are not
-        pending with this consumer."""
+        """Reset the idle time of events that are being processed.
+
+        Ignores events that are not pending with this consumer.
+        """
 
     async def ack(self, stream: str, group: str, ids: Sequence[str]) -> int:
-        """Record that events are processed (on disk, as with `publish`); return how many were
-        pending."""
+        """Record that events are processed; return how many were pending.
+
+        The record is as durable as an event of `publish`.
+        """
 
     async def nack(
         self, stream: str, group: str, consumer: str, id: str, delay: float, error: str
     ) -> bool:
-        """Record that an event failed: it is due again in `delay` seconds, with `error` in its
-        history. Returns whether it was pending with this consumer; otherwise nothing changes."""
+        """Record that an event failed; return whether it was pending with this consumer.
+
+        It is due again in `delay` seconds, with `error` in its history. If it was not pending with
+        this consumer, nothing changes.
+        """
 
     async def release(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
-        """Return events that were not begun: they are due now, and the delivery does not count as
-        an attempt. Ignores those that are not pending with this consumer."""
+        """Return unstarted events to the group: they are due now, without another attempt counted.
+
+        Ignores events that are not pending with this consumer.
+        """
 
     async def bury(self, stream: str, group: str, consumer: str, id: str, error: str) -> str | None:
-        """Move an event to the dead-letter stream (`STREAM.dead`, `dead_data`) with its history,
-        ending in `error`, and acknowledge it, atomically. Returns the dead letter's id; None if the
-        event was not pending with this consumer."""
+        """Move an event and its history to the dead-letter stream, and acknowledge it, atomically.
 
-    # Looking.
+        The stream is `STREAM.dead`, the data is built by `dead_data`, and the history ends with
+        `error`. Returns the ID of the dead letter, or None if the event was not pending with this
+        consumer.
+        """
+
+    # Inspection.
 
     async def streams(self) -> list[StreamInfo]:
-        """All streams, by name."""
+        """Return all streams, by name."""
 
     async def groups(self, stream: str) -> list[GroupInfo]:
         """Return the groups of a stream by name; empty if it does not exist."""
@@ -135,18 +159,24 @@ class Store(Protocol):
     async def history(
         self, stream: str, after: str, until: str | None, count: int, wait: float
     ) -> list[StoredEvent]:
-        """Return up to `count` events after the id `after` and up to `until` (inclusive), in order,
-        regardless of groups; waits up to `wait` seconds for the first."""
+        """Return up to `count` events after `after` and up to `until` (inclusive), in order.
 
-    # Keeping order.
+        Ignores groups. Waits up to `wait` seconds for the first event.
+        """
+
+    # Maintenance.
 
     async def rewind(self, stream: str, group: str, after: str) -> None:
-        """Move the group's position to `after`, backward or forward; pending events stay pending. A
-        group that does not exist is created."""
+        """Move the group's position to `after`, backward or forward; create a missing group.
+
+        Pending events stay pending.
+        """
 
     async def redeliver(self, stream: str, group: str, ids: Sequence[str]) -> list[str]:
-        """Make events of the stream pending and due in the group, with attempts reset; return those
-        of `ids` that exist."""
+        """Make events of the stream pending and due in the group, with their attempts reset.
+
+        Returns the IDs that exist.
+        """
 
     async def trim(self, stream: str, bounds: Trim) -> int:
         """Delete the oldest events beyond `bounds`, read or not; return how many."""
@@ -155,17 +185,23 @@ class Store(Protocol):
         """Delete events from a stream; return how many existed."""
 
     async def remove_consumers(self, stream: str, group: str, idle: float) -> list[str]:
-        """Remove consumers that were idle for `idle` seconds or more; their pending events are due
-        now. Returns their names."""
+        """Remove consumers that were idle for `idle` seconds; return their names.
+
+        Their pending events are due now.
+        """
 
     async def remove_group(self, stream: str, group: str) -> bool:
-        """Remove a group and its pending events; return whether it existed. After BusFullError,
-        some events may be removed already: call it again."""
+        """Remove a group and its pending events; return whether it existed.
+
+        After BusFullError, some events may be removed already; call it again to continue.
+        """
 
 
 class LazyStore:
     """A store that is opened at its first use, in the loop that `loop` returns, and closed once.
-    Before that, `is_open` and `is_closed` are both False."""
+
+    Before it is opened, `is_open` and `is_closed` are both False.
+    """
 
     def __init__(self, store: Store, loop: Callable[[], Backend]) -> None:
         self.store = store
@@ -179,17 +215,18 @@ class LazyStore:
 
     @property
     def loop(self) -> Backend:
-        """The loop of the store; raises ParleyError if its owner is not running."""
+        """The event loop of the store; raises ParleyError if the owner is not running."""
         return self._loop()
 
     async def opened(self) -> Store:
-        """Return the store, opened if necessary; raises as `Bus.opened`."""
+        """Return the store, opened if necessary. Raises the errors of `Bus.opened`."""
         if not self.is_open:
             self.require_not_closed()
             opening = self._opening
             if opening is None:
                 opening = self._opening = SingleTask(self.loop, self._changes)
-            # In a task of its own: the first caller may be cancelled while others wait.
+            # Open it in a separate task, because the first caller may be cancelled while others
+            # wait.
             opening.start(self._open)
             await self._changes.until(lambda: not opening.running)
             self._require_open()
@@ -203,7 +240,7 @@ class LazyStore:
             raise self.closed_error()
 
     async def aclose(self) -> None:
-        """Close the store, if it was opened; for good."""
+        """Close the store, if it was opened. It cannot be reopened."""
         self.is_closed = True
         if self._opening is not None:
             await self._opening.end()

@@ -1,5 +1,4 @@
-"""Retries of operations on a store: only transient errors are retried, with growing pauses and
-rate-limited log lines."""
+"""Retries of store operations: transient errors only, with backoff and rate-limited log lines."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -20,10 +19,10 @@ logger = logging.getLogger("parley.bus")
 
 T = TypeVar("T")
 
-# Errors that may be over in a moment, or in an hour.
+# Errors that can disappear without intervention.
 TRANSIENT: Final = (BusUnavailableError, BusBusyError, BusFullError)
 PAUSES: Final = Backoff(first=0.1, longest=10.0)
-# Log lines on the troubles of one consumer: at once, and from then on per second.
+# Log lines for the failures of one consumer: the burst, and the rate in lines per second.
 LINES: Final = 2
 LINES_PER_SECOND: Final = 1 / 60
 
@@ -34,7 +33,7 @@ def jitter() -> float:
 
 
 class StoreRetry:
-    """The retries of one consumer, which `what` names in the log."""
+    """The retries of one consumer. `what` names it in the log."""
 
     __slots__ = ("_lines", "_loop", "_pauses", "_what", "failures")
 
@@ -43,13 +42,13 @@ class StoreRetry:
         self._what = what
         self._pauses = pauses
         self._lines = RateLimitedLogger(LINES, LINES_PER_SECOND)
-        self.failures = 0  # in a row
+        self.failures = 0  # Consecutive failures.
 
     async def run_with_retries(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """What `ask` answers, asked as often as it takes.
+        """Return the result of `ask`, called until it does not raise a transient error.
 
         Raises:
-            BusError: waiting does not help against it.
+            BusError: the error is not transient.
         """
         while True:
             try:
@@ -70,7 +69,7 @@ class StoreRetry:
         """Log an error, rate-limited."""
         if self._lines.allows(self._loop.now()):
             left_out = self._lines.take_left_out()
-            more = f" ({left_out} such lines were not logged)" if left_out else ""
+            more = f" ({left_out} similar lines were not logged)" if left_out else ""
             logger.warning(
                 "%s: %s%s",
                 self._what,
@@ -88,12 +87,13 @@ async def publish_again(
     durable: bool,
     timeout: float,
 ) -> Published:
-    """Publish an event with an idempotency key, and retry for `timeout` seconds while the store is
-    unavailable.
+    """Publish an event that has an idempotency key; retry while the store is unavailable.
+
+    Retries end after `timeout` seconds.
 
     Raises:
-        BusUnavailableError: the outcome of an attempt is unknown. BusError: the event was not
-            stored.
+        BusUnavailableError: the outcome of an attempt is unknown.
+        BusError: the event was not stored.
         ConfigError: the timeout is out of range.
     """
     require_number("timeout", timeout, finite=True, error=ConfigError)
@@ -117,7 +117,7 @@ async def publish_again(
         except BusError as error:
             if unknown is None:
                 raise
-            # This try stored nothing; nothing is known of the one before.
-            raise BusUnavailableError(f"{unknown}; and when tried again: {error}") from error
+            # This attempt stored nothing, but the outcome of the earlier one is unknown.
+            raise BusUnavailableError(f"{unknown}; the retry failed: {error}") from error
         else:
             return published

@@ -276,5 +276,5 @@ async def test_a_group_that_lightbus_cleaned_up_is_there_again_and_goes_on(
                 second = await bus.publish(name, {"username": "after"})
                 await service.acknowledged(second)
             await until(lambda: seen == [(first, 1), (second, 1)])
-            assert f"group ours-audit of {key_of(name, layout)} had vanished" in caplog.text
+            assert f"vanished group ours-audit of {key_of(name, layout)}" in caplog.text
             tasks.cancel_scope.cancel()

@@ -1,8 +1,8 @@
-"""Records in the store what became of the events of one consumer: acknowledged, failed, or dead.
+"""Records in the store whether the events of one consumer were acknowledged, failed or buried.
 
-Acknowledgements are gathered and recorded together soon: when a batch is used up, after `GATHER`
-seconds, and at the end. A refused event is never acknowledged. If the store cannot record an
-outcome, the event is redelivered after it was idle.
+Acknowledgements are collected and recorded in batches: when a batch of events is used up, after
+`GATHER` seconds, and at the end. A refused event is never acknowledged. If the store cannot record
+an outcome, the event is redelivered after its idle time.
 """
 
 import logging
@@ -22,15 +22,18 @@ from parley._node.logs import RateLimitedLogger, one_line
 from parley._node.transport.conditions import Condition
 from parley._node.transport.task_scope import SingleTask
 
-# Seconds that an acknowledgement waits for others to be recorded with.
+# How long an acknowledgement waits for others to be recorded with it, in seconds.
 GATHER: Final = 0.01
-# The most acknowledgements recorded at a time.
+# The most acknowledgements recorded in one operation.
 MOST_AT_ONCE: Final = 1_000
 
 
 class AckBuffer:
-    """Processed events whose acknowledgement is not recorded yet. `recorded` is called with the
-    number recorded; after `error`, which waiting cannot fix, recording stops."""
+    """Processed events whose acknowledgement is not recorded yet.
+
+    `recorded` is called with the number of recorded acknowledgements. After `error`, which waiting
+    cannot fix, recording stops.
+    """
 
     def __init__(
         self, context: ConsumerContext, retry: StoreRetry, recorded: Callable[[int], None]
@@ -52,7 +55,7 @@ class AckBuffer:
     def add(self, id: str) -> None:
         self._ids.append(id)
         if not self._armed:
-            # Never cancelled: with many events a second that would cost more.
+            # The timer is never cancelled: with many events per second that would cost more.
             self._armed = True
             self._loop.call_at(self._loop.now() + GATHER, self._ring)
 
@@ -65,7 +68,7 @@ class AckBuffer:
         """Wait until at most `most` acknowledgements are unrecorded.
 
         Raises:
-            BusError: they cannot be recorded.
+            BusError: the acknowledgements cannot be recorded.
         """
         if len(self._ids) > most or self.error is not None:
             self.flush()
@@ -74,8 +77,8 @@ class AckBuffer:
                 raise self.error
 
     async def end(self) -> None:
-        """Stop recording; a write in progress may or may not take effect."""
-        self.error = self.error or BusClosedError("its consumer has left")
+        """Stop recording. A write in progress may or may not take effect."""
+        self.error = self.error or BusClosedError("the consumer was closed")
         await self._job.end()
 
     def _ring(self) -> None:
@@ -95,7 +98,7 @@ class AckBuffer:
         except Exception as error:
             self.error = as_bus_error(error)
         except BaseException:
-            # The loop ends: release the callers that wait.
+            # The event loop is closing: wake the waiting callers.
             self.error = self.error or BusClosedError("the bus is closed")
             raise
 
@@ -104,14 +107,17 @@ logger = logging.getLogger("parley.bus")
 
 T = TypeVar("T")
 
-# Log lines about dead letters of one consumer: a burst, and then per second.
+# Log lines about dead letters of one consumer: the burst, and the rate in lines per second.
 LINES: Final = 100
 LINES_PER_SECOND: Final = 1.0
 
 
 class AckRecorder:
-    """Records the outcome of each event of one consumer. `due` is called with the time, by the
-    loop's clock, at which a refused event is due; after `close`, `closed` is raised."""
+    """Records the outcome of each event of one consumer.
+
+    `due` is called with the time, by the loop's clock, at which a refused event is due. After
+    `close`, methods raise the error `closed`.
+    """
 
     def __init__(self, context: ConsumerContext, group: str, due: Callable[[float], None]) -> None:
         self.group = group
@@ -123,11 +129,11 @@ class AckRecorder:
         self._counters = context.counters
         self._due = due
         self._retry_scopes: set[anyio.CancelScope] = set()
-        self._told = RateLimitedLogger(LINES, LINES_PER_SECOND)
+        self._log_limit = RateLimitedLogger(LINES, LINES_PER_SECOND)
         self._retry = StoreRetry(context.loop, context.what)
         self.buffer = AckBuffer(context, StoreRetry(context.loop, context.what), self._recorded)
 
-    # From the loop or the worker.
+    # Called by the consuming loop or a worker.
 
     def done(self, event: BusEvent) -> None:
         """Acknowledge an event soon, unless it was acknowledged or refused."""
@@ -139,43 +145,47 @@ class AckRecorder:
         """Refuse an event, unless it was acknowledged or refused, and wait until that is recorded.
 
         Raises:
-            BusError: waiting does not help; the event is redelivered after it was idle.
+            BusError: the error is not transient; the event is redelivered after its idle time.
         """
         if event.ack_state is AckState.NONE:
             event.ack_state = AckState.NACK
-            # If it is no longer pending here, another consumer has it.
+            # If the event is no longer pending here, another consumer has it.
             await self._retry.run_with_retries(
                 partial(self._record, event, delay, _bounded(reason))
             )
 
-    # From the application.
+    # Called by the application.
 
     async def acknowledge(self, event: BusEvent) -> None:
         options, ids = self._options, [event.stored.id]
         count, again = await self._retry_until_closed(
             partial(self._store.ack, options.stream, options.group, ids)
         )
-        # Another task, or the loop's next iteration, may have acknowledged it meanwhile.
+        # Another task, or the loop's next iteration, may have acknowledged it at the same time.
         was_said, event.ack_state = event.ack_state is AckState.ACK, AckState.ACK
         self._recorded(count)
         if not count and not was_said and not again:
-            raise NotPendingError(f"{event.stored.id} is not pending any more")
+            raise NotPendingError(
+                f"cannot acknowledge event {event.stored.id!r}: it is no longer pending"
+            )
 
     async def refuse(self, event: BusEvent, delay: float, reason: str) -> None:
         delay = require_delay(delay)
         if self.closed is not None:
             raise self.closed
-        # From here on it must not be acknowledged, even if this fails.
+        # From here on the event must not be acknowledged, even if recording fails.
         event.ack_state = AckState.NACK
         record = partial(self._record, event, delay, _bounded(reason))
         was_pending, again = await self._retry_until_closed(record)
         if not was_pending and not again:
-            raise NotPendingError(f"{event.stored.id} is not pending with this consumer any more")
+            raise NotPendingError(
+                f"cannot refuse event {event.stored.id!r}: it is no longer pending here"
+            )
 
-    # From the fetching.
+    # Called while fetching.
 
     async def make_dead_letter(self, id: str, fault: str) -> None:
-        """Make an event that cannot be handed out a dead letter; raises as the store does."""
+        """Make an event that cannot be delivered a dead letter. Raises the store's errors."""
         options = self._options
         if options.stream.endswith("." + DEAD):
             # An unreadable dead letter stays on its stream.
@@ -184,10 +194,10 @@ class AckRecorder:
             await self._bury(id, _bounded(fault))
         self._log_dead_letter(id, fault)
 
-    # The end.
+    # Closing.
 
     def close(self, error: BusClosedError) -> None:
-        """Refuse further outcomes, and raise `error` in callers that wait for theirs."""
+        """Accept no further outcomes, and raise `error` in callers that wait for theirs."""
         self.closed = error
         for scope in self._retry_scopes:
             scope.cancel()
@@ -196,17 +206,20 @@ class AckRecorder:
         """Wait until the store has recorded all acknowledgements.
 
         Raises:
-            BusError: it cannot.
+            BusError: the store cannot record them.
         """
         await self.buffer.wait_for_space(0)
 
     async def stop(self) -> None:
         await self.buffer.end()
 
-    # Inside.
+    # Internal.
 
     async def _record(self, event: BusEvent, delay: float, reason: str) -> bool:
-        """Return whether the event was pending with this consumer; if not, nothing changes."""
+        """Record a refusal; return whether the event was pending with this consumer.
+
+        If it was not, nothing changes.
+        """
         options, id = self._options, event.stored.id
         if options.max_attempts is not None and event.attempt >= options.max_attempts:
             was_pending = await self._bury(id, reason)
@@ -228,9 +241,9 @@ class AckRecorder:
         return letter is not None
 
     def _log_dead_letter(self, id: str, fault: str) -> None:
-        if self._told.allows(self._loop.now()):
-            silent = self._told.take_left_out()
-            more = f" ({silent} more were not logged)" if silent else ""
+        if self._log_limit.allows(self._loop.now()):
+            left_out = self._log_limit.take_left_out()
+            more = f" ({left_out} more were not logged)" if left_out else ""
             text = "%s %s became a dead letter: %s%s"
             logger.error(
                 text,
@@ -245,8 +258,10 @@ class AckRecorder:
         self._counters.acknowledged += count
 
     async def _retry_until_closed(self, ask: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
-        """Return the result of `ask`, and whether it was retried, so that an earlier attempt may
-        have succeeded. Raises `closed` after `close`."""
+        """Return the result of `ask`, and whether it was retried.
+
+        After a retry, an earlier attempt may have succeeded. Raises `closed` after `close`.
+        """
         tries = 0
 
         async def count() -> T:

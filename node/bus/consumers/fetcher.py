@@ -1,7 +1,7 @@
-"""Fetches the events of one consumer: those already pending with it, due ones, and new ones.
+"""Fetches the events of one consumer: its own pending events, due ones, and new ones.
 
-Redelivered events come first and few at a time, so that an event that crashes its process does not
-use up the attempts of events fetched with it.
+Redelivered events are fetched first and in small numbers, so that an event that crashes its process
+does not use up the attempts of other events.
 """
 
 from contextlib import suppress
@@ -16,18 +16,20 @@ from parley._node.bus.errors import BusRefusedError, BusUnavailableError
 from parley._node.bus.model import Delivery
 from parley._node.transport.loop import Timer
 
-# Seconds between checks for due events, and of one wait for new events, at most.
+# The maximum interval between checks for due events, and length of one wait for new events, in
+# seconds.
 CLAIM_INTERVAL: Final = 1.0
-# Seconds between removals of consumers that were idle for `consumer_ttl`, at most.
+# The maximum interval between removals of idle consumers, in seconds.
 REMOVAL_INTERVAL: Final = 3_600.0
-# Seconds by which the store's clock may lag behind the loop's, because it rounds.
+# How far the store's clock may lag behind the loop's because of rounding, in seconds.
 CLOCK_SLACK: Final = 0.002
-# Due times remembered of refused events; others are found within `CLAIM_INTERVAL`.
+# The most due times of refused events that are remembered. Other events are found within
+# `CLAIM_INTERVAL`.
 MOST_AWAITED: Final = 1_000
 
 
 class Fetcher:
-    """Fetches for one consumer, from one task at a time."""
+    """Fetches events for one consumer, from one task at a time."""
 
     def __init__(self, context: ConsumerContext, config: BusConfig) -> None:
         self._store = context.store
@@ -35,19 +37,19 @@ class Fetcher:
         self._options = context.options
         self._consumer = context.name
         self._ttl = config.consumer_ttl
-        # An idle consumer is removed after `consumer_ttl`: ask before.
+        # Send a request in time, because an idle consumer is removed after `consumer_ttl`.
         self.interval = min(CLAIM_INTERVAL, context.options.reclaim_after, self._ttl / 3)
         self._removal_interval = min(REMOVAL_INTERVAL, self._ttl)
         self._claim_due = self._removal_due = loop.now()
-        self.awaited: list[float] = []  # a heap of the due times of events refused here
-        # Whether events may be pending with this consumer that it doesn't hold: those of an earlier
-        # process of its name, or of a lost answer.
+        self.awaited: list[float] = []  # A heap of the due times of events refused here.
+        # Whether this consumer may have pending events that are not here: those of an earlier
+        # process with its name, or of a lost response.
         self._owning = True
         self._waiting: anyio.CancelScope | None = None
         self._timer: Timer | None = None
 
     async def join(self) -> None:
-        """Create the group and register this consumer; raises as `Store.join`."""
+        """Create the group and register this consumer. Raises the errors of `Store.join`."""
         await self._store.join(
             self._options.stream, self._options.group, self._consumer, self._options.after
         )
@@ -62,8 +64,10 @@ class Fetcher:
             self._interrupt_at(self._claim_due)
 
     async def fetch(self, fresh: int, again: int, *, wait: bool) -> list[Delivery]:
-        """Return up to `again` redelivered events, else up to `fresh` new ones; with `wait`, wait
-        for at least one. Raises as the store does."""
+        """Return up to `again` redelivered events or, if there are none, up to `fresh` new ones.
+
+        With `wait`, wait for at least one event. Raises the store's errors.
+        """
         try:
             return await self._fetch(fresh, again, wait)
         except BusUnavailableError:
@@ -92,7 +96,7 @@ class Fetcher:
         now = self.loop.now()
         if now < self._claim_due:
             return []
-        # Set before asking the store: an event refused meanwhile may be due earlier.
+        # Set the time before the request: an event refused during it may be due earlier.
         while self.awaited and self.awaited[0] <= now:
             heappop(self.awaited)
         self._claim_due = min([now + self.interval, *self.awaited[:1]])
@@ -100,7 +104,7 @@ class Fetcher:
             options.stream, options.group, consumer, count, options.reclaim_after
         )
         if found:
-            self._claim_due = now  # there may be more
+            self._claim_due = now  # There may be more.
         return found
 
     async def _read(self, count: int, wait: float) -> list[Delivery]:
@@ -121,7 +125,7 @@ class Fetcher:
                     self._timer.cancel()
                     self._timer = None
         if not found:
-            # The wait is over, or the store ended it: events are due.
+            # The wait timed out, or the store ended it because events are due.
             self._claim_due = min(self._claim_due, self.loop.now())
         return found
 
@@ -132,14 +136,14 @@ class Fetcher:
 
     def _interrupt(self) -> None:
         if self._waiting is not None:
-            # The store releases an event that it is handing out: see `Store`.
+            # The store releases an event that it is about to deliver: see `Store`.
             self._waiting.cancel()
 
     async def _remove_idle_consumers(self) -> None:
         now = self.loop.now()
         if now >= self._removal_due:
             self._removal_due = now + self._removal_interval
-            # Another node's bus may refuse it.
+            # The bus of another node may refuse it.
             with suppress(BusRefusedError):
                 await self._store.remove_consumers(
                     self._options.stream, self._options.group, self._ttl

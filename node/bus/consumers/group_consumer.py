@@ -1,8 +1,7 @@
-"""`GroupConsumer`, one consumer of a group with its fetched events, and `Consumption`, the loop of
-an application over them.
+"""`GroupConsumer`, one consumer of a group, and `Consumption`, an application's loop over events.
 
-The consumer sends heartbeats for events that are processed or wait here. At the end, unfinished
-events are given back.
+The consumer sends heartbeats for events that are queued or being processed here. When it ends, it
+releases unfinished events.
 """
 
 import logging
@@ -34,22 +33,25 @@ from parley._node.transport.conditions import Condition, yield_to_loop
 from parley._node.transport.loop import Timer
 from parley._node.transport.task_scope import SingleTask
 
-# Events fetched at first; doubled, up to `batch`, whenever they were taken within `QUICK` seconds;
-# halved if it took longer than `SLOW`, so that other consumers get some.
+# The number of events fetched first. It doubles, up to `batch`, when they are consumed within
+# `QUICK` seconds, and halves when that takes longer than `SLOW`, to leave events for other
+# consumers.
 FIRST_FETCH: Final = 16
 QUICK: Final = 0.1
 SLOW: Final = 1.0
-# Seconds to record the outcomes of the last events.
+# The time to record the outcomes of the last events, in seconds.
 LEAVE_TIMEOUT: Final = 5.0
 # Heartbeats per `reclaim_after`.
 BEATS: Final = 3
 
 
 class GroupConsumer:
-    """One consumer's events. `active` returns the events that are being processed, `free` the
-    number of idle workers: up to so many redelivered events are fetched at once.
+    """The fetched events of one consumer.
 
-    `ready` has the events that may be taken, the next one last; it stays the same list.
+    `active` returns the events that are being processed, and `free` the number of idle workers,
+    which limits how many redelivered events are fetched at a time.
+
+    `ready` has the events to process; the next one is last. It is always the same list object.
     """
 
     def __init__(
@@ -69,28 +71,28 @@ class GroupConsumer:
         self._retry = StoreRetry(loop, context.what)
         self._changes = Condition(loop.waiter)
         self._fetching = SingleTask(loop, self._changes)
-        self._half: list[BusEvent] = []  # the second half of the batch in `ready`
-        self._later: list[BusEvent] = []  # the next batch
-        self._unseen: list[Delivery] = []  # fetched after those, and not checked yet
+        self._half: list[BusEvent] = []  # The second half of the batch in `ready`.
+        self._later: list[BusEvent] = []  # The next batch.
+        self._unseen: list[Delivery] = []  # Events fetched after `_later` and not checked yet.
         self._count = min(FIRST_FETCH, options.batch)
-        self._taken_at = loop.now()  # the batch in `ready`
+        self._taken_at = loop.now()  # When the batch in `ready` was started.
         self._heartbeat_timer: Timer | None = None
         self._heartbeat_task = SingleTask(loop, self._changes)
         self._seen: tuple[float, int, int] = (0.0, 0, 0)
-        self._returning: list[str] = []  # what `stop` has yet to give back
+        self._returning: list[str] = []  # Events that `stop` has yet to release.
 
     @property
     def failure(self) -> BusError | None:
-        """Why no more events come, if so."""
+        """The error that ended this consumer, or None."""
         return self.error or self.acks.buffer.error
 
-    # Taking.
+    # Consuming.
 
     async def more(self) -> None:
         """Wait until an event is `ready`; other tasks run at least once.
 
         Raises:
-            BusError: no more events come.
+            BusError: the consumer has ended.
         """
         buffer, most = self.acks.buffer, self.options.batch
         buffer.flush()
@@ -124,7 +126,7 @@ class GroupConsumer:
         self.ready.extend(self._half)
         self._half.clear()
         if self._count == self.options.batch and self._loop.now() - self._taken_at < QUICK:
-            # At this pace the other half is soon taken.
+            # At this rate, the other half will soon be consumed.
             self._fetching.start(self._fetch, False)
 
     def _take_later(self) -> None:
@@ -164,7 +166,7 @@ class GroupConsumer:
         self._unseen = fetched
 
     async def _look_at_unseen(self) -> None:
-        """Check fetched events, and make dead letters of those that cannot be handed out."""
+        """Check fetched events, and make undeliverable ones dead letters."""
         unseen, good = self._unseen, []
         counters, acks = self.context.counters, self.acks
         try:
@@ -188,8 +190,7 @@ class GroupConsumer:
                 self._changes.notify()
 
     def _read(self, delivery: Delivery) -> tuple[Any, str]:
-        """Return the data of an event and an empty string, or None and why it cannot be
-        handed out."""
+        """Return the data of an event and an empty string, or None and why it is undeliverable."""
         stored, attempt = delivery
         most, returns = self.options.max_attempts, self.options.returns
         if most is not None and attempt > most:
@@ -197,15 +198,15 @@ class GroupConsumer:
         try:
             data = decode_body(stored.body)
             if not self._schemas.is_empty:
-                # By the requested name: another node may send any name.
+                # Use the requested name, because another node may send any name.
                 self._schemas.check_consumed(self.options.stream, data)
             return (data if returns is None else returns.read(data)), ""
         except (InvalidEventError, MalformedDataError) as error:
             return None, str(error)
-        except APPLICATION_ERRORS as error:  # raised by a model's own code
+        except APPLICATION_ERRORS as error:  # Raised by the code of an application's model.
             return None, f"not readable as {returns}: {describe(error)}"
 
-    # Signs of life.
+    # Heartbeats.
 
     def _schedule_heartbeat(self) -> None:
         if self._heartbeat_timer is None and self.error is None:
@@ -224,7 +225,7 @@ class GroupConsumer:
         if not stuck:
             self._heartbeat_task.start(self._send_heartbeat, working + waiting, [])
         elif not self._heartbeat_task.running:
-            # Nothing was taken since the last heartbeat: give back events that were not begun.
+            # Nothing was consumed since the last heartbeat, so release the unstarted events.
             for held in (self.ready, self._half, self._later):
                 held.clear()
             self._fetcher.claim_at(self._loop.now())
@@ -236,7 +237,7 @@ class GroupConsumer:
                 options = self.options
                 await self._store.touch(options.stream, options.group, self.context.name, alive)
         except Exception as error:
-            # The next heartbeat may succeed; otherwise other consumers take over.
+            # The next heartbeat may succeed. Otherwise other consumers take over the events.
             self._retry.log_error(as_bus_error(error))
         try:
             await self._give_back(given_back)
@@ -253,14 +254,15 @@ class GroupConsumer:
     def _waiting_ids(self) -> list[str]:
         return [event.id for event in (*self.ready, *self._half, *self._later)]
 
-    # The end.
+    # Closing.
 
     async def stop(self, error: BusError) -> None:
-        """Stop fetching, and give back events that were not begun; `more` then raises `error`.
+        """Stop fetching and release unstarted events; `more` then raises `error`.
+
         After a cancellation, call it again to continue.
 
         Raises:
-            BusError: they could not be given back, and waiting does not help.
+            BusError: the events cannot be released, and waiting does not help.
         """
         self.error = error
         if self._heartbeat_timer is not None:
@@ -279,13 +281,14 @@ class GroupConsumer:
     async def leave(
         self, error: BusClosedError, failed: Sequence[tuple[BusEvent, str]] = ()
     ) -> None:
-        """End this consumer within `LEAVE_TIMEOUT` seconds, despite cancellation: give back events
-        that were not begun, refuse those that `failed` (due immediately), record acknowledgements.
-        Callers of `more` get `error`.
+        """End this consumer within `LEAVE_TIMEOUT` seconds, even if cancelled.
+
+        Releases unstarted events, refuses those in `failed` (due immediately), and records
+        acknowledgements. Callers of `more` get `error`.
 
         Raises:
-            BusError: the store did not record all of it; those events are redelivered after they
-                were idle.
+            BusError: the store did not record everything; the affected events are redelivered
+                after their idle time.
         """
         acks = self.acks
         steps: list[Callable[[], Awaitable[None]]] = [partial(self.stop, error)]
@@ -308,12 +311,12 @@ class GroupConsumer:
         if errors:
             raise errors[0]
         if scope.cancelled_caught:
-            text = f"the store did not hear in {LEAVE_TIMEOUT:g} s what became of the last events"
+            text = f"cannot record the outcomes of the last events within {LEAVE_TIMEOUT:g} s"
             raise BusUnavailableError(text)
 
 
 def describe(error: BaseException) -> str:
-    """Return an exception as it appears in a history."""
+    """Return the text of an exception for an event's history."""
     if isinstance(error, anyio.get_cancelled_exc_class()):
         return "cancelled"
     text, name = str(error), type(error).__name__
@@ -324,11 +327,12 @@ logger = logging.getLogger("parley.bus")
 
 
 class Consumption(Generic[E_co]):
-    """The events of one name for one group, in order: `async with bus.consume(...) as events`, then
-    `async for event in events`.
+    """The events of one name for one group, in order.
 
-    The next iteration, or leaving the block normally, acknowledges the previous event; leaving by
-    an exception refuses it. One task reads at a time; a cancelled `anext` loses nothing.
+    Use it as `async with bus.consume(...) as events`, then `async for event in events`. The next
+    iteration, or leaving the block normally, acknowledges the previous event; leaving it by an
+    exception refuses the event. Only one task may read at a time. Cancelling `anext` loses no
+    event.
     """
 
     def __init__(
@@ -350,11 +354,13 @@ class Consumption(Generic[E_co]):
         """Join the group.
 
         Raises:
-            BusError: the bus cannot be opened, or the group cannot be joined. ConfigError: the
-                group already reads another event of an API with a single stream.
+            BusError: the bus cannot be opened, or the group cannot be joined.
+            ConfigError: the group already reads another event of an API with a single stream.
         """
         if self._begun:
-            raise ParleyError("a consumption is begun once")
+            raise ParleyError(
+                "cannot enter this Consumption again; call bus.consume() for a new one"
+            )
         self._begun = True
         consumer = self.consumer = await self._begin(self)
         consumer.active = self._active
@@ -367,8 +373,9 @@ class Consumption(Generic[E_co]):
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        """Acknowledge the last event, or refuse it after an exception; give back events that were
-        not begun, and record all acknowledgements.
+        """Acknowledge the last event, or refuse it after an exception.
+
+        Also releases unstarted events and records all acknowledgements.
 
         Raises:
             BusError: they could not be recorded in five seconds; not raised after an exception.
@@ -379,7 +386,7 @@ class Consumption(Generic[E_co]):
         self._left = True
         reason = None if exc_val is None else describe(exc_val)
         try:
-            await self._settle(consumer, reason, BusClosedError("the loop was left"))
+            await self._settle(consumer, reason, BusClosedError("the loop has ended"))
         except BusError as error:
             if exc_val is None and not isinstance(error, BusClosedError):
                 raise
@@ -396,13 +403,15 @@ class Consumption(Generic[E_co]):
         return self
 
     async def __anext__(self) -> BusEvent[E_co]:
-        """Acknowledge the previous event, unless it was acknowledged or refused, and return the
-        next.
+        """Return the next event, and acknowledge the previous one if its outcome is not set.
+
+        Waits while the store is unavailable.
 
         Raises:
-            BusClosedError: the bus was closed. BusError: the store failed permanently (while it is
-                unavailable, this waits). ClosedResourceError: the block was left.
-                BusyResourceError: another task is reading.
+            BusClosedError: the bus was closed.
+            BusError: the store failed permanently.
+            ClosedResourceError: the `async with` block has ended.
+            BusyResourceError: another task is reading.
         """
         if self._current is not None:
             self._acknowledge(self._current)
@@ -438,7 +447,7 @@ class Consumption(Generic[E_co]):
 
     async def _fill(self) -> None:
         if self.consumer is None:
-            raise ParleyError("a consumption is read within `async with`")
+            raise ParleyError("cannot read from this Consumption: enter it with `async with` first")
         with self._reading:
             if self._left and not self._closing:
                 raise anyio.ClosedResourceError

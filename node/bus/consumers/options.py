@@ -21,8 +21,11 @@ MAX_ATTEMPTS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOptions:
-    """`group` is the store's name of the group, `after` the id after which a new group begins,
-    `max_attempts` None means no limit, `returns` the type of the data."""
+    """The checked options of a consumer.
+
+    `group` is the name that the store uses, `after` the ID after which a new group begins, and
+    `returns` the type of the data. `max_attempts` None means no limit.
+    """
 
     stream: str
     group: str
@@ -35,7 +38,7 @@ class ConsumerOptions:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerContext:
-    """One consumer of a group, and what its parts share."""
+    """One consumer of a group, with the objects that its parts share."""
 
     store: Store
     loop: Loop
@@ -71,7 +74,8 @@ def check_options(
     """Return checked options.
 
     Raises:
-        InvalidEventError: the name, group or start is wrong. ConfigError: a number is wrong.
+        InvalidEventError: the name, group or start is invalid.
+        ConfigError: a number is out of range.
     """
     _, event = split_name(name)
     check_word("group", group)
@@ -79,12 +83,12 @@ def check_options(
     check_word("group", whole)
     require_count("batch", batch)
     if batch > MOST_BATCH:
-        raise ConfigError(f"batch is {batch:,}; it must be {MOST_BATCH:,} or less")
+        raise ConfigError(f"invalid batch {batch}: it must be {MOST_BATCH:,} or less")
     require_number("reclaim_after", reclaim_after, above=True, finite=True, error=ConfigError)
     if max_attempts is not None:
         require_count("max_attempts", max_attempts)
     if event == DEAD:
-        # Dead letters that fail stay there.
+        # Dead letters that fail stay on their stream.
         max_attempts = None
     return ConsumerOptions(name, whole, batch, float(reclaim_after), max_attempts, after(start))
 
@@ -92,11 +96,11 @@ def check_options(
 def require_count(name: str, value: object) -> None:
     """Raise ConfigError unless a setting is a whole number, 1 or more."""
     if type(value) is not int or value < 1:
-        raise ConfigError(f"{name} is {value!r}; it must be a whole number, 1 or more")
+        raise ConfigError(f"invalid {name} {value!r}: it must be a whole number, 1 or more")
 
 
 def require_delay(delay: float) -> float:
     """Return a delay in seconds; raise InvalidEventError if it is negative or not finite."""
     if not 0 <= delay < float("inf"):
-        raise InvalidEventError(f"a delay of {delay} seconds; it must be 0 or more")
+        raise InvalidEventError(f"invalid delay {delay!r}: it must be 0 or more seconds")
     return float(delay)

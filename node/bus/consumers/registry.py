@@ -1,7 +1,7 @@
 """All consumers of one bus: the loops of the application, and the worker pools of handlers.
 
-Each consumer of a group has its own name, the lowest that is free, so that names are the same after
-a restart.
+Each consumer of a group gets the lowest unused number in its name, so that names stay the same
+after a restart.
 """
 
 import logging
@@ -28,9 +28,9 @@ from parley._node.logs import one_line
 
 logger = logging.getLogger("parley.bus")
 
-# Leaves room for the suffix `-NUMBER` and the prefix of a node id.
+# Leaves space for the suffix `-NUMBER` and the prefix of a node ID.
 LONGEST_CONSUMER: Final = 190
-# Characters of the host name in a consumer's name.
+# The most characters of the host name in a consumer's name.
 _HOST_LENGTH: Final = 64
 
 
@@ -46,7 +46,8 @@ class ConsumerNames:
     def __init__(self, name: str) -> None:
         if len(name) > LONGEST_CONSUMER:
             raise ConfigError(
-                f"consumer has {len(name)} characters; it must have {LONGEST_CONSUMER} or less"
+                f"invalid consumer {name[:40]!r}...: it has {len(name)} characters, and may have "
+                f"{LONGEST_CONSUMER}"
             )
         self._name = name
         self._taken: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
@@ -98,23 +99,24 @@ class ConsumerRegistry:
         """Add a handler, which starts now or at `begin`.
 
         Raises:
-            ParleyError: the group already has a handler. BusClosedError: the bus is closed.
+            ParleyError: the group already has a handler.
+            BusClosedError: the bus is closed.
         """
         name, group = key = spec.options.stream, spec.group
         if key in self._specs:
-            raise ParleyError(f"{name} has a handler for {group} already")
+            raise ParleyError(f"cannot add a handler for {name!r}: group {group!r} already has one")
         self._store.require_not_closed()
         self._specs[key] = spec
         if self._running:
             self._start_pools()
 
     def begin(self) -> None:
-        """Start the handlers: the loop runs. Can be called again."""
+        """Start the handlers when the loop runs. Can be called again."""
         self._running = True
         self._start_pools()
 
     async def drain(self, timeout: float) -> None:
-        """Stop the handlers; running ones have `timeout` seconds to finish."""
+        """Stop the handlers. Running handlers have `timeout` seconds to finish."""
         self._running = False
         pools, self._pools = self._pools, []
         async with anyio.create_task_group() as tasks:
@@ -122,10 +124,10 @@ class ConsumerRegistry:
                 tasks.start_soon(pool.close, timeout)
 
     def warn(self, because: str) -> None:
-        """Log for each handler that it ends, and why."""
+        """Log for each handler that it stops, and why."""
         for name, group in self._started:
             logger.warning(
-                "the handler of %s for %s ends: %s",
+                "stopping the handler of %s for group %s: %s",
                 name,
                 group,
                 one_line(because),
@@ -133,7 +135,7 @@ class ConsumerRegistry:
             )
 
     async def close_loops(self, error: BusClosedError) -> None:
-        """Close all loops; those that wait for an event raise `error`."""
+        """Close all loops. Loops that wait for an event raise `error`."""
         for consumption in list(self._consumptions):
             await consumption.close(error)
 

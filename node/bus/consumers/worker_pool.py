@@ -1,5 +1,7 @@
-"""Runs a handler: its workers take events, call it, and schedule retries. They continue after every
-failure of the handler or the store, until the bus closes."""
+"""Runs a handler: its workers take events, call the handler, and schedule retries.
+
+They continue after every failure of the handler or the store, until the bus closes.
+"""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -25,18 +27,18 @@ logger = logging.getLogger("parley.bus")
 
 Handler = Callable[[BusEvent[Any]], Awaitable[Any]]
 
-# Logged failures of one handler: a burst, and then per second.
+# Logged failures of one handler: the burst, and the rate per second.
 FAILURES: Final = 100
 FAILURES_PER_SECOND: Final = 1.0
-# After an error that is not transient (damage, a refusal), an operator may fix it.
+# Backoff after an error that is not transient (damage, a refusal), which an operator may fix.
 LONG_PAUSES: Final = Backoff(first=5.0, longest=300.0)
-# Seconds for a cancelled handler to end.
+# The time for a cancelled handler to end, in seconds.
 CANCEL_PATIENCE: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerSpec:
-    """A handler and its options; `group` as its consumers call it."""
+    """A handler and its options. `group` is the name that its consumers use."""
 
     handler: Handler
     options: ConsumerOptions
@@ -46,8 +48,10 @@ class HandlerSpec:
 
 
 class WorkerPool:
-    """The workers of one handler, which start immediately. `begin` makes their consumer; `ended` is
-    called when it is over."""
+    """The workers of one handler, which start immediately.
+
+    `begin` creates their consumer; `ended` is called after it was closed.
+    """
 
     def __init__(
         self,
@@ -71,20 +75,22 @@ class WorkerPool:
         self._supervisor.start(self._supervise)
 
     async def close(self, timeout: float) -> None:
-        """Stop taking events, let running handlers finish for `timeout` seconds, then cancel them;
-        the events of cancelled handlers are redelivered."""
+        """Stop taking events, and cancel handlers that still run after `timeout` seconds.
+
+        The events of cancelled handlers are redelivered.
+        """
         self._closing = True
         with anyio.move_on_after(timeout):
             if self._consumer is not None:
-                with suppress(BusError):  # `leave` raises it again
+                with suppress(BusError):  # `leave` raises it again.
                     await self._consumer.stop(BusClosedError("the bus is closed"))
             await self._changes.until(lambda: not any(job.running for job in self._workers))
         await self._supervisor.end()
 
-    # Overseeing.
+    # The supervisor.
 
     async def _supervise(self) -> None:
-        """Join the group and work; again after each failure of the store."""
+        """Join the group and run the workers; repeat after each failure of the store."""
         soon, failures = StoreRetry(self._loop, self._what), 0
         while not self._closing:
             began = self._loop.now()
@@ -101,7 +107,7 @@ class WorkerPool:
                 return
             failures = 1 if self._loop.now() - began > LONG_PAUSES.steady else failures + 1
             seconds = LONG_PAUSES.delay(failures, jitter())
-            text = "the handler of %s pauses for %.0f s: %s"
+            text = "pausing the handler of %s for %.0f s: %s"
             logger.error(
                 text,
                 self._what,
@@ -125,7 +131,7 @@ class WorkerPool:
                     lambda: not any(worker.running for worker in workers) or bool(self._crashed())
                 )
                 for number, event in self._crashed():
-                    # The handler raised a cancellation itself.
+                    # The handler itself raised a cancellation.
                     self._active[number] = None
                     await self._schedule_retry(consumer, event, None)
                     workers[number].start(self._work, number, consumer)
@@ -159,7 +165,7 @@ class WorkerPool:
         finally:
             self._ended(consumer)
 
-    # Working.
+    # The workers.
 
     async def _work(self, number: int, consumer: GroupConsumer) -> None:
         handler, active = self._spec.handler, self._active
@@ -170,7 +176,7 @@ class WorkerPool:
                     await consumer.more()
                 except BusError:
                     return
-                continue  # another worker may have taken it
+                continue  # Another worker may have taken the event.
             event = active[number] = ready.pop()
             try:
                 await handler(event)
@@ -185,7 +191,7 @@ class WorkerPool:
     async def _schedule_retry(
         self, consumer: GroupConsumer, event: BusEvent, error: BaseException | None
     ) -> bool:
-        """Log a failure of the handler and schedule the retry; return whether that was recorded."""
+        """Log a failure of the handler and schedule the retry; return whether it was recorded."""
         failures = self._failures
         if failures.allows(self._loop.now()):
             if failures.silent:

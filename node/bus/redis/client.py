@@ -1,8 +1,7 @@
-"""The Redis client: one connection that commands share, one for each blocking read, and one for a
-channel.
+"""The Redis client: a shared connection for commands, and others for blocking reads and a channel.
 
-Every failure is one BusError, the next command reconnects, and no command is sent twice. Commands
-of concurrent tasks are sent together.
+Every failure is raised as a BusError and makes the next command reconnect. No command is sent
+twice. Commands of concurrent tasks are sent together.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -31,28 +30,31 @@ from parley._node.transport.conditions import Condition
 Word: TypeAlias = str | bytes | int | float
 Commands: TypeAlias = Sequence[tuple[Word, ...]]
 
-# The most commands of one request, about how many bytes of their words (a single caller may send
-# more), and how many requests may wait for their responses.
+# The limits of one request (commands, and bytes of their words, which a single caller may exceed),
+# and the number of requests that can wait for responses.
 MOST_TOGETHER: Final = 256
 LARGEST_TOGETHER: Final = 2**20
 REQUESTS: Final = 8
 
-# Idle connections kept for blocking reads.
+# The most idle connections for blocking reads.
 IDLE_READERS: Final = 16
-# The most connections; a further blocking read waits for one.
+# The most connections. A further blocking read waits until one is free.
 MOST_CONNECTIONS: Final = 1_000
-# Seconds that a cancellation waits for events to be given back.
+# How long a cancellation waits for events to be released, in seconds.
 CANCEL_PATIENCE: Final = 2.0
-# Seconds until the client reconnects to listen on its channel.
+# Seconds before the client reconnects to listen on its channel.
 _LISTEN_PAUSE: Final = 1.0
-# Seconds between attempts to end the read of a cancelled caller, and their number.
+# The interval between attempts to end the read of a cancelled caller, in seconds, and their number.
 _UNBLOCK_PAUSE: Final = 0.05
 _UNBLOCK_TRIES: Final = 40
 
 
 class RedisClient:
-    """The client of one server. `timeout` is seconds for each response; at most `waiting` commands
-    are in progress, and further ones wait."""
+    """The client of one server.
+
+    `timeout` is the time limit for each response, in seconds. At most `waiting` commands are in
+    progress; further commands wait.
+    """
 
     def __init__(self, loop: Backend, address: RedisAddress, timeout: float, waiting: int) -> None:
         self._loop = loop
@@ -63,14 +65,14 @@ class RedisClient:
         self._shared: RedisConnection | None = None
         self._connecting = False
         self._failure: ParleyError | None = None
-        self._under_way = 0  # of waiting callers
-        self._left = 0  # of cancelled callers
+        self._under_way = 0  # Commands of callers that wait.
+        self._left = 0  # Commands of cancelled callers.
         bounds = Bounds(MOST_TOGETHER, LARGEST_TOGETHER, REQUESTS)
         self._batcher = Batcher(self._ask, _cost, loop, bounds)
         self._finishing = 0
         self._readers: list[RedisConnection] = []  # idle
         self._connections: set[RedisConnection] = set()
-        self._dialled = 0  # connections in progress
+        self._dialled = 0  # Connections being established.
         self._closed = False
         self._listens = False
 
@@ -78,14 +80,15 @@ class RedisClient:
         """Connect for the first time.
 
         Raises:
-            BusError: the connection failed. ConfigError: the server is too old.
+            BusError: the connection failed.
+            ConfigError: the server is too old.
         """
         await self._get_connection()
 
     async def aclose(self) -> None:
         """Wait for commands in progress, end blocking reads, and disconnect."""
         with anyio.move_on_after(self._timeout):
-            # An ended read gives back its events, which takes commands.
+            # A read that is ended releases its events with further commands.
             await self._changes.until(lambda: not self._finishing)
         self._closed = True
         self._changes.notify()
@@ -99,8 +102,10 @@ class RedisClient:
             await self._changes.until(lambda: not self._connections)
 
     def subscribe(self, channel: str, receive: Callable[[bytes], None]) -> None:
-        """Call `receive` with each message of a channel from now on. Only the first call has an
-        effect. Messages can be lost, and the server can refuse the subscription."""
+        """Call `receive` with each message of a channel from now on. Later calls have no effect.
+
+        Messages can be lost, and the server can refuse the subscription.
+        """
         if not self._listens and not self._closed:
             self._listens = True
             self._loop.spawn(self._listen, channel, receive)
@@ -129,7 +134,7 @@ class RedisClient:
         """Return the response to one command.
 
         Raises:
-            BusError: any failure.
+            BusError: the command failed.
         """
         try:
             return await self.raw(*words)
@@ -140,7 +145,8 @@ class RedisClient:
         """Return the response to one command.
 
         Raises:
-            coredis.exceptions.RedisError: an error of the server. BusError: any other failure.
+            coredis.exceptions.RedisError: the server returned an error.
+            BusError: any other failure.
         """
         (answer,) = await self.commands([words])
         if isinstance(answer, BaseException):
@@ -148,8 +154,9 @@ class RedisClient:
         return answer
 
     async def commands(self, several: Commands) -> list[Any]:
-        """Send commands together and return their responses, which include the server's errors.
-        They are not atomic.
+        """Send commands together and return their responses, which can be errors of the server.
+
+        The commands are not atomic.
 
         Raises:
             BusError: the connection was lost.
@@ -168,7 +175,7 @@ class RedisClient:
         try:
             connection = await self._get_connection()
         except ParleyError as error:
-            return [error for _ in callers]  # one attempt is enough for all
+            return [error for _ in callers]  # One attempt is enough for all callers.
         together = [words for several in callers for words in several]
         try:
             # A batch runs in the batcher's task, a single request in its caller's.
@@ -186,7 +193,7 @@ class RedisClient:
         ]
 
     async def _discard_answers(self, connection: RedisConnection, request: RedisRequest) -> None:
-        """Count commands of cancelled callers until their responses arrive."""
+        """Count the commands of cancelled callers until their responses arrive."""
         try:
             self._outcome(connection, await request.wait())
         finally:
@@ -200,7 +207,7 @@ class RedisClient:
         return answers
 
     def _lost(self, connection: RedisConnection, error: BaseException) -> ParleyError:
-        """Discard a connection without a response, and return the error to raise."""
+        """Discard a connection that did not respond, and return the error to raise."""
         connection.invalidate()
         lost = BusClosedError("the bus is closed") if self._closed else bus_error(error)
         lost.__cause__ = error
@@ -210,7 +217,8 @@ class RedisClient:
         """Return the response to a script.
 
         Raises:
-            coredis.exceptions.RedisError: the script failed. BusError: any other failure.
+            coredis.exceptions.RedisError: the script failed.
+            BusError: any other failure.
         """
         rest = (len(keys), *keys, *arguments)
         try:
@@ -221,10 +229,10 @@ class RedisClient:
     async def group_script(
         self, script: Script, keys: GroupKeys, group: Word, consumer: str, *words: Word
     ) -> Any:
-        """Return the response to a group's script; None if the group does not exist.
+        """Return the response to a script of a group, or None if the group does not exist.
 
         Raises:
-            BusError: any failure.
+            BusError: the script failed.
         """
         try:
             return await self.script(script, keys, group, consumer, *words)
@@ -245,12 +253,14 @@ class RedisClient:
         unwanted: Callable[[Any], Awaitable[object]],
         lost: Callable[[], None] = lambda: None,
     ) -> Any:
-        """Return the response to a command that can block for `block` seconds. If the caller is
-        cancelled, the read is ended and `unwanted` gets the response; without a response, or if
-        `unwanted` fails, `lost` is called.
+        """Return the response to a command that can block for `block` seconds.
+
+        If the caller is cancelled, the read is ended and `unwanted` is called with the response.
+        Without a response, or if `unwanted` fails, `lost` is called.
 
         Raises:
-            coredis.exceptions.RedisError: the server's error. BusError: any other failure.
+            coredis.exceptions.RedisError: the server returned an error.
+            BusError: any other failure.
         """
         reader = await self._reader()
         request: RedisRequest
@@ -261,8 +271,7 @@ class RedisClient:
             self._finishing += 1
             over = self._loop.waiter()
             self._loop.spawn(self._finish, reader, request, unwanted, lost, over.wake)
-            # The next caller should find the events that are given back, but this must not take
-            # long.
+            # The next caller should find the released events, but this must not take long.
             with anyio.move_on_after(CANCEL_PATIENCE, shield=True):
                 await over
             raise
@@ -279,8 +288,10 @@ class RedisClient:
     # Connections.
 
     async def _get_connection(self) -> RedisConnection:
-        """Return the shared connection, reconnected if it was lost. One task connects, and all
-        waiting tasks share the result."""
+        """Return the shared connection, reconnected if it was lost.
+
+        One task connects, and all waiting tasks share the result.
+        """
         self.check_open()
         while self._shared is None or not self._shared.usable:
             if not self._connecting:
@@ -355,10 +366,10 @@ class RedisClient:
         lost: Callable[[], None],
         over: Callable[[], None],
     ) -> None:
-        """End the read of a cancelled caller, give back its events, and keep the connection."""
+        """End the read of a cancelled caller, release its events, and reuse the connection."""
         try:
             for _ in range(_UNBLOCK_TRIES):
-                # The read may not have begun at the first attempt.
+                # The read may not have started at the first attempt.
                 await self.command(b"CLIENT", b"UNBLOCK", reader.client_id or 0)
                 with anyio.move_on_after(_UNBLOCK_PAUSE) as scope:
                     answer = await request.only()
@@ -378,7 +389,7 @@ class RedisClient:
             self._changes.notify()
             over()
 
-    # The line.
+    # The limit of commands in progress.
 
     async def _wait_for_slot(self) -> None:
         await self._changes.until(lambda: self.under_way < self._waiting)
@@ -397,6 +408,6 @@ def _cost(several: Commands) -> Cost:
 def _size(words: tuple[Word, ...]) -> int:
     """Return about how many bytes the words have, ignoring numbers."""
     try:
-        return sum(map(len, cast(tuple[str, ...], words)))  # mostly all are texts
+        return sum(map(len, cast(tuple[str, ...], words)))  # In most commands, all words are text.
     except TypeError:
         return sum([len(word) for word in words if isinstance(word, str | bytes)])

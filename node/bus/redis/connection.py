@@ -1,8 +1,7 @@
-"""Addresses of Redis, and one connection: a connection of coredis that runs in a task of the
-backend.
+"""Addresses of Redis servers, and a coredis connection that runs in a task of the backend.
 
-coredis connects, logs in, writes commands in order and assigns responses to requests. A cancelled
-request keeps its place, and its response is discarded. Passwords are never shown.
+coredis connects, logs in, writes commands in order and assigns responses to requests. The response
+to a cancelled request is discarded when it arrives. Errors never show passwords.
 """
 
 import ssl
@@ -35,11 +34,11 @@ DEFAULT_HOST: Final = "localhost"
 
 @dataclass(frozen=True, slots=True)
 class RedisAddress:
-    """One server and database, and the user to log in as.
+    """The address of one server and database, and the user to log in as.
 
     Attributes:
-        path: of a Unix socket; empty: TCP.
-        tls: with the system's authorities, and the host's name checked.
+        path: the path of a Unix socket; empty for TCP.
+        tls: whether to use TLS, with the system's certificate authorities and host name checks.
     """
 
     host: str = DEFAULT_HOST
@@ -66,25 +65,33 @@ class RedisAddress:
 
 
 def parse_address(url: str) -> RedisAddress:
-    """Parse `redis[s]://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]` or
+    """Parse the URL of a Redis server.
+
+    It has the form `redis[s]://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]` or
     `unix://[USER[:PASSWORD]@]PATH[?db=DATABASE]`.
 
     Raises:
-        AddressError: it is not such an address.
+        AddressError: `url` has neither form.
     """
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
         # The error's text may contain part of a password.
-        raise AddressError("not the address of a Redis: redis://HOST:PORT/DATABASE") from None
+        raise AddressError(
+            "invalid Redis address: not a URL; use redis://HOST:PORT/DATABASE"
+        ) from None
     if parts.scheme not in ("redis", "rediss", "unix"):
-        raise AddressError(f"{parts.scheme!r} is not the address of a Redis")
+        raise AddressError(
+            f"invalid Redis address: unknown scheme {parts.scheme!r}; use redis, rediss or unix"
+        )
     username = unquote(parts.username) if parts.username else None
     password = unquote(parts.password) if parts.password else None
     if parts.scheme == "unix":
         if parts.path in ("", "/"):
-            raise AddressError("a Unix socket needs a path: unix:///run/redis.sock")
+            raise AddressError(
+                "invalid Redis address: a Unix socket needs a path; use unix:///run/redis.sock"
+            )
         database = parse_qs(parts.query).get("db", ["0"])[0]
         found = RedisAddress(
             path=unquote(parts.path),
@@ -107,13 +114,17 @@ def parse_address(url: str) -> RedisAddress:
 
 def _database(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
-        raise AddressError("the path of a Redis is its database, a number")
+        raise AddressError(
+            "invalid Redis address: the database must be a number; use redis://HOST:PORT/0"
+        )
     return int(text)
 
 
 class RedisRequest:
-    """Commands that were sent together, and their responses. With `batch` the commands cost less,
-    but a cancelled wait closes the connection."""
+    """Commands that were sent together, and their responses.
+
+    With `batch` the commands cost less, but cancelling the wait closes the connection.
+    """
 
     def __init__(
         self,
@@ -135,9 +146,11 @@ class RedisRequest:
         ]
 
     async def wait(self) -> list[Any]:
-        """Return the responses, texts as bytes. A response can be an error of the server. A
-        TimeoutError or coredis.exceptions.ConnectionError replaces each response that did not
-        arrive. Can be called again after a cancellation."""
+        """Return the responses, with texts as bytes. Can be called again after a cancellation.
+
+        A response can be an error of the server. For each response that did not arrive, the list
+        has a TimeoutError or coredis.exceptions.ConnectionError.
+        """
         if self._batch is not None:
             return await self._batch
         last: Any = await self._requests[-1]
@@ -156,8 +169,10 @@ class RedisRequest:
 
 
 class RedisConnection(BaseConnection):
-    """A connection of coredis on a stream, made by `open_connection`. Discard it when it isn't
-    `usable`, and close it with `invalidate`."""
+    """A connection of coredis on a stream, created by `open_connection`.
+
+    Discard it when it isn't `usable`, and close it with `invalidate`.
+    """
 
     def __init__(self, address: RedisAddress, stream: ByteStream) -> None:
         super().__init__(
@@ -179,8 +194,9 @@ class RedisConnection(BaseConnection):
     def send(
         self, commands: Sequence[tuple[Any, ...]], timeout: float, batch: bool = False
     ) -> RedisRequest:
-        """Send commands together. Each response must arrive within `timeout` seconds. `batch` is
-        for a task that is cancelled only when the client ends.
+        """Send commands together. Each response must arrive within `timeout` seconds.
+
+        Use `batch` only in a task that is cancelled only when the client closes.
 
         Raises:
             coredis.exceptions.ConnectionError: the connection is lost.
@@ -188,8 +204,10 @@ class RedisConnection(BaseConnection):
         return RedisRequest(self, commands, timeout, batch)
 
     async def listen(self, channel: str, receive: Callable[[bytes], None]) -> None:
-        """Call `receive` with each message of a channel until the connection is closed. Use the
-        connection for nothing else."""
+        """Call `receive` with each message of a channel until the connection is closed.
+
+        The connection can't be used for anything else.
+        """
         with suppress(RedisError):
             self.send_command(b"SUBSCRIBE", channel)
             async with aclosing(self.push_messages) as messages:
@@ -236,8 +254,9 @@ async def open_connection(
     """Connect and log in within `timeout` seconds. `ended` is called when the connection ends.
 
     Raises:
-        BusUnavailableError: no server answers. BusRefusedError: the server refuses the user or
-            password. ConfigError: the server is too old.
+        BusUnavailableError: no server answers.
+        BusRefusedError: the server rejects the user or password.
+        ConfigError: the server is too old.
     """
     try:
         with anyio.fail_after(timeout):
@@ -250,11 +269,13 @@ async def open_connection(
         if not is_too_old(error):
             refusal = bus_error(error)
             raise type(refusal)(f"{refusal} ({address})") from error
-    raise too_old(None)  # outside the `except`: the text of that error has the password
+    raise too_old(
+        None
+    )  # Raised outside the `except`, because the text of that error contains the password.
 
 
 async def _dial(address: RedisAddress) -> ByteStream:
-    """Connect here: coredis's connections leak their buffers when they cannot connect."""
+    """Connect without coredis, whose connections leak their buffers when they cannot connect."""
     if address.path:
         return await anyio.connect_unix(address.path)
     if not address.tls:

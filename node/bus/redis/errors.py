@@ -1,5 +1,7 @@
-"""Maps errors of Redis and coredis to errors of the bus. Texts of Redis are passed on: they contain
-no secrets."""
+"""Converts errors of Redis and coredis to errors of the bus.
+
+The texts of Redis are included, because they contain no secrets.
+"""
 
 import re
 from typing import Final
@@ -29,11 +31,11 @@ from parley._node.bus.errors import (
 )
 from parley._node.errors import ConfigError, UnreachableError
 
-# The oldest version of Redis: streams with MINID and exclusive ranges came with it.
+# The oldest supported version of Redis, which introduced MINID for streams and exclusive ranges.
 OLDEST: Final = (6, 2)
 
-# Texts of responses for which coredis has no type, and of an old Redis at the end of a script. The
-# first match counts.
+# Error texts for which coredis has no type, and those of an old Redis at the end of a script. The
+# first match applies.
 _WORDS: Final[tuple[tuple[str, type[BusError]], ...]] = (
     ("OOM ", BusFullError),
     ("No space left", BusFullError),
@@ -62,16 +64,16 @@ _TYPES: Final[tuple[tuple[type[RedisError], type[BusError]], ...]] = (
     (ReadOnlyError, BusUnavailableError),
     (LostConnectionError, BusUnavailableError),
 )
-# Errors of the transport; the last two while TLS is set up.
+# Transport errors; the last two occur during the TLS handshake.
 _LOST: Final = (OSError, UnreachableError, EndOfStream, BrokenResourceError)
 
 
 def bus_error(error: BaseException) -> BusError:
-    """Return the bus's error for one of coredis; raise it `from error`."""
+    """Return the bus's error for an error of coredis; raise it `from error`."""
     if isinstance(error, BusError):
         return error
     if type(error) is LostConnectionError and error.__cause__ is not None:
-        return bus_error(error.__cause__)  # coredis: cannot connect
+        return bus_error(error.__cause__)  # Raised by coredis when it cannot connect.
     text = _WHERE.sub("", str(error).removeprefix("-")) or "no answer"
     if isinstance(error, ResponseError):
         for word, kind in _WORDS:
@@ -86,14 +88,14 @@ def bus_error(error: BaseException) -> BusError:
 
 
 def is_no_answer(answer: BaseException) -> bool:
-    """Return whether the server gave no response, not even an error."""
+    """Return whether the server did not respond, not even with an error."""
     if isinstance(answer, RedisError):
         return isinstance(answer, LostConnectionError) and not isinstance(answer, BusyLoadingError)
     return True
 
 
 def is_missing_group(error: BaseException) -> bool:
-    """Return whether an error says that a group or its stream does not exist."""
+    """Return whether the error means that a group or its stream does not exist."""
     text = str(error)
     return (
         isinstance(error, StreamConsumerGroupError)
@@ -102,7 +104,7 @@ def is_missing_group(error: BaseException) -> bool:
 
 
 def is_too_old(error: BaseException) -> bool:
-    """Return whether a server older than Redis 6 refused the first greeting."""
+    """Return whether a server older than Redis 6 rejected the first command."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, (UnknownCommandError, ProtocolError)):
@@ -120,6 +122,7 @@ def check_version(version: str | None) -> None:
 
 
 def too_old(version: str | None) -> ConfigError:
-    """Return the error for an old server of this version; None if it is unknown."""
+    """Return the error for a server that is too old; `version` is None if it is unknown."""
     wanted = ".".join(map(str, OLDEST))
-    return ConfigError(f"Redis is {version or 'too old'}; a bus needs {wanted} or newer")
+    found = f"Redis {version}" if version else "this Redis"
+    return ConfigError(f"cannot use {found}: it is too old; use {wanted} or newer")

@@ -1,7 +1,7 @@
-"""The format of events in Redis: stream names, fields and encodings, for each API.
+"""The format of events in Redis, for each API: stream names, fields and encodings.
 
-`RedisFormat()` writes what Lightbus 1.1.2 writes; `DOCUMENTED` is the format that its documentation
-describes. Both are read. Any other entry is an event that cannot be read, and is not skipped.
+`RedisFormat()` writes what Lightbus 1.1.2 writes, and `DOCUMENTED` what its documentation
+describes. Both formats are read. Any other entry is returned as an unreadable event, not skipped.
 """
 
 import json
@@ -20,21 +20,21 @@ from parley._node.protocol.config_types import check_types
 
 Layout = Literal["per_event", "per_api"]
 
-# Prefixes whose metadata names are cached.
+# How many prefixes have their metadata names cached.
 REMEMBERED: Final = 64
-# Words of one XADD in a script: Lua unpacks 8,000 values at most.
+# The most words of one XADD in a script, because Lua unpacks at most 8,000 values.
 MOST_FIELDS: Final = 3_500
-# The body of an event whose data cannot be read, and of an entry that is not an event, begins with
-# this; the reason and fields follow.
+# The prefixes of the bodies of an event with unreadable data and of an entry that is not an event.
+# The reason and the fields follow.
 NO_DATA: Final = f"{UNREADABLE}fields that cannot be decoded: "
 NO_EVENT: Final = f"{UNREADABLE}no event in Lightbus's format, "
 
-# Prefixes of metadata and data, as Lightbus writes and documents them.
+# The prefixes of metadata and data that Lightbus writes, and those that it documents.
 _KNOWN: Final = (("", ":"), (":", ""))
 _METADATA: Final = ("id", "api_name", "event_name", "version")
 
 
-# As in Lightbus (spaces, sorted names, ASCII), but NaN and infinities are refused.
+# Like Lightbus (spaces, sorted names, ASCII), but without NaN and infinities.
 _LIGHTBUS_JSON: Final = json.JSONEncoder(allow_nan=False, sort_keys=True)
 
 
@@ -55,14 +55,14 @@ class RedisFormat:
     """The format of one API's streams.
 
     Attributes:
-        layout: a stream for each event (`auth.user_registered`) or for the API (`auth.*`).
-        suffix: what ends the name of a stream's key.
-        metadata_prefix, field_prefix: what begins the names of the fields with metadata (id,
-            api_name, event_name, version) and of those with an event's data; they differ.
-        json_metadata: whether metadata are written as JSON, as Lightbus's documentation has it;
-            either is read.
-        encode, decode: the value of a field with data to text, and back; as they are: JSON. What
-            `encode` raises is passed on; whatever `decode` raises makes an event unreadable.
+        layout: one stream for each event (`auth.user_registered`) or for the whole API (`auth.*`).
+        suffix: the end of a stream's key.
+        metadata_prefix, field_prefix: the prefixes of the fields with metadata (id, api_name,
+            event_name, version) and of the fields with data. They must differ.
+        json_metadata: whether metadata is written as JSON, as Lightbus documents it. Both forms are
+            read.
+        encode, decode: convert the value of a data field to text and back; JSON by default. Errors
+            of `encode` are raised; an error of `decode` makes the event unreadable.
     """
 
     layout: Layout = "per_event"
@@ -77,7 +77,7 @@ class RedisFormat:
         check_types(self, ConfigError)
         if self.metadata_prefix == self.field_prefix:
             raise ConfigError(
-                f"metadata_prefix and field_prefix must differ; both are {self.field_prefix!r}"
+                f"invalid metadata_prefix {self.metadata_prefix!r}: field_prefix must be different"
             )
 
     def key(self, name: str) -> str:
@@ -93,8 +93,10 @@ class RedisFormat:
         return (api + ALL if self.layout == "per_api" else name) + self.suffix
 
     def name(self, key: str) -> str | None:
-        """Return the name of the stream with this key, `API.EVENT` or `API.*`; None if it is not of
-        this format."""
+        """Return the name of the stream with this key, `API.EVENT` or `API.*`.
+
+        Returns None if the key does not have this format.
+        """
         name = key.removesuffix(self.suffix) if key.endswith(self.suffix) else ""
         try:
             return name if self.key(name) == key else None
@@ -105,7 +107,7 @@ class RedisFormat:
         """Return the names and values of an entry in Lightbus's order: metadata, then data.
 
         Raises:
-            InvalidEventError: a field cannot be told from metadata, or there are more than 3,500
+            InvalidEventError: a field would be mistaken for metadata, or there are more than 3,500
                 names and values.
         """
         api, name = split_name(event.name)
@@ -116,10 +118,15 @@ class RedisFormat:
         for field, value in event.data.items():
             word = self.field_prefix + field
             if not _is_data(word, self.metadata_prefix, self.field_prefix):
-                raise InvalidEventError(f"a field cannot be called {field!r} in this format")
+                raise InvalidEventError(
+                    f"cannot publish field {field!r}: this format uses the name for metadata"
+                )
             words += (word, self.encode(value))
         if len(words) > MOST_FIELDS:
-            raise InvalidEventError(f"{len(event.data):,} fields are too many for this format")
+            raise InvalidEventError(
+                f"cannot publish {len(event.data):,} fields: this format holds "
+                f"{(MOST_FIELDS - 2 * len(_METADATA)) // 2:,}"
+            )
         text = "".join(words)
         try:
             _ = text.isascii() or text.encode()
@@ -130,8 +137,8 @@ class RedisFormat:
     def read(self, name: str, id: str, fields: Sequence[bytes]) -> "StoredEvent | Skipped":
         """Return the event of an entry in the stream of `name`, or why readers skip it.
 
-        In a stream of one event, each entry is that event, whatever its metadata say. An entry that
-        cannot be read is an event whose body is not JSON.
+        In a stream of one event, each entry is that event, regardless of its metadata. An
+        unreadable entry is returned as an event whose body is not JSON.
         """
         if not any(fields):
             return Skipped.EMPTY
@@ -153,7 +160,7 @@ class RedisFormat:
             return _no_event(name, id, "with a version that is not a number", pairs)
         stored = f"{plain['api_name']}.{plain['event_name']}"
         if name.endswith(ALL) or (self.layout == "per_api" and stored != name):
-            # Readers of one event skip the API's other events.
+            # Readers of one event skip other events of the API.
             if not _is_of(api_of(name), stored):
                 return _no_event(name, id, "and of another API", pairs)
             if not name.endswith(ALL):
@@ -174,11 +181,11 @@ class RedisFormat:
             for field, value in pairs:
                 text = value.decode()
                 if self.decode is None:
-                    json.loads(text)  # must be valid JSON on its own
+                    json.loads(text)  # Each value must be valid JSON by itself.
                 else:
                     text = encode_value(self.decode(text))
                 members.append(f"{encode_value(field)}:{text}")
-        except APPLICATION_ERRORS:  # `decode` is the application's
+        except APPLICATION_ERRORS:  # `decode` is part of the application.
             return NO_DATA + _shown(pairs)
         return "{" + ",".join(members) + "}"
 
@@ -199,8 +206,10 @@ def _shown(pairs: Sequence[tuple[str, bytes]]) -> str:
 
 
 def _plain(metadata: dict[str, str]) -> dict[str, str] | None:
-    """Return metadata as text; None if they cannot be read. They are JSON if the API's name begins
-    with a quotation mark."""
+    """Return metadata as text, or None if it cannot be read.
+
+    Metadata is JSON if the API's name begins with a quotation mark.
+    """
     if not metadata["api_name"].startswith('"'):
         return metadata
     try:
@@ -223,8 +232,7 @@ def _is_of(api: str, name: str) -> bool:
 
 
 def _is_data(field: str, metadata_prefix: str, field_prefix: str) -> bool:
-    """Return whether a field is of the event's data: it has their prefix, and not a longer one of
-    metadata."""
+    """Return whether a field contains data: its prefix marks data, not metadata."""
     if not field.startswith(field_prefix) or field in _metadata(metadata_prefix):
         return False
     return len(metadata_prefix) <= len(field_prefix) or not field.startswith(metadata_prefix)
@@ -232,7 +240,7 @@ def _is_data(field: str, metadata_prefix: str, field_prefix: str) -> bool:
 
 @lru_cache(REMEMBERED)
 def _metadata(prefix: str) -> Mapping[str, str]:
-    """Map the names of metadata fields, in Lightbus's order, to what each is."""
+    """Map the names of metadata fields, in Lightbus's order, to their meanings."""
     return {prefix + metadata: metadata for metadata in _METADATA}
 
 

@@ -1,7 +1,7 @@
-"""Reads for groups: XREADGROUP for new events, XPENDING and XCLAIM for the others.
+"""Reads events for groups: new events with XREADGROUP, others with XPENDING and XCLAIM.
 
-Each event that a group received is handed out, given back, or acknowledged because it is another
-event of the API. A group that has vanished is created again. The local state of groups is bounded,
+Each event that a group receives is delivered, released, or acknowledged because it is another event
+of the API. A group that has vanished is recreated. The local state of groups is limited in size,
 and can be lost without losing events.
 """
 
@@ -26,20 +26,20 @@ from parley._node.logs import RateLimitedLogger
 from parley._node.transport.conditions import Condition
 from parley._node.transport.loop import Loop
 
-# Held events remembered for a group; beyond that the oldest are forgotten. Only events that other
-# consumers took over, and that were never settled here, can be so many.
+# The most unsettled events remembered for a group; beyond that the oldest are forgotten. Only
+# events that other consumers took over, and that were never settled here, can be so many.
 MOST_HELD: Final = 100_000
-# Groups remembered, and consumers of each: a peer can choose any names.
+# The most groups remembered, and consumers of each, because a peer can choose any names.
 MOST_GROUPS: Final = 10_000
 MOST_PLACES: Final = 10_000
 
-# About the bytes of entries in one response.
+# About the maximum size of the entries in one response, in bytes.
 HANDFUL: Final = 2**20
-# The most entries of one response: the next ones may be large.
+# The most entries in one response, because the next ones may be large.
 MOST: Final = 256
-# Assumed bytes of an entry of a stream that was not read yet.
+# The assumed size of an entry in a stream that was not read yet, in bytes.
 FIRST: Final = 16 * 2**10
-# Streams whose entry size is remembered; beyond that the oldest are forgotten.
+# The most streams whose entry size is remembered; beyond that the oldest are forgotten.
 REMEMBERED: Final = 1_000
 
 
@@ -47,13 +47,13 @@ class GroupState:
     """A group and its consumers in this process.
 
     Attributes:
-        name: of the events that are read; others of an API's stream are skipped.
-        held: events handed out here and not settled, with their attempts.
-        places: for each consumer the id after which it continues if the group vanishes.
+        name: the events that are read; other events of an API's stream are skipped.
+        held: events delivered here and not settled, with their attempts.
+        places: for each consumer, the ID after which it continues if the group vanishes.
         drained: consumers whose earlier process left no pending events.
-        lost: consumers with a cancelled read whose response was lost.
-        is_due: whether events became due since a consumer here asked for them.
-        scopes: of the reads that wait for new events.
+        lost: consumers whose cancelled read received no response.
+        is_due: whether events have become due since a consumer here last requested them.
+        scopes: the cancel scopes of the reads that wait for new events.
     """
 
     __slots__ = (
@@ -87,7 +87,7 @@ class GroupState:
 
     @contextmanager
     def waiting(self, scope: anyio.CancelScope) -> Iterator[None]:
-        """Have `scope` cancelled when events become due."""
+        """Cancel `scope` when events become due."""
         self.scopes.add(scope)
         try:
             yield
@@ -95,7 +95,7 @@ class GroupState:
             self.scopes.discard(scope)
 
     def mark_drained(self, consumer: str) -> None:
-        """Remember that an earlier process left this consumer no events."""
+        """Remember that no earlier process left this consumer pending events."""
         _remember(self.drained, consumer)
 
     def mark_lost(self, consumer: str) -> None:
@@ -103,7 +103,7 @@ class GroupState:
         _remember(self.lost, consumer)
 
     def handed(self, id: str, attempt: int) -> None:
-        self.held.pop(id, None)  # the newest is last
+        self.held.pop(id, None)  # The newest is last.
         self.held[id] = attempt
         if len(self.held) > MOST_HELD:
             del self.held[next(iter(self.held))]
@@ -114,7 +114,7 @@ class GroupState:
 
 
 def _remember(consumers: dict[str, None], consumer: str) -> None:
-    """Add a consumer to a bounded set."""
+    """Add a consumer to a set of limited size."""
     consumers.pop(consumer, None)
     consumers[consumer] = None
     if len(consumers) > MOST_PLACES:
@@ -132,7 +132,7 @@ class GroupStates:
     def of(self, name: str, key: str, group: str) -> GroupState:
         """Return the state of a group, created if necessary."""
         found = self._all.pop((key, group), None) or GroupState(name, key, group)
-        self._all[key, group] = found  # the most recently used is last
+        self._all[key, group] = found  # The most recently used is last.
         if len(self._all) > MOST_GROUPS:
             del self._all[next(iter(self._all))]
         return found
@@ -144,22 +144,24 @@ class GroupStates:
         """Return the state of a group before it reads events of this name.
 
         Raises:
-            ConfigError: it reads other events of the same stream here: each reader would
-                acknowledge the other's.
+            ConfigError: the group already reads other events of the same stream here, and each
+                reader would acknowledge the events of the other.
         """
         found = self.of(name, key, group)
         if found.places and found.name != name:
             raise ConfigError(
-                f"group {group} reads {found.name} here, of the same stream {key}: "
-                f"take another group for {name}"
+                f"cannot read {name!r} for group {group!r}: it already reads {found.name!r} from "
+                f"the same stream {key!r}; use another group"
             )
         found.name = name
         return found
 
 
 class EntrySizes:
-    """Bounds responses: the size of the last entries of a stream determines how many are requested
-    next; unknown entries are assumed to be large."""
+    """Limits the size of responses, by the size of the last entries of each stream.
+
+    Unknown entries are assumed to be large.
+    """
 
     __slots__ = ("_longest",)
 
@@ -175,7 +177,7 @@ class EntrySizes:
         longest = max((sum(map(len, fields)) for fields in entries), default=0)
         if not longest:
             return
-        # After a large entry, double the number each time.
+        # After a large entry, allow twice as many entries each time.
         before = self._longest.pop(key, longest)
         self._longest[key] = max(longest, before // 2)
         if len(self._longest) > REMEMBERED:
@@ -184,13 +186,13 @@ class EntrySizes:
 
 logger = logging.getLogger("parley.bus")
 
-# Seconds that one XREADGROUP blocks; a dead connection is noticed after them.
+# The maximum time that one XREADGROUP blocks, in seconds; after that a dead connection is noticed.
 LONGEST_BLOCK: Final = 5.0
-# How often one call creates a vanished group again before raising the error.
+# How often one call recreates a vanished group before it raises the error.
 _MOST_CURES: Final = 3
-# In place of an idle time: only events pending with this consumer and not held here. An earlier
-# process of its name may have begun them (`_OWN`), or the answer with them was lost and they were
-# never begun (`_LOST`): then the attempt is not counted again.
+# Values in place of an idle time, for events that are pending with this consumer and not here. With
+# `_OWN`, an earlier process of its name may have started them. With `_LOST`, the response with them
+# was lost and they were never started, so the attempt is not counted again.
 _OWN: Final = -1
 _LOST: Final = -2
 _BURST: Final = 5
@@ -217,7 +219,7 @@ class GroupReader:
         self._loop = loop
         self._groups = groups
         self._sizes = sizes
-        self._ration = RateLimitedLogger(_BURST, _PER_SECOND)
+        self._log_limit = RateLimitedLogger(_BURST, _PER_SECOND)
         self.lost = 0
 
     async def join(self, stream: str, group: str, consumer: str, after: str) -> None:
@@ -263,8 +265,10 @@ class GroupReader:
     async def recover_pending(
         self, stream: str, group: str, consumer: str, count: int
     ) -> list[Delivery]:
-        """Return events pending with this consumer and not held here: first those of an earlier
-        process of its name, then those of lost responses."""
+        """Return this consumer's pending events that are not here.
+
+        Events of an earlier process of its name come first, then those of lost responses.
+        """
         state = self._groups.join(stream, self._key(stream), group)
         idle = _LOST if consumer in state.drained else _OWN
         found = await self._take(stream, group, consumer, count, idle)
@@ -278,10 +282,10 @@ class GroupReader:
         self._groups.join(stream, self._key(stream), group).is_due = False
         return await self._take(stream, group, consumer, count, int(idle * 1000))
 
-    # Inside.
+    # Internal.
 
     def _on_due(self, message: bytes) -> None:
-        """End the reads that wait for new events: events of a group are due."""
+        """End the reads that wait for new events, because events of a group are due."""
         key, _, group = message.decode(errors="replace").partition("\0")
         state = self._groups.known(key, group)
         if state is not None:
@@ -296,7 +300,7 @@ class GroupReader:
         portion = self._sizes.count(state.key, count)
         words: tuple[Any, ...] = (b"XREADGROUP", b"GROUP", state.group, consumer)
         words += (b"COUNT", portion)
-        if milliseconds > 0:  # 0 blocks forever
+        if milliseconds > 0:  # 0 would block forever.
             words += (b"BLOCK", milliseconds)
         words += (b"STREAMS", state.key, b">")
 
@@ -333,7 +337,7 @@ class GroupReader:
                 self.lost += lost
                 self._log(
                     {"event": "bus.trimmed-early", "stream": stream, "lost": lost},
-                    "%d events of %s were trimmed away before they were done",
+                    "%d events of %s were trimmed before they were acknowledged",
                     lost,
                     stream,
                 )
@@ -349,7 +353,7 @@ class GroupReader:
         consumer: str,
         entries: Sequence[tuple[bytes, list[bytes], int]],
     ) -> list[Delivery]:
-        """Return the events to hand out, and acknowledge skipped entries."""
+        """Return the events to deliver, and acknowledge skipped entries."""
         form = self._config.format_of(split_name(state.name)[0])
         self._sizes.saw(state.key, (fields for _, fields, _ in entries))
         found = []
@@ -387,8 +391,10 @@ class GroupReader:
                 state.set_place(consumer, info[b"last-delivered-id"].decode())
 
     async def _recreate_group(self, state: GroupState, consumer: str) -> None:
-        """Create a vanished group again: it continues at this consumer's position, or from the
-        beginning if the stream is a new one."""
+        """Recreate a vanished group at this consumer's position.
+
+        It begins at the start of the stream if the stream is a new one.
+        """
         after = state.place(consumer)
         try:
             info = await self._client.raw(b"XINFO", b"STREAM", state.key)
@@ -400,7 +406,7 @@ class GroupReader:
             after = BEFORE_ALL
         self._log(
             {"event": "bus.group-vanished", "stream": state.key, "group": state.group},
-            "group %s of %s had vanished: it goes on after %s",
+            "recreated the vanished group %s of %s: it continues after %s",
             state.group,
             state.key,
             after,
@@ -411,7 +417,7 @@ class GroupReader:
         return self._config.format_of(split_name(stream)[0]).key(stream)
 
     def _log(self, extra: Mapping[str, object], text: str, *words: object) -> None:
-        self._ration.log(logger, logging.WARNING, self._loop.now(), text, *words, extra=extra)
+        self._log_limit.log(logger, logging.WARNING, self._loop.now(), text, *words, extra=extra)
 
 
 def _entries(answer: Any) -> list[tuple[bytes, list[bytes]]]:
@@ -422,7 +428,7 @@ def _entries(answer: Any) -> list[tuple[bytes, list[bytes]]]:
 
 
 class _UncancelledCall:
-    """A request in its own task, and its outcome."""
+    """A request that runs in its own task, and its outcome."""
 
     __slots__ = ("answer", "changes", "error", "over")
 
@@ -450,8 +456,10 @@ async def handed_out(
     ask: Callable[[], Awaitable[Any]],
     give_back: Callable[[Any], Awaitable[object]],
 ) -> Any:
-    """Return the result of `ask`. If the caller is cancelled, pass it to `give_back` first, unless
-    that takes long. Raises as `ask`."""
+    """Return the result of `ask`; raise its errors.
+
+    If the caller is cancelled, the result is passed to `give_back` first, unless that takes long.
+    """
     question = _UncancelledCall(loop)
     loop.spawn(question.run, ask)
     try:

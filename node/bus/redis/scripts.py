@@ -1,9 +1,9 @@
 """Lua scripts for atomic operations on streams and groups, and the keys that they use.
 
-A publication is stored whole or not at all. A pending event is either held by a consumer, or due at
-a time: then it belongs to `NOBODY` and is in the set of due events. A consumer that takes it from
-there, Lightbus included, voids that entry. Times are the server's, in milliseconds. All keys except
-streams are `parley:bus:...`, which Lightbus ignores.
+Several events are published all or none. A pending event either belongs to a consumer or waits for
+redelivery: then it belongs to `NOBODY` and is in the set of due events. A consumer that takes it
+from there, Lightbus included, invalidates the entry. Times are those of the server, in
+milliseconds. All keys except streams are `parley:bus:...`, which Lightbus ignores.
 """
 
 from hashlib import sha1
@@ -13,7 +13,7 @@ from parley._node.bus.dead_letters import LONGEST_HISTORY, NOT_ACKNOWLEDGED
 
 
 class Script(NamedTuple):
-    """A script and its SHA-1 digest, which is only a name."""
+    """A script and its SHA-1 digest, which identifies it."""
 
     text: bytes
     digest: bytes
@@ -28,13 +28,13 @@ PREFIX: Final = "parley:bus"
 
 
 class GroupKeys(NamedTuple):
-    """The keys that a group's scripts take, in order.
+    """The keys that a group's scripts accept, in order.
 
     Attributes:
         stream: the stream itself.
-        due: a sorted set of ids by due time (ms).
-        past: a hash of ids to the outcomes of their attempts (JSON).
-        counts: a hash: redelivered, dead_lettered.
+        due: a sorted set of IDs by due time (ms).
+        past: a hash that maps IDs to the outcomes of their attempts (JSON).
+        counts: a hash with the counters redelivered and dead_lettered.
     """
 
     stream: str
@@ -63,10 +63,10 @@ def idempotency_key(name: str, key: str) -> str:
 
 # Streams.
 
-# KEYS: streams, then idempotency keys. ARGV: the number of streams, for how long keys are kept
-# (ms), and for each event: the number of its stream's key, that of its idempotency key (0: none),
-# the number of words of XADD that follow, and these. Returns for each event its id and whether it
-# is a duplicate.
+# KEYS: streams, then idempotency keys. ARGV: the number of streams, how long keys are remembered
+# (ms), and for each event: the index of its stream's key, that of its idempotency key (0: none),
+# the number of words of XADD that follow, and the words. Returns for each event its ID and whether
+# it is a duplicate.
 PUBLISH: Final = script(
     """
 local streams, window = tonumber(ARGV[1]), ARGV[2]
@@ -99,8 +99,8 @@ return ids
 """
 )
 
-# KEYS: a stream. ARGV: the least age of events to delete (ms; empty: none), the most bytes (empty:
-# any), `~` or `=`.
+# KEYS: a stream. ARGV: the minimum age of events to delete (ms; empty: any), the maximum size in
+# bytes (empty: unlimited), `~` or `=`.
 SHRINK: Final = script(
     """
 local taken = 0
@@ -122,8 +122,8 @@ return taken
 """
 )
 
-# KEYS: a stream. ARGV: an id, and the most events to count. Returns how many follow the id; a few
-# are read at a time.
+# KEYS: a stream. ARGV: an ID, and the most events to count. Returns how many events follow the ID,
+# reading a few at a time.
 COUNT: Final = script(
     """
 local after, found, most = ARGV[1], 0, tonumber(ARGV[2])
@@ -140,13 +140,13 @@ return found
 
 # Groups.
 
-# The consumer of events that are due, now or later.
+# The consumer of events that wait for redelivery, due now or later.
 NOBODY: Final = "parley-due"
-# Entries examined at a time.
+# How many entries are examined at a time.
 PAGE: Final = 1_000
 
-# The channel on which due events of a group are announced: the key of the stream, a zero, the
-# group. Without the right to publish there (ACL), consumers check once a second.
+# The channel that announces due events of a group. A message is the key of the stream, a zero byte
+# and the group. If an ACL forbids publishing there, consumers check once per second.
 DUE_CHANNEL: Final = "parley:bus:due"
 
 _SHARED: Final = f"""
@@ -216,10 +216,10 @@ def _script(text: str) -> Script:
     return script(_SHARED + text)
 
 
-# ARGV from 3: the most events, the idle time (ms; -1: only the consumer's own, without due ones;
-# -2: the same, without counting the attempt), and the ids to leave alone. Returns how many had been
-# trimmed, and the events. Histories of events that are no longer pending are removed, a page at a
-# time.
+# ARGV from 3: the most events, the idle time (ms; -1: only the consumer's own events, without due
+# ones; -2: the same, without counting the attempt), and the IDs to skip. Returns how many events
+# had been trimmed, and the events. Removes the histories of events that are no longer pending, one
+# page at a time.
 TAKE: Final = _script(
     f"""
 local count, idle = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -228,7 +228,7 @@ for number = 5, #ARGV do not_those[ARGV[number]] = true end
 if idle >= 0 then
   local noted = redis.call('HLEN', past)
   if noted > 0 and noted > redis.call('XPENDING', key, group)[1] then
-    -- Others acknowledged what has a history here, as Lightbus does.
+    -- Another program, such as Lightbus, acknowledged events that have a history here.
     for _, id in ipairs(redis.call('HRANDFIELD', past, {PAGE})) do
       local found = redis.pcall('XPENDING', key, group, id, id, 1)  -- it may be no id
       if not found[1] then redis.call('HDEL', past, id) end
@@ -281,7 +281,7 @@ return {{lost, out}}
 """
 )
 
-# ARGV from 3: ids.
+# ARGV from 3: IDs.
 TOUCH: Final = _script(
     """
 for number = 3, #ARGV do
@@ -292,7 +292,7 @@ end
 """
 )
 
-# ARGV from 3: ids. Returns those that the consumer held.
+# ARGV from 3: IDs. Returns the IDs that were pending with the consumer.
 RELEASE: Final = _script(
     """
 local released = {}
@@ -307,7 +307,7 @@ return released
 """
 )
 
-# ARGV from 3: an id, the delay in ms, the error.
+# ARGV from 3: an ID, the delay in ms, the error.
 NACK: Final = _script(
     """
 local times = held(ARGV[3])
@@ -318,7 +318,7 @@ return 1
 """
 )
 
-# ARGV from 3: an id. Returns its number of deliveries, fields and history, and the time.
+# ARGV from 3: an ID. Returns its number of deliveries, fields and history, and the time.
 LOOK: Final = _script(
     """
 local times = held(ARGV[3])
@@ -333,8 +333,9 @@ return {times, entry[2], times > 1 and redis.call('HGET', past, ARGV[3]) or '', 
 """
 )
 
-# KEYS from 5: the stream for dead letters. ARGV from 3: an id, its number of deliveries, and the
-# words of XADD. Returns the dead letter's id; nothing if the consumer no longer holds the event.
+# KEYS from 5: the stream for dead letters. ARGV from 3: an ID, its number of deliveries, and the
+# words of XADD. Returns the ID of the dead letter, or nothing if the event is no longer pending
+# with the consumer.
 BURY: Final = _script(
     """
 local id = ARGV[3]
@@ -347,7 +348,7 @@ return letter
 """
 )
 
-# ARGV from 3: how many, and the id after which.
+# ARGV from 3: the most events, and the ID that they follow.
 PENDING: Final = _script(
     """
 local out = {}
@@ -359,7 +360,7 @@ return out
 """
 )
 
-# ARGV from 3: ids. Returns those that the stream has.
+# ARGV from 3: IDs. Returns those that exist in the stream.
 REDELIVER: Final = _script(
     f"""
 local out = {{}}
@@ -405,7 +406,8 @@ return 1
 """
 )
 
-# ARGV from 3: ids of deleted events, or `before` and an id: all before it. For one group.
+# ARGV from 3: IDs of deleted events, or `before` and an ID: all events before it. Applies to one
+# group.
 FORGET: Final = _script(
     f"""
 if ARGV[3] ~= 'before' then

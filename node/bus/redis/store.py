@@ -1,7 +1,7 @@
 """`RedisStore`: a store on Redis Streams.
 
-Events are published with XADD, as Lightbus does. A script runs only if one step has to do more:
-idempotency keys, several events at once, or the outcome of a pending event.
+Events are published with XADD, as in Lightbus. A script runs only for operations that must be
+atomic: idempotency keys, several events in one call, or the outcome of a pending event.
 """
 
 import json
@@ -67,20 +67,21 @@ from parley._node.transport.backend import Backend
 
 logger = logging.getLogger("parley.bus")
 
-# Words of one script; Redis accepts a million.
+# The most words of one script; Redis accepts a million.
 MOST_WORDS: Final = 500_000
-# The size and age of a stream are checked after so many events, or after this part of `max_bytes`.
+# The size and age of a stream are checked after so many events, or after this fraction of
+# `max_bytes`.
 _CHECK_EVERY: Final = 64
 _CHECK_PART: Final = 32
-# Streams whose last check is remembered; beyond that all are checked again.
+# The most streams whose last check is remembered; beyond that all streams are checked again.
 _MOST_CHECKED: Final = 10_000
-# Keys of one step of SCAN, and streams that are inspected together.
+# The keys requested in one step of SCAN, and the streams that are inspected together.
 _KEYS: Final = 1_000
 _STREAMS: Final = 200
-# A lag is counted up to here; a longer one is the number that Redis gives, if any.
+# The largest lag that is counted. For a longer lag, the number that Redis returns is used, if any.
 MOST_COUNTED: Final = 10_000
 _BEYOND_ALL: Final = f"{2**64 - 1}-{2**64 - 1}"
-# Settings of the server that determine what it loses in a crash.
+# The server settings that determine which events a crash loses.
 _DURABILITY: Final = (b"appendonly", b"appendfsync", b"maxmemory-policy")
 
 
@@ -91,25 +92,25 @@ class _Opened(NamedTuple):
 
 
 class RedisStore:
-    """The `Store` in one database of a Redis, 6.2 or newer.
+    """The `Store` in one database of a Redis server, version 6.2 or newer.
 
     The server's `appendfsync` determines how durable a published event is. `join` raises
     ConfigError if the group reads other events of the same API-wide stream here. Streams of a whole
-    API are called `API.*`; sizes are bytes of the server's memory.
+    API are called `API.*`. Sizes are bytes of the server's memory.
     """
 
     def __init__(self, url: str, config: BusConfig) -> None:
-        """Does not connect yet.
+        """Prepare the store, without connecting yet.
 
         Raises:
-            AddressError: `url` is not the address of a Redis.
+            AddressError: `url` is not the address of a Redis server.
         """
         self._address = parse_address(url)
         self._config = config
         self._window = int(config.idempotency_window * 1000)
         bound = () if config.max_length is None else ("MAXLEN", "~", str(config.max_length))
-        self._xadd: Final[tuple[str, ...]] = (*bound, "*")  # the words before an entry
-        # For each stream, the events and bytes until its bounds are checked.
+        self._xadd: Final[tuple[str, ...]] = (*bound, "*")  # The words before an entry.
+        # The events and bytes until the limits of each stream are checked.
         self._unchecked: dict[str, list[int]] = {}
         self._groups = GroupStates()
         self._sizes = EntrySizes()
@@ -155,7 +156,7 @@ class RedisStore:
         return published
 
     def _words(self, event: NewEvent) -> tuple[str, list[Word]]:
-        """Return the key of an event's stream, and the words of its XADD after that."""
+        """Return the key of an event's stream, and the following words of its XADD."""
         form = self._format(event.name)
         message_id = event.key if event.key is not None else new_id()
         return form.key(event.name), [*self._xadd, *form.fields(event, message_id)]
@@ -181,12 +182,14 @@ class RedisStore:
                 number = len(streams) + known[idempotency_key(event.name, event.key)]
             arguments += (streams[key], number, len(words), *words)
         if len(arguments) > MOST_WORDS:
-            raise InvalidEventError(f"{len(events):,} events are too many to be stored as one")
+            raise InvalidEventError(
+                f"cannot store {len(events):,} events in one transaction: use smaller batches"
+            )
         answers: list[Any] = await self._client.script(PUBLISH, [*streams, *known], *arguments)
         return [Published(id.decode(), bool(duplicate)) for id, duplicate in answers]
 
     async def _keep_bounds(self, events: Sequence[NewEvent]) -> None:
-        """Check the bounds of the streams now and then."""
+        """Trim the streams of these events to their limits, but not after every publication."""
         age, size = self._config.max_age, self._config.max_bytes
         part = size // _CHECK_PART if size is not None else 0
         for event in events:
@@ -199,7 +202,7 @@ class RedisStore:
             if left[0] > 0 and (size is None or left[1] > 0):
                 continue
             left[:] = [_CHECK_EVERY, part]
-            # A failure is ignored: the events are stored, and the next check comes soon.
+            # Ignore a failure: the events are stored, and the next check comes soon.
             await self._client.try_script(
                 SHRINK,
                 [key],
@@ -238,7 +241,7 @@ class RedisStore:
         ids = _checked(ids)
         state = self._group(stream, group)
         commands: list[tuple[Word, ...]] = [(b"XACK", state.key, group, *ids)]
-        # After its first delivery, an event has no history and no due time.
+        # A first delivery has neither a history nor a due time.
         known = [id for id in ids if state.held.get(id, 2) > 1]
         if known:
             commands += [
@@ -260,7 +263,7 @@ class RedisStore:
         done = await self._client.group_script(
             NACK, state.keys, group, consumer, id, milliseconds, error_line(error)
         )
-        if done:  # otherwise another consumer may hold it
+        if done:  # Otherwise the event may belong to another consumer.
             state.settled([id])
         return bool(done)
 
@@ -272,8 +275,11 @@ class RedisStore:
         state.settled(id.decode() for id in released or ())
 
     async def bury(self, stream: str, group: str, consumer: str, id: str, error: str) -> str | None:
-        """Make a dead letter: built here from the event, and written only if no other consumer has
-        received the event since."""
+        """Make a dead letter.
+
+        The letter is built here from the event, and written only if no other consumer has received
+        the event since.
+        """
         state = self._group(stream, group)
         (id,) = _checked([id])
         seen = await self._client.group_script(LOOK, state.keys, group, consumer, id)
@@ -307,13 +313,13 @@ class RedisStore:
         try:
             return self._dead(stream, dead_data(event, group, history, decode_body(event.body)))
         except InvalidEventError:
-            # Data that cannot be read or encoded (NaN, which Lightbus writes) stays text.
+            # Data that cannot be read or encoded stays text, such as NaN, which Lightbus writes.
             return self._dead(stream, dead_data(event, group, history, None))
 
     def _dead(self, stream: str, data: dict[str, Any]) -> tuple[str, list[Word]]:
         return self._words(NewEvent(dead_name(stream), data, encode_value(data)))
 
-    # Inspection: streams, groups and consumers that do not exist are empty.
+    # Inspection. For streams, groups and consumers that do not exist, the result is empty.
 
     async def streams(self) -> list[StreamInfo]:
         keys = {key: name async for key in self._keys() if (name := self._name(key)) is not None}
@@ -324,7 +330,7 @@ class RedisStore:
             infos = await self._client.commands([(b"XINFO", b"STREAM", key) for key in part])
             sizes = await self._client.commands([(b"MEMORY", b"USAGE", key) for key in part])
             for key, info, size in zip(part, infos, sizes, strict=True):
-                if isinstance(info, dict):  # else it was deleted
+                if isinstance(info, dict):  # Otherwise the stream was deleted.
                     size = size if isinstance(size, int) else 0
                     ends = [_id(info[end]) for end in (b"first-entry", b"last-entry")]
                     found.append(StreamInfo(keys[key], info[b"length"], size, ends[0], ends[1]))
@@ -400,7 +406,7 @@ class RedisStore:
             if found:
                 return found
             if len(entries) == portion:
-                continue  # all were skipped, and more follow
+                continue  # All entries were skipped, and more follow.
             left = deadline - self._opened.loop.now()
             if left <= 0 or (last is not None and parse_id(after) >= last):
                 return []
@@ -418,7 +424,7 @@ class RedisStore:
                 return
 
     def _name(self, key: str) -> str | None:
-        """Return the name of a stream whose API has such streams."""
+        """Return the name of the stream with a key, if the format of its API produces this key."""
         for form in (*self._config.formats.values(), RedisFormat()):
             name = form.name(key)
             if name is not None and self._format(name).key(name) == key:
@@ -428,7 +434,7 @@ class RedisStore:
     async def _lag(self, key: str, last: str, lag: int | None) -> int | None:
         if lag == 0:
             return lag
-        # Redis also counts events that were trimmed unread.
+        # Redis's own count includes events that were trimmed unread.
         try:
             counted: int = await self._client.script(COUNT, [key], last, MOST_COUNTED)
         except RedisError as error:
@@ -448,7 +454,7 @@ class RedisStore:
 
     async def _wait(self, key: str, after: str, seconds: float) -> None:
         async def unwanted(answer: object) -> None:
-            """Nothing to give back: reading changes nothing."""
+            """Do nothing, because reading has no effect."""
 
         words = (b"XREAD", b"COUNT", 1, b"BLOCK", max(1, int(seconds * 1000)))
         try:
@@ -457,7 +463,7 @@ class RedisStore:
             raise bus_error(error) from error
 
     async def _infos(self, kind: bytes, *words: str) -> list[dict[bytes, Any]]:
-        """Return what XINFO says about groups or consumers; empty if they do not exist."""
+        """Return the result of XINFO for groups or consumers; empty if they do not exist."""
         try:
             infos: list[dict[bytes, Any]] = await self._client.raw(b"XINFO", kind, *words)
         except RedisError as error:
@@ -466,7 +472,7 @@ class RedisStore:
             raise bus_error(error) from error
         return infos
 
-    # Maintenance: an event that is removed from a stream is no longer pending in any group.
+    # Maintenance. An event that is removed from a stream is no longer pending in any group.
 
     async def rewind(self, stream: str, group: str, after: str) -> None:
         key = self._key(stream)
@@ -543,13 +549,13 @@ class RedisStore:
         return bool(gone)
 
     async def _forget(self, key: str, *words: Word) -> None:
-        """Make deleted events pending in no group."""
+        """Remove deleted events from the pending events of all groups."""
         for info in await self._infos(b"GROUPS", key):
             name = info[b"name"]
             keys = keys_of(key, readable(name))
             await self._client.group_script(FORGET, keys, name, NOBODY, *words)
 
-    # Inside.
+    # Internal.
 
     @property
     def _opened(self) -> _Opened:
@@ -571,12 +577,12 @@ class RedisStore:
         return self._groups.of(stream, self._key(stream), group)
 
     async def _log_durability(self, client: RedisClient) -> None:
-        """Log what the server's settings can lose."""
+        """Log which server settings can lose events."""
         found: dict[bytes, bytes] = {}
         for answer in await client.commands([(b"CONFIG", b"GET", name) for name in _DURABILITY]):
             if not isinstance(answer, dict):
                 logger.debug(
-                    "the Redis at %s does not tell how it keeps things",
+                    "the Redis at %s does not report its durability settings",
                     self._address,
                     extra={"event": "bus.store-settings-unknown"},
                 )
@@ -585,15 +591,15 @@ class RedisStore:
         if found.get(b"maxmemory-policy", b"").startswith(b"allkeys"):
             logger.warning(
                 "the Redis at %s has maxmemory-policy %s: it deletes streams when it is full; "
-                "a bus needs noeviction",
+                "set noeviction",
                 self._address,
                 found[b"maxmemory-policy"].decode(),
                 extra={"event": "bus.store-evicts"},
             )
         if found.get(b"appendonly") != b"yes":
             logger.warning(
-                "the Redis at %s has no append-only file (appendonly no): published events are "
-                "lost when it stops",
+                "the Redis at %s has no append-only file (appendonly no): it loses published "
+                "events when it stops; set appendonly yes",
                 self._address,
                 extra={"event": "bus.store-not-durable"},
             )
@@ -616,7 +622,7 @@ def new_id() -> str:
 
 
 def _failures(past: bytes | None) -> list[Failure]:
-    """Parse a history; empty if another program broke it."""
+    """Parse a history; return an empty list if another program damaged it."""
     text = past.decode(errors="replace") if past else "[]"
     try:
         return [

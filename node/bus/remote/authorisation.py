@@ -1,7 +1,7 @@
 """Authorises the requests of peers to an offered bus.
 
-Rights follow from authenticated node ids, never from a peer's own claims. A request that no rule
-allows is refused, and so is one whose rule fails.
+Permissions depend on authenticated node IDs, never on a peer's own claims. A request is refused if
+no rule allows it, or if its rule fails.
 """
 
 import inspect
@@ -39,7 +39,7 @@ logger = logging.getLogger("parley.bus")
 
 Action: TypeAlias = Literal["publish", "consume", "inspect", "manage"]
 
-# Log lines on refusals, and on callbacks that fail: at once, and from then on per second.
+# Log lines about refusals and about failing callbacks: the burst, and the rate per second.
 LINES: Final = 100
 LINES_PER_SECOND: Final = 1.0
 
@@ -56,9 +56,9 @@ class BusRequest:
         action: `publish`; `consume` (all operations of a group's consumer); `inspect` (list
             streams, groups, consumers, pending and stored events); `manage` (rewind, redeliver,
             trim, drop, remove, and publish to a dead-letter stream).
-        name: of the event or stream (for `inspect` and `manage` also `API.*`); empty for the list
-            of all streams.
-        group: the group, if any, with the store's name.
+        name: the event or stream (`inspect` and `manage` also allow `API.*`); empty for the list of
+            all streams.
+        group: the group, if any, with the name that the store uses.
     """
 
     peer: Remote
@@ -68,8 +68,8 @@ class BusRequest:
 
 
 AllowRequest: TypeAlias = Callable[[BusRequest], bool | Awaitable[bool]]
-# What `node.bus(allow=)` takes: node ids and roles that may do everything; for each action node ids
-# and roles, or a function of peer and name; or a function of a request.
+# The argument of `node.bus(allow=)`: node IDs and roles with all permissions; for each action, node
+# IDs and roles or a function of peer and name; or a function of a request.
 AllowBus: TypeAlias = Allow | Mapping[Action, Allow] | AllowRequest
 
 
@@ -90,7 +90,7 @@ class BusRule:
             for action, allowed in allow.items():
                 if action not in actions:
                     raise ConfigError(
-                        f"cannot use {action!r} as an action of a bus: it is none of "
+                        f"invalid action {action!r} in a bus's allow=: it must be one of "
                         f"{', '.join(actions)}"
                     )
                 self._rules[action] = Rule(allowed)
@@ -100,7 +100,7 @@ class BusRule:
             self._rules = dict.fromkeys(actions, Rule(cast(Allow, allow)))
 
     async def permits(self, permission: BusRequest, roles: Roles) -> bool:
-        """Return whether the request is allowed. Raises what a function of a request raises."""
+        """Return whether the request is allowed; raise the errors of an `allow` function."""
         if self._function is not None:
             answer = self._function(permission)
             if inspect.isawaitable(answer):
@@ -130,8 +130,10 @@ def permissions_of(peer: Remote, request: Request) -> list[BusRequest]:
 
 
 class BusAuthoriser:
-    """Applies the rule of a bus, with the node's `roles`. Peers behind a tunnel are limited to
-    `exported` names (section 19)."""
+    """Applies the rule of a bus, with the node's `roles`.
+
+    Peers behind a tunnel are limited to `exported` names (section 19).
+    """
 
     __slots__ = ("_exported", "_failures", "_refusals", "_roles", "_rule")
 
@@ -152,7 +154,7 @@ class BusAuthoriser:
             except APPLICATION_ERRORS:
                 if self._failures.allows(loop.now()):
                     logger.exception(
-                        "allow= of the bus failed, so %s is not allowed",
+                        "the bus's allow= function failed, so the request of %s is refused",
                         peer,
                         extra={"event": "rule.failed", "topic": permission.name},
                     )

@@ -1,7 +1,7 @@
-"""The client's side of a remote bus: the stream `bus`, requests and answers.
+"""The client's side of a remote bus: the stream `bus`, with requests and answers.
 
-A request in progress when the connection ends raises BusUnavailableError, since its outcome is
-unknown; a later one raises BusClosedError.
+A request in progress when the connection ends raises BusUnavailableError, because its outcome is
+unknown. A later request raises BusClosedError.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,26 +39,28 @@ from parley._node.transport.loop import Waiter
 
 T = TypeVar("T")
 
-# Requests under way at a time: the other side counts those that were given up until it has
-# answered them, so there are half as many as it takes.
+# The most requests in progress. The server also counts abandoned requests until it has answered
+# them, so this is half of the number that it accepts.
 UNANSWERED: Final = limits.REQUESTS // 2
-# Reads and Historys that wait, on one connection, of as many as the other side takes.
+# The most waiting Reads and Historys of one connection, as many as the server accepts.
 WAITING: Final = limits.WAITING_READS
-# Bytes of an id in an array, and of a request beside its names and ids.
+# The size of an ID in an array, and of a request without its names and IDs.
 _ID_SIZE: Final = limits.LONGEST_ID + 2
 _HEAD_SIZE: Final = 64
-# Seconds that a cancellation waits for the answer, and for what it holds to be given back.
+# How long a cancellation waits for the answer, and for its events to be released, in seconds.
 PATIENCE: Final = 2.0
 
 _HANDS_OUT: Final = wire.Read | wire.Own | wire.Claim | wire.ReadHistory
 
 
 class BusChannel:
-    """Requests to the bus at the other end of a connection, on one stream, which is reopened after
-    a reset."""
+    """Sends requests to the bus at the other end of a connection.
+
+    They use one stream, which is reopened after a reset.
+    """
 
     def __init__(self, live: LiveConnection, streams: StreamTable, timeout: float) -> None:
-        """`timeout` is seconds for each answer, in addition to the request's own wait."""
+        """`timeout` is the time limit for each answer in seconds, beyond the request's own wait."""
         self._live = live
         self._streams = streams
         self.closed = True
@@ -71,8 +73,8 @@ class BusChannel:
         """Open the stream.
 
         Raises:
-            BusClosedError: the connection is closed. BusBusyError: it has the maximum number of
-                streams.
+            BusClosedError: the connection is closed.
+            BusBusyError: the connection has the maximum number of streams.
         """
         self._slots = anyio.Semaphore(UNANSWERED, fast_acquire=True)
         self._waits = anyio.Semaphore(WAITING, fast_acquire=True)
@@ -89,11 +91,13 @@ class BusChannel:
     async def request(
         self, request: wire.Request, wait: float = 0.0, late: "LateAnswer | None" = None
     ) -> Answer:
-        """Return the answer if its code is 0, or 21 for a request that hands out events. `late`
-        gets the answer if the caller is cancelled.
+        """Return the answer to a request.
+
+        Its code is 0, or 21 for a request that returns events. If the caller is cancelled, the
+        answer goes to `late`.
 
         Raises:
-            BusError: it was refused, or the outcome is unknown.
+            BusError: the request was refused, or its outcome is unknown.
         """
         if self.closed:
             raise BusClosedError("the bus is closed")
@@ -110,7 +114,7 @@ class BusChannel:
             except CallTimeout as error:
                 raise BusUnavailableError(f"no answer in {timeout:g} s") from error
             except PayloadTooLargeError as error:
-                raise InvalidEventError(f"too much for the connection: {error}") from error
+                raise InvalidEventError(f"cannot send this request: {error}") from error
             except LbmDecodeError as error:
                 raise unreadable() from error
             except _STREAM_ENDED as error:
@@ -122,7 +126,7 @@ class BusChannel:
         raise error_of(answer)
 
     async def count(self, request: wire.Request) -> int:
-        """Return the number in an answer; raises as `request`."""
+        """Return the number in an answer. Raises the errors of `request`."""
         number = (await self.request(request)).number
         if number is None:
             raise unreadable()
@@ -134,8 +138,10 @@ class BusChannel:
         read: Callable[[Row], T],
         name: Callable[[T], str],
     ) -> list[T]:
-        """Return the rows of all pages; `name` gives the position of the next page. Raises as
-        `request`."""
+        """Return the rows of all pages; raise the errors of `request`.
+
+        `name` returns the position of a row, after which the next page begins.
+        """
         found: list[T] = []
         more = True
         while more:
@@ -150,7 +156,7 @@ class BusChannel:
         return found
 
     def portions(self, ids: Sequence[str], *names: str) -> list[list[str]]:
-        """Split ids into as many as fit into a request with `names`."""
+        """Split IDs into as many as fit into one request with `names`."""
         room = self._live.limits.max_payload - _HEAD_SIZE - sum(map(len, names))
         size = max(1, min(limits.LARGEST_COUNT, room // _ID_SIZE))
         return [list(ids[start : start + size]) for start in range(0, len(ids), size)]
@@ -168,7 +174,7 @@ class BusChannel:
         return self._stream
 
     def _ended(self, stream: Stream, error: Exception) -> BusError:
-        """Return the error to raise after the end of the stream; the next request opens another."""
+        """Return the error to raise after the stream ended, so that the next request reopens it."""
         if self._stream is stream:
             self._stream = None
         if isinstance(error, StreamResetError):
@@ -177,7 +183,7 @@ class BusChannel:
             return BusUnavailableError(f"the connection ended: {error}")
         if self.closed:
             return BusClosedError("the bus is closed")
-        return BusUnavailableError("the other side answers nothing any more")
+        return BusUnavailableError("the other node ended the stream of the bus")
 
 
 _STREAM_ENDED: Final = (
@@ -190,10 +196,10 @@ _STREAM_ENDED: Final = (
 
 
 class LateAnswer:
-    """The answer to a request whose caller was cancelled: its events are given back.
+    """The answer to a request whose caller was cancelled. Its events are released.
 
-    The cancellation waits for that, briefly, so that the next caller finds the events. Otherwise
-    they are redelivered after they were idle.
+    The cancellation waits briefly for this, so that the next caller finds the events. Otherwise
+    they are redelivered after their idle time.
     """
 
     __slots__ = ("_asked", "_payload", "_waiter")
@@ -204,7 +210,7 @@ class LateAnswer:
         self._payload: bytes | None = None
 
     def expected(self) -> Callable[[bytes], None]:
-        """Return the function that takes the answer: the request is being sent."""
+        """Note that the request is being sent, and return the function that accepts its answer."""
         self._asked = True
         return self._take
 
@@ -238,4 +244,4 @@ def rows_of(answer: Answer, read: Callable[[Row], T]) -> list[T]:
 
 
 def unreadable() -> BusError:
-    return BusUnavailableError("the other side's answer cannot be read")
+    return BusUnavailableError("the other node sent a malformed answer")

@@ -1,9 +1,11 @@
-"""Executes the requests of a peer on a store, and builds the answers.
+"""Executes a peer's requests on a store, and builds the answers.
 
-Requests are already authorised. A peer sees error details only of data that it sent itself. No
-event is lost or delayed because of its size: what does not fit into an answer is kept for the next
-Read; what fits into none is returned to the group, and finally becomes a dead letter. `Store.ack`
-takes no consumer, so a stream acknowledges only events that were handed out on it.
+The requests are already authorised. A peer sees error details only about data that it sent itself.
+
+No event is lost or delayed because of its size. Events that do not fit into an answer are kept for
+the next Read. An event that fits into no answer returns to the group, and finally becomes a dead
+letter. Because `Store.ack` has no consumer argument, a stream can acknowledge only events that were
+delivered on it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -44,20 +46,22 @@ from parley._node.protocol.memory_budget import (
 )
 from parley._node.transport.loop import Loop, Timer
 
-# The stream, the group and the consumer, as the store knows them.
+# The stream, group and consumer, with the names that the store uses.
 ConsumerKey: TypeAlias = tuple[str, str, str]
 
 _MOST: Final = HANDED
 
 
 class OrphanedDeliveries:
-    """Unsettled events of streams that have ended, until their consumer asks for its own. Bounded:
-    forgotten events are redelivered after they were idle."""
+    """Unsettled events of streams that have ended, until their consumer requests its own events.
+
+    Their number is limited. Forgotten events are redelivered after their idle time.
+    """
 
     __slots__ = ("_count", "_ids", "_most")
 
     def __init__(self, most: int = _MOST) -> None:
-        self._ids: dict[ConsumerKey, dict[str, None]] = {}  # the oldest first, and of each its ids
+        self._ids: dict[ConsumerKey, dict[str, None]] = {}  # The oldest first, each with its IDs.
         self._count = 0
         self._most = most
 
@@ -72,7 +76,7 @@ class OrphanedDeliveries:
             self.take(next(iter(self._ids)), 1)
 
     def take(self, consumer_key: ConsumerKey, count: int) -> list[str]:
-        """Remove and return up to `count` ids of a consumer."""
+        """Remove and return up to `count` IDs of a consumer."""
         ids = self._ids.get(consumer_key, {})
         found = list(islice(ids, count))
         for id in found:
@@ -84,14 +88,16 @@ class OrphanedDeliveries:
 
 
 class Unsettled:
-    """Events handed out on one stream and not settled, charged to `account`, and bounded as
-    OrphanedDeliveries are."""
+    """Events delivered on one stream and not settled, charged to `account`.
+
+    Their number is limited as in OrphanedDeliveries.
+    """
 
     __slots__ = ("_account", "_consumers", "_most")
 
     def __init__(self, account: MemoryBudget, most: int = _MOST) -> None:
         self._account = account
-        self._consumers: dict[tuple[str, str, str], str] = {}  # the oldest first
+        self._consumers: dict[tuple[str, str, str], str] = {}  # The oldest first.
         self._most = most
 
     def __len__(self) -> int:
@@ -107,7 +113,7 @@ class Unsettled:
         self._account.charge(HANDED_WEIGHT * (len(consumers) - before))
 
     def known(self, stream: str, group: str, ids: Sequence[str]) -> list[str]:
-        """Return those of `ids` that were handed out here."""
+        """Return the IDs that were delivered here."""
         return [id for id in ids if (stream, group, id) in self._consumers]
 
     def settle(self, stream: str, group: str, ids: Sequence[str]) -> None:
@@ -116,23 +122,22 @@ class Unsettled:
                 self._account.release(HANDED_WEIGHT)
 
     def leave(self, leftovers: OrphanedDeliveries) -> None:
-        """Move all events to the leftovers: the stream has ended."""
+        """Move all events to `leftovers`, because the stream has ended."""
         for (stream, group, id), consumer in self._consumers.items():
             leftovers.add((stream, group, consumer), id)
         self._account.release(HANDED_WEIGHT * len(self._consumers))
         self._consumers.clear()
 
 
-# Events that are asked for as long as nothing is known of their size.
+# The number of events requested while their size is unknown.
 _FIRST = 16
-# Seconds that giving back takes at most when the stream is over.
+# The maximum time to release events when the stream has ended, in seconds.
 _PATIENCE = 5.0
 
 
 @dataclass(slots=True)
 class DeliveryBatch:
-    """The events of an answer: `deliveries` are the peer's once they are sent; `too_large` ones fit
-    into no answer."""
+    """The events of an answer. `too_large` ones fit into no answer."""
 
     consumer_key: ConsumerKey
     deliveries: list[Delivery] = field(default_factory=list)
@@ -144,7 +149,10 @@ class DeliveryBatch:
 
 
 class _Kept(NamedTuple):
-    """Deliveries for the next Read until `deadline`, when `timer` gives them back; their bytes."""
+    """Deliveries that are kept for the next Read, with their size.
+
+    At `deadline`, `timer` releases them.
+    """
 
     deliveries: list[Delivery]
     size: int
@@ -153,8 +161,10 @@ class _Kept(NamedTuple):
 
 
 class EventFetcher:
-    """Fetches the events of one stream's answers, each with at most `largest` bytes of rows; kept
-    events are charged to `account`."""
+    """Fetches the events for the answers of one stream, each with at most `largest` bytes of rows.
+
+    Kept events are charged to `account`.
+    """
 
     __slots__ = ("_account", "_kept", "_largest", "_loop", "_row", "_store", "_wanted", "size")
 
@@ -164,27 +174,29 @@ class EventFetcher:
         self._loop = loop
         self._largest = largest
         self._wanted = min(largest, limits.ANSWER_SIZE)
-        self._row = self._wanted // _FIRST  # the longest row of the last answer
+        self._row = self._wanted // _FIRST  # The longest row of the last answer.
         self._kept: dict[ConsumerKey, _Kept] = {}
-        self.size = 0  # of all that is kept
+        self.size = 0  # The total size of kept events.
 
     async def read(self, batch: DeliveryBatch, count: int, wait: float) -> None:
-        """Fill a batch as `Store.read`, kept events first."""
+        """Fill a batch with `Store.read`, kept events first."""
         kept = self._take_kept(batch.consumer_key)
         if kept is None:
             found = await self._store.read(*batch.consumer_key, self._count(count), wait)
             deadline = self._loop.now() + limits.KEPT_FOR
         else:
             found, deadline = kept.deliveries, kept.deadline
-        # Nothing waits from here on until all of them are accounted for.
+        # From here on nothing waits until all events are accounted for.
         rest = [*self._fill(batch, found[:count]), *found[count:]]
         if rest and not self._keep(batch.consumer_key, rest, deadline):
             await self._give_back(batch.consumer_key, rest)
         await self._return_too_large(batch)
 
     async def recover_pending(self, batch: DeliveryBatch, count: int, left: Sequence[str]) -> None:
-        """Fill a batch as `Store.recover_pending`, with events of the consumer's last process;
-        `left` are their ids that this node remembers."""
+        """Fill a batch with `Store.recover_pending`: the events of the consumer's last process.
+
+        `left` are their IDs that this node remembers.
+        """
         stream, group, consumer = batch.consumer_key
         await self._redeliver(
             batch, await self._store.recover_pending(*batch.consumer_key, self._count(count))
@@ -203,8 +215,7 @@ class EventFetcher:
     async def history(
         self, stream: str, after: str, until: str | None, count: int, wait: float
     ) -> tuple[list[StoredEvent], StoredEvent | None]:
-        """Return the events of `Store.history` that fit; if none does, the one that
-        is too large."""
+        """Return the events of `Store.history` that fit, or the first one if it is too large."""
         found = await self._store.history(stream, after, until, self._count(count), wait)
         fit: list[StoredEvent] = []
         room = self._wanted
@@ -217,7 +228,7 @@ class EventFetcher:
         return fit, None
 
     async def give_back(self, batch: DeliveryBatch) -> None:
-        """Give back and empty a batch that could not be sent."""
+        """Release and remove the events of a batch that could not be sent."""
         deliveries, batch.deliveries, batch.too_large = (
             [*batch.deliveries, *batch.too_large],
             [],
@@ -226,20 +237,20 @@ class EventFetcher:
         await self._give_back(batch.consumer_key, deliveries)
 
     async def aclose(self) -> None:
-        """Give back kept events: the stream is over."""
+        """Release kept events, because the stream has ended."""
         for consumer_key in list(self._kept):
             kept = self._take_kept(consumer_key)
             if kept is not None:
                 await self._give_back(consumer_key, kept.deliveries)
 
-    # Inside.
+    # Internal.
 
     def _count(self, count: int) -> int:
         """Return how many events to request, by the size of the last ones."""
         return max(1, min(count, self._wanted // self._row))
 
     def _fill(self, batch: DeliveryBatch, found: list[Delivery]) -> list[Delivery]:
-        """Take events that fit, in order; return the others."""
+        """Add events that fit to the batch, in order; return the others."""
         room, longest = self._wanted - sum(map(_cost, batch.deliveries)), 1
         for at, delivery in enumerate(found):
             cost = _cost(delivery)
@@ -262,8 +273,7 @@ class EventFetcher:
         await self._return_too_large(batch)
 
     async def _return_too_large(self, batch: DeliveryBatch) -> None:
-        """Return events that fit into no answer to the group; after some attempts make them dead
-        letters."""
+        """Return events that fit into no answer to the group, or bury them after some attempts."""
         stream, group, consumer = batch.consumer_key
         for delivery in batch.too_large:
             error = f"of {_cost(delivery):,} bytes; answers to this node take {self._largest:,}"
@@ -275,7 +285,7 @@ class EventFetcher:
                 await self._store.nack(stream, group, consumer, id, delay, error)
 
     def _keep(self, consumer_key: ConsumerKey, deliveries: list[Delivery], deadline: float) -> bool:
-        """Keep events for the next Read; return whether there is room."""
+        """Keep events for the next Read; return whether there is space for them."""
         size = sum(map(_cost, deliveries))
         weight = size + ROW_WEIGHT * len(deliveries)
         if self.size + size > limits.KEPT_SIZE or not self._account.has_room(weight):
@@ -317,15 +327,17 @@ def _cost(delivery: Delivery) -> int:
 
 
 def _decoded_weight(body: str) -> int:
-    """Return about how many bytes an event's data takes in memory, at most."""
+    """Return about the maximum memory that an event's decoded data needs, in bytes."""
     items, containers = body.count(",") + body.count(":"), body.count("[") + body.count("{")
     return EVENT_WEIGHT + 2 * len(body) + ITEM_WEIGHT * items + CONTAINER_WEIGHT * containers
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A bus for the streams of one peer, whose consumers' names begin with `prefix`. `counters` are
-    the bus's own."""
+    """A bus for the streams of one peer.
+
+    `prefix` begins the names of the peer's consumers. `counters` are the bus's own.
+    """
 
     store: Store
     config: BusConfig
@@ -335,10 +347,10 @@ class Offer:
 
 
 class RequestExecutor:
-    """Executes the requests of one stream. What is kept for the peer is charged to `account`."""
+    """Executes the requests of one stream. Memory used for the peer is charged to `account`."""
 
     def __init__(self, offer: Offer, loop: Loop, largest: int, account: MemoryBudget) -> None:
-        """`largest` is the longest payload of an answer, in bytes."""
+        """`largest` is the maximum payload of an answer, in bytes."""
         self._offer = offer
         self._store = offer.store
         self._prefix = offer.prefix
@@ -347,7 +359,7 @@ class RequestExecutor:
         self._account = account
         self.unsettled = Unsettled(account)
         self.fetcher = EventFetcher(offer.store, loop, self._rows, account)
-        # What each request that hands out no events does; all of it raises what the store raises.
+        # The method for each request that delivers no events. All of them raise the store's errors.
         self.operations: dict[type[wire.Request], Callable[[Any], Awaitable[Answer]]] = {
             wire.Publish: self._publish,
             wire.Join: self._join,
@@ -378,8 +390,11 @@ class RequestExecutor:
         batch: DeliveryBatch,
         leftovers: OrphanedDeliveries,
     ) -> Answer:
-        """Hand out events: the caller sends or gives back the contents of `batch`, even after an
-        error or a cancellation. Raises what the store raises."""
+        """Fill a batch for a request and return the answer. Raises the store's errors.
+
+        The caller must send or release the contents of `batch`, even after an error or a
+        cancellation.
+        """
         if isinstance(request, wire.Read):
             await self.fetcher.read(batch, request.number, request.wait)
         elif isinstance(request, wire.Own):
@@ -415,7 +430,7 @@ class RequestExecutor:
 
     def _new_event(self, given: wire.EventRow) -> NewEvent:
         data = decode_body(given.body)
-        # Written anew: what is stored is as our own would be, and NaN is refused.
+        # Encode the data again, so that it is stored like local data and NaN is rejected.
         body = encode_body(data, self._offer.config.max_event_bytes)
         if not self._offer.schemas.is_empty:
             self._offer.schemas.check_published(given.name, data)
@@ -435,10 +450,10 @@ class RequestExecutor:
 
     async def _ack(self, request: wire.Ack) -> Answer:
         name, group, ids = request
-        ours = self.unsettled.known(name, group, ids)
-        count = await self._store.ack(name, group, ours) if ours else 0
+        known = self.unsettled.known(name, group, ids)
+        count = await self._store.ack(name, group, known) if known else 0
         self._counters.acknowledged += count
-        self.unsettled.settle(name, group, ours)
+        self.unsettled.settle(name, group, known)
         return Answer(number=count)
 
     async def _nack(self, request: wire.Nack) -> Answer:
@@ -464,7 +479,7 @@ class RequestExecutor:
             self.unsettled.settle(name, group, [id])
         return Answer(ids=[] if dead is None else [dead])
 
-    # Looking.
+    # Inspection.
 
     async def _streams(self, request: wire.ListStreams) -> Answer:
         rows = [[*one] for one in await self._store.streams() if is_stream_name(one.name)]
@@ -497,7 +512,7 @@ class RequestExecutor:
         fit, more = take_fitting(left[:LARGEST_COUNT], self._rows)
         return Answer(rows=fit, more=more or len(left) > LARGEST_COUNT)
 
-    # Keeping order.
+    # Maintenance.
 
     async def _rewind(self, request: wire.Rewind) -> Answer:
         await self._store.rewind(*request)

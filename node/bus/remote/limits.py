@@ -1,5 +1,4 @@
-"""The limits of a remote bus: of a request, an answer, a stream, a connection (docs/protocol.md
-section 16)."""
+"""Limits on the requests, answers, streams and connections of a remote bus (section 16)."""
 
 from typing import Final
 
@@ -12,39 +11,39 @@ from parley._node.protocol.event_types import LONGEST_ID as LONGEST_ID
 from parley._node.protocol.event_types import LONGEST_TIME_MS as LONGEST_TIME_MS
 from parley._node.protocol.event_types import LONGEST_WAIT_MS as LONGEST_WAIT_MS
 
-# The most rows of a listing that a client accepts.
+# The most rows in a listing that a client accepts.
 LONGEST_LISTING: Final = 1_000_000
 
-# Streams `bus` of one connection; one more is reset with `overloaded`.
+# The most `bus` streams of one connection. A further one is reset with `overloaded`.
 STREAMS: Final = 4
-# Unanswered requests of one stream, and waiting Reads and Historys of one connection; a further one
-# is answered with code 19. A client uses half of the first.
+# The most unanswered requests of one stream, and waiting Reads and Historys of one connection.
+# Further ones are answered with code 19. A client uses half of the first limit.
 REQUESTS: Final = 256
 WAITING_READS: Final = 64
-# Requests with possibly long answers, without a wait, executed concurrently on one stream: others
+# The most requests with long answers that run concurrently on one stream without waiting. Others
 # wait until such an answer was sent.
 LARGE_ANSWERS: Final = 8
-# Consumers (name, group, consumer) of one stream; for a further one the answer is code 19. A store
-# remembers each for `consumer_ttl`.
+# The most consumers (name, group, consumer) of one stream. A further one is answered with code 19.
+# A store remembers each for `consumer_ttl`.
 CONSUMERS: Final = 1_024
-# After a Read or History has waited for so many seconds, `allow` is checked again.
+# If a Read or History waited longer than this, in seconds, `allow` is checked again.
 ASKED_AGAIN_AFTER: Final = 1.0
-# Bytes of requests in progress and unsent answers of one stream: above that its reading pauses, and
-# the sender runs out of credit.
+# The size of requests in progress and unsent answers of one stream above which reading pauses, so
+# that the sender runs out of credit.
 IN_HAND: Final = 4 * 2**20
-# The most bytes of an answer with events, unless a single event is larger.
+# The maximum size of an answer with events, unless a single event is larger.
 ANSWER_SIZE: Final = 256 * 1024
-# Bytes of an answer without its rows.
+# The size of an answer without its rows.
 ANSWER_HEAD: Final = 64
-# Unacknowledged ids remembered for one stream, and for all ended streams of a node. Beyond that the
-# oldest are forgotten: they are redelivered after they were idle.
+# The most unacknowledged IDs remembered for one stream, and for all ended streams of a node. Beyond
+# that the oldest are forgotten, and redelivered after their idle time.
 HANDED: Final = 65_536
 
-# Seconds for which events that did not fit into an answer are kept for the next Read.
+# How long events that did not fit into an answer are kept for the next Read, in seconds.
 KEPT_FOR: Final = 5.0
-# Bytes of kept events of one stream; others are given back immediately.
+# The size of kept events of one stream. Others are released immediately.
 KEPT_SIZE: Final = 4 * 2**20
-# For an event that fits into no answer of the connection: seconds until it is redelivered (perhaps
-# to others), and attempts until it becomes a dead letter.
+# For an event that is too large for any answer of the connection: seconds until it is redelivered
+# (perhaps to another consumer), and attempts until it becomes a dead letter.
 TOO_LARGE_DELAY: Final = 10.0
 TOO_LARGE_ATTEMPTS: Final = 5

@@ -1,11 +1,12 @@
 """Requests to a bus and their answers, as records and as payloads (docs/protocol.md section 16).
 
-The name of a request's field determines its key in the payload (`FIELDS`); a field with a default
-is optional. `name` is an event's, which names its stream; `stream` may also be `API.*`. Durations
+The name of a request's field determines its key in the payload (`FIELDS`). A field with a default
+is optional. `name` names an event and therefore its stream; `stream` can also be `API.*`. Durations
 are seconds. Rows of answers are arrays of fixed shape, one for each record of `node.bus.model`.
+
 Malformed payloads raise LbmDecodeError, and unknown keys are ignored (section 3). `refusal_of` and
-`error_of` map errors of a bus to codes and back: an unknown outcome is BusUnavailableError, so that
-only a publisher with an idempotency key retries.
+`error_of` convert errors of a bus to codes and back. An unknown outcome is BusUnavailableError,
+after which only a publisher with an idempotency key retries.
 """
 
 from collections.abc import Callable, Iterable
@@ -245,7 +246,7 @@ TYPES: Final = {request: number for number, request in REQUESTS.items()}
 
 
 class Field(NamedTuple):
-    """One field: its key, and how its value is read and written; None: unchanged."""
+    """One field: its key, and the functions that convert its value; None leaves it unchanged."""
 
     key: int
     read: Callable[[Any], Any] | None = None
@@ -300,8 +301,10 @@ _FIELDS: Final = {
 
 
 def encode_request(request: Request) -> tuple[int, bytes]:
-    """Return the subcategory and payload of a request. Values must be in range; durations are
-    rounded up to milliseconds and limited to the largest allowed."""
+    """Return the subcategory and payload of a request, whose values must be in range.
+
+    Durations are rounded up to milliseconds and limited to the allowed maximum.
+    """
     kind = type(request)
     defaults = kind._field_defaults
     cells: dict[int, Encodable] = {}
@@ -319,7 +322,7 @@ def decode_request(subcategory: int, payload: bytes) -> Request:
     """
     kind = REQUESTS.get(subcategory)
     if kind is None:
-        raise LbmDecodeError(f"6/{subcategory} asks for nothing")
+        raise LbmDecodeError(f"unknown request 6/{subcategory}")
     cells, _ = BUS_CELLS[BusType(subcategory)].read_weighed(payload)
     defaults = kind._field_defaults
     values = []
@@ -334,13 +337,13 @@ def decode_request(subcategory: int, payload: bytes) -> Request:
 Row = list[Any]
 T = TypeVar("T")
 
-# Bytes of a row without its texts: its head, and a number or the head of a text for each of its ten
-# elements at most.
+# The size of a row without its texts: its head, and for each of at most ten elements a number or
+# the head of a text.
 _ROW_COST: Final = 9 * 11
 
 
 class Answer(NamedTuple):
-    """The final answer to a request. With a `code` other than 0 it has at most a `text`."""
+    """The final answer to a request. With a `code` other than 0, it has at most a `text`."""
 
     code: int = ResultCode.ACCEPTED
     text: str = ""
@@ -366,7 +369,7 @@ def encode_answer(answer: Answer) -> bytes:
 
 
 def decode_answer(payload: bytes) -> Answer:
-    """Decode an answer; raises LbmDecodeError. Its rows are not checked yet."""
+    """Decode an answer without checking its rows yet; raises LbmDecodeError."""
     cells, _ = BUS_CELLS[BusType.ANSWER].read_weighed(payload)
     return Answer(
         cells[keys.CODE],
@@ -379,7 +382,7 @@ def decode_answer(payload: bytes) -> Answer:
 
 
 def row_cost(row: Row) -> int:
-    """Return the most bytes that a row can take when encoded."""
+    """Return the maximum size of a row when encoded."""
     cost = _ROW_COST
     for element in row:
         if type(element) is str:
@@ -398,11 +401,11 @@ def take_fitting(rows: Iterable[Row], largest: int) -> tuple[list[Row], bool]:
     return taken, False
 
 
-# Rows, both ways.
+# Rows, in both directions.
 
 
 def stored_row(event: StoredEvent) -> Row:
-    """id, name, data, key or null, version. An invalid key, written by another program, is null."""
+    """id, name, data, key or null, version. An invalid key of another program becomes null."""
     id, name, body, key, version = event
     return [id, name, body, key if key is None or is_word(key) else None, version]
 
@@ -413,8 +416,10 @@ def delivery_row(delivery: Delivery) -> Row:
 
 
 def pending_row(info: PendingInfo) -> Row:
-    """id, consumer, attempt, idle ms, ms until it is due or null. An invalid consumer, named by
-    another program, is `?`."""
+    """id, consumer, attempt, idle ms, ms until it is due or null.
+
+    A consumer with an invalid name, given by another program, becomes `?`.
+    """
     consumer = info.consumer if not info.consumer or is_word(info.consumer) else "?"
     due = None if info.due_in is None else milliseconds(info.due_in)
     return [info.id, consumer, info.attempt, milliseconds(info.idle), due]
@@ -434,7 +439,9 @@ def read_rows(rows: list[Row] | None, read: Callable[[Row], T]) -> list[T]:
 
 def read_published(row: Row) -> Published:
     """id, duplicate."""
-    if type(row) is list and len(row) == 2:  # as `_check_shape`, in a third
+    if (
+        type(row) is list and len(row) == 2
+    ):  # The same check as `_check_shape`, in a third of the time.
         id, duplicate = row
         if type(duplicate) is bool and type(id) is str and is_id(id):
             return Published(id, duplicate)
@@ -442,7 +449,7 @@ def read_published(row: Row) -> Published:
 
 
 def read_delivery(row: Row) -> Delivery:
-    """As `delivery_row`."""
+    """The fields of `delivery_row`."""
     *event, attempt = _check_shape(row, *_STORED, _NUMBER)
     return Delivery(_stored(event), attempt)
 
@@ -472,14 +479,14 @@ def read_group(row: Row) -> GroupInfo:
 
 
 def read_consumer(row: Row) -> ConsumerInfo:
-    """As `consumer_row`."""
+    """The fields of `consumer_row`."""
     name, pending, idle = _check_shape(row, _TEXT, _NUMBER, _NUMBER)
     _check(is_word(name), "name of a consumer")
     return ConsumerInfo(name, pending, idle / 1000)
 
 
 def read_pending(row: Row) -> PendingInfo:
-    """As `pending_row`."""
+    """The fields of `pending_row`."""
     shape = (_TEXT, _TEXT, _NUMBER, _NUMBER, _NUMBER_OR_NULL)
     id, consumer, attempt, idle, due = _check_shape(row, *shape)
     _check(not consumer or is_word(consumer), "name of a consumer")
@@ -502,7 +509,7 @@ _STORED: Final = (_TEXT, _TEXT, _TEXT, _TEXT_OR_NULL, _NUMBER)
 
 
 def _check_shape(row: object, *shape: tuple[type, ...]) -> list[Any]:
-    """Check the number of elements and their types; numbers are not negative."""
+    """Check the number of elements and their types; numbers must not be negative."""
     if type(row) is not list or len(row) != len(shape):
         given = f"{len(row)} elements" if type(row) is list else type(row).__name__
         raise LbmDecodeError(f"a row has {len(shape)} elements, not {given}")
@@ -529,15 +536,15 @@ def _check(is_right: bool, what: str) -> None:
 
 
 def _id(text: str) -> str:
-    """Check an id in its canonical form (both numbers, no leading zeros)."""
+    """Check an ID in its canonical form (both numbers, no leading zeros)."""
     if not is_id(text):
         raise LbmDecodeError(f"a row has {ascii(text)[:40]} in place of an event's id")
     return text
 
 
-# Errors, both ways.
+# Errors, in both directions.
 
-# The code of each error of a store; the first match counts.
+# The code of each error of a store; the first match applies.
 CODES: Final[tuple[tuple[type[BusError], ResultCode], ...]] = (
     (InvalidEventError, ResultCode.INVALID_EVENT),
     (BusUnavailableError, ResultCode.DEADLINE_EXCEEDED),
@@ -547,7 +554,7 @@ CODES: Final[tuple[tuple[type[BusError], ResultCode], ...]] = (
     (BusFullError, ResultCode.STORE_FULL),
     (BusDamagedError, ResultCode.STORE_DAMAGED),
 )
-# The error of each code; for any other the outcome is unknown: BusUnavailableError.
+# The error of each code. For other codes the outcome is unknown: BusUnavailableError.
 _ERRORS: Final[dict[int, type[BusError]]] = {
     ResultCode.OVERLOADED: BusBusyError,
     ResultCode.NOT_AUTHORISED: BusRefusedError,
@@ -558,26 +565,26 @@ _ERRORS: Final[dict[int, type[BusError]]] = {
     ResultCode.STORE_DAMAGED: BusDamagedError,
 }
 _TEXTS: Final[dict[int, str]] = {
-    ResultCode.NOT_AUTHORISED: "the node does not allow it",
-    ResultCode.OVERLOADED: "the node has too much to do",
-    ResultCode.HANDLER_FAILED: "the node failed at it; its log says why",
-    ResultCode.DEADLINE_EXCEEDED: "the node's store gave no answer",
+    ResultCode.NOT_AUTHORISED: "the node does not allow this request",
+    ResultCode.OVERLOADED: "the node is overloaded; try again later",
+    ResultCode.HANDLER_FAILED: "the request failed on the node; see its log",
+    ResultCode.DEADLINE_EXCEEDED: "the node's store did not answer",
 }
 _RESETS: Final[dict[int, tuple[type[BusError], str]]] = {
-    CloseCode.NO_HANDLER: (BusRefusedError, "the node offers no bus"),
+    CloseCode.NO_HANDLER: (BusRefusedError, "the node does not offer a bus"),
     CloseCode.REFUSED: (BusUnavailableError, "the node is closing"),
-    CloseCode.NOT_AUTHORISED: (BusRefusedError, "the node does not allow it"),
-    CloseCode.WRONG_SUPERCATEGORY: (BusRefusedError, "the node does not allow it"),
-    CloseCode.OVERLOADED: (BusBusyError, "the node has too much to do"),
+    CloseCode.NOT_AUTHORISED: (BusRefusedError, "the node does not allow this request"),
+    CloseCode.WRONG_SUPERCATEGORY: (BusRefusedError, "the node does not allow this request"),
+    CloseCode.OVERLOADED: (BusBusyError, "the node is overloaded; try again later"),
 }
 
 
 def refusal_of(error: BusError) -> Answer:
-    """Return the answer for an error; only the text of an invalid event is sent."""
+    """Return the answer for an error. Its text is sent only for an invalid event."""
     for kind, code in CODES:
         if isinstance(error, kind):
-            told = code is ResultCode.INVALID_EVENT
-            return Answer(code, one_line(str(error))[:LONGEST_ERROR] if told else "")
+            is_sent = code is ResultCode.INVALID_EVENT
+            return Answer(code, one_line(str(error))[:LONGEST_ERROR] if is_sent else "")
     return Answer(ResultCode.HANDLER_FAILED)
 
 

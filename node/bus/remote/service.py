@@ -1,8 +1,8 @@
-"""Serves a bus to peers: one service for all their streams `bus`, with few streams per connection.
+"""Serves a bus to peers: one service for the `bus` streams of all connections.
 
-A node offers one bus; without `allow`, nothing is allowed. The requests of a stream run
-concurrently; each gets one answer. Waiting requests are bounded, and unsent events of a finished
-stream go back to their group.
+A node offers one bus. Without `allow`, all requests are refused. The requests of a stream run
+concurrently, and each gets one answer. The number of waiting requests is limited. Unsent events of
+a finished stream return to their group.
 """
 
 import logging
@@ -59,7 +59,7 @@ _NOT_ALLOWED = Answer(ResultCode.NOT_AUTHORISED)
 _HANDS_OUT = wire.Read | wire.Own | wire.Claim
 # Requests that register a consumer or create a group.
 _CONSUMES = wire.Join | wire.Read | wire.Own | wire.Claim | wire.Touch
-# Requests with possibly long answers.
+# Requests whose answers can be long.
 _LARGE = (
     _HANDS_OUT
     | wire.ReadHistory
@@ -72,7 +72,7 @@ _LARGE = (
 
 
 class ConnectionUsage:
-    """The streams `bus` of one connection, and its waiting Reads."""
+    """The number of `bus` streams of one connection, and of its waiting Reads."""
 
     __slots__ = ("streams", "waiting")
 
@@ -82,7 +82,7 @@ class ConnectionUsage:
 
 
 class BusSession:
-    """The requests of one stream; `usage` is shared by all streams of its connection."""
+    """The requests of one stream. `usage` is shared by all streams of its connection."""
 
     def __init__(
         self,
@@ -103,13 +103,13 @@ class BusSession:
         self._failures = failures
         self._changes = Condition(stream.live.backend.waiter)
         self._running = 0
-        self._in_hand = 0  # bytes of requests in progress and unsent answers
+        self._in_hand = 0  # The bytes of requests in progress and unsent answers.
         self._waits: set[anyio.CancelScope] = set()
         self._large = anyio.Semaphore(limits.LARGE_ANSWERS, fast_acquire=True)
         self._consumers: set[tuple[str, str, str]] = set()
 
     async def run(self) -> None:
-        """Serve the stream to its end; then its unsettled events become leftovers."""
+        """Serve the stream until it ends; then its unsettled events become leftovers."""
         try:
             while True:
                 try:
@@ -128,7 +128,7 @@ class BusSession:
                 await self._executor.fetcher.aclose()
 
     async def _receive(self, event: StreamEvent) -> None:
-        weight = REQUEST_WEIGHT + len(event.payload)  # while it is in progress
+        weight = REQUEST_WEIGHT + len(event.payload)  # Charged while the request is in progress.
         if not event.wants_answer:
             self._live.core.count_dropped()
         elif self._running >= limits.REQUESTS or not self._account.try_charge(weight):
@@ -152,14 +152,14 @@ class BusSession:
             if getattr(request, "wait", 0.0) > 0:
                 await self._serve_waiting(event, request)
             elif isinstance(request, _LARGE):
-                # The fetched events are held until they could be sent.
+                # The fetched events stay in memory until they are sent.
                 async with self._large:
                     await self._serve_large(event, request)
             else:
                 refusal = await self._refusal(event, request)
                 await self._answer(event, refusal or await self._perform(request))
         except _OVER:
-            pass  # the peer is gone
+            pass  # The peer has disconnected.
         except Exception:
             self._log()
             with suppress(*_OVER):
@@ -192,8 +192,10 @@ class BusSession:
             await self._answer(event, await self._perform(request))
 
     async def _refusal(self, event: StreamEvent, request: wire.Request) -> Answer | None:
-        """Return the answer to a request that is refused, else None. An `allow` callback that never
-        returns is cancelled when the peer cancels the request."""
+        """Return the answer to a request that is refused, else None.
+
+        An `allow` function that never returns is cancelled when the peer cancels the request.
+        """
         allowed = None
         with anyio.CancelScope() as scope:
             event.when_cancelled(scope.cancel)
@@ -216,7 +218,7 @@ class BusSession:
     async def _hand_out(
         self, event: StreamEvent, request: wire.Read | wire.Own | wire.Claim
     ) -> None:
-        """Answer with events, which are given back if they cannot be sent."""
+        """Answer with events, and release them if they cannot be sent."""
         executor = self._executor
         batch = executor.batch(request)
         sent = False
@@ -228,7 +230,8 @@ class BusSession:
                 answer = _OVERLOADED
             payload, weight = self._encode(answer)
             if answer.code != ResultCode.ACCEPTED or not weight:
-                # Before the refusal, which may wait long: these events are not charged.
+                # Release the events before sending the refusal, which may wait long, because they
+                # are not charged.
                 del answer
                 await self._take_back(batch)
                 await self._send(event, payload, weight)
@@ -243,15 +246,17 @@ class BusSession:
                 await self._take_back(batch)
 
     async def _take_back(self, batch: DeliveryBatch) -> None:
-        """Give back events that were not sent, once."""
+        """Release events that were not sent, once."""
         self._executor.unsettled.settle(*batch.consumer_key[:2], batch.ids)
         await self._executor.fetcher.give_back(batch)
 
     async def _wait(
         self, event: StreamEvent, request: wire.Request, batch: DeliveryBatch | None
     ) -> Answer:
-        """Perform a request that can take long, until Cancel or the end of the stream. After a long
-        wait, check again whether it is allowed."""
+        """Perform a request that can take long, until it is cancelled or the stream ends.
+
+        After a long wait, check again whether it is allowed.
+        """
         answer = _CANCELLED
         now = self._live.backend.now
         began = now()
@@ -267,7 +272,7 @@ class BusSession:
         return answer
 
     async def _perform(self, request: wire.Request, batch: DeliveryBatch | None = None) -> Answer:
-        """Run a request, and log its duration if the access log is on."""
+        """Execute a request, and log its duration if the access log is enabled."""
         executor, now = self._executor, self._live.backend.now
         began = now()
         try:
@@ -288,20 +293,23 @@ class BusSession:
     def _log(self) -> None:
         if self._failures.allows(self._live.backend.now()):
             logger.exception(
-                "the bus failed at a request of %s",
+                "cannot answer a bus request of %s",
                 self._live.remote,
                 extra={"event": "bus.request-failed"},
             )
 
     async def _answer(self, event: StreamEvent, answer: Answer) -> None:
-        """Send an answer, or a refusal if the memory budget has no room for it."""
+        """Send an answer, or a refusal if the memory budget has no space for it."""
         payload, weight = self._encode(answer)
-        del answer  # don't hold its rows while a refusal waits
+        del answer  # Release the rows while a refusal waits.
         await self._send(event, payload, weight)
 
     def _encode(self, answer: Answer) -> tuple[bytes, int]:
-        """Return the payload of an answer and its weight until it is sent. Without room for that
-        weight, return those of a refusal; its weight is 0."""
+        """Return the payload of an answer and its weight until it is sent.
+
+        If the memory budget has no space for that weight, return those of a refusal, whose weight
+        is 0.
+        """
         payload = encode_answer(answer)
         rows = answer.rows or ()
         weight = 2 * len(payload) + ROW_WEIGHT * len(rows)
@@ -320,13 +328,13 @@ class BusSession:
 
 
 def _name_of(request: wire.Request) -> str:
-    """Return the name of a request's events; empty if it is for all."""
+    """Return the name of a request's events; empty if it applies to all."""
     if isinstance(request, wire.Publish):
         return request.events[0].name
     return str(getattr(request, "name", ""))
 
 
-# Before the consumers of peers that proved no id: they share their names.
+# The prefix for consumers of unauthenticated peers, which share their names.
 UNENCRYPTED = "unencrypted/"
 
 
@@ -335,7 +343,7 @@ class Offered(Protocol):
 
     @property
     def config(self) -> BusConfig:
-        """Its settings; `max_event_bytes` limits what peers publish."""
+        """The bus's settings; `max_event_bytes` limits the events that peers publish."""
 
     @property
     def schemas(self) -> Schemas:
@@ -343,14 +351,14 @@ class Offered(Protocol):
 
     @property
     def counters(self) -> Counters:
-        """The bus's counters, including its peers'."""
+        """The bus's counters, including the requests of its peers."""
 
     async def opened(self) -> Store:
         """Return the opened store; raises BusError."""
 
 
 class BusService:
-    """Serves the streams `bus` of all peers; `usages` has the connections with such streams."""
+    """Serves the `bus` streams of all peers. `usages` has the connections with such streams."""
 
     def __init__(self, bus: Offered, authoriser: BusAuthoriser) -> None:
         self._bus = bus
@@ -363,7 +371,7 @@ class BusService:
         return f"<BusService: {len(self.usages)} peers, {len(self._leftovers)} events left>"
 
     async def serve(self, stream: Stream) -> None:
-        """Serve one stream to its end."""
+        """Serve one stream until it ends."""
         live = stream.live
         usage = self.usages.setdefault(live, ConnectionUsage())
         if usage.streams >= limits.STREAMS:
@@ -390,13 +398,14 @@ class BusService:
 
 
 def offer_bus(handlers: Handlers, bus: Offered, allow: AllowBus) -> BusService:
-    """Let peers open streams `bus`; the bus is opened with the first.
+    """Let peers open `bus` streams. The first one opens the bus.
 
     Raises:
-        ParleyError: a bus is already offered. ConfigError: `allow` isn't a rule.
+        ParleyError: a bus is already offered.
+        ConfigError: `allow` isn't a rule.
     """
     if BUS_LABEL in handlers.reserved:
-        raise ParleyError("a node offers one bus, and one is offered already")
+        raise ParleyError("cannot offer this bus: the node already offers another one")
     service = BusService(bus, BusAuthoriser(BusRule(allow), handlers.exported, handlers.roles))
     handlers.reserved[BUS_LABEL] = Entry(BUS_LABEL, service.serve)
     return service

@@ -1,7 +1,7 @@
 """`RemoteStore`: the bus that another node offers, as a `Store`.
 
-Each method is one request, or one for each portion that fits. A `RemoteStore` on the next
-connection continues as the same consumer.
+Each method is one request, or several if the IDs don't fit into one. After reconnecting, a new
+`RemoteStore` continues as the same consumer.
 """
 
 import logging
@@ -38,8 +38,10 @@ from parley._node.transport.loop import Runner
 
 
 class ClientBuses:
-    """Buses of another node, opened over one connection or link and closed with it. `make` creates
-    their stores; `over` waits for the end of the connection and returns its reason."""
+    """Buses of another node, opened over one connection or link and closed with it.
+
+    `make` creates their stores. `over` waits for the end of the connection and returns its reason.
+    """
 
     __slots__ = ("_loop", "_make", "_open", "_over")
 
@@ -52,7 +54,7 @@ class ClientBuses:
         self._open: dict[Bus, Runner] = {}
 
     def open(self, config: BusConfig | None) -> Bus:
-        """Open another bus; as `Peer.bus`."""
+        """Open another bus, like `Peer.bus`."""
         for one, runner in list(self._open.items()):
             if one.is_closed:
                 runner.cancel()
@@ -73,16 +75,15 @@ class ClientBuses:
 
 logger = logging.getLogger("parley.bus")
 
-# Publish requests under way at a time: one is answered while the next one is written.
+# The most publish requests in progress: the next one is sent while the first is answered.
 PUBLISHING: Final = 2
 
 
 class RemoteStore:
-    """The bus at the other end of a connection: one stream, `bus`, opened at `open` and again after
-    a reset.
+    """The bus at the other end of a connection, on one `bus` stream that is reopened after a reset.
 
-    Section 16 limits it: at most 1,000 events in a `publish`, which must fit into one payload of
-    the connection; consumer names of at most 203 characters.
+    Section 16 sets its limits: at most 1,000 events in a `publish`, which must fit into one payload
+    of the connection, and consumer names of at most 203 characters.
     """
 
     def __init__(self, live: LiveConnection, streams: StreamTable, config: BusConfig) -> None:
@@ -96,8 +97,12 @@ class RemoteStore:
         return f"<RemoteStore of {self._live.remote!r}>"
 
     async def open(self, loop: Backend) -> None:
-        """Open the stream; raises BusClosedError if the connection is closed, BusBusyError if it
-        has the maximum number of streams."""
+        """Open the stream.
+
+        Raises:
+            BusClosedError: the connection is closed.
+            BusBusyError: the connection has the maximum number of streams.
+        """
         self._loop = loop
         size = min(self._live.limits.max_payload, limits.ANSWER_SIZE)
         bounds = Bounds(limits.LARGEST_COUNT, size, PUBLISHING)
@@ -105,7 +110,7 @@ class RemoteStore:
         self._channel.open()
 
     async def aclose(self) -> None:
-        """Finish the stream: waiting requests raise BusClosedError."""
+        """Finish the stream, so that waiting requests raise BusClosedError."""
         await self._channel.aclose()
 
     # Publishing.
@@ -115,7 +120,8 @@ class RemoteStore:
             return []
         if len(events) > limits.LARGEST_COUNT:
             raise InvalidEventError(
-                f"{len(events):,} events at a time; a node takes {limits.LARGEST_COUNT:,}"
+                f"cannot publish {len(events):,} events in one call: a node accepts "
+                f"{limits.LARGEST_COUNT:,}"
             )
         if self._channel.closed:
             raise BusClosedError("the bus is closed")
@@ -179,7 +185,7 @@ class RemoteStore:
         answer = await self._channel.request(wire.Bury(stream, group, consumer, id, error))
         return next(iter(answer.ids or ()), None)
 
-    # Looking.
+    # Inspection.
 
     async def streams(self) -> list[StreamInfo]:
         return await self._channel.pages(wire.ListStreams, wire.read_stream, lambda one: one.name)
@@ -206,11 +212,13 @@ class RemoteStore:
         request = wire.ReadHistory(stream, _few(count), after, until, _short(wait))
         answer = await self._channel.request(request, request.wait)
         if answer.code == ResultCode.PAYLOAD_TOO_LARGE:
-            id = next(iter(answer.ids or ()), "of no id")
-            raise InvalidEventError(f"event {id} is too large for the connection's max_payload")
+            id = next(iter(answer.ids or ()), "?")
+            raise InvalidEventError(
+                f"cannot read event {id!r}: it is larger than the connection's max_payload"
+            )
         return rows_of(answer, wire.read_stored)
 
-    # Keeping order.
+    # Maintenance.
 
     async def rewind(self, stream: str, group: str, after: str) -> None:
         await self._channel.request(wire.Rewind(stream, group, after))
@@ -235,7 +243,7 @@ class RemoteStore:
     async def remove_group(self, stream: str, group: str) -> bool:
         return bool(await self._channel.count(wire.RemoveGroup(stream, group)))
 
-    # Inside.
+    # Internal.
 
     async def _deliveries(
         self, request: wire.Read | wire.Own | wire.Claim, wait: float = 0.0
@@ -249,8 +257,8 @@ class RemoteStore:
         if answer.code == ResultCode.PAYLOAD_TOO_LARGE:
             if self._too_large.allows(self._loop.now()):
                 logger.warning(
-                    "an event of %s is too large for the connection: raise max_payload on both "
-                    "sides, or it becomes a dead letter",
+                    "an event of %s is too large for the connection and may become a dead letter; "
+                    "raise max_payload on both nodes",
                     request.name,
                     extra={"event": "bus.event-too-large", "stream": request.name},
                 )

@@ -1,4 +1,4 @@
-"""Backups of a bus in a file, made while the bus is in use; restoring them; finding damage."""
+"""Backing up the bus in a file while it is in use, restoring it, and checking it for damage."""
 
 import os
 import sqlite3
@@ -25,9 +25,9 @@ LOG: Final = "-wal"
 INDEX: Final = "-shm"
 # The suffix under which a restore keeps the previous bus.
 KEPT: Final = ".before-restore"
-# Steps of SQLite's virtual machine between two calls of `enough`.
+# The steps of SQLite's virtual machine between two calls of `enough`.
 _STEPS: Final = 1_000
-# Each finds rows only in a damaged file that SQLite can read.
+# Each query finds rows only in a damaged file that SQLite can still read.
 _CONTRADICTIONS: Final = (
     (
         "SELECT name FROM streams WHERE length <> (SELECT count(*) FROM events "
@@ -47,12 +47,14 @@ _CONTRADICTIONS: Final = (
 
 
 def back_up(path: str, copy: str) -> None:
-    """Copy the bus at `path` into the new file `copy`, whole and in one file, also while other
-    processes write. The copy appears under its name once it is complete and was checked.
+    """Copy the bus at `path` into the new file `copy`, even while other processes write to it.
+
+    The copy is a single file, and appears under its name when it is complete and checked.
 
     Raises:
-        FileError: `path` doesn't exist, or `copy` does. BusDamagedError: the bus is damaged.
-        BusError: it cannot be read, or the copy cannot be written.
+        FileError: `path` doesn't exist, or `copy` does.
+        BusDamagedError: the bus is damaged.
+        BusError: the bus cannot be read, or the copy cannot be written.
     """
     if not os.path.exists(path):
         raise FileError(f"cannot back up {path!r}: the file does not exist")
@@ -65,14 +67,16 @@ def back_up(path: str, copy: str) -> None:
 
 
 def restore(copy: str, path: str) -> str | None:
-    """Put a copy of a bus in the place of the bus at `path`. Returns the name under which the bus
-    that was there is kept, if there was one: its log is kept with it, since SQLite would apply it
-    to the copy.
+    """Replace the bus at `path` with a backup; return the new name of the previous bus, if any.
+
+    The log of the previous bus is renamed with it, because SQLite would apply the log to the
+    backup.
 
     Raises:
-        FileError: `copy` doesn't exist, or an earlier restore kept a bus. BusBusyError: a process
-            has the bus open. BusDamagedError: the copy is damaged, or not a bus; or `path` is
-            not a regular file. BusError: the copy cannot be read, or not be written.
+        FileError: `copy` doesn't exist, or the files of an earlier restore are in the way.
+        BusBusyError: a process has the bus open.
+        BusDamagedError: the backup is damaged or not a bus, or `path` is not a regular file.
+        BusError: the backup cannot be read, or the bus cannot be written.
     """
     if not os.path.exists(copy):
         raise FileError(f"cannot restore {copy!r}: the file does not exist")
@@ -101,11 +105,13 @@ def _replace(source: sqlite3.Connection, copy: str, path: str) -> str | None:
 def require_sound(
     path: str, enough: Callable[[], bool] | None = None, *, name: str | None = None
 ) -> bool:
-    """Check everything in the bus at `path`, without changing it, or stop when `enough` returns
-    True. Returns whether all of it was checked. Errors call the file `name`.
+    """Check the whole bus at `path` without changing it; stop when `enough` returns True.
+
+    Returns whether the check was completed. Errors show the file as `name`.
 
     Raises:
-        BusDamagedError: the file is damaged, or not a bus. BusError: it cannot be read.
+        BusDamagedError: the file is damaged, or not a bus.
+        BusError: the file cannot be read.
     """
     name = name or path
     with (
@@ -115,15 +121,17 @@ def require_sound(
         connection.set_progress_handler(enough, _STEPS)
         try:
             if not is_bus(connection, name):
-                return True  # empty
+                return True  # An empty file.
             connection.execute("BEGIN")
             (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
             if found != "ok":
-                raise BusDamagedError(f"{name} is damaged: {found}")
+                raise BusDamagedError(f"cannot use the bus {name!r}: the file is damaged: {found}")
             for query, text in _CONTRADICTIONS:
                 row = connection.execute(query).fetchone()
                 if row is not None:
-                    raise BusDamagedError(f"{name} is damaged: {text.format(row[0])}")
+                    raise BusDamagedError(
+                        f"cannot use the bus {name!r}: the file is damaged: {text.format(row[0])}"
+                    )
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                 raise
@@ -132,16 +140,18 @@ def require_sound(
 
 
 def _copy(source: sqlite3.Connection, name: str, target: str, *, kept: str | None = None) -> None:
-    """Write the database that `source` has open, the file `name`, into the file `target`. Files
-    that are in the way are renamed to `kept` first."""
+    """Write the database that `source` has open, the file `name`, into the file `target`.
+
+    Existing files are renamed to `kept` first.
+    """
     directory = os.path.dirname(target) or "."
     with _errors_of(target):
         descriptor, part = mkstemp(prefix=f".{os.path.basename(target)}-", dir=directory)
-        os.close(descriptor)  # only its owner may read it
+        os.close(descriptor)  # Readable only by its owner.
         try:
             with closing(sqlite3.connect(part, isolation_level=None)) as connection:
                 source.backup(connection)
-                connection.execute("PRAGMA journal_mode = DELETE")  # one file
+                connection.execute("PRAGMA journal_mode = DELETE")  # A single file, without a log.
             require_sound(part, name=name)
             if kept is not None:
                 _move_away(target, kept)
@@ -163,7 +173,7 @@ def _errors_of(path: str) -> Iterator[None]:
 
 
 def _require_unused(path: str) -> None:
-    """Raise BusBusyError if a process has the bus open. A healthy bus has no log afterwards."""
+    """Raise BusBusyError if a process has the bus open. Afterwards, an intact bus has no log."""
     try:
         with closing(
             sqlite3.connect(database_uri(path), uri=True, timeout=0, isolation_level=None)
@@ -172,7 +182,8 @@ def _require_unused(path: str) -> None:
             connection.execute("BEGIN EXCLUSIVE")
             connection.execute("ROLLBACK")
     except sqlite3.DatabaseError as error:
-        # A restore replaces damaged files. Extended codes have the code in the low byte.
+        # A restore also replaces damaged files. Extended codes have the primary code in the low
+        # byte.
         if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
             raise BusBusyError(
                 f"cannot restore {path!r}: another process has it open; stop that process first"

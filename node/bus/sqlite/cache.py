@@ -1,7 +1,7 @@
 """Metadata of streams, groups and consumers that the thread keeps in memory.
 
-Counts are updated here and written once per transaction (`flush`); the cache is cleared (`forget`)
-when a transaction fails or another process wrote.
+Counts are updated here and written once per transaction (`flush`). The cache is cleared (`forget`)
+when a transaction fails or another process wrote to the file.
 """
 
 import sqlite3
@@ -10,9 +10,9 @@ from typing import Final
 
 from parley._node.bus.sqlite.schema import first_at
 
-# Streams, groups and consumers in the cache; beyond that it is cleared.
+# The most streams, groups and consumers in the cache; beyond that it is cleared.
 REMEMBERED: Final = 10_000
-# A waiting consumer writes its last sign of life at most once in so many seconds.
+# The minimum interval between writes of a waiting consumer's last request time, in seconds.
 SEEN_RESOLUTION: Final = 1.0
 
 _ADD_EVENT: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?)"
@@ -20,8 +20,10 @@ _ADD_EVENT: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?)"
 
 @dataclass(slots=True, eq=False)
 class StreamRow:
-    """A row of `streams`. `groups` is None until needed; `added` is the number of events that this
-    transaction published."""
+    """A row of `streams`. `groups` is None until it is needed.
+
+    `added` is the number of events that this transaction published.
+    """
 
     number: int
     name: str
@@ -68,20 +70,20 @@ class ConsumerRow:
 
 
 class MetadataCache:
-    """What all operations of a transaction share.
+    """The state that all operations of a transaction share.
 
     Attributes:
-        cursor: for queries.
-        now: the time of the transaction, seconds since 1970.
+        cursor: runs queries.
+        now: the time of the transaction, in seconds since 1970.
         session: a number unique to this run.
-        last_id: the last id given.
+        last_id: the last ID assigned.
         rows: published events that are not inserted yet.
         added: bytes of events that this transaction stores.
-        handed: the number of new events it hands out.
+        handed: the number of new events that it delivers.
         grown: streams with new or released events, whose readers are woken.
-        places: cursors of this run's groups when last read, by (stream, group).
-        staged: the same, of this transaction.
-        repeated: whether a published event was a duplicate, which must then be on disk.
+        places: positions of this run's groups at their last read, by (stream, group).
+        staged: the same, for this transaction.
+        repeated: whether a published event was a duplicate, whose original must then be on disk.
     """
 
     def __init__(self, connection: sqlite3.Connection, session: int) -> None:
@@ -141,7 +143,7 @@ class MetadataCache:
             self.changed_groups.clear()
 
     def end(self) -> None:
-        """The transaction was committed."""
+        """Reset the state of the transaction, which was committed."""
         for stream in self.grown:
             stream.added = 0
         self.grown.clear()
@@ -155,7 +157,7 @@ class MetadataCache:
                 self.places.pop(next(iter(self.places)))
 
     def forget(self) -> None:
-        """Clear the cache: it may be outdated."""
+        """Clear the cache, because it may be outdated."""
         self.streams.clear()
         self._remembered = 0
         self.last_id = -1
@@ -232,7 +234,7 @@ class MetadataCache:
         return found
 
     def touch_consumer(self, group: GroupRow, name: str) -> ConsumerRow:
-        """Record a sign of life of a consumer, created if necessary."""
+        """Record the time of a consumer's request; create the consumer if necessary."""
         found = group.consumers.get(name) or self.consumer(group, name)
         if found is None:
             self.cursor.execute(

@@ -1,13 +1,11 @@
-"""The file of a bus and the connection to it: transactions begin and end here, and it is reopened
-after faults.
+"""The file of a bus and the connection to it, which runs transactions and is reopened after faults.
 
-The file is readable by its owner only. SQLite alone reads and writes it, with its own locks and
-log. A file descriptor of our own, once closed, would drop the locks of everything that has the file
-open in this process (POSIX), and without the log, a file in the middle of a checkpoint looks
-damaged.
+The file is readable by its owner only. Only SQLite reads and writes it, with its own locks and log.
+Closing a file descriptor of our own would drop the locks of every connection to the file in this
+process (POSIX). Without its log, a file in the middle of a checkpoint looks damaged.
 
-Between `begin` and `commit` or `roll_back` there is one transaction; whether its commit waits for
-the disk, and how large the file may become, is set beforehand.
+One transaction runs between `begin` and `commit` or `roll_back`. Whether its commit waits for the
+disk, and the size limit of the file, are set before it.
 """
 
 import logging
@@ -27,22 +25,23 @@ from parley._node.bus.sqlite.schema import APPLICATION_ID, TABLES, VERSION
 from parley._node.errors import ConfigError
 
 PAGE_SIZE: Final = 4096
-# Pages of the write-ahead log after which it is copied into the file; fewer if they would take
-# more than a quarter of what is left free on the disk: nothing frees them if the file cannot grow.
+# The pages of the write-ahead log after which it is copied into the file. They are fewer if they
+# would take more than a quarter of the free disk space, because a file that cannot grow never frees
+# them.
 CHECKPOINT_PAGES: Final = 2_000
-# Bytes of the log that stay on the disk for the next use, and of pages that are kept in memory.
+# The bytes of the log that stay on the disk for reuse, and of pages that are kept in memory.
 LOG_LEFT: Final = 64 * 2**20
 CACHE_SIZE: Final = 32 * 2**20
-# The part of the file's size, and of the disk, that publishing leaves to everything else: a full
-# bus can be read, acknowledged and trimmed. Of the disk it is at most `DISK_RESERVED` bytes.
-# Handing out events leaves half of them to acknowledging and trimming.
+# The fraction of the file's size limit, and of the disk, that publishing leaves free, so that a
+# full bus can still be read, acknowledged and trimmed. On the disk it is at most `DISK_RESERVED`
+# bytes. Delivering events leaves half of it free for acknowledging and trimming.
 RESERVED: Final = 16
 DISK_RESERVED: Final = 32 * 2**20
 
-# Seconds between attempts where SQLite does not wait for a lock itself.
+# The interval between attempts to get a lock that SQLite does not wait for itself, in seconds.
 LOCK_PAUSE: Final = 0.005
 
-# Triggers, views and virtual tables would run in, or replace a table of, our own statements.
+# Triggers, views and virtual tables could run inside our statements, or replace one of our tables.
 _FOREIGN: Final = """SELECT 1 FROM sqlite_schema
     WHERE type IN ('trigger', 'view') OR sql LIKE 'CREATE VIRTUAL %'"""
 
@@ -51,7 +50,8 @@ def open_file(path: str, config: BusConfig) -> sqlite3.Connection:
     """Open the bus at `path`, created if it does not exist.
 
     Raises:
-        ConfigError: its directory does not exist. BusDamagedError: the file is not a bus.
+        ConfigError: its directory does not exist.
+        BusDamagedError: the file is not a bus.
         sqlite3.Error, OSError: it cannot be opened.
     """
     _make(path)
@@ -72,8 +72,10 @@ def open_file(path: str, config: BusConfig) -> sqlite3.Connection:
 
 
 def require_bus(path: str) -> None:
-    """Raise BusDamagedError, or sqlite3.Error, unless the file is a bus, empty, or missing. Changes
-    nothing."""
+    """Raise BusDamagedError, or sqlite3.Error, unless the file is a bus, empty, or missing.
+
+    Changes nothing.
+    """
     if os.path.exists(path):
         require_regular(path)
         with closing(sqlite3.connect(database_uri(path, "ro"), uri=True)) as connection:
@@ -81,17 +83,17 @@ def require_bus(path: str) -> None:
 
 
 def page_limits(config: BusConfig) -> tuple[int, int]:
-    """Return how many pages the file may have when publishing, and for everything else."""
+    """Return the maximum number of pages of the file when publishing, and for everything else."""
     pages = config.max_store_bytes // PAGE_SIZE
     return pages - pages // RESERVED, pages
 
 
-def has_room(path: str, growth: int, logged: int, *, publishes: bool = True) -> bool:
-    """Return whether the disk has room to publish or hand out: `growth` bytes for the file and
-    `logged` for the log. Also true if the disk doesn't state its size.
+def has_disk_space(path: str, growth: int, logged: int, *, publishes: bool = True) -> bool:
+    """Return whether the disk has enough space for an operation.
 
-    The log's bytes are freed once it is copied into the file, so a part is reserved only if the
-    file grows.
+    Publishing or delivering adds `growth` bytes to the file and `logged` to the log. Returns True
+    if the disk does not report its size. The log's bytes are freed when it is copied into the file,
+    so space is reserved only if the file grows.
     """
     disk = os.statvfs(path)
     left = _reserved(disk) if publishes else _reserved(disk) // 2
@@ -107,7 +109,7 @@ def _make(path: str) -> None:
     """Create an empty file, readable by its owner only, if it does not exist."""
     directory = os.path.dirname(path) or "."
     if not os.path.isdir(directory):
-        raise ConfigError(f"the directory {directory!r} of the bus does not exist")
+        raise ConfigError(f"cannot open the bus {path!r}: there is no directory {directory!r}")
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
@@ -115,17 +117,18 @@ def _make(path: str) -> None:
 
 
 def require_regular(path: str) -> None:
-    if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would block
-        raise BusDamagedError(f"{path} is not a regular file")
+    if not stat.S_ISREG(os.stat(path).st_mode):  # Opening a pipe would block.
+        raise BusDamagedError(f"cannot open the bus {path!r}: it is not a regular file")
 
 
 def database_uri(path: str, mode: str = "rw") -> str:
     """Return the URI with which SQLite opens the file: read-only if its file system is.
 
-    There SQLite reads a log by the index next to it (-shm). Without an index no process has the bus
-    open: the file is then read without locks, the log by an index in memory.
+    On a read-only file system, SQLite reads a log with the index next to it (-shm). Without an
+    index, no process has the bus open. The file is then read without locks, and the log with an
+    index in memory.
     """
-    # With an empty authority, since an absolute path can begin with two slashes.
+    # The empty authority is needed because an absolute path can begin with two slashes.
     address = f"file://{quote(os.fsencode(os.path.abspath(path)))}"
     if not is_read_only(path):
         return f"{address}?mode={mode}"
@@ -140,23 +143,25 @@ def _prepare(connection: sqlite3.Connection, path: str, busy_timeout: float) -> 
     refused = refusal(path)
     execute = connection.execute
     execute("PRAGMA trusted_schema = OFF")
-    execute("PRAGMA fullfsync = ON")  # on macOS, fsync alone does not reach the disk
+    execute("PRAGMA fullfsync = ON")  # On macOS, fsync alone does not reach the disk.
     execute("PRAGMA checkpoint_fullfsync = ON")
     if is_read_only(path) and not os.path.exists(f"{path}-shm"):
-        execute("PRAGMA locking_mode = EXCLUSIVE")  # needed for an index in memory
+        execute("PRAGMA locking_mode = EXCLUSIVE")  # Needed for an index in memory.
     if not is_bus(connection, path):
         if refused is not None:
             raise refused
         _create(connection, path)
     if execute(_FOREIGN).fetchone() is not None:
         raise BusDamagedError(
-            f"{path} has triggers, views or virtual tables, which a bus never has"
+            f"cannot open the bus {path!r}: it has triggers, views or virtual tables"
         )
     if refused is None and _keep_log(connection, busy_timeout) != "wal":
-        raise BusUnavailableError(f"the file system of {path} cannot have a write-ahead log")
+        raise BusUnavailableError(
+            f"cannot open the bus {path!r}: its file system does not support a write-ahead log"
+        )
     execute("PRAGMA synchronous = FULL")
-    # Some builds of SQLite overwrite freed pages with zeros: trimming would need as much room in
-    # the log as it frees.
+    # Some builds of SQLite overwrite freed pages with zeros. Trimming would then need as much log
+    # space as it frees.
     execute("PRAGMA secure_delete = FAST")
     pages = _reserved(os.statvfs(path)) // (4 * PAGE_SIZE) or CHECKPOINT_PAGES
     execute(f"PRAGMA wal_autocheckpoint = {min(pages, CHECKPOINT_PAGES)}")
@@ -166,27 +171,34 @@ def _prepare(connection: sqlite3.Connection, path: str, busy_timeout: float) -> 
 
 
 def is_bus(connection: sqlite3.Connection, path: str) -> bool:
-    """Return whether it is a bus of a known version; False if it is empty. Raises
-    BusDamagedError."""
+    """Return whether the file is a bus of a known version, or False if it is empty.
+
+    Raises BusDamagedError if it is neither.
+    """
 
     def value(name: str) -> int:
         found: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
         return found
 
     try:
-        made = value("schema_version")  # first: another process may be creating the bus
+        made = value(
+            "schema_version"
+        )  # Lock first, because another process may be creating the bus.
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
             raise
-        raise BusDamagedError(f"{path} is not a database") from error
+        raise BusDamagedError(f"cannot open the bus {path!r}: it is not a database") from error
     application = value("application_id")
     if application == APPLICATION_ID:
         version = value("user_version")
         if not 1 <= version <= VERSION:
-            raise BusDamagedError(f"{path} is a bus of version {version}; known is {VERSION}")
+            raise BusDamagedError(
+                f"cannot open the bus {path!r}: it has version {version}, and this release "
+                f"reads version {VERSION}"
+            )
         return True
     if application or made:
-        raise BusDamagedError(f"{path} is a database, but not a bus")
+        raise BusDamagedError(f"cannot open the bus {path!r}: it is another database")
     return False
 
 
@@ -195,7 +207,7 @@ def _create(connection: sqlite3.Connection, path: str) -> None:
     connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
     connection.execute("BEGIN EXCLUSIVE")
     try:
-        if not is_bus(connection, path):  # another process may have done it
+        if not is_bus(connection, path):  # Another process may have created them.
             for statement in TABLES:
                 connection.execute(statement)
         connection.execute("COMMIT")
@@ -206,8 +218,11 @@ def _create(connection: sqlite3.Connection, path: str) -> None:
 
 
 def _keep_log(connection: sqlite3.Connection, timeout: float) -> str:
-    """Switch to the write-ahead log; returns the mode. SQLite does not wait for this lock itself,
-    and another process may be doing the same."""
+    """Switch to the write-ahead log; return the resulting mode.
+
+    SQLite does not wait for this lock itself, and another process may be switching at the same
+    time.
+    """
     left = timeout
     while True:
         try:
@@ -221,15 +236,14 @@ def _keep_log(connection: sqlite3.Connection, timeout: float) -> str:
 
 logger = logging.getLogger("parley.bus")
 
-# The most bytes of the log for each byte of events (an event may fill little of its last page), and
-# for each event that is handed out.
+# The maximum size of the log for each byte of events (an event may fill little of its last page),
+# and for each delivered event.
 LOGGED: Final = 2
 LOGGED_PENDING: Final = 128
 
 
 class Database:
-    """One connection to the file at `path`, for one thread. `session` is a number unique to this
-    run."""
+    """One connection to the file at `path`, for one thread. `session` identifies this run."""
 
     def __init__(self, path: str, config: BusConfig, session: int) -> None:
         self.path = path
@@ -246,13 +260,16 @@ class Database:
         self._changes = 0
         self._others_wrote = False
         self._mend = False
-        self._roomy = 0  # the number of pages for which the disk had room
+        self._checked_pages = 0  # The number of pages for which the disk had space.
 
     def begin(self, now: float, writes: bool, durable: bool) -> MetadataCache:
-        """Begin a transaction at `now`; raises sqlite3.Error, OSError, BusError, ConfigError."""
+        """Begin a transaction at `now`.
+
+        Raises sqlite3.Error, OSError, BusError or ConfigError.
+        """
         if self._read_only:
             refused = refusal(self.path)
-            if refused is None:  # it is writable again
+            if refused is None:  # The file is writable again.
                 self.close()
             elif writes:
                 raise refused
@@ -273,31 +290,35 @@ class Database:
         cache.begin(now)
         return cache
 
-    def reserve_room(self, publishes: bool) -> None:
-        """Set whether the next operations leave a part of the file to all others."""
+    def limit_pages(self, publishes: bool) -> None:
+        """Set whether the next operations leave space in the file for all others."""
         limit = self._limits[0 if publishes else 1]
         if limit != self._limit and self.cache is not None:
             self.cache.cursor.execute(f"PRAGMA max_page_count = {limit}")
             self._limit = limit
 
-    def require_room(self) -> None:
-        """Raise BusFullError if the disk lacks room for the events that this transaction publishes
-        or hands out: in the log, and in the file once the log is copied."""
+    def require_disk_space(self) -> None:
+        """Raise BusFullError if the disk lacks space for the events of this transaction.
+
+        Events that it publishes or delivers need space in the log, and in the file when the log is
+        copied.
+        """
         cache = self.cache
         if cache is None or not (cache.added or cache.handed):
             return
         pages = cache.cursor.execute("PRAGMA page_count").fetchone()[0]
-        if pages <= self._roomy and not cache.added:
+        if pages <= self._checked_pages and not cache.added:
             return
         growth = max(0, pages * PAGE_SIZE - os.stat(self.path).st_size)
         logged = LOGGED * cache.added + LOGGED_PENDING * cache.handed
         publishes = cache.added > 0
-        if not has_room(self.path, growth, logged, publishes=publishes):
-            others = "consuming and for trimming" if publishes else "acknowledging and for trimming"
+        if not has_disk_space(self.path, growth, logged, publishes=publishes):
+            others = "consuming" if publishes else "acknowledging"
             raise BusFullError(
-                f"there is no room for it on the disk of {self.path}: the rest is left for {others}"
+                f"cannot write to the bus {self.path!r}: the disk is almost full, and the rest is "
+                f"reserved for {others} and trimming"
             )
-        self._roomy = pages
+        self._checked_pages = pages
 
     def commit(self, durable: bool) -> None:
         connection, cache = self._connection, self.cache
@@ -312,7 +333,7 @@ class Database:
 
     def roll_back(self, error: Exception) -> None:
         """Roll back a failed transaction."""
-        self._roomy = 0
+        self._checked_pages = 0
         if self._connection is None or self.cache is None:
             return
         try:
@@ -320,19 +341,19 @@ class Database:
                 self._connection.execute("ROLLBACK")
         except sqlite3.Error:
             logger.exception(
-                "a transaction could not be rolled back: the bus is reopened",
+                "cannot roll back a transaction; reopening the bus",
                 extra={"event": "bus.rollback-failed"},
             )
             self.close()
             return
         self.cache.forget()
         if is_full(error):
-            # Once it is copied into the file, the log needs no room.
+            # Once the log is copied into the file, it needs no more space.
             with suppress(sqlite3.Error):
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         elif is_of_disk(error):
-            # Data in the log after a failed sync counts as written but may not be: nothing may be
-            # appended (`_open`).
+            # Data in the log after a failed sync counts as written but may not be, so nothing may
+            # be appended to it (`_open`).
             self._mend = True
             self.close()
 
@@ -342,7 +363,7 @@ class Database:
         return found
 
     def close(self) -> None:
-        """Close; the last process to do so copies the log into the file and removes it."""
+        """Close the file. The last process to do so copies the log into it and removes the log."""
         connection, self._connection, self.cache = self._connection, None, None
         if connection is not None:
             try:
@@ -350,7 +371,7 @@ class Database:
                     self._switch(connection, True)
             except sqlite3.Error:
                 logger.exception(
-                    "the bus could not be closed properly", extra={"event": "bus.close-failed"}
+                    "cannot close the bus properly", extra={"event": "bus.close-failed"}
                 )
 
     def _open(self) -> tuple[sqlite3.Connection, MetadataCache]:
@@ -370,7 +391,7 @@ class Database:
 
     def _switch(self, connection: sqlite3.Connection, durable: bool) -> None:
         """Set whether commits wait for the disk."""
-        # It takes effect when compiled, so it must never come from the statement cache.
+        # The statement takes effect when compiled, so it must never come from the statement cache.
         self._switches += 1
         mode = "FULL" if durable else "NORMAL"
         connection.execute(f"PRAGMA synchronous = {mode} -- {self._switches}")

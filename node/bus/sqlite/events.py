@@ -1,9 +1,8 @@
-"""Events: published, handed out (new, due, or abandoned), and settled (processed, failed, not
-begun, or dead).
+"""Events: publishing, delivering (new, due or idle events), and settling.
 
-An event with an idempotency key that its stream remembers is not stored again. An event is pending
-before its consumer receives it. All operations but `ack` apply only to the consumer that holds the
-event.
+Settling acknowledges, refuses or releases an event, or makes it a dead letter. An event whose
+idempotency key its stream remembers is not stored again. An event is pending before its consumer
+receives it. All operations except `ack` apply only to the consumer that the event is pending with.
 """
 
 import json
@@ -27,14 +26,14 @@ from parley._node.bus.sqlite.schema import (
     text_of,
 )
 
-# About the overhead of an event in bytes: it makes sizes close to the file's growth.
+# About the overhead of an event in bytes. It makes the computed size close to the file's growth.
 OVERHEAD: Final = 40
-# The most keys forgotten when one is remembered: more than one, so that their number can shrink.
+# The most keys forgotten when one is remembered: more than one, so that their number can decrease.
 FORGOTTEN: Final = 4
 
 
 def size_of(body: str) -> int:
-    """Return the bytes that an event counts for in its stream."""
+    """Return the number of bytes that an event counts for in its stream."""
     return OVERHEAD + (len(body) if body.isascii() else len(body.encode()))
 
 
@@ -56,7 +55,7 @@ def publish(cache: MetadataCache, config: BusConfig, events: Sequence[NewEvent])
 
 
 def add(cache: MetadataCache, stream: StreamRow, body: str, key: str | None, version: int) -> int:
-    size = size_of(body)  # raises UnicodeError before anything is changed
+    size = size_of(body)  # Raises UnicodeError before anything is changed.
     number = cache.next_id()
     cache.rows.append((number, stream.number, version, key, body))
     stream.published += 1
@@ -71,7 +70,7 @@ def add(cache: MetadataCache, stream: StreamRow, body: str, key: str | None, ver
 
 
 def _remembered(cache: MetadataCache, config: BusConfig, stream: StreamRow, key: str) -> int:
-    """Return the id published with a key within the window, 0 if there is none."""
+    """Return the ID published with a key within the window, or 0 if there is none."""
     if not stream.keys:
         return 0
     row = cache.cursor.execute(
@@ -90,7 +89,7 @@ def _remembered(cache: MetadataCache, config: BusConfig, stream: StreamRow, key:
 def _remember(
     cache: MetadataCache, config: BusConfig, stream: StreamRow, key: str, number: int
 ) -> None:
-    """Remember a key, and forget those that are too old or too many."""
+    """Remember a key, and forget keys that are too old or too many."""
     cache.cursor.execute("INSERT INTO keys VALUES (?, ?, ?)", (stream.number, number, key))
     stream.keys += 1
     if stream.keys > config.idempotency_keys:
@@ -105,12 +104,12 @@ def _remember(
 
 
 def _forgotten(cache: MetadataCache, config: BusConfig) -> int:
-    """Return the last id whose key is out of the window."""
+    """Return the last ID whose key is outside the window."""
     return first_at(cache.now - config.idempotency_window) | COUNT
 
 
-# Characters of data after which no more events are returned: a caller may ask for a thousand large
-# ones.
+# The size of data, in characters, after which no more events are returned, because a caller may
+# request a thousand large ones.
 HANDFUL: Final = 2**20
 
 _NEW: Final = """SELECT id, key, version, body FROM events INDEXED BY events_of_stream
@@ -121,24 +120,24 @@ _HAND_OUT: Final = """INSERT OR REPLACE INTO pending
 _PENDING: Final = "SELECT count(*) FROM pending WHERE grp = ? AND id BETWEEN ? AND ?"
 _OWN: Final = """SELECT id, attempt, history, consumer, at FROM pending
     WHERE grp = ? AND consumer = ? AND due IS NULL AND session <> ? ORDER BY id LIMIT ?"""
-# Events that became due are marked once; then the index has them in the order of ids.
+# Events that became due are marked once; then the index has them in the order of their IDs.
 _RIPEN: Final = "UPDATE pending SET due = 0 WHERE grp = ? AND due > 0 AND due <= ?"
 _DUE: Final = """SELECT id, attempt, history, NULL, at FROM pending INDEXED BY pending_due
     WHERE grp = ? AND due = 0 ORDER BY id LIMIT ?"""
 _IS_DUE: Final = "SELECT 1 FROM pending INDEXED BY pending_due WHERE grp = ? AND due = 0 LIMIT 1"
 _LEFT: Final = """SELECT id, attempt, history, consumer, at FROM pending
     WHERE grp = ? AND due IS NULL AND at <= ? ORDER BY id LIMIT ?"""
-# Events marked with a time in the future, before the clock was set back, are held from now on, or
-# due.
+# Applies to events marked with a time in the future, before the clock was set back: their time
+# becomes the present, and they are due if they were waiting.
 _HEAL: Final = """UPDATE pending SET at = :now, due = CASE WHEN due IS NULL THEN NULL ELSE 0 END
     WHERE grp = :grp AND at > :now + :set_back"""
-# Seconds that a clock may be set back before that is done, once per run of a group.
+# How far the clock must be set back before `_HEAL` runs, once per run of a group, in seconds.
 CLOCK_SET_BACK: Final = 86_400.0
 _TAKE: Final = """UPDATE pending SET consumer = ?, session = ?, attempt = ?, at = ?, due = NULL,
     history = ? WHERE grp = ? AND id = ?"""
 
-# One statement for any number of ids: each statement releases the interpreter's lock and has to get
-# it back from a busy loop.
+# One statement handles any number of IDs, because each statement releases the interpreter's lock
+# and must get it back from a busy loop.
 _ACK: Final = """DELETE FROM pending
     WHERE grp = ? AND id IN (SELECT value FROM json_each(?))"""
 _TOUCH: Final = """UPDATE pending SET at = ? WHERE grp = ? AND consumer = ? AND due IS NULL
@@ -150,7 +149,7 @@ _HELD: Final = """SELECT attempt, history FROM pending
 _FAILED: Final = "UPDATE pending SET due = ?, at = ?, history = ? WHERE grp = ? AND id = ?"
 
 
-# Handing out.
+# Delivering.
 
 
 def join(cache: MetadataCache, stream: str, group: str, consumer: str, after: str) -> None:
@@ -163,7 +162,7 @@ def join(cache: MetadataCache, stream: str, group: str, consumer: str, after: st
 
 
 def begin(cache: MetadataCache, stream: str, group: str, after: str) -> GroupRow:
-    """Set a group's position to `after`; it is created if it does not exist."""
+    """Set a group's position to `after`; create the group if it does not exist."""
     owner = cache.make_stream(stream)
     cursor = owner.last if after == AFTER_ALL else place_of(after)
     beyond = count_after(cache, owner.number, cursor) if cursor else owner.length
@@ -177,8 +176,7 @@ def begin(cache: MetadataCache, stream: str, group: str, after: str) -> GroupRow
 
 
 def rejoin(cache: MetadataCache, stream: str, group: str) -> GroupRow:
-    """Return the group; if it has vanished, create it at the position where this run
-    last saw it."""
+    """Return the group; if it vanished, recreate it at the position where this run last saw it."""
     found = cache.group(stream, group)
     if found is not None:
         return found
@@ -186,14 +184,14 @@ def rejoin(cache: MetadataCache, stream: str, group: str) -> GroupRow:
 
 
 def count_after(cache: MetadataCache, stream: int, number: int) -> int:
-    """Count the events of a stream after an id; slow."""
+    """Count the events of a stream after an ID. This is slow."""
     query = "SELECT count(*) FROM events INDEXED BY events_of_stream WHERE stream = ? AND id > ?"
     count: int = cache.cursor.execute(query, (stream, number)).fetchone()[0]
     return count
 
 
 def read(cache: MetadataCache, group: GroupRow, consumer: str, count: int) -> list[Delivery]:
-    """Hand out events that the group was never handed."""
+    """Deliver events that the group has not received yet."""
     holder = cache.touch_consumer(group, consumer)
     stream = group.stream
     cursor = cache.cursor
@@ -201,7 +199,7 @@ def read(cache: MetadataCache, group: GroupRow, consumer: str, count: int) -> li
     if not rows:
         return []
     first, last = rows[0][0], rows[-1][0]
-    # After a rewind or redelivery, some are already pending, and are handed out again.
+    # After a rewind or redelivery, some events are already pending and are delivered again.
     again = 0
     if group.pending:
         again = cursor.execute(_PENDING, (group.number, first, last)).fetchone()[0]
@@ -242,7 +240,7 @@ def first_rows(rows: Iterable[tuple[int, str | None, int, str]]) -> list[tuple[A
 def recover_pending(
     cache: MetadataCache, group: GroupRow, consumer: str, count: int
 ) -> list[Delivery]:
-    """Hand out again events that this consumer received in an earlier session."""
+    """Redeliver events that this consumer received in an earlier session."""
     holder = cache.touch_consumer(group, consumer)
     rows = cache.cursor.execute(
         _OWN, (group.number, holder.number, cache.session, count)
@@ -253,12 +251,12 @@ def recover_pending(
 def claim(
     cache: MetadataCache, group: GroupRow, consumer: str, count: int, idle: float
 ) -> list[Delivery]:
-    """Hand out again events that are due, or were held for `idle` seconds without a heartbeat."""
+    """Redeliver events that are due, or had no heartbeat for `idle` seconds."""
     holder = cache.touch_consumer(group, consumer)
     if not group.pending:
         return []
     cursor = cache.cursor
-    if not group.held_since:  # just read from the file
+    if not group.held_since:  # Its time was just read from the file.
         cursor.execute(_HEAL, {"now": cache.now, "grp": group.number, "set_back": CLOCK_SET_BACK})
     cursor.execute(_RIPEN, (group.number, cache.now))
     rows = cursor.execute(_DUE, (group.number, count)).fetchall()
@@ -277,7 +275,10 @@ def claim(
 def _hand_again(
     cache: MetadataCache, group: GroupRow, taker: ConsumerRow, rows: list[tuple[Any, ...]]
 ) -> list[Delivery]:
-    """Hand pending events to `taker`: (id, attempt, history, number of the holder, since when)."""
+    """Deliver pending events to `taker`.
+
+    Each is (ID, attempt, history, number of the current consumer, time of delivery).
+    """
     taken, deliveries, size = [], [], 0
     names: dict[int, str] = {}
     for id, attempt, history, holder, _ in rows:
@@ -313,7 +314,9 @@ def event_of(cache: MetadataCache, stream: str, id: int) -> StoredEvent:
     query = "SELECT key, version, body FROM events WHERE id = ?"
     row = cache.cursor.execute(query, (id,)).fetchone()
     if row is None:
-        raise BusDamagedError(f"the event {text_of(id)} of {stream} is pending, and not there")
+        raise BusDamagedError(
+            f"cannot read the pending event {text_of(id)!r} of {stream}: it is missing"
+        )
     key, version, body = row
     return StoredEvent(text_of(id), stream, body, key, version)
 
@@ -379,8 +382,11 @@ def bury(cache: MetadataCache, group: GroupRow, consumer: str, id: str, error: s
 
 
 def _letter(event: StoredEvent, group: str, history: list[Failure]) -> str:
-    """Encode a dead letter. Data that cannot be read or nested one level deeper stays text;
-    otherwise the event would be redelivered forever."""
+    """Encode a dead letter.
+
+    Data that cannot be read, or not nested one level deeper, stays text. Otherwise the event would
+    be redelivered forever.
+    """
     try:
         body = encode_value(dead_data(event, group, history, decode_body(event.body)))
         body.encode()
@@ -392,7 +398,7 @@ def _letter(event: StoredEvent, group: str, history: list[Failure]) -> str:
 def _held(
     cache: MetadataCache, group: GroupRow, consumer: str, number: int
 ) -> tuple[int, str | None] | None:
-    """Return attempt and history of an event that this consumer holds."""
+    """Return the attempt and history of an event that is pending with this consumer."""
     holder = cache.consumer(group, consumer)
     if holder is None or number == NO_ID:
         return None

@@ -1,7 +1,7 @@
 """Retention, trimming and repositioning of groups.
 
-An event that is removed from a stream is no longer pending in any group, and no step removes more
-than a piece.
+An event that is removed from a stream is no longer pending in any group. Each step removes a
+limited number of events.
 """
 
 import json
@@ -16,12 +16,12 @@ from parley._node.bus.sqlite.cache import ConsumerRow, GroupRow, MetadataCache, 
 from parley._node.bus.sqlite.events import OVERHEAD, begin, with_failure
 from parley._node.bus.sqlite.schema import LARGEST, first_at, numbers_of, place_of, text_of
 
-# Events that one step of a trim removes: about 10 ms, in which nothing else runs. Without room for
-# the transaction, a `FRACTION` of them is tried, down to one event.
+# The events that one step of a trim removes, in about 10 ms during which nothing else runs. If
+# there is no space for the transaction, a `FRACTION` of them is tried, down to one event.
 PIECE: Final = 2_000
 FRACTION: Final = 4
-# Retention removes twice as many events as were added, and at least `RETAINED_PIECE`. A stream may
-# exceed its bound by a sixteenth, and by no more than that many events, before it runs.
+# Retention removes twice as many events as were added, and at least `RETAINED_PIECE`. It runs when
+# a stream exceeds its limit by a sixteenth, but at most by `RETAINED_PIECE` events.
 RETAINED_PIECE: Final = 128
 SLACK: Final = 16
 
@@ -39,7 +39,7 @@ _REDELIVER: Final = """INSERT INTO pending VALUES (?, ?, 0, 0, 0, ?, 0, NULL)
 
 
 def retain(cache: MetadataCache, config: BusConfig, stream: StreamRow) -> None:
-    """Remove a piece of the events beyond the configured bounds, after events were added."""
+    """Remove some of the events beyond the configured limits, after events were added."""
     length, size = config.max_length, config.max_bytes
     if length is not None and stream.length <= _slack(length, RETAINED_PIECE):
         length = None
@@ -57,19 +57,21 @@ def retain(cache: MetadataCache, config: BusConfig, stream: StreamRow) -> None:
 
 
 def smaller(piece: int) -> int:
-    """Return the number of events to try after there was no room for `piece`."""
+    """Return the number of events to try after there was no space for `piece`."""
     return max(1, piece // FRACTION)
 
 
 def trim(cache: MetadataCache, stream: StreamRow, bounds: Trim, piece: int) -> tuple[int, bool]:
-    """Remove at most `piece` events beyond `bounds`; return how many, and whether there may be
-    more."""
+    """Remove at most `piece` events beyond `bounds`.
+
+    Returns how many were removed, and whether there may be more.
+    """
     taken = _take_oldest(cache, stream, bounds, piece, LARGEST)
     return taken, taken == piece
 
 
-def make_room(cache: MetadataCache, config: BusConfig, names: Iterable[str], piece: int) -> None:
-    """Remove at most `piece` events of each stream beyond the configured bounds, without slack."""
+def free_space(cache: MetadataCache, config: BusConfig, names: Iterable[str], piece: int) -> None:
+    """Remove at most `piece` events of each stream beyond the configured limits, without slack."""
     before = None
     if config.max_age is not None:
         before = text_of(first_at(cache.now - config.max_age))
@@ -87,13 +89,13 @@ def drop(cache: MetadataCache, stream: StreamRow, ids: Sequence[str]) -> int:
 
 
 def rewind(cache: MetadataCache, stream: str, group: str, after: str) -> None:
-    """Set a group's position; it is created if it does not exist."""
+    """Set a group's position; create the group if it does not exist."""
     found = begin(cache, stream, group, after)
-    cache.grown.add(found.stream)  # wakes the tasks that wait for events
+    cache.grown.add(found.stream)  # Wakes the tasks that wait for events.
 
 
 def redeliver(cache: MetadataCache, group: GroupRow, ids: Sequence[str]) -> list[str]:
-    """Make events pending and due, with attempts reset; return those that exist."""
+    """Make events pending and due, with their attempts reset; return those that exist."""
     query = (group.stream.number, json.dumps(numbers_of(ids)))
     there = [row[0] for row in cache.cursor.execute(_THESE, query)]
     if not there:
@@ -110,7 +112,7 @@ def redeliver(cache: MetadataCache, group: GroupRow, ids: Sequence[str]) -> list
 
 
 def remove_consumers(cache: MetadataCache, group: GroupRow, idle: float) -> list[str]:
-    """Remove consumers that were idle for so long; return their names."""
+    """Remove consumers that were idle for `idle` seconds; return their names."""
     rows = cache.cursor.execute(
         "SELECT number, name, seen FROM consumers WHERE grp = ? ORDER BY name", (group.number,)
     ).fetchall()
@@ -123,7 +125,7 @@ def remove_consumers(cache: MetadataCache, group: GroupRow, idle: float) -> list
         known = group.consumers.get(name)
         seen = written if known is None else known.seen
         if cache.now - seen >= idle:
-            if number in holders:  # each one costs a scan of all pending events
+            if number in holders:  # Each consumer requires a scan of all pending events.
                 _release_all(cache, group, ConsumerRow(number, name, seen))
             cache.cursor.execute("DELETE FROM consumers WHERE number = ?", (number,))
             group.consumers.pop(name, None)
@@ -146,8 +148,10 @@ def remove_idle(cache: MetadataCache, ttl: float) -> None:
 
 
 def remove_group(cache: MetadataCache, group: GroupRow, piece: int) -> bool | None:
-    """Remove a group and its pending events. If there are more than `piece`, remove that many and
-    return None: call it again."""
+    """Remove a group and its pending events.
+
+    If there are more than `piece`, remove that many and return None; call it again to continue.
+    """
     forgotten = cache.cursor.execute(_FORGET, {"grp": group.number, "count": piece}).rowcount
     if forgotten == piece:
         group.pending -= forgotten
@@ -168,7 +172,7 @@ def _slack(bound: int, most: int) -> int:
 
 
 def _unneeded(cache: MetadataCache, stream: StreamRow) -> int:
-    """Return the last id up to which every group has read and acknowledged all events."""
+    """Return the last ID up to which every group has read and acknowledged all events."""
     last = LARGEST
     for group in cache.groups(stream).values():
         last = min(last, group.cursor)
@@ -202,7 +206,7 @@ def _take_oldest(
 
 
 def _remove(cache: MetadataCache, stream: StreamRow, rows: list[tuple[int, int]]) -> None:
-    """Remove events, (id, bytes of data) in the order of their ids."""
+    """Remove events, given as (ID, bytes of data) in the order of their IDs."""
     if not rows:
         return
     ids = [row[0] for row in rows]
@@ -218,12 +222,12 @@ def _remove(cache: MetadataCache, stream: StreamRow, rows: list[tuple[int, int]]
             group.pending -= cursor.execute(_NOT_PENDING, (group.number, listed)).rowcount
         cache.changed_groups.add(group)
     if ids[-1] == cache.last_id:
-        # Ids must still ascend when the last event is gone.
+        # IDs must still ascend when the last event is deleted.
         cursor.execute("UPDATE meta SET value = ? WHERE name = 'floor'", (ids[-1],))
 
 
 def _release_all(cache: MetadataCache, group: GroupRow, owner: ConsumerRow) -> None:
-    """Make everything that a consumer holds due now."""
+    """Make all pending events of a consumer due now."""
     rows: list[tuple[Any, ...]] = cache.cursor.execute(
         "SELECT id, attempt, history FROM pending WHERE grp = ? AND consumer = ? AND due IS NULL",
         (group.number, owner.number),
@@ -239,7 +243,7 @@ def _release_all(cache: MetadataCache, group: GroupRow, owner: ConsumerRow) -> N
             for id, attempt, history in rows
         ],
     )
-    # Its number may be reused.
+    # The number may be reused.
     cache.cursor.execute(
         "UPDATE pending SET consumer = 0 WHERE grp = ? AND consumer = ?",
         (group.number, owner.number),

@@ -17,7 +17,7 @@ _PENDING: Final = """SELECT id, CASE WHEN due IS NULL THEN coalesce(name, '') EL
     attempt, at, due
     FROM pending LEFT JOIN consumers ON consumers.number = consumer
     WHERE pending.grp = ? AND id > ? ORDER BY id LIMIT ?"""
-# Counted once for all consumers: both they and pending events may be many.
+# Counted once for all consumers, because there may be many consumers and many pending events.
 _CONSUMERS: Final = """SELECT name, seen, coalesce(held, 0) FROM consumers LEFT JOIN
     (SELECT consumer, count(*) AS held FROM pending WHERE grp = :grp AND due IS NULL
     GROUP BY consumer) ON consumer = number
@@ -78,7 +78,7 @@ def pending(cache: MetadataCache, group: GroupRow, count: int, after: str) -> li
 
 
 def place(cache: MetadataCache, stream: str) -> str:
-    """Return the last id that a stream gave."""
+    """Return the last ID that a stream assigned."""
     found = cache.stream(stream)
     return text_of(0 if found is None else found.last)
 

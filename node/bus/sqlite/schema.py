@@ -1,9 +1,9 @@
-"""The tables of a bus in SQLite, and its ids.
+"""The tables of a bus in SQLite, and its IDs.
 
-Any change of the tables needs a new `VERSION`. An id is one integer of 63 bits, milliseconds and a
-count within them; an id in text that does not fit belongs to no event, and as a position it is the
-nearest one before it. Times are seconds since 1970; streams, groups and consumers are small
-numbers.
+Any change of the tables needs a new `VERSION`. An ID is stored as one integer of 63 bits,
+milliseconds and a count within them. An ID in text that does not fit belongs to no event; used as a
+position, it becomes the nearest ID before it. Times are seconds since 1970. Streams, groups and
+consumers have small numbers.
 """
 
 import re
@@ -12,18 +12,18 @@ from typing import Final
 
 from parley._node.bus.identifiers import parse_id
 
-# "PBUS"; in the header of the file, at byte 68.
+# "PBUS", in the header of the file at byte 68.
 APPLICATION_ID: Final = 0x50425553
 VERSION: Final = 1
 
-# `events`: in the order in which they were published, whatever their stream; the index of a
-# stream has the rowid at its end, and so is in that order too.
-# `streams`: `published` counts all events that ever were, `last` is the id of the last one;
-# `length` and `size` are of the events there now.
-# `groups`: `passed` is how many of the stream's `published` need not be handed out any more, so
-# that its lag is a difference.
-# `pending`: `due` NULL is held by its consumer, 0 is due now, else when it is due; `session` is
-# the run of a program that it was handed out in; `history` is JSON.
+# `events`: in the order of publication, across streams. The index of a stream ends with the rowid,
+#     so it has the same order.
+# `streams`: `published` counts all events ever published, `last` is the ID of the last one;
+#     `length` and `size` describe the current events.
+# `groups`: `passed` is how many of the stream's `published` events need no further delivery, so
+#     that the lag is a difference.
+# `pending`: `due` is NULL while a consumer has the event, 0 if it is due now, else its due time;
+#     `session` identifies the run that it was delivered to; `history` is JSON.
 # `keys`: the idempotency keys that are remembered.
 TABLES: Final = (
     """CREATE TABLE meta (
@@ -76,7 +76,8 @@ TABLES: Final = (
         history TEXT,
         PRIMARY KEY (grp, id)
     ) WITHOUT ROWID""",
-    # It has only events that were given back: those handed out and acknowledged never enter it.
+    # Contains only released and refused events: events that are delivered and acknowledged never
+    # enter it.
     "CREATE INDEX pending_due ON pending (grp, due, id) WHERE due IS NOT NULL",
     """CREATE TABLE keys (
         stream INTEGER NOT NULL,
@@ -85,29 +86,30 @@ TABLES: Final = (
         PRIMARY KEY (stream, id)
     ) WITHOUT ROWID""",
     "CREATE UNIQUE INDEX keys_by_key ON keys (stream, key)",
-    # `floor`: an id that is not below any given id whose event was taken out.
+    # `floor` is at least the ID of every deleted event.
     "INSERT INTO meta VALUES ('floor', 0), ('touched', 0)",
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {VERSION}",
 )
 
 
-# Bits of the count: 1,048,576 events in a millisecond (more go on in the next), until 2248.
+# The bits of the count: 1,048,576 events per millisecond (more continue in the next one), until
+# 2248.
 BITS: Final = 20
 COUNT: Final = 2**BITS - 1
 LARGEST: Final = 2**63 - 1
-# An id that no event has.
+# An ID that no event has.
 NO_ID: Final = -1
 
 _LAST_MILLISECOND: Final = LARGEST >> BITS
-# Milliseconds before the year 2223, and a count that fits.
+# Matches milliseconds before the year 2223, and a count that fits.
 _USUAL: Final = re.compile(
     r"([1-7][0-9]{12}|[1-9][0-9]{0,11})-(0|[1-9][0-9]{0,5})", re.ASCII
 ).fullmatch
 
 
 def first_at(seconds: float) -> int:
-    """Return the first id of a millisecond, for a time in seconds since 1970."""
+    """Return the first ID of the millisecond of a time in seconds since 1970."""
     return max(0, min(int(seconds * 1000), _LAST_MILLISECOND)) << BITS
 
 
@@ -116,10 +118,10 @@ def text_of(number: int) -> str:
 
 
 def number_of(text: str) -> int:
-    """Return the integer of an id; `NO_ID` if none of our events can have it.
+    """Return the integer of an ID, or `NO_ID` if none of our events can have it.
 
     Raises:
-        InvalidEventError: it is not an id.
+        InvalidEventError: it is not an ID.
     """
     milliseconds, number = parse_id(text)
     if number > COUNT or milliseconds > _LAST_MILLISECOND:
@@ -128,10 +130,10 @@ def number_of(text: str) -> int:
 
 
 def place_of(text: str) -> int:
-    """Return the last integer that is not after an id, whether an event has it or not.
+    """Return the last integer that is not after an ID, whether an event has it or not.
 
     Raises:
-        InvalidEventError: it is not an id.
+        InvalidEventError: it is not an ID.
     """
     milliseconds, number = parse_id(text)
     if milliseconds > _LAST_MILLISECOND:
@@ -140,14 +142,14 @@ def place_of(text: str) -> int:
 
 
 def numbers_of(ids: Sequence[str]) -> list[int]:
-    """Return the integers of several ids, without those that no event can have.
+    """Return the integers of several IDs, without those that no event can have.
 
     Raises:
-        InvalidEventError: one of them is not an id.
+        InvalidEventError: one of them is not an ID.
     """
     found = []
     for text in ids:
-        # Nearly always an id is as text_of writes it; number_of reads all others.
+        # Almost every ID has the form that text_of writes; number_of reads all others.
         match = _USUAL(text) if type(text) is str else None
         number = int(match[1]) << BITS | int(match[2]) if match else number_of(text)
         if number != NO_ID:

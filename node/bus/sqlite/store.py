@@ -1,6 +1,6 @@
-"""`SqliteStore`: a bus in one SQLite file, without a server, for several processes.
+"""`SqliteStore`: a bus in one SQLite file that several processes can use, without a server.
 
-One thread (`worker.py`) runs the operations, many in a transaction; the calling tasks wait here.
+One thread (`worker.py`) runs the operations, many in a transaction. The calling tasks wait here.
 """
 
 import os
@@ -46,7 +46,8 @@ from parley._node.bus.sqlite.worker import (
 from parley._node.transport.backend import Backend
 from parley._node.transport.conditions import Condition
 
-# Seconds that closing waits for the thread beyond `busy_timeout`, and bytes of a session's number.
+# The time that closing waits for the thread beyond `busy_timeout`, in seconds, and the bytes of a
+# session number.
 PATIENCE: Final = 10.0
 SESSION_SIZE: Final = 7
 
@@ -57,7 +58,8 @@ class SqliteStore:
     """The `Store` in the file `path`."""
 
     def __init__(self, path: str, config: BusConfig) -> None:
-        # Absolute: it is reopened after some faults, and the process may change its directory.
+        # An absolute path, because the file is reopened after some faults, and the process may
+        # change its working directory.
         self._path = os.path.abspath(path)
         self._config = config
         self._running: OpenStore | None = None
@@ -66,9 +68,10 @@ class SqliteStore:
         """Open the file, created if it does not exist.
 
         Raises:
-            BusDamagedError: the file is not a bus, or of a newer version. BusUnavailableError: it
-                cannot be opened. BusFullError: it cannot be created. ConfigError: its directory
-                does not exist.
+            BusDamagedError: the file is not a bus, or has a newer version.
+            BusUnavailableError: the file cannot be opened.
+            BusFullError: the file cannot be created.
+            ConfigError: its directory does not exist.
         """
         session = int.from_bytes(random_bytes(SESSION_SIZE), "big")
         self._running = OpenStore(Database(self._path, self._config, session), self._config, loop)
@@ -89,7 +92,7 @@ class SqliteStore:
         return await self._do(
             PUBLISH_DURABLE if durable else PUBLISH,
             lambda cache: publication.publish(cache, config, events),
-            rescue=lambda cache, piece: maintenance.make_room(
+            rescue=lambda cache, piece: maintenance.free_space(
                 cache, config, {e.name for e in events}, piece
             ),
         )
@@ -110,7 +113,9 @@ class SqliteStore:
         release = _release(stream, group, consumer)
 
         def undo(result: tuple[list[Delivery], bool] | None) -> Operation | None:
-            return None if result is None else release(result[0])  # None: it was never run
+            return (
+                None if result is None else release(result[0])
+            )  # None if the operation never ran.
 
         def ask(piece: int) -> Awaitable[tuple[list[Delivery], bool]]:
             return self._do(WRITE, partial(run, piece=piece), undo)
@@ -161,7 +166,7 @@ class SqliteStore:
         run = _in_group(stream, group, None, deliveries.bury, consumer, id, error)
         return await self._do(WRITE_DURABLE, run)
 
-    # Looking.
+    # Inspection.
 
     async def streams(self) -> list[StreamInfo]:
         return await self._do(READ, views.streams)
@@ -186,7 +191,7 @@ class SqliteStore:
 
         return await self._readers.first(stream, wait, lambda: self._do(READ, run))
 
-    # Keeping order.
+    # Maintenance.
 
     async def rewind(self, stream: str, group: str, after: str) -> None:
         await self._do(WRITE_DURABLE, lambda cache: maintenance.rewind(cache, stream, group, after))
@@ -202,7 +207,7 @@ class SqliteStore:
             return self._do(WRITE_DURABLE, run)
 
         total, more = await _shrink_to_fit(ask)
-        while more:  # other operations run between two pieces
+        while more:  # Other operations run between two steps.
             taken, more = await _shrink_to_fit(ask)
             total += taken
         return total
@@ -232,7 +237,7 @@ class SqliteStore:
             removed = await _shrink_to_fit(ask)
         return removed
 
-    # How it is asked.
+    # Requests to the thread.
 
     @property
     def _readers(self) -> Readers:
@@ -253,7 +258,7 @@ class SqliteStore:
 
 
 class OpenStore:
-    """The parts of an open store: the queue, the thread, the waiting readers."""
+    """The parts of an open store: the queue, the thread, and the waiting readers."""
 
     def __init__(self, database: Database, config: BusConfig, loop: Backend) -> None:
         self.queue = WorkQueue(loop, config.waiting)
@@ -273,7 +278,7 @@ class OpenStore:
             await self._changes.until(lambda: self._ended)
             self.worker.join(1.0)
 
-    # In the thread.
+    # Called in the thread.
 
     def _on_done(self, done: list[Operation], readable: set[str] | None) -> None:
         self._loop.call_soon_threadsafe(partial(self._finished, done, readable))
@@ -281,7 +286,7 @@ class OpenStore:
     def _on_ended(self) -> None:
         self._loop.call_soon_threadsafe(self._end)
 
-    # In the loop.
+    # Called in the event loop.
 
     def _end(self) -> None:
         self._ended = True
@@ -296,8 +301,10 @@ class OpenStore:
 async def _shrink_to_fit(
     ask: Callable[[int], Awaitable[Result]], piece: int = maintenance.PIECE
 ) -> Result:
-    """Return the result of `ask(piece)`, where `piece` is how many events one transaction may
-    touch: fewer each time that the disk or the file has no room."""
+    """Return the result of `ask(piece)`, where `piece` limits the events of one transaction.
+
+    The limit is reduced each time that the disk or the file has no space.
+    """
     while True:
         try:
             return await ask(piece)
@@ -310,8 +317,10 @@ async def _shrink_to_fit(
 async def _split_to_fit(
     ids: Sequence[str], ask: Callable[[Sequence[str]], Awaitable[Result]]
 ) -> list[Result]:
-    """Return the results of `ask` for all `ids`: in one transaction, or in several if there is no
-    room for one."""
+    """Return the results of `ask` for all `ids`.
+
+    Uses one transaction, or several if there is no space for one.
+    """
     try:
         return [await ask(ids)]
     except BusFullError:
@@ -322,7 +331,7 @@ async def _split_to_fit(
 
 
 def _release(stream: str, group: str, consumer: str) -> Callable[[Any], Operation | None]:
-    """Release the deliveries of an operation whose caller is gone."""
+    """Release the deliveries of an operation whose caller was cancelled."""
 
     def undo(found: list[Delivery] | None) -> Operation | None:
         if not found:

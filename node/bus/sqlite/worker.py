@@ -1,10 +1,9 @@
-"""The thread that owns the database, and the queue to it: all waiting operations become one
-transaction.
+"""The thread that owns the database, and its queue: all queued operations become one transaction.
 
 An operation is done when its transaction is committed. Operations that failed together are retried
-one by one, so that each fails alone. The queue is bounded; further callers wait in order. Each
-value is set by one thread alone, so that no operation takes a lock: appending to a list and cutting
-off its head are atomic under the interpreter's lock.
+one by one, so that one failure does not affect the others. The queue has a size limit; further
+callers wait in order. Each value is set by one thread only, so that no operation takes a lock:
+appending to a list and removing its head are atomic under the interpreter's lock.
 """
 
 import logging
@@ -32,8 +31,11 @@ Undo: TypeAlias = "Callable[[Any], Operation | None] | None"
 
 
 class OperationKind(NamedTuple):
-    """What an operation needs. `durable`: it is on disk when done. `publishes`: it adds events,
-    which may use less of the file."""
+    """The properties of an operation.
+
+    A `durable` operation is on disk when it is done. One that `publishes` adds events, and may use
+    less of the file.
+    """
 
     writes: bool = True
     durable: bool = False
@@ -48,9 +50,11 @@ PUBLISH: Final = OperationKind(publishes=True)
 
 
 class Operation:
-    """A function for the thread to run with its cache, and the waiter for its result. `undo` makes
-    of its result the operation that reverses it, for a caller that is gone; `rescue` removes at
-    most `piece` events to make room for a second attempt."""
+    """A function for the thread to run with its cache, and the waiter for its result.
+
+    For a caller that was cancelled, `undo` converts the result to the operation that reverses it.
+    `rescue` removes at most `piece` events to free space for a second attempt.
+    """
 
     __slots__ = ("abandoned", "done", "error", "kind", "rescue", "result", "run", "undo", "waiter")
 
@@ -69,22 +73,24 @@ class Operation:
         self.rescue = rescue
         self.result: Any = None
         self.error: Exception | None = None
-        self.abandoned = False  # set by the loop; the thread skips it if it has not taken it
-        self.done = False  # set by the loop
+        self.abandoned = (
+            False  # Set by the loop; the thread then skips an operation that it has not taken.
+        )
+        self.done = False  # Set by the loop.
 
 
 class WorkQueue:
-    """The queue of operations. The thread calls `take`, the loop everything else."""
+    """The queue of operations. The thread calls `take`, the event loop everything else."""
 
     def __init__(self, backend: Backend, limit: int) -> None:
         self._backend = backend
         self._free = limit
-        self._outside: deque[list[Any]] = deque()  # [waiter, whether it was let in]
+        self._outside: deque[list[Any]] = deque()  # [waiter, whether it has a slot]
         self._waiting: list[Operation | None] = []
         self._idle = False
         self._wakes: SimpleQueue[None] = SimpleQueue()
         self.closed = False
-        self.watched = False  # a task waits for changes by other processes
+        self.watched = False  # Whether a task waits for changes by other processes.
 
     async def do(
         self,
@@ -116,13 +122,13 @@ class WorkQueue:
         return operation.result
 
     def put(self, operation: Operation | None) -> None:
-        """Append without waiting for room; None is the end."""
+        """Append an operation without waiting for a slot; None marks the end."""
         self._waiting.append(operation)
         if self._idle:
             self.wake()
 
     def close(self) -> None:
-        """Accept no more operations; queued ones are still run."""
+        """Accept no more operations. Queued ones still run."""
         self.closed = True
         self.put(None)
 
@@ -143,10 +149,10 @@ class WorkQueue:
         if self._outside:
             self._leave(0)
 
-    # For the thread.
+    # Called by the thread.
 
     def take(self, timeout: float | None) -> list[Operation | None]:
-        """Take all queued operations; none after `timeout` seconds without any."""
+        """Remove and return all queued operations, or none after `timeout` seconds without any."""
         waiting = self._waiting
         if not waiting:
             self._idle = True
@@ -158,7 +164,7 @@ class WorkQueue:
         del waiting[: len(taken)]
         return taken
 
-    # Room.
+    # Slots.
 
     async def _enter(self) -> None:
         waiter = self._backend.waiter()
@@ -191,8 +197,11 @@ class WorkQueue:
 
 
 class Readers:
-    """The tasks that wait for events, in the loop. A task is listed before it reads, so that it
-    misses no events published in between; only the readers of a stream are woken when it grows."""
+    """The tasks that wait for events, in the event loop.
+
+    A task is listed before it reads, so that it misses no events published in between. Only the
+    readers of a stream are woken when it grows.
+    """
 
     def __init__(self, backend: Backend, queue: WorkQueue) -> None:
         self._backend = backend
@@ -202,8 +211,11 @@ class Readers:
     async def first(
         self, stream: str, wait: float, ask: Callable[[], Awaitable[tuple[list[Found], bool]]]
     ) -> list[Found]:
-        """Return the list of `ask` once it is not empty, within `wait` seconds. Returns an empty
-        list once the other result of `ask` is true: events are due that it does not return."""
+        """Return the list of `ask` when it is not empty, within `wait` seconds.
+
+        Returns an empty list when the second result of `ask` is True: then events are due that it
+        does not return.
+        """
         if wait <= 0:
             return (await ask())[0]
         loop = self._backend
@@ -224,7 +236,7 @@ class Readers:
                 self._leave(stream, waiter)
 
     def wake(self, streams: set[str] | None) -> None:
-        """Wake the readers of these streams; None: of all."""
+        """Wake the readers of these streams, or all readers if None."""
         for stream in list(self.waiters) if streams is None else streams:
             for waiter in self.waiters.get(stream, ()):
                 waiter.wake()
@@ -243,19 +255,19 @@ class Readers:
 
 logger = logging.getLogger("parley.bus")
 
-# Seconds between checks for changes by other processes, while a task waits.
+# The interval between checks for changes by other processes while a task waits, in seconds.
 POLL: Final = 0.05
-# Idle consumers are removed each `SWEEP`th part of `consumer_ttl`, and at least each
-# `LONGEST_SWEEP` seconds.
+# Idle consumers are removed `SWEEP` times per `consumer_ttl`, and at least every `LONGEST_SWEEP`
+# seconds.
 SWEEP: Final = 4
 LONGEST_SWEEP: Final = 3_600.0
 
 
 class Worker:
-    """The thread.
+    """The thread that runs the operations.
 
-    `on_done` is called in it after each transaction, with the finished operations and the names of
-    streams with new events (None: any). `on_ended` is called at its end.
+    It calls `on_done` after each transaction, with the finished operations and the names of streams
+    with new events (None: any). It calls `on_ended` at its end.
     """
 
     def __init__(
@@ -278,11 +290,11 @@ class Worker:
         self._thread.start()
 
     def join(self, timeout: float) -> bool:
-        """Wait for its end; return whether it has ended."""
+        """Wait until the thread ends; return whether it has ended."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    # The thread.
+    # Run by the thread.
 
     def _run(self) -> None:
         try:
@@ -305,7 +317,7 @@ class Worker:
             self._together([found for found in operations if not found.abandoned], woken)
         except Exception as error:
             # Every error is raised in the callers, and the thread continues.
-            logger.exception("internal error of the bus", extra={"event": "bus.bug"})
+            logger.exception("internal error in the bus", extra={"event": "bus.bug"})
             for operation in operations:
                 operation.error = bus_error(error, self.database.path)
         self._on_done(operations, None if self.database.others_wrote() else woken)
@@ -320,7 +332,7 @@ class Worker:
                 return
             common = is_common(error)
             for operation in operations:
-                # A read-only operation needs no lock.
+                # A read-only operation needs no write lock.
                 if common and operation.kind is not READ:
                     operation.error = bus_error(error, self.database.path)
                 else:
@@ -329,11 +341,12 @@ class Worker:
     def _alone(self, operation: Operation, woken: set[str]) -> None:
         error = self._try(operation, woken)
         if error is not None and is_full(error) and operation.rescue is not None:
-            # Removing events beyond the configured bounds may make room.
-            error = self._make_room(operation.kind, operation.rescue) or self._try(operation, woken)
+            # Removing events beyond the configured limits may free space.
+            error = self._free_space(operation.kind, operation.rescue)
+            error = error or self._try(operation, woken)
         operation.error = None if error is None else bus_error(error, self.database.path)
 
-    def _make_room(self, kind: OperationKind, rescue: Rescue) -> Exception | None:
+    def _free_space(self, kind: OperationKind, rescue: Rescue) -> Exception | None:
         piece = PIECE
         while True:
             room = Operation(kind._replace(publishes=False), partial(rescue, piece=piece))
@@ -351,7 +364,7 @@ class Worker:
         return None
 
     def _transact(self, operations: list[Operation], woken: set[str]) -> None:
-        """Run operations in one transaction; if it raises, nothing was done."""
+        """Run operations in one transaction. If this raises, nothing was done."""
         if not operations:
             return
         database = self.database
@@ -365,15 +378,15 @@ class Worker:
             publishes = operation.kind.publishes
             if not publishes:
                 cache.insert()
-            database.reserve_room(publishes)
+            database.limit_pages(publishes)
             operation.result = operation.run(cache)
         cache.insert()
         for stream in cache.grown:
             if stream.added:
                 retain(cache, self._config, stream)
         if writes:
-            database.reserve_room(False)
-        database.require_room()
+            database.limit_pages(False)
+        database.require_disk_space()
         database.commit(durable)
         woken.update(stream.name for stream in cache.grown)
         cache.end()

@@ -66,7 +66,7 @@ async def fill(directory: Path, how: str) -> dict[str, Any]:
         ids: list[str] = []
         error = "done"
         await publish()
-        make_room = make_full(directory, how)
+        free_space = make_full(directory, how)
         while len(ids) < MOST:
             if (error := await outcome(publish)) != "done":
                 break
@@ -74,7 +74,7 @@ async def fill(directory: Path, how: str) -> dict[str, Any]:
         said["kept"] = await stored() == ids
         said["published"] = len(ids)
         said["consuming when full"] = await outcome(consume)
-        make_room()
+        free_space()
         said["publishing later"] = await outcome(publish)
         said["consuming later"] = await outcome(consume)
         (group,) = await store.groups(STREAM)

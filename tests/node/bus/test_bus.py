@@ -226,7 +226,7 @@ async def test_history(anyio_backend: str) -> None:
 async def test_what_a_bus_tells(anyio_backend: str) -> None:
     async with a_bus(service="shop") as (bus, _):
         ids = await publish(bus, 3)
-        with pytest.raises(BusError, match="no group"):
+        with pytest.raises(BusError, match="no such group"):
             await bus.lag(NAME, GROUP)
         async with bus.consume(NAME, GROUP, batch=1) as events:
             await anext(events)

@@ -102,11 +102,11 @@ def test_on_a_read_only_disk_everything_can_be_read(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.node.bus.read_only", str(tmp_path)]
     said = run(on_small_disk(tmp_path, DISK, command))
     for name in ("closed", "killed", "copied"):
-        why = f"{tmp_path}/{name}.db cannot be written: its file system is read-only"
+        why = f"cannot write to the bus '{tmp_path}/{name}.db': its file system is read-only"
         refused = f"BusFullError: {why}"  # nothing was stored: no key has it tried again
         assert said[name] == [[2, 2], refused, refused, [2, 2], None, [2, 7], 1, 3, [3, 5]]
     for name in ("empty", "none"):
-        why = f"{tmp_path}/{name}.db cannot be written: its file system is read-only"
+        why = f"cannot write to the bus '{tmp_path}/{name}.db': its file system is read-only"
         assert said[name] == f"BusFullError: {why}"
 
 

@@ -65,7 +65,7 @@ def test_without_a_number_it_is_the_first_of_its_millisecond() -> None:
     ],
 )
 def test_what_is_no_id(text: object) -> None:
-    with pytest.raises(InvalidEventError, match="not the id of an event"):
+    with pytest.raises(InvalidEventError, match="invalid event ID"):
         parse_id(text)
 
 

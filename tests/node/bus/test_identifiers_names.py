@@ -36,7 +36,7 @@ def test_a_name_is_of_an_api_and_an_event(name: str, parts: tuple[str, str]) -> 
     ["", "auth", ".a", "a.", "a..b", "a.*", "a b.c", "a.b:stream", "ä.b", "a.b\n", "-a.b", None, 3],
 )
 def test_what_is_no_name(name: object) -> None:
-    with pytest.raises(InvalidEventError, match="not the name of an event"):
+    with pytest.raises(InvalidEventError, match="invalid event name"):
         split_name(name)
 
 
@@ -70,7 +70,7 @@ def test_words_are_printable_and_of_one_piece(
         check(word)
 
 
-def test_the_longest_name_has_room_for_its_dead_letters() -> None:
+def test_longest_name_leaves_space_for_the_dead_letter_suffix() -> None:
     assert split_name(dead_name(f"a.{'x' * (LONGEST_EVENT - 2)}"))[1] == "dead"
 
 

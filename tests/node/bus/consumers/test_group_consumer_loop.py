@@ -171,7 +171,7 @@ async def test_its_beginning_and_end(anyio_backend: str) -> None:
             pass
         with pytest.raises(anyio.ClosedResourceError):
             await anext(events)
-        with pytest.raises(ParleyError, match="once"):
+        with pytest.raises(ParleyError, match="cannot enter"):
             await events.__aenter__()
         store.faults["join"] = [BusUnavailableError("gone")]
         with pytest.raises(BusUnavailableError):
@@ -261,7 +261,7 @@ async def test_leaving_does_not_wait_for_ever(
         events = await bus.consume(NAME, GROUP).__aenter__()
         await anext(events)
         store.faults["ack"] = [BusUnavailableError("gone")] * 9
-        with pytest.raises(BusUnavailableError, match="did not hear"):
+        with pytest.raises(BusUnavailableError, match="cannot record the outcomes"):
             await events.__aexit__(None, None, None)
         store.faults["release"] = [BusUnavailableError("gone")] * 9
         with pytest.raises(ValueError, match="its own"):

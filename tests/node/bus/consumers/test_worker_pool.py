@@ -153,7 +153,7 @@ async def test_a_store_that_comes_and_goes(
         await eventually(lambda: bus.counters.acknowledged == 1)
         assert got[:2] == [1, 2]
         text = caplog.text
-        for part in ("wrong", "full", "torn", "pauses for"):
+        for part in ("wrong", "full", "torn", "pausing the handler"):
             assert part in text
 
 

@@ -112,8 +112,8 @@ async def test_a_server_that_says_nothing(redis_url: str, redis: Redis, anyio_ba
     ("answers", "kind", "text"),
     [
         ([], BusUnavailableError, "Redis"),
-        ([b"-ERR unknown command `HELLO`, with args\r\n"], ConfigError, "6.2 or newer"),
-        ([HELLO.replace(b"7.0.15", b"6.0.16")], ConfigError, "Redis is 6.0.16"),
+        ([b"-ERR unknown command `HELLO`, with args\r\n"], ConfigError, "use 6.2 or newer"),
+        ([HELLO.replace(b"7.0.15", b"6.0.16")], ConfigError, "cannot use Redis 6.0.16"),
         ([b"-NOAUTH HELLO must be called\r\n"], BusRefusedError, "HELLO"),
         ([b"-WRONGPASS invalid username\r\n"], BusRefusedError, "invalid"),
         ([b"HTTP/1.1 400 Bad Request\r\n\r\n"], BusError, "Redis"),

@@ -426,7 +426,7 @@ async def test_an_error_of_the_store_is_a_code_without_details(
         ('{"a":' + 5_000 * "9" + "}", "not JSON: an integer has more than 4,300 digits"),
         ('{"a":NaN}', "not JSON"),
         ('{"a":"\\ud800"}', "not Unicode"),
-        ('{"a":"' + "x" * 100 + '"}', "may be"),
+        ('{"a":"' + "x" * 100 + '"}', "max_event_bytes"),
     ],
 )
 async def test_data_that_no_event_may_have(anyio_backend: str, body: str, text: str) -> None:

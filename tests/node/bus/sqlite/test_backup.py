@@ -126,7 +126,7 @@ def test_a_copied_file_with_the_old_log_is_found_to_be_damaged(tmp_path: Path) -
     path, backup = make(tmp_path, 1_000)
     assert require_sound(str(path))
     shutil.copy(backup, path)  # what a restore must not be
-    with pytest.raises(BusDamagedError, match=f"{path} is damaged: "):
+    with pytest.raises(BusDamagedError, match=f"{path}': the file is damaged: "):
         require_sound(str(path))
 
 
@@ -145,7 +145,7 @@ def test_contradictions_are_damage(tmp_path: Path, statement: str) -> None:
         connection.execute(statement)
     with pytest.raises(BusDamagedError):
         require_sound(str(path))
-    with pytest.raises(BusDamagedError, match=f"{path} is damaged: "):
+    with pytest.raises(BusDamagedError, match=f"{path}': the file is damaged: "):
         back_up(str(path), str(tmp_path / "copy.db"))
     assert not [*tmp_path.glob("*copy.db*")]
 
@@ -186,7 +186,7 @@ def test_what_is_not_a_backup_replaces_nothing(tmp_path: Path, content: bytes) -
     copy = tmp_path / "other"
     copy.write_bytes(content)
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(BusDamagedError, match="other is not a database"):
+    with pytest.raises(BusDamagedError, match="other': it is not a database"):
         restore(str(copy), str(path))
     assert sorted(tmp_path.iterdir()) == before
     assert len(anyio.run(stored, path)) == 340
@@ -200,6 +200,6 @@ def test_what_is_not_a_file_is_not_replaced(
     other = tmp_path / "other"
     make_other(other)
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(BusDamagedError, match="other is not a regular file"):
+    with pytest.raises(BusDamagedError, match="other': it is not a regular file"):
         restore(str(backup), str(other))
     assert sorted(tmp_path.iterdir()) == before

@@ -37,7 +37,7 @@ def test_only_what_is_durable_waits_for_the_disk(database: Database) -> None:
 def test_a_part_of_the_file_is_not_for_publishing(database: Database) -> None:
     cache = database.begin(START, True, True)
     for publishes, pages in ((True, 240), (False, 256), (True, 240)):
-        database.reserve_room(publishes)
+        database.limit_pages(publishes)
         assert setting(cache, "max_page_count") == pages
     database.commit(True)
 

@@ -51,7 +51,7 @@ def test_doctor_reports_a_file_with_the_log_of_another(
     shutil.copy(backup, path)
     (found,) = check_contents(url)
     assert str(found.level) == "problem"
-    assert found.text.startswith(f"{path} is damaged: ")
+    assert found.text.startswith(f"cannot use the bus {str(path)!r}: the file is damaged: ")
     assert found.mend == f"stop the node, then parley bus restore BACKUP {url}"
     assert list(check_contents(f"sqlite:///{tmp_path}/none.db")) == []
     assert list(check_contents("redis://127.0.0.1/0")) == []

@@ -151,7 +151,7 @@ def test_what_is_not_done(parley: Parley, bus: str, publish: Publish) -> None:
     for command, args, sentence in (
         ("dlq drop", (), "give ids of dead letters, --group or --all"),
         ("dlq replay", ("--all", "1-1"), "cannot use --all with the id '1-1'"),
-        ("dlq drop", ("x",), "is not the id of an event"),
+        ("dlq drop", ("x",), "invalid event ID 'x'"),
         ("trim", (), "name at least one bound"),
         ("trim", ("--before", "new"), "--before new"),
         ("trim", ("--before", "2026-01-01"), "needs its zone"),

@@ -82,8 +82,8 @@ def test_what_came_before_a_bad_line_is_published(
         ((NAME, "--json-lines", "--key", "k"), "cannot use --key 'k' with --json-lines"),
         ((NAME, "--field", "a"), "--field a is not NAME=VALUE"),
         ((NAME, "--field", "=a"), "--field =a is not NAME=VALUE"),
-        ((NAME, "--key", "a b"), "not an idempotency key"),
-        (("ordered",), "not the name of an event"),
+        ((NAME, "--key", "a b"), "invalid idempotency key 'a b'"),
+        (("ordered",), "invalid event name 'ordered'"),
     ],
 )
 def test_what_is_not_published(
@@ -101,7 +101,7 @@ def test_what_is_not_published(
         ("auth.registered", "BUS: 'auth.registered' is not the address of a bus"),
         ("reddis://user:secret@127.0.0.1/0", "'reddis' is not the address of a bus"),
         ("sqlite://bus.db", "three slashes"),
-        ("sqlite:///bus.db?colour=red", "no setting 'colour'"),
+        ("sqlite:///bus.db?colour=red", "unknown setting 'colour'"),
         ("tcp://127.0.0.1", "port"),
     ],
 )
