@@ -1,4 +1,4 @@
-"""The journal: every event of a node's encrypted connections, kept so that others can check it.
+"""The journal: a record of all events of a node's encrypted connections, which others can verify.
 
-docs/journal.md defines the format, byte for byte.
+docs/journal.md defines the format byte for byte.
 """

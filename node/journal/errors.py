@@ -1,26 +1,26 @@
-"""The journal's errors.
+"""The errors of a journal.
 
     JournalError                 (a ParleyError)
-      JournalBusyError           another process, or node, writes this journal
-      JournalFailedError         it could not be written: a full disk, a lost file system
-      JournalFormatError         bytes that are not of the journal's format
+      JournalBusyError           another process or node is writing the journal
+      JournalFailedError         the journal cannot be written: a full disk, a lost file system
+      JournalFormatError         bytes that are not in the journal's format
 
-Readers of records report damage as findings, without raising these.
+Readers report damaged records as findings and do not raise these errors.
 """
 
 from parley._node.errors import ParleyError
 
 
 class JournalError(ParleyError):
-    """The root of the journal's errors."""
+    """The base class of the journal's errors."""
 
 
 class JournalBusyError(JournalError):
-    """Raised when another process or node writes the journal of this node in this directory."""
+    """Raised when another process or node is writing this journal."""
 
 
 class JournalFailedError(JournalError):
-    """Raised when the journal can no longer be written; records written so far stay."""
+    """Raised when the journal can no longer be written. Records written so far are kept."""
 
 
 class JournalFormatError(JournalError):

@@ -1,6 +1,6 @@
-"""`Journal`: the record of everything a node sent and received, encrypted to its auditors.
+"""`Journal`: records everything that a node sends and receives, encrypted to its auditors.
 
-A run closes segments that earlier runs left open and never continues them (docs/journal.md).
+A run closes segments that earlier runs left open, and never appends to them (docs/journal.md).
 """
 
 import logging
@@ -36,13 +36,16 @@ from parley._node.transport.transport import WriteBarrier
 
 logger = logging.getLogger("parley.journal")
 
-# Seconds that a closing node waits for a disk that does not accept writes.
+# How long a closing node waits for a disk that does not respond, in seconds.
 CLOSE_TIMEOUT: Final = 30.0
 
 
 class JournalMetrics(NamedTuple):
-    """The counters of a run: `records` and `segments` written, `size` in bytes, `waiting` bytes
-    that are not written yet, and open `sessions`."""
+    """The counters of a run.
+
+    `records` and `segments` are the numbers written, `size` the bytes written, `waiting` the bytes
+    not written yet, and `sessions` the number of open sessions.
+    """
 
     records: int
     size: int
@@ -52,21 +55,22 @@ class JournalMetrics(NamedTuple):
 
 
 class Journal:
-    """A node's journal in a directory; made with `Journal.open`, given to `Node(journal=)`.
+    """A node's journal in a directory, created with `Journal.open` and passed to `Node(journal=)`.
 
-    One journal serves one node at a time, in one process. `failed` is the error that ended it
-    early, `recovered` lists the segments of earlier runs that were closed when it last began.
+    One node in one process can write a journal at a time. `failed` is the error that ended the
+    journal early. `recovered` lists the segments of earlier runs that were closed when this run
+    began.
     """
 
     def __init__(
         self, settings: JournalOptions, on_alarm: Callable[[JournalFailedError], None] | None = None
     ) -> None:
-        """Use `open`, which makes the settings."""
+        """Use `open` instead, which checks the settings."""
         self.settings = settings
         self.on_alarm = on_alarm
         self.failed: JournalFailedError | None = None
         self.recovered: list[Recovered] = []
-        self._run: Run | None = None  # once it has begun
+        self._run: Run | None = None  # Set while a run is active.
         self._taken = False
         self._local_keys: list[list[str | bytes | None]] = []
         self._on_stop: Callable[[], None] = _nothing
@@ -84,14 +88,14 @@ class Journal:
     ) -> "Journal":
         """Check the settings and create the directory, readable by its owner only.
 
-        `auditor` is one or more public keys (AuditorKey, 32 bytes or text); each opens the
-        journal alone. `clock` returns ns since the epoch. `on_alarm` is called in the
-        loop's thread when the journal fails.
+        `auditor` is one or more public keys (AuditorKey, 32 bytes or text). The owner of any one of
+        them can decrypt the journal. `clock` returns nanoseconds since the epoch. `on_alarm` is
+        called in the loop's thread when the journal fails.
 
         Raises:
-            ConfigError: a setting is out of range, or there is no auditor. InvalidKeyError: an
-                auditor's key is malformed.
-            JournalFailedError: the directory cannot be made.
+            ConfigError: a setting is out of range, or there is no auditor.
+            InvalidKeyError: an auditor's key is malformed.
+            JournalFailedError: the directory cannot be created.
         """
         settings = JournalOptions(
             directory=Path(directory),
@@ -103,7 +107,7 @@ class Journal:
         try:
             settings.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            text = f"cannot make {settings.directory}: {os_reason(error)}"
+            text = f"cannot create the directory '{settings.directory}': {os_reason(error)}"
             raise JournalFailedError(text) from error
         return cls(settings, on_alarm)
 
@@ -112,28 +116,28 @@ class Journal:
 
     @property
     def directory(self) -> Path:
-        """The directory of its segments."""
+        """The directory of the journal's segments."""
         return self.settings.directory
 
     @property
     def is_running(self) -> bool:
-        """Whether a node is writing it."""
+        """Whether a node is writing the journal."""
         return self._run is not None
 
     @property
     def stops_node(self) -> bool:
-        """Whether it failed and stops its node (`on_failure="stop"`)."""
+        """Whether the journal failed and stops its node (`on_failure="stop"`)."""
         return self.failed is not None and self.settings.on_failure == "stop"
 
     @property
     def path(self) -> Path | None:
-        """The segment being written; None while no node writes the journal."""
+        """The segment being written; None if no node is writing the journal."""
         run = self._run
         return None if run is None else self.directory / f"{run.log.name}.open"
 
     @property
     def metrics(self) -> JournalMetrics:
-        """The counters of this run; zeros while no node writes the journal."""
+        """The counters of this run; zeros if no node is writing the journal."""
         run = self._run
         if run is None:
             return JournalMetrics(0, 0, 0, 0, 0)
@@ -143,7 +147,7 @@ class Journal:
         )
 
     def families(self) -> Iterator[MetricFamily]:
-        """Yield the metrics of its run."""
+        """Yield the metrics of this run."""
         done = self.metrics
         yield family(catalogue.JOURNAL_RECORDS, done.records)
         yield family(catalogue.JOURNAL_WRITTEN, done.size)
@@ -157,38 +161,36 @@ class Journal:
         """Wait until everything sent and received so far is on the disk.
 
         Raises:
-            JournalFailedError: it cannot be written. ParleyError: no node writes it.
+            JournalFailedError: the journal cannot be written.
+            ParleyError: no node is writing the journal.
         """
-        if self._run is None:
-            raise ParleyError(f"no node writes the journal in '{self.directory}'")
-        await self._run.sync()
+        await self._require_run().sync()
         if self.failed is not None:
             raise self.failed
 
     async def failure(self) -> JournalFailedError:
-        """Wait until the journal fails; raises ParleyError if its node closes first."""
-        run = self._run
-        if run is None:
-            raise ParleyError(f"no node writes the journal in '{self.directory}'")
-        await run.over()
+        """Wait until the journal fails. Raises ParleyError if its node closes first."""
+        await self._require_run().over()
         if self.failed is None:
-            raise ParleyError(f"the journal in '{self.directory}' ended")
+            raise ParleyError(f"the journal in '{self.directory}' was closed without a failure")
         return self.failed
 
     async def begin(
         self, identity: Identity, backend: Backend, on_stop: Callable[[], None]
     ) -> None:
-        """Lock the journal, recover earlier segments and begin a run. Disk access runs in a thread.
+        """Lock the journal, recover earlier segments and begin a run.
 
-        `on_stop` is called when the journal fails and must stop the node.
+        A thread accesses the disk. `on_stop` is called when the journal fails and must stop its
+        node.
 
         Raises:
-            JournalBusyError: the journal is already in use. JournalFailedError: the disk cannot be
-                written.
+            JournalBusyError: the journal is already in use.
+            JournalFailedError: the disk cannot be written.
         """
         if self._taken:
             raise JournalBusyError(
-                f"the journal in '{self.directory}' already belongs to a node; open another one"
+                f"cannot use the journal in '{self.directory}': another node is using this object; "
+                "open another one"
             )
         self._taken = True
         run = Run(self.settings, identity.node_id, backend, self._has_failed)
@@ -198,7 +200,7 @@ class Journal:
             self._taken = False
             run.unlock()
             if isinstance(error, OSError):
-                text = f"cannot write the journal in {self.directory}: {os_reason(error)}"
+                text = f"cannot write the journal in '{self.directory}': {os_reason(error)}"
                 raise JournalFailedError(text) from error
             raise
         self._run, self.failed = run, None
@@ -208,7 +210,7 @@ class Journal:
         run.log.begin()
 
     async def end(self) -> None:
-        """Write buffered records, close the segment and unlock."""
+        """Write buffered records, close the segment and unlock the journal."""
         run = self._run
         if run is None:
             return
@@ -217,33 +219,36 @@ class Journal:
         run.finish()
         if ended:
             run.unlock()
-        else:  # keep the lock: the thread may still write to the segment
+        else:  # Keep the lock, because the thread may still write to the segment.
             logger.critical(
-                "cannot finish the journal: its disk does not accept writes",
+                "cannot finish the journal: its disk does not respond",
                 extra={"event": "journal.end-lost"},
             )
         self._run, self._taken = None, False
 
     @property
     def barrier(self) -> WriteBarrier:
-        """Where connections wait while the buffer is full, or for the disk (`fsync="always"`)."""
-        run = self._run
-        if run is None:
-            raise ParleyError(f"no node writes the journal in '{self.directory}'")
-        return run.barrier
+        """Makes connections wait while the buffer is full, or for the disk (`fsync="always"`)."""
+        return self._require_run().barrier
 
     def session_log(self, address: str) -> SessionLog:
         """Return the observer of a new connection to `address`."""
-        run = self._run
-        if run is None:
-            raise ParleyError(f"no node writes the journal in '{self.directory}'")
-        return SessionLog(run.log, self.settings.auditors, self._local_keys, address)
+        log = self._require_run().log
+        return SessionLog(log, self.settings.auditors, self._local_keys, address)
 
     def tunnel(self, record: TunnelRecord) -> None:
-        """Record a tunnel through this node after it ended; does nothing while no node writes."""
+        """Record a tunnel through this node after it ended; do nothing if no node is writing."""
         run = self._run
         if run is not None:
             run.log.record(keys.TUNNEL, JoinedTunnel.of(record).encode())
+
+    def _require_run(self) -> Run:
+        if self._run is None:
+            raise ParleyError(
+                f"cannot use the journal in '{self.directory}': no node is writing it; "
+                "start a node with journal="
+            )
+        return self._run
 
     def _has_failed(self, failed: JournalFailedError) -> None:
         self.failed = failed
@@ -254,7 +259,10 @@ class Journal:
             try:
                 self.on_alarm(failed)
             except Exception:
-                logger.exception("on_alarm failed", extra={"event": "journal.alarm-failed"})
+                logger.exception(
+                    "the journal's on_alarm function failed",
+                    extra={"event": "journal.alarm-failed"},
+                )
 
 
 def _nothing() -> None:

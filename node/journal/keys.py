@@ -1,4 +1,4 @@
-"""The kinds of records and the keys of their maps, as in the tables of docs/journal.md."""
+"""The kinds of records and the keys of their maps, as listed in docs/journal.md."""
 
 from typing import Final
 
@@ -94,5 +94,5 @@ BACK: Final = 306
 LABEL_LIST: Final = 256
 
 BLOCK_SIZE: Final = 2**20
-# Checkpoints take at most this part of what is written.
+# The maximum fraction of the written bytes that checkpoints use.
 CHECKPOINT_PART: Final = 16

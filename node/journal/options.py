@@ -14,7 +14,7 @@ from parley._node.errors import ConfigError
 from parley._node.protocol.config_types import Seconds, check_types
 
 Fsync = Literal["always", "interval", "never"]
-Clock = Callable[[], int]  # ns since the epoch, UTC
+Clock = Callable[[], int]  # Nanoseconds since the epoch, UTC.
 OnFailure = Literal["alarm", "stop"]
 Auditor = AuditorKey | bytes | str
 
@@ -30,7 +30,7 @@ class WriteOptions(TypedDict, total=False):
     Attributes:
         segment_size: bytes after which a new segment begins; default 64 MiB.
         segment_age: seconds after which a new segment begins; default 3,600.
-        buffer_size: bytes that wait to be written; default 8 MiB.
+        buffer_size: the maximum number of bytes waiting to be written; default 8 MiB.
         fsync: when written records are flushed to the disk: "always", "interval" (the default) or
             "never".
         fsync_interval: seconds between two flushes; default 1.
@@ -45,7 +45,7 @@ class WriteOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class JournalOptions:
-    """The options of a journal; raises ConfigError for a wrong type or a value out of range."""
+    """The options of a journal. Raises ConfigError for a wrong type or a value out of range."""
 
     directory: Path
     auditors: tuple[AuditorKey, ...]
@@ -62,15 +62,18 @@ class JournalOptions:
 
 
 def parse_auditors(given: Auditor | Iterable[Auditor]) -> tuple[AuditorKey, ...]:
-    """Parse keys and drop duplicates; raises ConfigError without any, InvalidKeyError."""
-    # Bytes and text are iterable too, but each is one key.
+    """Parse auditors' keys and drop duplicates.
+
+    Raises ConfigError if there is no key, and InvalidKeyError if one is malformed.
+    """
+    # Bytes and text are iterable as well, but each is one key.
     if isinstance(given, (bytes, str)) or not isinstance(given, Iterable):
         given = [given]
     keys = tuple(dict.fromkeys(_auditor(one) for one in given))
     if not keys:
         raise ConfigError(
-            f"auditors is {given!r}; a journal needs at least one auditor's key, from "
-            "`parley journal keygen`"
+            f"invalid auditors {given!r}: at least one auditor's key is required; create one "
+            "with `parley journal keygen`"
         )
     return keys
 
@@ -79,5 +82,8 @@ def _auditor(given: Auditor) -> AuditorKey:
     if isinstance(given, str):
         return AuditorKey.parse(given)
     if not isinstance(given, bytes):
-        raise InvalidKeyError(f"an auditor's key is text or {AUDITOR_KEY_SIZE} bytes")
+        raise InvalidKeyError(
+            f"invalid auditor's key: expected text or {AUDITOR_KEY_SIZE} bytes, "
+            f"not {type(given).__name__}"
+        )
     return AuditorKey(given)

@@ -1,7 +1,7 @@
 """Removal of old segments from a directory of journals.
 
-Each node's oldest segments go first, so that the rest has no gap; a segment being written stays.
-Torn ends go with their segments.
+Each node's oldest segments are removed first, so that the remaining ones have no gap. A segment
+being written stays. Torn ends are removed with their segments.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ from parley._node.journal.segments import (
 
 
 class Pruned(NamedTuple):
-    """A file that was or would be removed; `last` is when its segment ended, in ns."""
+    """A file that was or would be removed. `last` is the time when its segment ended, in ns."""
 
     path: Path
     name: SegmentName
@@ -46,12 +46,15 @@ def prune(
     max_size: int | None = None,
     dry_run: bool = False,
 ) -> list[Pruned]:
-    """Remove segments that ended more than `older_than` seconds before `now` (ns), then the oldest
-    until all journals together have at most `max_size` bytes.
+    """Remove segments that ended more than `older_than` seconds before `now` (ns).
 
-    Returns the removed files, oldest first; with `dry_run`, those that would be. A segment ended at
-    the time of its `segment end`, or else of its file. An open one is removed only if its journal's
-    lock is free, which is held meanwhile. Raises OSError; files removed before stay removed.
+    Then removes the oldest segments until all journals together have at most `max_size` bytes.
+    Returns the removed files, oldest first; with `dry_run`, the files that would be removed.
+
+    The end of a segment is the time of its `segment end`, or else of its file. An open segment is
+    removed only if its journal's lock is free; the lock is then held during the removal.
+
+    Raises OSError. Files removed before an error stay removed.
     """
     files = [*list_segments(directory), *list_torn(directory)]
     excess = 0 if max_size is None else sum(file.size for file in files) - max_size
@@ -82,10 +85,10 @@ def _removable(directory: Path, files: list[SegmentFile], locks: ExitStack) -> l
     """The removable files of one node, in order, up to the segment being written."""
     found: list[_Old] = []
     for stem in sorted({file.name.stem for file in files}):
-        one = [file for file in files if file.name.stem == stem]  # the segment comes first
+        one = [file for file in files if file.name.stem == stem]  # The segment comes first.
         if one[0].is_live and not _locked(directory / (one[0].name.node + LOCK), locks):
             break
-        # The end of an open one, or of a torn end, may be bytes that a peer chose.
+        # The last bytes of an open segment, or of a torn end, may have been chosen by a peer.
         record = read_end(one[0].path) if one[0].name.state == CLOSED else None
         found.append(_Old(record.time if record else one[0].path.stat().st_mtime_ns, one))
     return found

@@ -1,7 +1,7 @@
-"""The record log of one run: sessions, blocks and segment boundaries, made in the loop's thread.
+"""The record log of one run: sessions, blocks and segment boundaries, created in the loop's thread.
 
-A block and its checkpoints are made in a separate loop callback, never from within a core, so that
-each session is between two events.
+A block and its checkpoints are created in a separate loop callback, never from within a core, so
+that each session is between two events.
 """
 
 from collections.abc import Callable
@@ -26,14 +26,14 @@ class LoggedSession(Protocol):
         """Return the body of the session's checkpoint."""
 
     def lost(self) -> None:
-        """End the session, since the journal ends."""
+        """End the session, because the journal ends."""
 
 
 class RecordLog:
     """The records of one run, whose first segment begins with `head`.
 
-    The next record after a segment reaches its size or age limit closes it. `next_mark` returns a
-    further position at which the buffer calls `on_mark_reached`.
+    The next record after a segment reaches its size or age limit closes the segment. `next_mark`
+    returns another position at which the buffer calls `on_mark_reached`.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class RecordLog:
         self._segment_age = settings.segment_age
         self._sessions: dict[int, LoggedSession] = {}
         self.next_session = 0
-        self._began = 0  # the position of the segment's first byte
-        self.segment_due = NEVER  # the position at which it is closed
+        self._began = 0  # The position of the segment's first byte.
+        self.segment_due = NEVER  # The position at which the segment is closed.
         self._blocks: list[int] = []
         self._next_block = 0
         self._rolling = True
@@ -169,5 +169,5 @@ class RecordLog:
 
     def _aged(self) -> None:
         self._age_timer = None
-        self.segment_due = 0  # the next record closes the segment
+        self.segment_due = 0  # The next record closes the segment.
         self.plan()

@@ -1,7 +1,7 @@
 """The bodies of records, and reading their fields.
 
-A parsed body has the types and sizes that docs/journal.md gives; anything else raises
-JournalFormatError. The audit checks whether it is true.
+A parsed body has the types and sizes that docs/journal.md specifies. Other bodies raise
+JournalFormatError. The audit checks whether the values are true.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,17 +24,18 @@ from parley._node.protocol.event_types import LONGEST_PATH, SHORTEST_PATH
 # A checkpoint may have 2,048 streams and as many labels, a segment end all its blocks.
 LIMITS: Final = LbmLimits(max_bytes=2**24, max_items=2**17)
 
-# The greatest integer that tables hold; no journal counts so far.
+# The largest integer that tables can store; real counts stay far below it.
 LARGEST: Final = 2**63 - 1
-# No session counts so far; so places can be incremented, and summed up, in 64 bits.
+# Real sessions stay far below this count. It leaves space to increment and add up places in 64
+# bits.
 LARGEST_COUNT: Final = 2**48 - 1
-LONGEST_HASH: Final = 64  # bytes
+LONGEST_HASH: Final = 64  # Bytes.
 
 SESSION: Final = Struct(">I")
 EVENT: Final = Struct(">IB")
 EVENT_HEAD: Final = EVENT.size
 
-Box = tuple[bytes, bytes]  # the auditor's public key, and the sealed box
+Box = tuple[bytes, bytes]  # The auditor's public key, and the encrypted box.
 
 
 def parse_event_head(body: bytes) -> tuple[int, int]:
@@ -42,7 +43,7 @@ def parse_event_head(body: bytes) -> tuple[int, int]:
     with BodyReader("event"):
         session, direction = EVENT.unpack_from(body)
         if direction > keys.SENT:
-            raise JournalFormatError(f"direction {direction}")
+            raise JournalFormatError(f"invalid direction {direction}: expected 0 or 1")
         return session, direction
 
 
@@ -57,13 +58,13 @@ class BodyReader:
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if isinstance(error, (LbmDecodeError, StructError, CryptoError)):
-            raise JournalFormatError(f"a malformed {self._what}: {error}") from error
+            raise JournalFormatError(f"malformed {self._what}: {error}") from error
 
     def cells(self, body: bytes) -> Mapping[int, Value]:
         return decode(body, LIMITS)
 
     def session(self, body: bytes) -> tuple[int, Mapping[int, Value]]:
-        """Return the session's number and the map after it."""
+        """Return the session's number and the map that follows it."""
         (session,) = SESSION.unpack_from(body)
         return session, decode(body[SESSION.size :], LIMITS)
 
@@ -72,33 +73,35 @@ def bytes_value(value: Any, size: int | None = None) -> bytes:
     if not isinstance(value, bytes) or (size is not None and len(value) != size):
         found = f"{len(value):,} bytes" if isinstance(value, bytes) else type(value).__name__
         wanted = "a byte string" if size is None else f"a byte string of {size} bytes"
-        raise JournalFormatError(f"{wanted} is expected, not {found}")
+        raise JournalFormatError(f"expected {wanted}, not {found}")
     return value
 
 
 def hash_value(value: Any) -> bytes:
-    """Require a byte string that may be a hash; its size depends on the suite."""
+    """Return a byte string if it may be a hash, whose size depends on the suite."""
     found = bytes_value(value)
     if len(found) > LONGEST_HASH:
-        raise JournalFormatError(f"a hash of more than {LONGEST_HASH} bytes")
+        raise JournalFormatError(
+            f"expected a hash of at most {LONGEST_HASH} bytes, not {len(value):,}"
+        )
     return found
 
 
 def uint_value(value: Any) -> int:
     if type(value) is not int or not 0 <= value <= LARGEST_COUNT:
         raise JournalFormatError(
-            f"an unsigned integer up to {LARGEST_COUNT:,} is expected, not {ascii(value)[:40]}"
+            f"expected an unsigned integer up to {LARGEST_COUNT:,}, not {ascii(value)[:40]}"
         )
     return value
 
 
 def box_list(value: Any) -> tuple[Box, ...]:
     if not isinstance(value, list):
-        raise JournalFormatError(f"boxes are an array, not {type(value).__name__}")
+        raise JournalFormatError(f"expected an array of boxes, not {type(value).__name__}")
     boxes: list[Box] = []
     for box in value:
         if not isinstance(box, list) or len(box) != 2:
-            raise JournalFormatError(f"a box is an array of two, not {ascii(box)[:40]}")
+            raise JournalFormatError(f"expected a box as an array of two, not {ascii(box)[:40]}")
         boxes.append((bytes_value(box[0], 32), bytes_value(box[1])))
     return tuple(boxes)
 
@@ -114,9 +117,9 @@ def _shape(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
-    """The constants of a session, in its start and in checkpoints.
+    """The constants of a session, recorded at its start and in checkpoints.
 
-    `local_keys` and `remote_keys` are arrays as in cell 14; `suite` names kex, signing, hash,
+    `local_keys` and `remote_keys` are arrays as in cell 14. `suite` names kex, signing, hash,
     cipher and sealing. `session_id` has 32 bytes, `commit` the hash's size.
     """
 
@@ -151,7 +154,7 @@ class SessionFacts:
     def read(cls, cells: Mapping[int, Value]) -> "SessionFacts":
         suite = read_array(cells, keys.SUITE)
         if len(suite) != 5 or not all(isinstance(name, str) for name in suite):
-            raise JournalFormatError(f"a suite is five names, not {ascii(suite)[:80]}")
+            raise JournalFormatError(f"expected a suite of five names, not {ascii(suite)[:80]}")
         return cls(
             read_bytes(cells, keys.SESSION_ID, size=32),
             read_bool(cells, keys.INITIATOR),
@@ -169,7 +172,7 @@ class SessionFacts:
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
-    """A session's first record, from which both chains and all keys follow."""
+    """A session's first record, from which both chains and all keys are derived."""
 
     session: int
     facts: SessionFacts
@@ -202,9 +205,9 @@ class SessionStart:
 
 @dataclass(frozen=True, slots=True)
 class DirectionCheckpoint:
-    """A direction between two events.
+    """The state of a direction between two events.
 
-    `chain` has the hash's size; `place` is that of the last event; `updates` counts plain key
+    `chain` has the hash's size. `place` is the place of the last event. `updates` counts plain key
     updates since the generation began in this direction.
     """
 
@@ -232,23 +235,27 @@ class DirectionCheckpoint:
     @classmethod
     def read(cls, value: Any) -> "DirectionCheckpoint":
         if not isinstance(value, list) or len(value) < 7:
-            raise JournalFormatError(f"a direction is an array of seven, not {_shape(value)}")
+            raise JournalFormatError(
+                f"expected a direction as an array of seven, not {_shape(value)}"
+            )
         packed = bytes_value(value[6])
         if len(packed) % _COUNTER.size:
             raise JournalFormatError(
-                f"counters have {_COUNTER.size} bytes each; all have {len(packed):,} bytes"
+                f"expected counters of {_COUNTER.size} bytes each, not {len(packed):,} bytes in all"
             )
         counters = dict(_COUNTER.iter_unpack(packed))
         if len(counters) * _COUNTER.size != len(packed):
             more = len(packed) // _COUNTER.size - len(counters)
-            raise JournalFormatError(f"a stream has one counter: {more:,} of them are repeated")
+            raise JournalFormatError(
+                f"expected one counter for each stream: {more:,} are duplicates"
+            )
         place, epoch, generation, updates, unsealed = map(uint_value, value[1:6])
         return cls(hash_value(value[0]), place, epoch, generation, updates, unsealed, counters)
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The encrypted secret of a key exchange; the three values are None for the handshake's."""
+    """The encrypted secret of a key exchange. The other three values are None for the handshake."""
 
     number: int
     boxes: tuple[Box, ...]
@@ -263,12 +270,16 @@ class Generation:
     @classmethod
     def read(cls, value: Any) -> "Generation":
         if not isinstance(value, list) or len(value) < 5:
-            raise JournalFormatError(f"a generation is an array of five, not {_shape(value)}")
+            raise JournalFormatError(
+                f"expected a generation as an array of five, not {_shape(value)}"
+            )
         number, boxes = uint_value(value[0]), box_list(value[4])
         if not number:
             if value[1:4] != [None] * 3:
                 kinds = ", ".join(type(one).__name__ for one in value[1:4])
-                raise JournalFormatError(f"the handshake's generation has three nulls, not {kinds}")
+                raise JournalFormatError(
+                    f"expected three nulls in the handshake's generation, not {kinds}"
+                )
             return cls(0, boxes)
         return cls(number, boxes, *map(hash_value, value[1:4]))
 
@@ -306,7 +317,7 @@ class Checkpoint:
             session, cells = parsing.session(body)
             directions = read_array(cells, keys.DIRECTIONS)
             if len(directions) != 2:
-                raise JournalFormatError(f"a session has two directions, not {len(directions)}")
+                raise JournalFormatError(f"expected two directions, not {len(directions)}")
             generations = tuple(map(Generation.read, read_array(cells, keys.SECRETS)))
             if all(generation.number for generation in generations):
                 numbers = ascii([generation.number for generation in generations])[:80]
@@ -327,7 +338,7 @@ class Checkpoint:
 _BLOCK: Final = Struct(">II")
 _OFFSET: Final = Struct(">Q")
 _SECOND_NS: Final = 1_000_000_000
-# A key update has all of them or none.
+# A key update has all of these values or none.
 _OF_REKEY: Final = (keys.GENERATION, keys.AFTER_OFFER, keys.AFTER_ANSWER, keys.REKEY_COMMIT)
 
 
@@ -360,10 +371,10 @@ class SegmentHead:
             cells = parsing.cells(body)
             name = read_text(cells, keys.FORMAT)
             if name != keys.FORMAT_NAME:
-                raise JournalFormatError(f"not a journal: its format is {ascii(name)[:80]}")
+                raise JournalFormatError(f"not a journal: the format is {ascii(name)[:80]}")
             version = read_uint(cells, keys.VERSION)
             if version != keys.FORMAT_VERSION:
-                raise JournalFormatError(f"a journal of unknown version {version}")
+                raise JournalFormatError(f"unknown journal version {version}")
             return cls(
                 NodeId(read_bytes(cells, keys.NODE_ID, size=32)),
                 read_uint(cells, keys.START),
@@ -396,7 +407,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class KeyUpdate:
-    """A key update of a direction; after a rekey with its generation's three values."""
+    """A key update of a direction. After a rekey, it includes the generation's three values."""
 
     session: int
     direction: int
@@ -432,7 +443,7 @@ class KeyUpdate:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """A session's last record. `chains` and `places` are those of received and sent."""
+    """A session's last record. `chains` and `places` are for received and sent, in this order."""
 
     session: int
     code: int
@@ -460,9 +471,11 @@ class SessionEnd:
             chains, places = read_array(cells, keys.CHAINS), read_array(cells, keys.PLACES)
             if type(code) is not int or len(chains) != 2 or len(places) != 2:
                 has = f"code {ascii(code)[:40]}, {len(chains)} chains, {len(places)} places"
-                raise JournalFormatError(f"a session end has a code, 2 chains, 2 places, not {has}")
+                raise JournalFormatError(
+                    f"expected a session end with a code, 2 chains and 2 places, not {has}"
+                )
             if abs(code) > LARGEST_COUNT:
-                raise JournalFormatError(f"a session end with the code {code}, out of range")
+                raise JournalFormatError(f"invalid code {code} in a session end: out of range")
             return cls(
                 session,
                 code,
@@ -475,7 +488,7 @@ class SessionEnd:
 
 @dataclass(frozen=True, slots=True)
 class SessionParted:
-    """The session lost its transport and waits for another; `text` is the reason."""
+    """A session lost its transport and waits for another; `text` is the reason."""
 
     session: int
     text: str = ""
@@ -493,7 +506,7 @@ class SessionParted:
 
 @dataclass(frozen=True, slots=True)
 class SessionResumed:
-    """The session continues over another transport; `resumption` counts from 1."""
+    """A session continues over another transport; `resumption` counts from 1."""
 
     session: int
     resumption: int
@@ -509,7 +522,7 @@ class SessionResumed:
             return cls(session, number)
 
 
-# What reads a session's change of transport, by kind.
+# The parser of each kind of transport change.
 CHANGES: Final[dict[int, Callable[[bytes], SessionParted | SessionResumed]]] = {
     keys.PARTED: SessionParted.parse,
     keys.RESUMED: SessionResumed.parse,
@@ -518,7 +531,7 @@ CHANGES: Final[dict[int, Callable[[bytes], SessionParted | SessionResumed]]] = {
 
 @dataclass(frozen=True, slots=True)
 class JoinedTunnel:
-    """A tunnel through this node that has ended, as `TunnelRecord` has it, with times in ns."""
+    """A tunnel through this node that has ended: the fields of `TunnelRecord`, with times in ns."""
 
     trace: bytes
     hop: int
@@ -604,7 +617,7 @@ class SegmentEnd:
             blocks = read_bytes(cells, keys.BLOCKS)
             if len(blocks) % 8 or SESSION.unpack(body[-4:])[0] != 9 + len(body):
                 raise JournalFormatError(
-                    f"a segment end of {len(body):,} bytes that does not end as one"
+                    f"malformed segment end of {len(body):,} bytes: wrong blocks or length"
                 )
             return cls(
                 read_uint(cells, keys.RECORDS),

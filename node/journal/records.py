@@ -1,9 +1,9 @@
-"""Records as bytes: their frame, and reading a run of them.
+"""Records as bytes: their frame, and reading a sequence of records.
 
 u32 length || u32 crc32 || u8 kind || u64 time || body
 
-A record is never searched for inside the bytes of another (docs/journal.md): a peer may have chosen
-those.
+Readers never search for a record inside the bytes of another one, because a peer may have chosen
+them (docs/journal.md).
 """
 
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
-HEAD: Final = Struct(">IIBQ")  # length, crc32, kind, time
-FRAME_SIZE: Final = 8  # length and crc32
+HEAD: Final = Struct(">IIBQ")  # Length, crc32, kind, time.
+FRAME_SIZE: Final = 8  # Length and crc32.
 HEAD_SIZE: Final = HEAD.size
 LEAST_LENGTH: Final = 9
 MAX_LENGTH: Final = 2**26 + 2**16
@@ -28,12 +28,12 @@ TORN: Final = "torn"
 
 
 class Record(NamedTuple):
-    """One record, or bytes that are not a record: `status` is `ok`, or says what is wrong.
+    """One record, or bytes that are not a record: `status` is `ok` or the kind of damage.
 
-    `bad-crc`: of a plausible length, but altered; `kind` and `time` are as found.
-    `bad-length`: a record cannot begin here; the rest up to the next block is `body`.
+    `bad-crc`: the length is plausible, but the record was altered; `kind` and `time` are as found.
+    `bad-length`: no record can begin here; `body` is everything up to the next block.
     `torn`: the bytes end before the record does. The last two have kind and time 0.
-    `size` counts all bytes, from `offset` on.
+    `size` counts all bytes from `offset` on.
     """
 
     offset: int
@@ -51,9 +51,9 @@ def encode_record(kind: int, time: int, body: bytes) -> bytes:
 
 
 def read_records(data: bytes | memoryview, start: int = 0, offset: int = 0) -> Iterator[Record]:
-    """Yield the records of `data` from `start` on; `offset` is that of data[0] in its file.
+    """Yield the records of `data` from `start` on. `offset` is the position of data[0] in its file.
 
-    Each byte is in exactly one record; a `bad-length` or `torn` one is the last.
+    Each byte is in exactly one record. A `bad-length` or `torn` record is the last one.
     """
     view = memoryview(data)
     end = len(view)

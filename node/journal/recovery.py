@@ -1,7 +1,7 @@
 """Closes segments that a crash left open (docs/journal.md, "Recovery").
 
-Each step is on the disk before the next, so that recovery can start again after a crash with the
-same result. Bytes that are cut off are kept. The caller holds the journal's lock.
+Each step is on the disk before the next begins, so that recovery can restart after a crash with the
+same result. Bytes that are cut off are saved. The caller has locked the journal.
 """
 
 import os
@@ -25,7 +25,7 @@ from parley._node.journal.segments import (
     sync_directory,
 )
 
-_PART: Final = ".part"  # the copy of a torn end, until all of it is on the disk
+_PART: Final = ".part"  # The copy of a torn end before all of it is on the disk.
 
 
 class Recovered(NamedTuple):
@@ -38,7 +38,7 @@ class Recovered(NamedTuple):
 
 
 class _Whole(NamedTuple):
-    """A segment up to `end`, after its last complete record."""
+    """The contents of a segment up to `end`, the end of its last complete record."""
 
     end: int
     records: int
@@ -48,41 +48,41 @@ class _Whole(NamedTuple):
 
 
 def recover_left(directory: str | Path, node: str, time: int) -> list[Recovered]:
-    """Close all open segments of a node (its id as text), in order; raises as `recover`."""
+    """Close all open segments of a node, given as text, in order; raise the errors of `recover`."""
     left = [segment for segment in list_segments(directory, node) if segment.is_live]
     return [recover(segment.path, time) for segment in left]
 
 
 def recover(path: Path, time: int) -> Recovered:
-    """Close a segment whose name ends in `.open`; its `segment end` gets `time`, in ns.
+    """Close a segment whose name ends in `.open`. Its `segment end` gets `time`, in ns.
 
     Raises:
-        JournalFailedError: it could not be closed (the disk is full, permission is missing, or
-            a closed segment of that number exists); nothing is lost.
+        JournalFailedError: the segment cannot be closed (the disk is full, permission is missing,
+            or a closed segment of that number exists); no data is lost.
     """
     name = parse_name(path)
     if name is None or name.state != LIVE:
-        raise JournalFailedError(f"{path.name} is not an open segment")
+        raise JournalFailedError(f"cannot close segment {path.name!r}: it is not an open segment")
     try:
         return _recover(path, name._replace(state=CLOSED), time)
     except OSError as error:
-        raise JournalFailedError(f"{path.name} cannot be closed: {error}") from error
+        raise JournalFailedError(f"cannot close segment {path.name!r}: {error}") from error
 
 
 def _recover(path: Path, name: SegmentName, time: int) -> Recovered:
     if closed_path(path).exists():
-        raise JournalFailedError(f"both {name} and {path.name} exist")
+        raise JournalFailedError(f"cannot close segment {path.name!r}: '{name}' already exists")
     whole = _walk(path)
     torn = path.with_name(str(name._replace(state=TORN)))
     with path.open("r+b", buffering=0) as file:
         tail = file.seek(0, os.SEEK_END) - whole.end
-        # An existing `.torn` has everything that was to be kept: what is behind the last complete
-        # record now is part of a `segment end` that an earlier recovery began to write.
+        # An existing `.torn` file already has all bytes to save. The bytes after the last complete
+        # record are then part of a `segment end` that an earlier recovery began to write.
         if tail and not torn.exists():
             _keep(file, whole.end, torn)
         if tail:
             os.ftruncate(file.fileno(), whole.end)
-            os.fsync(file.fileno())  # no byte of the tail may reappear under what follows
+            os.fsync(file.fileno())  # No byte of the tail may reappear after the bytes that follow.
         cut = torn.stat().st_size if torn.exists() else 0
         if not whole.closed:
             body = SegmentEnd(whole.records, whole.blocks, cut).encode()
@@ -95,7 +95,7 @@ def _recover(path: Path, name: SegmentName, time: int) -> Recovered:
 
 
 def _walk(path: Path) -> _Whole:
-    """Walk over complete and damaged records; damaged ones at the end are not counted."""
+    """Walk over complete and damaged records, without counting damaged ones at the end."""
     end = records = damaged = walked = bad = 0
     blocks: list[int] = []
     closed = False
@@ -114,7 +114,7 @@ def _walk(path: Path) -> _Whole:
 
 
 def _keep(file: BinaryIO, start: int, torn: Path) -> None:
-    """Copy `file` from `start` on; the copy gets its name once it is complete."""
+    """Copy `file` from `start` on. The copy gets its name when it is complete."""
     part = torn.with_name(torn.name + _PART)
     file.seek(start)
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

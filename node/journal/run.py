@@ -1,6 +1,7 @@
-"""One run of a journal, from when a node begins to write it until the node closes.
+"""One run of a journal, from the time a node begins to write it until the node closes.
 
-Blocking work runs in other threads (`prepare`, the writer), everything else in the loop's thread.
+Blocking work runs in other threads (`prepare`, the writer); everything else runs in the loop's
+thread.
 """
 
 import fcntl
@@ -64,14 +65,15 @@ class Run:
         )
         self.log: RecordLog
 
-    # In a thread.
+    # Called in a thread.
 
     def prepare(self) -> None:
         """Lock the journal, recover earlier segments and create the first segment.
 
         Raises:
-            JournalBusyError: the journal is locked. JournalFailedError: an open segment cannot be
-                closed. OSError.
+            JournalBusyError: the journal is locked.
+            JournalFailedError: an open segment cannot be closed.
+            OSError: the disk cannot be written.
         """
         settings, node = self._settings, self._node_id.text
         lock = settings.directory / lock_name(self._node_id)
@@ -80,7 +82,7 @@ class Run:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise JournalBusyError(
-                f"{lock} is locked: another process or node writes this journal"
+                f"cannot lock '{lock}': another process or node is writing this journal"
             ) from error
         now = settings.clock()
         self.recovered = recover_left(settings.directory, node, now)
@@ -89,10 +91,10 @@ class Run:
         self.log = RecordLog(self.buffer, head, self._backend, settings, self._mark)
         self.writer.start(self.log.name)
 
-    # In the loop's thread.
+    # Called in the loop's thread.
 
     def unlock(self) -> None:
-        """Unlock the journal. The file stays, since removing it could let two processes lock it."""
+        """Unlock the journal, but keep the file: removing it could let two processes lock it."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -155,14 +157,15 @@ class Run:
         if barrier.open and buffer.appended >= full:
             barrier.shut()
             buffer.watched = True
-            buffer.wake()  # it may be gathering records
-            if buffer.waiting <= self._least:  # the writer wrote on before it saw `watched`
+            buffer.wake()  # The writer may be gathering records.
+            if buffer.waiting <= self._least:  # The writer wrote on before it read `watched`.
                 self._backend.call_soon(self._progress)
         return full if barrier.open else NEVER
 
     def _failed(self) -> None:
         error = self.buffer.failed
-        failed = JournalFailedError(f"the journal in {self._settings.directory} failed: {error}")
+        directory = self._settings.directory
+        failed = JournalFailedError(f"cannot write the journal in '{directory}': {error}")
         failed.__cause__ = error
         self.log.stop()
         self._on_failed(failed)

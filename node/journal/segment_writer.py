@@ -1,7 +1,7 @@
-"""The thread that writes, syncs and closes segments, and the buffer it takes records from.
+"""The thread that writes, syncs and closes segments, and the buffer from which it takes records.
 
-A segment contains complete records only: after a failed write a partial record is cut off, and
-nothing is written after it.
+A segment contains only complete records. After a failed write, a partial record is cut off and
+nothing more is written.
 """
 
 import logging
@@ -21,13 +21,13 @@ from parley._node.journal.segments import LIVE, SegmentName, scan_segment, sync_
 
 logger = logging.getLogger("parley.journal")
 
-# Pieces per system call: at least 16 by POSIX, 1,024 on Linux and macOS.
+# The most pieces per system call: at least 16 by POSIX, 1,024 on Linux and macOS.
 AT_ONCE: Final = min(1024, max(16, os.sysconf("SC_IOV_MAX")))
-# Seconds for which the writer gathers records: each time it wakes it takes the GIL from the loop,
-# and one long write is cheaper than several short ones.
+# How long the writer gathers records, in seconds. Each time that it wakes, it takes the GIL from
+# the loop, and one long write is cheaper than several short ones.
 LINGER: Final = 0.01
-# Items of at most this average size are joined before they are written: a copy is then faster than
-# another piece in the system call.
+# Items of at most this average size are joined before they are written, because a copy is then
+# faster than another piece in the system call.
 _SMALL: Final = 1024
 
 _sync_data: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
@@ -39,8 +39,8 @@ NEVER: Final = 1 << 62
 class SegmentBoundary:
     """A mark between two records: a segment ends here, and `following` begins, if any.
 
-    `blocks` are the offsets of the block records of the segment that ends; `parts` is the
-    buffer's count when it ended.
+    `blocks` are the offsets of the block records in the segment that ends. `parts` is the buffer's
+    count when it ended.
     """
 
     blocks: tuple[int, ...]
@@ -51,9 +51,9 @@ class SegmentBoundary:
 class RecordBuffer:
     """The records and positions that the loop's thread and the writer's thread share.
 
-    Each attribute is set by one thread only, so that no event takes a lock; appending to a list and
+    Each attribute is set by one thread only, so that no event takes a lock. Appending to a list and
     deleting its head are atomic in CPython. The loop's thread sets `pending` (at its end),
-    `appended`, `mark`, `on_mark_reached`, `parts`, `watched` and `sync_wanted`; the writer's thread
+    `appended`, `mark`, `on_mark_reached`, `parts`, `watched` and `sync_wanted`. The writer's thread
     sets `written`, `synced`, `items`, `segments`, `idle` and `failed`. Positions count the bytes of
     records since the beginning of the run.
     """
@@ -63,15 +63,15 @@ class RecordBuffer:
         self.append: Callable[[bytes | SegmentBoundary], None] = self.pending.append
         self.appended = 0
         self.mark = NEVER
-        self.parts = 0  # how many items of `pending` so far were a record's second part
+        self.parts = 0  # How many items of `pending` so far were a record's second part.
         self.on_mark_reached: Callable[[], None] = _nothing
-        self.watched = False  # the loop is notified of the writer's progress
+        self.watched = False  # Whether the loop is notified of the writer's progress.
         self.sync_wanted = 0
-        self.written = 0  # passed to the operating system
-        self.synced = 0  # on the disk
+        self.written = 0  # Passed to the operating system.
+        self.synced = 0  # On the disk.
         self.items = 0
         self.segments = 0
-        self.idle = False  # the writer sleeps until it is woken
+        self.idle = False  # Whether the writer sleeps until it is woken.
         self.failed: OSError | None = None
         self._wakes: SimpleQueue[None] = SimpleQueue()
 
@@ -100,7 +100,7 @@ class RecordBuffer:
         self._wakes.put(None)
 
     def sleep(self, timeout: float | None) -> None:
-        """Wait for `wake`, at most `timeout` seconds, in the writer's thread."""
+        """Wait for `wake` in the writer's thread, for at most `timeout` seconds."""
         try:
             self._wakes.get(timeout=timeout)
         except Empty:
@@ -137,8 +137,8 @@ class SegmentWriter:
         self._on_failed = on_failed
         self._file = -1
         self._path = settings.directory
-        self._count = 0  # of items in the segment
-        self._parts = 0  # the buffer's, when the segment began
+        self._count = 0  # The number of items in the segment.
+        self._parts = 0  # The buffer's `parts` when the segment began.
         self._ended = False
         self._synced_at = 0.0
         self._thread = Thread(target=self._run, name="parley journal", daemon=True)
@@ -149,7 +149,7 @@ class SegmentWriter:
         self._thread.start()
 
     def join(self, timeout: float) -> bool:
-        """Wait until the last segment is closed. Returns False on timeout."""
+        """Wait until the last segment is closed; return False on timeout."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
@@ -177,7 +177,7 @@ class SegmentWriter:
             if len(items) == AT_ONCE or self._ended:
                 continue
             if items and self._fsync != "always":
-                buffer.sleep(LINGER)  # less if it is woken
+                buffer.sleep(LINGER)  # Ends early if the writer is woken.
                 continue
             buffer.idle = True
             if not pending and buffer.sync_wanted <= buffer.synced:
@@ -185,7 +185,7 @@ class SegmentWriter:
             buffer.idle = False
 
     def _write_items(self, items: list[bytes | SegmentBoundary]) -> None:
-        # Boundaries are rare: they are searched for only if there is one.
+        # Boundaries are rare, so they are searched for only if there is one.
         try:
             self._write(items)  # type: ignore[arg-type] # a boundary has no length
         except TypeError:
@@ -218,13 +218,14 @@ class SegmentWriter:
         buffer.written += size
 
     def _join_records(self, records: Sequence[bytes]) -> Sequence[bytes]:
-        # Estimated from the whole buffer: adding up the lengths would cost half of the gain.
+        # The size is estimated from the whole buffer, because adding up the lengths would cost half
+        # of the gain.
         buffer = self._buffer
         small = buffer.waiting <= _SMALL * (len(records) + len(buffer.pending))
         return (b"".join(records),) if small else records
 
     def _write_rest(self, pieces: Sequence[bytes], done: int) -> None:
-        """Write the rest: a full disk accepts a part and fails at the next call."""
+        """Write the remaining bytes: a full disk accepts a part and fails at the next call."""
         rest = memoryview(b"".join(pieces))[done:]
         while rest:
             rest = rest[os.write(self._file, rest) :]
@@ -258,7 +259,7 @@ class SegmentWriter:
         self._parts = boundary.parts
         written = self._buffer.written
         self._write([encode_record(keys.SEGMENT_END, self._clock(), body)])
-        self._buffer.written = written  # positions count what the loop's thread appended
+        self._buffer.written = written  # Positions count the bytes that the loop's thread appended.
         if self._fsync != "never":
             self._sync()
         os.close(self._file)
@@ -275,7 +276,7 @@ class SegmentWriter:
         return self._fsync == "interval" and self._until_sync() == 0
 
     def _until_sync(self) -> float | None:
-        """Seconds until the next sync is due; None if there is nothing to sync."""
+        """Return the seconds until the next sync is due, or None if there is nothing to sync."""
         if self._fsync == "never" or self._buffer.synced >= self._buffer.written:
             return None
         return max(0.0, self._synced_at + self._interval - _now())

@@ -1,8 +1,8 @@
 """Segment files: their names, their ranges for readers, and reading records.
 
-The start of a record follows from the start of the segment, a block or the segment end, and is
-never searched for in other bytes (docs/journal.md). Memory is bounded by a chunk and one record.
-Sorted by name, the segments of a node are in order.
+The start of a record follows from the start of the segment, a block or the segment end. Readers
+never search for it in other bytes (docs/journal.md). They need memory for a chunk and one record.
+When sorted by name, the segments of a node are in order.
 """
 
 import os
@@ -44,7 +44,7 @@ _NAME: Final = re.compile(
 
 
 class SegmentName(NamedTuple):
-    """The parts of a segment's file name; `start` has microseconds."""
+    """The parts of a segment's file name. `start` is precise to the microsecond."""
 
     node: str
     start: str
@@ -65,7 +65,7 @@ def run_start(time: int) -> str:
 
 
 def parse_name(path: str | PurePath) -> SegmentName | None:
-    """Parse the name of a segment; None if `path` is not one."""
+    """Parse the name of a segment; return None if `path` has another name."""
     found = _NAME.fullmatch(PurePath(path).name)
     if found is None or not _is_time(found["start"]):
         return None
@@ -81,15 +81,15 @@ def _is_time(start: str) -> bool:
 
 
 def lock_name(node_id: NodeId) -> str:
-    """The lock file of a node's journal."""
+    """Return the name of the lock file of a node's journal."""
     return node_id.text + LOCK
 
 
 # How much is read at a time, unless one record is longer.
 CHUNK: Final = 2**20
-# The size of a range from which the next block begins another.
+# The size of a range after which the next block begins another range.
 RANGE_SIZE: Final = 2**24
-# How many bytes of damage are kept as a body: the damage may be a whole file.
+# How many bytes of damage are kept as a body, because the damage may extend over a whole file.
 LONGEST_DAMAGE: Final = 2**16
 
 _HEAD: Final = Struct(">IIB")
@@ -98,7 +98,7 @@ _MAX_END: Final = LIMITS.max_bytes + HEAD_SIZE
 
 
 class SegmentFile(NamedTuple):
-    """A file of a journal; `size` in bytes when it was listed."""
+    """A file of a journal. `size` is its size in bytes when it was listed."""
 
     path: Path
     name: SegmentName
@@ -106,15 +106,16 @@ class SegmentFile(NamedTuple):
 
     @property
     def is_live(self) -> bool:
-        """Whether it is being written, or was when its node crashed."""
+        """Whether the file is being written, or was when its node crashed."""
         return self.name.state == LIVE
 
 
 class RecordRange(NamedTuple):
     """The bytes of a segment from `start` to `end`, for one reader.
 
-    `block` is the offset of the block to which `start` belongs, 0 before the first; `blocks` are
-    the offsets of the block records between `start` and `end`, at which reading must arrive.
+    `block` is the offset of the block to which `start` belongs, or 0 before the first block.
+    `blocks` are the offsets of the block records between `start` and `end`; a record must begin at
+    each.
     """
 
     start: int
@@ -126,9 +127,9 @@ class RecordRange(NamedTuple):
 class SegmentScan(NamedTuple):
     """The result of walking from record to record by their lengths, without checking CRCs.
 
-    `end` is the offset after the last complete record, `records` counts them, `blocks` are the
-    offsets of block records. `status` says why the walk ended: `ok` at the end of the file, `torn`
-    or `bad-length`.
+    `end` is the offset after the last complete record, `records` counts them, and `blocks` are the
+    offsets of block records. `status` is the reason why the walk ended: `ok` at the end of the
+    file, `torn` or `bad-length`.
     """
 
     end: int
@@ -140,8 +141,8 @@ class SegmentScan(NamedTuple):
 def list_segments(directory: str | Path, node: str | None = None) -> list[SegmentFile]:
     """List the closed and live segments in a directory, of all nodes or of one (52 characters).
 
-    Each node's are in order. A segment renamed meanwhile is listed once, as closed; one removed
-    meanwhile is not listed. Raises OSError.
+    The segments of each node are in order. A segment renamed during the listing is listed once, as
+    closed; one that is removed is not listed. Raises OSError.
     """
     found: dict[str, SegmentFile] = {}
     for file in _list_files(directory, node):
@@ -151,7 +152,7 @@ def list_segments(directory: str | Path, node: str | None = None) -> list[Segmen
 
 
 def list_torn(directory: str | Path, node: str | None = None) -> list[SegmentFile]:
-    """List the files that recovery cut off the ends of segments, sorted; raises OSError."""
+    """List the files that recovery cut off the ends of segments, sorted. Raises OSError."""
     return sorted(file for file in _list_files(directory, node) if file.name.state == TORN)
 
 
@@ -175,7 +176,7 @@ def closed_path(path: Path) -> Path:
 
 
 def open_segment(path: Path) -> BinaryIO:
-    """Open a segment for reading, even if it was closed, and so renamed, since it was listed."""
+    """Open a segment for reading, even if it was closed, and so renamed, after it was listed."""
     try:
         return path.open("rb", buffering=0)
     except FileNotFoundError:
@@ -183,7 +184,7 @@ def open_segment(path: Path) -> BinaryIO:
 
 
 def read_end(path: Path) -> Record | None:
-    """Read the `segment end` of a closed segment; None if it is missing or damaged."""
+    """Read the `segment end` of a closed segment; return None if it is missing or damaged."""
     with open_segment(path) as file:
         size = file.seek(0, os.SEEK_END)
         if size < FRAME_SIZE + LEAST_LENGTH + _LENGTH.size:
@@ -200,10 +201,10 @@ def read_end(path: Path) -> Record | None:
 
 
 def read_footer(path: Path) -> SegmentEnd | None:
-    """Parse the `segment end` of a closed segment; None if it is missing or damaged.
+    """Parse the `segment end` of a closed segment; return None if it is missing or damaged.
 
-    Its blocks are rising offsets in the segment; the reader must check for block records there.
-    Raises OSError.
+    Its blocks are ascending offsets in the segment. The reader must check that block records are
+    there. Raises OSError.
     """
     record = read_end(path)
     if record is None:
@@ -218,7 +219,7 @@ def read_footer(path: Path) -> SegmentEnd | None:
 
 
 def scan_segment(path: Path, start: int = 0, size: int | None = None) -> SegmentScan:
-    """Walk from record to record from `start` to `size` or the file's end; raises OSError."""
+    """Walk from record to record from `start` to `size` or the file's end. Raises OSError."""
     with open_segment(path) as file:
         end = file.seek(0, os.SEEK_END) if size is None else size
         return _walk_heads(file, start, end)
@@ -228,12 +229,12 @@ def _walk_heads(file: BinaryIO, start: int, end: int) -> SegmentScan:
     unpack, head_size = _HEAD.unpack_from, _HEAD.size
     blocks: list[int] = []
     at, records = start, 0
-    chunk, base, safe = b"", start, start  # a head that begins before `safe` is in the chunk
+    chunk, base, safe = b"", start, start  # A head that begins before `safe` is in the chunk.
     while at < end:
         if at >= safe:
             chunk, base = read_at(file, at, min(CHUNK, end - at)), at
             safe = base + len(chunk) - head_size + 1
-            if at >= safe:  # the file ends within a head
+            if at >= safe:  # The file ends within a head.
                 [rest] = read_records(chunk)
                 return SegmentScan(at, records, tuple(blocks), rest.status)
         length, _, kind = unpack(chunk, at - base)
@@ -253,9 +254,10 @@ def plan_ranges(
 ) -> list[RecordRange]:
     """Divide a segment from `start` on into ranges of about `target` bytes.
 
-    A closed segment is divided by its `segment end`, or by walking if that is damaged; a live one
-    by walking up to its last complete record. `start` is where a record begins, `block` the offset
-    of its block. All ranges but the first begin with a block. Raises OSError.
+    A closed segment is divided by its `segment end`, or by walking if that is damaged. A live
+    segment is divided by walking up to its last complete record. A record begins at `start`, and
+    `block` is the offset of its block. All ranges except the first begin with a block. Raises
+    OSError.
     """
     live = path.name.endswith(LIVE)
     footer = None if live else read_footer(path)
@@ -286,7 +288,7 @@ def read_range(path: Path, start: int, end: int, blocks: Sequence[int] = ()) -> 
     """Read the records from `start`, where one begins, up to `end`.
 
     Each byte is in exactly one record. A record that reaches beyond the next of `blocks`, or beyond
-    `end` where the file goes on, is `bad-length` up to there; at the end of the file it is `torn`.
+    `end` inside the file, is `bad-length` up to that point. At the end of the file it is `torn`.
     The `body` of both has the first LONGEST_DAMAGE bytes. A closed segment without a `segment end`
     is followed by a `torn` record without bytes. Raises OSError.
     """
@@ -303,9 +305,9 @@ def read_range(path: Path, start: int, end: int, blocks: Sequence[int] = ()) -> 
 
 
 def is_cut(path: Path, kind: int | None, status: str | None) -> bool:
-    """Return whether a segment with such a last record (None: without records) lacks its end."""
+    """Return whether a segment with this last record (None: without records) lacks its end."""
     if not path.name.endswith(CLOSED) or status in (BAD_LENGTH, TORN_RECORD):
-        return False  # one being written has no end yet, and damage has been told
+        return False  # A live segment has no end yet, and damage was already reported.
     return kind != keys.SEGMENT_END
 
 
@@ -315,7 +317,7 @@ def _read_block(file: BinaryIO, start: int, end: int, is_last: bool) -> Iterator
     while at < end:
         wanted = min(wanted, end - at)
         data = read_at(file, at, wanted)
-        if len(data) < wanted:  # the file was cut since it was opened
+        if len(data) < wanted:  # The file was truncated after it was opened.
             end, is_last = at + len(data), True
         offset, wanted = at, CHUNK
         for record in read_records(data, 0, offset):

@@ -1,7 +1,7 @@
-"""One connection's part of a journal: the observer that turns its core's reports into records.
+"""One connection's part of a journal: the observer that converts its core's reports to records.
 
 `event` is on the hot path and only packs, sums and appends. A secret is encrypted to the auditors
-when it is reported, and not kept (docs/journal.md).
+when it is reported, and not stored (docs/journal.md).
 """
 
 from collections.abc import Callable, Sequence
@@ -46,23 +46,23 @@ from parley._node.protocol.handshake import Agreed, expect
 from parley._node.protocol.observer import Checkpoint as AskState
 from parley._node.protocol.observer import DirectionState
 
-# Kind, time, session, direction: what comes between the frame and an event's bytes.
+# Kind, time, session, direction: the fields between the frame and an event's bytes.
 _pack_event = Struct(">BQIB").pack
 _pack_frame = Struct(">II").pack
-_FRAME, _HEAD = 8, 22  # sizes: of the frame, and of everything before an event's bytes
-# From this size on a second item in the list costs less than copying an event.
+_FRAME, _HEAD = 8, 22  # The sizes of the frame, and of everything before an event's bytes.
+# For larger events, a second item in the list costs less than copying the event.
 _LARGE: Final = 1024
 _LABEL_NONCE: Final = XCHACHA20_POLY1305.nonce_size
-# The other side chooses labels, and each checkpoint repeats them: they are bounded, so that a
-# peer cannot make a checkpoint longer than a record, or than readers take.
-LONGEST_LABEL: Final = 1_024  # bytes
+# The other node chooses labels, and each checkpoint repeats them. The limits prevent a checkpoint
+# that is longer than a record, or than readers accept.
+LONGEST_LABEL: Final = 1_024  # Bytes.
 MOST_LABELS: Final = 4_096
-# Whoever cuts a connection again and again makes records, which are kept short.
-LONGEST_REASON: Final = 256  # characters
+# A peer that disconnects repeatedly creates many records, so they are kept short.
+LONGEST_REASON: Final = 256  # Characters.
 
 
 class _DirectionLog:
-    """The state of one direction; `place` is that of its last event."""
+    """The state of one direction. `place` is the place of its last event."""
 
     __slots__ = ("chain", "generation", "place", "updates")
 
@@ -85,9 +85,9 @@ class _DirectionLog:
 
 
 class SessionLog:
-    """The observer of one connection, which becomes a session once the handshake is complete.
+    """The observer of one connection, which becomes a session when the handshake is complete.
 
-    `local_keys` is this node's identity as in cell 14, `address` that of the other side.
+    `local_keys` is this node's identity as in cell 14. `address` is the address of the other node.
     """
 
     __slots__ = (
@@ -146,10 +146,10 @@ class SessionLog:
         self._rekey = expect(agreed.rekey)
         context = self._facts.session_id
         self._label_key = label(hash, expect(agreed.exporter), "journal labels", context, 32)
-        # Streams with a label: the label, and how many directions are open.
+        # The labels of streams, and how many of their directions are open.
         self._labels: dict[int, tuple[str, int]] = {}
         self._number = self._log.enter(self)
-        # The core cannot be asked for its chains before its first event.
+        # The core does not report its chains before its first event.
         chains = _first_chains(agreed, self._th1, self._th2)
         self._sent, self._received = (
             _DirectionLog(chain) for chain in chains[:: 1 if initiator else -1]
@@ -183,7 +183,7 @@ class SessionLog:
             buffer.wake()
 
     def epoch_began(self, sent: bool, epoch: int, secret: bytes, rekey: int) -> None:
-        """Record a key update; the epoch's secret follows from its generation's."""
+        """Record a key update. The epoch's secret is derived from its generation's secret."""
         direction = self._sent if sent else self._received
         if not epoch:
             return
@@ -200,16 +200,16 @@ class SessionLog:
         self._log.record(keys.KEY_UPDATE, body)
 
     def stream_opened(self, stream: int, payload: bytes | memoryview) -> None:
-        """Keep the label for checkpoints, unless it is too long or there are too many."""
+        """Store the label for checkpoints, unless it is too long or there are too many."""
         try:
             text = event_types.OPEN.read(bytes(payload))[cells.LABEL]
         except LbmDecodeError:
-            return  # malformed: the connection will end
+            return  # A malformed label, after which the connection will end.
         if len(self._labels) < MOST_LABELS and len(text.encode()) <= LONGEST_LABEL:
             self._labels[stream] = text, 2
 
     def direction_ended(self, stream: int) -> None:
-        """Forget the label once both directions have ended."""
+        """Remove the label when both directions have ended."""
         text, living = self._labels.pop(stream, ("", 0))
         if living > 1:
             self._labels[stream] = text, living - 1
@@ -217,7 +217,7 @@ class SessionLog:
     def rekeyed(
         self, number: int, shared_secret: bytes, after_offer: bytes, after_answer: bytes
     ) -> None:
-        """Record the root secret of a rekey, from which everything else follows."""
+        """Record the root secret of a rekey, from which everything else is derived."""
         hash = self._suite.hash_algorithm
         root = rekey_root(hash, self._rekey, shared_secret)
         secrets = rekey_secrets(hash, root, after_offer, after_answer)
@@ -250,7 +250,7 @@ class SessionLog:
         self._log.record(keys.SESSION_END, body)
 
     def lost(self) -> None:
-        """End the session, since the journal ends."""
+        """End the session, because the journal ends."""
         self.session_ended(CloseCode.CONNECTION_LOST, "", False)
 
     def checkpoint(self) -> bytes:
@@ -273,7 +273,7 @@ class SessionLog:
         return tuple((bytes(auditor), auditor.seal(secret)) for auditor in self._auditors)
 
     def _drop_generations(self) -> None:
-        """Keep the handshake's generation, and those since the older direction's."""
+        """Keep the handshake's generation, and the generations since the older direction's."""
         oldest = min(self._sent.generation, self._received.generation)
         for number in [number for number in self._generations if 0 < number < oldest]:
             del self._generations[number]
@@ -292,7 +292,7 @@ class SessionLog:
 
 
 def _first_chains(agreed: Agreed, th1: bytes, th2: bytes) -> tuple[bytes, bytes]:
-    """The chain values before the first event, of the initiator's and the responder's direction."""
+    """Return the chain values before the first event, for the initiator and the responder."""
     suite, commit = expect(agreed.suite), expect(agreed.commit)
     hash = suite.hash_algorithm
     blob = (4 if suite.sealing == "each" else 21) + suite.signing_algorithm.signature_size

@@ -1,6 +1,6 @@
-"""The audit: verifies what a journal holds, and decrypts it with an auditor's key.
+"""The audit: verifies the contents of a journal, and decrypts it with an auditor's key.
 
-It trusts only what a valid seal vouches for.
+It trusts only records that a valid seal covers.
 """
 
 from parley._node.journal.audit.audit import Audit

@@ -1,7 +1,7 @@
 """Reads a node's records in order and returns events, sessions, tunnels and findings.
 
 Every record becomes a row or a finding, never an exception. The command line and the pipeline read
-the files, feed the audit and take its rows.
+the files, pass the records to the audit and collect its rows.
 """
 
 from collections.abc import Sequence
@@ -45,10 +45,11 @@ _BOTH: Final = (keys.RECEIVED, keys.SENT)
 
 
 class Audit:
-    """The audit of the records of one node, or of several one after the other.
+    """The audit of the records of one node, or of several nodes one after the other.
 
-    `auditors` are private keys; without one nothing is decrypted. Without `payloads`, rows have
-    none; with `stitched`, the caller compares spans. Rows are kept in memory until they are taken.
+    `auditors` are private keys; without any, nothing is decrypted. Without `payloads`, rows have no
+    payloads. With `stitched`, the caller compares spans. Rows are kept in memory until they are
+    taken.
     """
 
     def __init__(
@@ -61,16 +62,18 @@ class Audit:
         self._output = AuditOutput(BoxOpener(auditors), stitched=stitched)
         self._payloads = payloads
         self._name: SegmentName | None = None
-        self._next = 0  # the offset at which the next record must begin
+        self._next = 0  # The offset at which the next record must begin.
         self._live: dict[int, AuditedSession] = {}
-        # Directions whose chain is whole, by the first bytes of an event's record.
+        # Directions whose chain is unbroken, by the first bytes of an event's record.
         self._in_sequence: dict[bytes, DirectionTracker] = {}
         self._unknown = UnknownSessions(self._output)
         self._segment = OpenSegment(self._output)
         self._block = Blocks(self._output)
-        self._blocks = 0  # since the last gap in the records
-        self._may_resume = True  # sessions may have begun before what is read
-        self._from_beginning = False  # of a run: none may have
+        self._blocks = 0  # Sessions since the last gap in the records.
+        self._may_resume = True  # Whether sessions may have begun before the first record read.
+        self._from_beginning = (
+            False  # Whether a run begins here, so that no session can have begun before.
+        )
         self._started: set[str] = set()
 
     def events_in_sequence(
@@ -85,8 +88,8 @@ class Audit:
     ) -> int:
         """Take event records `first` to `stop` while they are unsealed and in sequence.
 
-        Each must begin where the one before ends. Takes half the time of `record`. Returns the
-        index of the first record that must be given to `record` instead.
+        Each must begin where the previous one ends. Takes half the time of `record`. Returns the
+        index of the first record that must be passed to `record` instead.
         """
         output = self._output
         if offsets[first] != self._next or output.silent or segment != output.segment:
@@ -105,7 +108,7 @@ class Audit:
         return at
 
     def take_events(self) -> list[EventRow]:
-        """Take the rows of final events."""
+        """Remove and return the rows of final events."""
         return [
             row
             for rows, sealed in self.take_compact_events()
@@ -113,40 +116,40 @@ class Audit:
         ]
 
     def take_compact_events(self) -> list[tuple[list[CompactRow], int | None]]:
-        """Take final events in compact form: groups, each with the time of its seal, if any."""
+        """Remove and return final events in compact form, in groups with their seal's time."""
         taken, self._output.events = self._output.events, []
         return taken
 
     def take_findings(self) -> list[Finding]:
-        """Take the findings since the last call."""
+        """Remove and return the findings since the last call."""
         taken, self._output.findings = self._output.findings, []
         return taken
 
     def take_sessions(self) -> list[SessionRow]:
-        """Take the rows of sessions since the last call."""
+        """Remove and return the rows of sessions since the last call."""
         taken, self._output.sessions = self._output.sessions, []
         return taken
 
     def take_tunnels(self) -> list[TunnelRow]:
-        """Take the tunnels that the node says it joined."""
+        """Remove and return the tunnels that the node claims to have joined."""
         taken, self._output.tunnels = self._output.tunnels, []
         return taken
 
     def take_spans(self) -> list[tuple[Span, list[CompactRow]]]:
-        """Take the spans that ended, each with the rows that still wait for a seal."""
+        """Remove and return the spans that ended, each with the rows that still wait for a seal."""
         taken, self._output.spans = self._output.spans, []
         return taken
 
     def take_block(self) -> int | None:
-        """Take the offset of the last block that had all its checkpoints, if it is new."""
+        """Return the offset of the last block that had all its checkpoints, if it is new."""
         taken, self._output.block = self._output.block, None
         return taken
 
     def record(self, segment: str, record: Record, *, silent: bool = False) -> None:
-        """Take the next record of `segment` (its stem or file name).
+        """Process the next record of `segment` (its stem or file name).
 
-        A record that doesn't follow the one before must be a segment's first or a block. `silent`
-        records are followed without rows, since an earlier reading made them.
+        A record that doesn't follow the previous one must be a segment's first record or a block.
+        `silent` records produce no rows, because an earlier reading produced them.
         """
         name = self._name
         output = self._output
@@ -169,11 +172,11 @@ class Audit:
             self._output.finding("malformed-record", record, str(error))
 
     def finish(self) -> None:
-        """Return pending rows: no more records come for now."""
+        """Return pending rows, because no more records follow for now."""
         self._break_off()
 
     def finish_pending(self) -> None:
-        """As `finish`, but mark pending events as unsealed: no record will ever follow."""
+        """Like `finish`, but mark pending events as unsealed: no record will ever follow."""
         for session in self._live.values():
             session.give_up_pending()
         self._break_off()
@@ -182,11 +185,11 @@ class Audit:
         name = parse_name(segment if ".pjl" in segment else segment + ".pjl")
         before, output = self._name, self._output
         if name is None:
-            raise JournalFormatError(f"{segment} is not the name of a segment")
+            raise JournalFormatError(f"invalid segment name {segment!r}")
         follows = (
             before is not None
             and record.offset == 0
-            and not silent  # otherwise what comes next is in the middle of a segment
+            and not silent  # Otherwise the next record is in the middle of a segment.
             and name.node == before.node
             and name.start == before.start
             and name.number == before.number + 1
@@ -312,7 +315,7 @@ class Audit:
         session_id = session.out.id
         if session_id in self._started:
             session.out.finding("session-twice", None, None, record.time, record.offset, TWICE)
-        if not self._output.stitched:  # otherwise the caller looks for that
+        if not self._output.stitched:  # Otherwise the caller checks this.
             self._started.add(session_id)
         self._enter(start.session, session, record)
 
@@ -345,7 +348,7 @@ class Audit:
         lost, self._block.lost = self._block.lost, False
         for number in lacking:
             session = self._live[number]
-            if not self._output.stitched:  # otherwise the caller sees that no span follows
+            if not self._output.stitched:  # Otherwise the caller notices that no span follows.
                 session.give_up_pending()
                 if not lost:
                     session.out.finding("cut-short", None, None, block.time, block.offset, CUT)
@@ -377,7 +380,7 @@ class Audit:
             number, direction = _unpack_event(body)
             session = self._live.get(number) if direction in _BOTH else None
         if session is None:
-            # The cut end of a file does not explain what later files lack.
+            # The cut end of a file does not explain records that later files lack.
             self._block.lost |= record.status != TORN
             self._output.finding(record.status, record, DAMAGE[record.status])
             return

@@ -1,7 +1,7 @@
 """Events after a direction's chain broke, which are tried in other orders.
 
-Nothing is guessed: an event has a place only if the chain leads to it. Other events wait for the
-next checkpoint, whose count of events distinguishes altered events from missing ones.
+An event has a place only if the chain leads to it; places are never guessed. Other events wait for
+the next checkpoint, whose count of events distinguishes altered events from missing ones.
 """
 
 from typing import Final
@@ -9,10 +9,10 @@ from typing import Final
 from parley._node.journal.audit.direction import DirectionTracker, WireEvent
 from parley._node.journal.audit.rows import BAD_CHAIN, BAD_SEAL, DUPLICATE, GAP
 
-# How many events are tried in other orders, and kept until the next checkpoint.
+# How many events are tried in other orders and kept until the next checkpoint.
 MAX_TRIED: Final = 64
 MAX_KEPT: Final = 2**16
-MAX_KEPT_SIZE: Final = 2**27  # bytes
+MAX_KEPT_SIZE: Final = 2**27  # Bytes.
 
 
 class BrokenChain:
@@ -28,7 +28,7 @@ class BrokenChain:
         self._place = tracker.place + 1
         self._kept: list[WireEvent] = []
         self._marks: set[bytes] = set()
-        self._unread = 0  # events that could not be parsed
+        self._unread = 0  # Events that could not be parsed.
         self._overflow = 0
         self._size = 0
         self._damaged = damaged
@@ -39,7 +39,7 @@ class BrokenChain:
             self._keep(first)
 
     def take(self, wire: WireEvent | None) -> bool:
-        """Take the next event and return whether the chain is whole again."""
+        """Process the next event; return whether the chain is unbroken again."""
         tracker = self._tracker
         if wire is None:
             self._unread += 1
@@ -64,11 +64,11 @@ class BrokenChain:
 
     @property
     def unplaced(self) -> int:
-        """The number of events without a place that no earlier reading reported."""
+        """The number of events without a place that earlier readings did not report."""
         return 0 if self._reported else len(self._kept) + self._unread + self._overflow
 
     def leave(self) -> None:
-        """Give out rows without a finding for events without a place."""
+        """Add rows without a finding for events without a place."""
         self._tracker.epoch_keys.guess = True
         for wire in self._kept:
             self._tracker.refuse(wire, None, BAD_CHAIN)
@@ -76,7 +76,7 @@ class BrokenChain:
     def end(self, place: int | None, chain: bytes | None) -> bool:
         """End at a checkpoint or end record with `place` and `chain`, or None without one.
 
-        Returns whether the chain is whole after all.
+        Returns whether the chain turned out to be unbroken.
         """
         tracker = self._tracker
         kept = self._kept
@@ -89,7 +89,7 @@ class BrokenChain:
         status, kind, count = BAD_CHAIN, "bad-chain", max(have, 1)
         first_place: int | None = tracker.place + 1
         if place is None:
-            evidence = "the chain does not lead on, and no later checkpoint tells why"
+            evidence = "the chain does not continue, and no later checkpoint explains why"
         elif place == tracker.place + have:
             evidence = (
                 f"bytes were altered at place {tracker.place + 1}: from here to the next "
@@ -104,7 +104,7 @@ class BrokenChain:
             extra = tracker.place + have - place
             evidence = f"{extra} events are not part of the chain"
             first_place = None if place == tracker.place else first_place
-        # A single damaged record was told already; what comes after it was not.
+        # A single damaged record was already reported; the records after it were not.
         if not self._reported and (not self._damaged or kind == "gap" or have > 1):
             first = kept[0] if kept else None
             tracker.out.finding(
@@ -133,7 +133,7 @@ class BrokenChain:
             self._tracker.refuse(wire, None, BAD_CHAIN)
 
     def _kept_ones_follow(self) -> bool:
-        """Place events that came too early; return whether none is left."""
+        """Place events that came too early; return whether all of them have places."""
         tracker, early = self._tracker, 0
         first = self._kept[0] if self._kept else None
         again = len(self._kept) <= MAX_TRIED
@@ -180,14 +180,14 @@ class BrokenChain:
         tracker = self._tracker
         status, kind = (BAD_SEAL, "bad-seal") if tracker.each else (BAD_CHAIN, "bad-chain")
         if not self._damaged and not self._reported:
-            what = "the seal" if tracker.each else "the 16 bytes of the chain value"
+            what = "seal" if tracker.each else "chain value"
             tracker.out.finding(
                 kind,
                 tracker.direction,
                 self._place,
                 wire.time,
                 wire.offset,
-                f"{what} in the event are not those of the chain, which goes on after it",
+                f"the event has a wrong {what}, but the chain continues after it",
                 segment=wire.segment,
             )
         tracker.accept_marked_wrongly(wire, value, status)
@@ -196,7 +196,7 @@ class BrokenChain:
 def report_copy(tracker: DirectionTracker, wire: WireEvent) -> None:
     """Report an event that the journal already has."""
     place = None
-    if wire.mark in tracker.recent:  # each accepted event left one mark
+    if wire.mark in tracker.recent:  # Each accepted event left one mark.
         place = tracker.place - (len(tracker.recent) - 1 - tracker.recent.index(wire.mark))
     tracker.out.finding(
         "duplicate",
@@ -204,6 +204,6 @@ def report_copy(tracker: DirectionTracker, wire: WireEvent) -> None:
         place,
         wire.time,
         wire.offset,
-        "the same event is in the journal already",
+        "the journal already contains the same event",
     )
     tracker.refuse(wire, None, DUPLICATE)

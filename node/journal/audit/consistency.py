@@ -1,8 +1,8 @@
-"""What records assert of a session, compared with what the audit found in its events.
+"""Compares the claims of a session's records with the audited events.
 
-A secret's record must precede everything that needs it, so a missing one shows. A Close is sealed
-and the last event: where it can be read, it proves the end's code, text and side. Everything else
-in an end record is unproven.
+A secret's record must precede everything that needs it, so that a missing one is noticed. A Close
+is sealed and the last event. If it can be read, it proves the end's code, text and side. Everything
+else in an end record is unproven.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,8 +37,8 @@ def report_checkpoint_mismatch(
         )
         return
     what = (
-        f"the checkpoint's place {state.place}, epoch {state.epoch} and chain value are not "
-        f"those that were found (place {tracker.place}, epoch {tracker.epoch})"
+        f"the checkpoint's place {state.place}, epoch {state.epoch} and chain value do not "
+        f"match the events (place {tracker.place}, epoch {tracker.epoch})"
     )
     tracker.out.finding("checkpoint-mismatch", tracker.direction, tracker.place, time, offset, what)
 
@@ -53,33 +53,36 @@ def report_end_mismatch(
             "gap", tracker.direction, tracker.place + 1, time, offset, what, missing
         )
     elif missing or chain != tracker.chain.value:
-        what = f"the end says place {place}; place {tracker.place}, or another chain, was found"
+        what = (
+            f"the end has place {place}, but the events have place {tracker.place} or another chain"
+        )
         tracker.out.finding("end-mismatch", tracker.direction, tracker.place, time, offset, what)
 
 
 def close_contradiction(end: SessionEnd, trackers: Sequence[DirectionTracker]) -> str | None:
-    """Describe how an end contradicts the sealed Close; None if it doesn't, as far as is known."""
+    """Describe how an end contradicts the sealed Close; return None if none is known."""
     claimed, other = (SENT, RECEIVED)[:: -1 if end.remote else 1]
     closed = trackers[claimed].closed
     if closed is None and any(tracker.unread.last == tracker.place for tracker in trackers):
-        return None  # the last event may have been the Close
+        return None  # The last event may have been the Close.
     if closed is None and trackers[other].closed is not None:
-        who, did = ("the other side", "sent") if end.remote else ("this side", "received")
-        return f"the end says that {who} closed; the sealed Close was {did}"
+        side, did = ("the other node", "sent") if end.remote else ("this node", "received")
+        return f"the end names {side} as the closing side, but the sealed Close was {did}"
     if closed is None:
         if end.remote and end.code >= 0:
-            return f"the end says that the other side closed with {end.code}; no Close came"
+            return f"the end has code {end.code} from the other node, but no Close was received"
         return None
     code, text = closed
     if code != end.code:
-        return f"the end says code {end.code}, the sealed Close {code}"
-    return None if text == end.text else "the end's text is not that of the sealed Close"
+        return f"the end has code {end.code}, but the sealed Close has {code}"
+    return None if text == end.text else "the end's text differs from the sealed Close"
 
 
 class KnownSession(NamedTuple):
     """The unverified facts of a session from its start or a checkpoint.
 
-    `started` is in ns, `offset` that of the record; `states` are of received and sent.
+    `started` is in ns, `offset` is the position of the record, and `states` are those of the
+    received and the sent direction.
     """
 
     facts: SessionFacts
@@ -96,15 +99,15 @@ def suite_of(facts: SessionFacts) -> Suite:
     """Return the suite of a session.
 
     Raises:
-        JournalFormatError: the suite is unknown. AlgorithmNotInstalledError: this machine lacks
-            an algorithm.
+        JournalFormatError: the suite is unknown.
+        AlgorithmNotInstalledError: an algorithm is not installed on this machine.
     """
     try:
         return Suite.of(dict(zip(PARAMETERS, facts.suite, strict=True)))
     except AlgorithmNotInstalledError:
         raise
     except (CryptoError, KeyError) as error:
-        raise JournalFormatError(f"an unknown suite: {error}") from error
+        raise JournalFormatError(f"unknown suite: {error}") from error
 
 
 def constants_digest(facts: SessionFacts, th1: bytes, th2: bytes, started: int) -> bytes:
@@ -113,7 +116,7 @@ def constants_digest(facts: SessionFacts, th1: bytes, th2: bytes, started: int) 
     return SHA256.digest(encode(cells))
 
 
-_KNOWN: Final = 16  # the last ones; a session uses two at a time
+_KNOWN: Final = 16  # The last ones; a session uses two at a time.
 
 
 class Generations:
@@ -121,24 +124,24 @@ class Generations:
 
     def __init__(self, out: SessionOutput, known: Iterable[Generation]) -> None:
         self._out = out
-        # None: its absence was told.
+        # None if its absence was reported.
         self._known: dict[int, Generation | None] = {one.number: one for one in known}
 
     def __contains__(self, generation: int) -> bool:
         return generation in self._known
 
     def since(self, oldest: int) -> list[int]:
-        """Return the generations that a checkpoint has if no direction is before `oldest`."""
+        """Return the generations that a checkpoint has if neither direction is before `oldest`."""
         return sorted(number for number in self._known if not number or number >= oldest)
 
     def add(self, generation: Generation) -> None:
-        """Add the record of a secret; raises JournalFormatError if there was one before."""
+        """Add the record of a secret; raise JournalFormatError if it is a duplicate."""
         if self._known.get(generation.number) is not None:
-            raise JournalFormatError(f"a second secret of generation {generation.number}")
+            raise JournalFormatError(f"duplicate secret of generation {generation.number}")
         self._put(generation.number, generation)
 
     def require(self, generation: int, time: int, offset: int) -> bool:
-        """Return whether the secret came before this record; report once if it did not."""
+        """Return whether the secret came before this record; if not, report it once."""
         if generation in self._known:
             return True
         self._put(generation, None)

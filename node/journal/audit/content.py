@@ -1,7 +1,7 @@
 """The content of a decrypted event: its type's name, topic, code and notes; and compact rows.
 
-Events are read by the table that nodes use (`node.protocol.event_types`): a value that a node
-treats as absent is absent here, and an event that a node refuses is malformed.
+Events are parsed with the table that nodes use (`node.protocol.event_types`). A value that a node
+ignores is absent here, and an event that a node rejects is malformed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,8 +19,9 @@ from parley._node.protocol.event import NO_PAYLOAD, Event, parse_batch
 from parley._node.protocol.event_types import EVENT_TYPES
 from parley._node.protocol.limits import CONNECTION_STREAM_PAYLOAD
 
-MAX_LABELS: Final = 2**14  # of streams, in one session
-# How many characters of a topic, name, namespace or label rows have: a peer may send a million.
+MAX_LABELS: Final = 2**14  # Labels of streams, in one session.
+# The maximum length of a topic, name, namespace or label in rows, because a peer may send a million
+# characters.
 LONGEST_TOPIC: Final = 1_024
 _NOTIFY: Final = codes.SIM << 8 | codes.NOTIFY
 _TOPIC_PREFIX: Final = "topic:"
@@ -33,7 +34,7 @@ class Label(NamedTuple):
     topic: str | None
 
     def topic_of(self, number: int, own: str | None) -> str | None:
-        """Return the topic of an event on the stream; a note belongs to the stream's topic."""
+        """Return the topic of an event on the stream. A note belongs to the stream's topic."""
         if self.topic is None or (own is not None and number != _NOTIFY):
             return own
         return self.topic
@@ -50,7 +51,7 @@ def labels_of(labels: Mapping[int, str]) -> dict[int, Label]:
 
 
 def add_label(labels: dict[int, Label], stream: int, text: str) -> None:
-    """Add the label of an opened stream; the oldest is dropped if there are too many."""
+    """Add the label of an opened stream. If there are too many, the oldest is dropped."""
     if len(labels) >= MAX_LABELS:
         del labels[next(iter(labels))]
     labels[stream] = read_label(text)
@@ -59,30 +60,30 @@ def add_label(labels: dict[int, Label], stream: int, text: str) -> None:
 _DATA: Final = codes.STREAM << 8 | codes.DATA
 _NOTES: Final = codes.SIM << 8 | codes.NOTES
 _BATCH: Final = codes.STREAM << 8 | codes.BATCH
-# Types from here on may stand on any stream but 0.
+# Types from this one on may occur on any stream except 0.
 _FIRST_OF_STREAMS: Final = (codes.STREAM + 1) << 8
-# The beginning of a payload that is one note, before the note.
+# The beginning of a payload that consists of one note, before the note.
 _NOTIFY_HEAD: Final = bytes.fromhex("a116")
 _unpack_head: Final = Struct(">HH").unpack_from
 
-# For payloads whose last cell is a byte string, which means nothing here: their content by type,
-# size and everything before those bytes; and how long that is.
+# A cache for payloads whose last cell is an arbitrary byte string: their content by type, size and
+# everything before those bytes; and the length of that part.
 openings: dict[tuple[int, int, bytes], "Content"] = {}
 opening_sizes: dict[tuple[int, int], int] = {}
 _MOST_OPENINGS: Final = 4_096
 _LONGEST_OPENING: Final = 256
-_EMPTY_MAP: Final = 0xA0  # plus its number of cells it is the head of a payload
+_EMPTY_MAP: Final = 0xA0  # Added to the number of cells, this is the head of a payload.
 
 
-# An event, or one of a Batch: its place in that, from 0, async id, type, payload.
+# An event, or one of a Batch: its index in the batch, from 0, async ID, type, payload.
 SingleEvent = tuple[int | None, int, int, bytes]
 
 
 class Content(NamedTuple):
     """The content of an event.
 
-    `topic` is its own topic or name, `label` that of an Open, `notes` the payloads of single notes
-    (None except for Notes). `type` is None if the event was not decrypted.
+    `topic` is the event's own topic or name, `label` the label of an Open, and `notes` the payloads
+    of single notes (None except for Notes). `type` is None if the event was not decrypted.
     """
 
     type: str | None
@@ -98,7 +99,7 @@ class Content(NamedTuple):
 
 _APPLICATION: Final = Content("application")
 _UNKNOWN: Final = Content("unknown")
-_UNKNOWN_REQUEST: Final = Content("unknown", status=MALFORMED)  # as its answer says
+_UNKNOWN_REQUEST: Final = Content("unknown", status=MALFORMED)  # As specified in its answer.
 _EMPTY: Final = {number: Content(of.name) for number, of in EVENT_TYPES.items()}
 
 
@@ -121,7 +122,7 @@ def single_events(stream: int, plain: bytes) -> Sequence[SingleEvent]:
 def read_content(stream: int, number: int, payload: bytes) -> Content:
     """Read the payload of an event of type `number` (category << 8 | subcategory).
 
-    Never raises. A Batch comes here only if `single_events` could not parse it.
+    Never raises. A Batch is passed here only if `single_events` could not parse it.
     """
     if (number < _FIRST_OF_STREAMS or not stream) and not _may_stand(stream, number, payload):
         known = EVENT_TYPES.get(number)
@@ -152,7 +153,7 @@ def read_content(stream: int, number: int, payload: bytes) -> Content:
     content = Content(
         name,
         _shown(get(keys.TOPIC, get(keys.NAME))),
-        _shown(get(keys.NAMESPACE)) or None,  # to a node empty means absent
+        _shown(get(keys.NAMESPACE)) or None,  # A node treats an empty value as absent.
         get(keys.CODE),
         get(keys.STREAM),
         get(keys.REQUEST),
@@ -179,11 +180,11 @@ def _shown(text: str | None) -> str | None:
 def _remember(number: int, payload: bytes, cells: dict[int, Any], content: Content) -> None:
     """Cache a content for payloads that differ only in the bytes of their last cell.
 
-    They mean the same, since values have only one encoding.
+    They have the same content, because values have only one encoding.
     """
     last = next(reversed(cells.values()), None)
     if type(last) is not bytes or payload[0] - _EMPTY_MAP != len(cells):
-        return  # the last cell is not a byte string
+        return  # The last cell is not a byte string.
     size = len(payload)
     opening = size - len(last)
     if opening > _LONGEST_OPENING:
@@ -209,10 +210,11 @@ def _single_notes(notes: list[Any]) -> list[bytes]:
 class CompactRow(NamedTuple):
     """One event, or one that carries many notes, until it is final.
 
-    `head` has the values of `HEAD_COLUMNS`, `number` is category << 8 | subcategory. `async_id`,
-    `number` and `payload` are None if it was not decrypted. `topic` is the event's own or its
-    stream's, `label` the stream's. Notes in `content` replace `payload`. `inside` is the place in a
-    batch, from 0; events of a batch share offset, place, sizes and digest.
+    `head` has the values of `HEAD_COLUMNS`, and `number` is category << 8 | subcategory.
+    `async_id`, `number` and `payload` are None if the event was not decrypted. `topic` is the topic
+    of the event or its stream, `label` the label of the stream. Notes in `content` replace
+    `payload`. `inside` is the index in a batch, from 0. Events of a batch share offset, place,
+    sizes and digest.
     """
 
     head: tuple[str | None, ...]
@@ -241,7 +243,7 @@ PROOF: Final = Content("proof")
 def event_rows(
     rows: Sequence[CompactRow], sealed_ns: int | None, *, payloads: bool
 ) -> Iterator[EventRow]:
-    """Yield rows with `EVENT_COLUMNS` for each event or note; `sealed_ns` is their seal's time."""
+    """Yield rows with `EVENT_COLUMNS` for each event or note. `sealed_ns` is their seal's time."""
     for row in rows:
         content, number = row.content, row.number
         fixed = (
@@ -257,7 +259,7 @@ def event_rows(
             content.opens,
             content.request,
         )
-        # From the times as rows have them, in microseconds, so that others compute the same.
+        # Computed from the rows' times, in microseconds, so that other readers get the same values.
         delay = None if sealed_ns is None else sealed_ns // 1000 - row.time_ns // 1000
         count = 1 if content.notes is None else len(content.notes)
         for item, piece in enumerate(content.notes or [row.payload]):

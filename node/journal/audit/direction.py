@@ -1,6 +1,6 @@
 """One direction of a session, followed event by event: chain, seals, keys and rows.
 
-An event is `ok` only if the chain leads to it and a valid seal at or after it covers that chain.
+An event is `ok` only if the chain leads to it, and a valid seal at or after it covers that chain.
 """
 
 from collections import deque
@@ -30,13 +30,13 @@ from parley._node.journal.audit.rows import BAD_SEAL, OK, UNDECRYPTABLE, UNSEALE
 from parley._node.journal.record_types import EVENT_HEAD, DirectionCheckpoint
 from parley._node.protocol import codes
 
-HEAD: Final = 21  # stream, form and prefix, in sealing `chain`
+HEAD: Final = 21  # Stream, form and prefix, with sealing `chain`.
 PREFIX: Final = 16
-LEAST_BLOB: Final = 21  # async id, type, one byte of payload, tag
+LEAST_BLOB: Final = 21  # Async ID, type, one byte of payload, tag.
 
 
 class WireEvent:
-    """One recorded event, split into its parts (protocol.md, section 6); only sizes are checked.
+    """One recorded event, split into its parts (protocol.md, section 6). Only sizes are checked.
 
     With sealing `each` it has no `prefix`.
     """
@@ -57,9 +57,9 @@ class WireEvent:
     def __init__(
         self, head: tuple[str, ...], offset: int, time: int, wire: bytes, each: bool, seal_size: int
     ) -> None:
-        """Split an event; raises ValueError if it is too short for its form."""
-        self.head = head  # the first columns of its row
-        self.damaged = False  # its record's CRC is wrong
+        """Split an event. Raises ValueError if it is too short for its form."""
+        self.head = head  # The first columns of its row.
+        self.damaged = False  # Whether its record's CRC is wrong.
         self.offset = offset
         self.time = time
         self.size = size = len(wire)
@@ -76,7 +76,7 @@ class WireEvent:
             self.seal = wire[start : start + seal_size]
             start += seal_size
         if self.form > 1 or size < start + LEAST_BLOB:
-            raise ValueError(f"an event of {size:,} bytes has form {self.form} or is too short")
+            raise ValueError(f"invalid event: {size:,} bytes with form {self.form}")
         self.blob = wire[start:]
 
     @property
@@ -85,7 +85,7 @@ class WireEvent:
 
     @property
     def mark(self) -> bytes:
-        """16 bytes that are unique among the events of the direction."""
+        """Return 16 bytes that are unique among the events of the direction."""
         return self.prefix or (self.seal or b"")[:PREFIX]
 
 
@@ -95,11 +95,11 @@ class BadSeals:
     def __init__(self, out: SessionOutput, direction: int) -> None:
         self._out = out
         self._direction = direction
-        self._first: tuple[int, int, int, str] | None = None  # place, time, offset, segment
+        self._first: tuple[int, int, int, str] | None = None  # Place, time, offset, segment.
         self._count = 0
 
     def add(self, place: int, wire: WireEvent) -> None:
-        """Add the wrong seal of an event, unless its wrong CRC was reported."""
+        """Add the wrong seal of an event, unless a wrong CRC of its record was reported."""
         if self._first is None and wire.damaged:
             return
         if self._first is None:
@@ -111,11 +111,11 @@ class BadSeals:
         if self._first is None:
             return
         place, time, offset, segment = self._first
-        what = "the signature over the chain at this place is not that of the sender"
+        what = "the signature over the chain at this place is not the sender's"
         if self._count > 1:
-            what += f", nor are those of the {self._count - 1} seals after it"
+            what += f", and the {self._count - 1} seals after it are wrong as well"
         if not mended:
-            what += "; no valid one follows in what was read: the chain may have been rebuilt"
+            what += "; no valid seal follows in these records: the chain may have been rebuilt"
         self._out.finding(
             "bad-seal", self._direction, place, time, offset, what, self._count, segment
         )
@@ -132,15 +132,15 @@ _UPDATES: Final = f"after more than {MOST_UPDATES:,} key updates of a generation
 class UndecryptableEvents:
     """Events that don't open with the auditor's key of their session, reported as one finding.
 
-    A session without a key has a finding of its own. `last` is the place of the last event that did
-    not open, for any reason.
+    A session without a key has another finding. `last` is the place of the last event that did not
+    open, for any reason.
     """
 
     def __init__(self, out: SessionOutput, direction: int, keyring: Keyring | None) -> None:
         self._out = out
         self._direction = direction
         self._keyring = keyring
-        self._first: tuple[int, int, int] | None = None  # place, time, offset
+        self._first: tuple[int, int, int] | None = None  # Place, time, offset.
         self._why = ""
         self._count = 0
         self.last: int | None = None
@@ -180,7 +180,7 @@ class UndecryptableEvents:
             time,
             offset,
             f"{self._count} events from place {place} to {self.last} do not open, {self._why}, "
-            "though the auditor's key opens the session",
+            "although the auditor's key opens the session",
             self._count,
         )
         self._first, self._count = None, 0
@@ -194,19 +194,20 @@ _CLOSE: Final = codes.CONNECTION << 8 | codes.CLOSE
 # Async id, type and content of an event that was not decrypted, and of a Proof.
 _UNREAD: Final = (None, None, UNREAD)
 _PROOF: Final = (0, codes.CONNECTION << 8 | codes.PROOF, PROOF)
-_REMEMBERED: Final = 1_024  # prefixes of the last events, by which copies are recognised
-# The most rows that wait for a seal, and about how many bytes of memory their events take: more
-# than most receivers would have waited for.
+_REMEMBERED: Final = 1_024  # The prefixes of the last events, by which copies are recognised.
+# The limits for rows that wait for a seal: their number, and about how many bytes of memory their
+# events need. Most receivers would not have waited for more.
 MAX_PENDING: Final = 2**20
 MAX_PENDING_SIZE: Final = 2**30
-_NOTE_SIZE: Final = 64  # of memory, beside its bytes
+_NOTE_SIZE: Final = 64  # The memory in addition to its bytes.
 
 
 @dataclass(frozen=True, slots=True)
 class DirectionContext:
     """The state that both directions of a session share.
 
-    `commit` is the commitment to its secret, `labels` those of its streams; findings go to `out`.
+    `commit` is the commitment to the session's secret, `labels` the labels of its streams, and
+    `out` receives the findings.
     """
 
     suite: Suite
@@ -219,7 +220,7 @@ class DirectionContext:
 class DirectionTracker:
     """The audit of one direction.
 
-    `chain`, `place`, `generation` and `updates` are as in a checkpoint; `pending` are the rows of
+    `chain`, `place`, `generation` and `updates` are as in a checkpoint. `pending` are the rows of
     events that no seal covers yet.
     """
 
@@ -235,7 +236,7 @@ class DirectionTracker:
     ) -> None:
         suite, out = context.suite, context.out
         self.direction = direction
-        self.head = head  # journal, segment, session, direction, sender, receiver
+        self.head = head  # Journal, segment, session, direction, sender, receiver.
         self._suite = suite
         self.each = suite.sealing == "each"
         self._seal_size = verifier.signature_size
@@ -244,22 +245,21 @@ class DirectionTracker:
         self.verifier = verifier
         self.keyring = context.keyring
         self.labels = context.labels
-        self.initiator = initiator  # whether the connection's initiator sends here
+        self.initiator = initiator  # Whether the connection's initiator sends in this direction.
         self.out = out
         self.pending: list[CompactRow] = []
-        self._pending_size = 0  # bytes of their events
+        self._pending_size = 0  # The bytes of their events.
         self.recent: deque[bytes] = deque(maxlen=_REMEMBERED)
-        self.silent = False  # these events have their rows already
+        self.silent = False  # Whether these events already have rows.
         self.epoch_keys = EpochKeys(suite)
-        self.closed: tuple[int, str] | None = None  # code and text of a Close that was seen
+        self.closed: tuple[int, str] | None = None  # The code and text of a Close event.
         self.unread = UndecryptableEvents(out, direction, context.keyring)
         self.bad_seals = BadSeals(out, direction)
-        self.sealed_ns: int | None = None  # the time of the first valid seal
+        self.sealed_ns: int | None = None  # The time of the first valid seal.
         self.adopt(state, rekey_commit)
 
     def adopt(self, state: DirectionCheckpoint, rekey_commit: bytes) -> None:
-        """Continue from a checkpoint; `rekey_commit` is its generation's, empty for the
-        handshake's."""
+        """Continue from a checkpoint; `rekey_commit` is empty for the handshake's generation."""
         self.rekey_commit = rekey_commit
         self.chain = HashChain(self._suite.hash_algorithm, state.chain)
         self.place = state.place
@@ -280,11 +280,11 @@ class DirectionTracker:
         )
 
     def forget_ended(self, state: DirectionCheckpoint) -> None:
-        """Free the keys of streams that ended, since the checkpoint doesn't have them."""
+        """Free the keys of streams that ended, because the checkpoint doesn't have them."""
         self.epoch_keys.keep(state.counters)
 
     def parse(self, offset: int, time: int, wire: bytes) -> WireEvent:
-        """Parse an event; raises ValueError if it is too short for its form."""
+        """Parse an event. Raises ValueError if it is too short for its form."""
         return WireEvent(self.head, offset, time, wire, self.each, self._seal_size)
 
     def fits(self, wire: WireEvent) -> bytes | None:
@@ -295,9 +295,9 @@ class DirectionTracker:
         return value if value[:PREFIX] == wire.prefix else None
 
     def take_in_sequence(self, offset: int, time: int, body: bytes) -> bool:
-        """Take the next event if it is unsealed and in sequence, as `accept` does but faster.
+        """Process the next event if it is unsealed and in sequence, like `accept` but faster.
 
-        `body` is that of its record. Returns False, without a change, for other events.
+        `body` is the body of its record. Returns False for other events, without a change.
         """
         size = len(body) - EVENT_HEAD
         if size < HEAD + LEAST_BLOB or body[_FORM_AT] or self.each:
@@ -316,11 +316,11 @@ class DirectionTracker:
         return True
 
     def value_after(self, wire: WireEvent) -> bytes:
-        """Return the chain value if `wire` came next, whatever value it shows itself."""
+        """Return the chain value if `wire` came next, regardless of the value in `wire` itself."""
         return self._new_hash(b"".join((self.chain.value, wire.stream4, wire.blob))).digest()
 
     def accept(self, wire: WireEvent, value: bytes, status: str = OK) -> None:
-        """Take `wire` as the next event; `value` is the chain value after it."""
+        """Process `wire` as the next event; `value` is the chain value after it."""
         self.chain.value = value
         self.place += 1
         self.recent.append(wire.mark)
@@ -335,14 +335,14 @@ class DirectionTracker:
             self._give(rows, BAD_SEAL)
 
     def accept_marked_wrongly(self, wire: WireEvent, value: bytes, status: str) -> None:
-        """Take `wire`, whose blob fits the chain, but not its prefix (or, in `each`, its seal)."""
+        """Process `wire`, whose blob fits the chain, but not its prefix (in `each`: its seal)."""
         self.chain.value = value
         self.place += 1
         self.recent.append(wire.mark)
         self._give(self._rows_of(wire, self.place, value[:PREFIX], status), status)
 
     def refuse(self, wire: WireEvent, place: int | None, status: str) -> None:
-        """Give out the rows of an event to which the chain doesn't lead."""
+        """Add the rows of an event to which the chain doesn't lead."""
         if not self.silent:
             self._give(self._rows_of(wire, place, wire.prefix, status), status)
 
@@ -361,7 +361,7 @@ class DirectionTracker:
         self.find_secret()
 
     def give_up_pending(self) -> None:
-        """Give out pending rows as unsealed."""
+        """Add pending rows as unsealed."""
         rows = self.take_pending()
         if rows:
             self.out.rows([row._replace(status=UNSEALED) for row in rows])
@@ -372,11 +372,11 @@ class DirectionTracker:
         return rows
 
     def start_reporting(self) -> None:
-        """Give out rows from here on."""
+        """Add rows from here on."""
         self.silent = False
         self.take_pending()
         self.sealed_ns = None
-        self.bad_seals.forget()  # an earlier reading told of them
+        self.bad_seals.forget()  # Reported by an earlier reading.
 
     def find_secret(self) -> None:
         """Look up the key of the current epoch."""

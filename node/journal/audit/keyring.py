@@ -1,7 +1,7 @@
-"""The secrets of a session as far as an auditor can open them.
+"""The secrets of a session that an auditor can open.
 
-A secret is used only if it matches the commitment that chain and seals cover, so that a wrong
-secret never gives a wrong plaintext.
+A secret is used only if it matches the commitment that the chain and seals cover, so that a wrong
+secret never produces a wrong plaintext.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,17 +20,17 @@ from parley._node.journal.keys import LABEL_LIST
 from parley._node.journal.record_types import LIMITS, Generation
 
 LABEL_NONCE: Final = 24
-_PROOF_AAD: Final = bytes(4) + b"\x01"  # stream 0, sealed
-_INNER_HEAD: Final = 4  # async id and type
+_PROOF_AAD: Final = bytes(4) + b"\x01"  # Stream 0, sealed.
+_INNER_HEAD: Final = 4  # Async ID and type.
 KEPT_EPOCHS: Final = 8
-STEP: Final = 1_024  # updates; the secret after each so many is kept as well
+STEP: Final = 1_024  # The number of updates after which a secret is stored as well.
 _KEPT_SECRETS: Final = 4_096
-# Epochs of a generation. An honest one lasts for at least 4 GiB or an hour.
+# The most epochs of a generation. An honest epoch lasts for at least 4 GiB or an hour.
 MOST_UPDATES: Final = 2**16
 
 
 class BoxOpener:
-    """Opens boxes with the auditors' private keys; remembers the last 4,096 secrets."""
+    """Opens boxes with the auditors' private keys, and remembers the last 4,096 secrets."""
 
     def __init__(self, auditors: Sequence[AuditorPrivateKey]) -> None:
         self._auditors = {bytes(key.public): key for key in auditors}
@@ -40,7 +40,7 @@ class BoxOpener:
         return bool(self._auditors)
 
     def open(self, generation: Generation) -> bytes | None:
-        """Return the secret of a generation; None if none of its boxes opens."""
+        """Return the secret of a generation, or None if none of its boxes can be opened."""
         for auditor, box in generation.boxes:
             key = self._auditors.get(auditor)
             if key is None:
@@ -59,7 +59,7 @@ class BoxOpener:
 
 
 class Keyring:
-    """The secrets of one session. `problem` says why the last one could not be added."""
+    """The secrets of one session. `problem` is the reason why the last one was not added."""
 
     def __init__(
         self,
@@ -76,16 +76,16 @@ class Keyring:
         self._th1 = th1
         self._th2 = th2
         self._session_id = session_id
-        self.epochs: dict[int, tuple[bytes, bytes]] = {}  # of initiator, of responder
+        self.epochs: dict[int, tuple[bytes, bytes]] = {}  # Of the initiator, of the responder.
         self.last: dict[tuple[int, bool], tuple[int, bytes]] = {}
-        self.steps: dict[tuple[int, bool], list[bytes]] = {}  # after `STEP` updates each
-        self._proofs: tuple[bytes, ...] = ()  # of responder, of initiator
+        self.steps: dict[tuple[int, bool], list[bytes]] = {}  # After every `STEP` updates.
+        self._proofs: tuple[bytes, ...] = ()  # Of the responder, of the initiator.
         self._exporter: bytes | None = None
         self.problem = ""
-        self.wrong = False  # the problem is a secret that is not the session's
+        self.wrong = False  # Whether the problem is a secret of another session.
 
     def add(self, generation: Generation) -> bool:
-        """Add a generation; return whether its secret opened and is right."""
+        """Add a generation; return whether its secret was opened and is correct."""
         if generation.number in self.epochs:
             return True
         secret = self._boxes.open(generation)
@@ -97,11 +97,11 @@ class Keyring:
             self.problem = f"the secret of generation {generation.number} has a wrong size"
         elif not generation.number:
             if commitment(hash, secret, self._th1) != self._commit:
-                self.problem = "the sealed secret is not the one that `commit` commits to"
+                self.problem = "the encrypted secret does not match the session's commitment"
                 return False
             application = application_secrets(hash, secret, self._th2)
             if application.session_id != self._session_id:
-                self.problem = "the session id is not that of the session's secret"
+                self.problem = "the session ID does not match the session's secret"
                 return False
             self._exporter = application.exporter
             self._proofs = (
@@ -114,14 +114,16 @@ class Keyring:
             offer, answer = generation.after_offer or b"", generation.after_answer or b""
             secrets = rekey_secrets(hash, secret, offer, answer)
             if secrets.commit != generation.commit:
-                self.problem = f"the sealed secret of rekey {generation.number} is not its own"
+                self.problem = (
+                    f"the encrypted secret of rekey {generation.number} does not match the rekey"
+                )
                 return False
             self.epochs[generation.number] = secrets.next_initiator, secrets.next_responder
             return True
         return False
 
     def open_proof(self, blob: bytes, *, initiator: bool) -> bytes | None:
-        """Return the payload of a side's Proof; None if it doesn't open."""
+        """Return the payload of a side's Proof, or None if it doesn't open."""
         if not self._proofs:
             return None
         key = StreamKey(self._suite, self._proofs[initiator], 0)
@@ -139,17 +141,16 @@ class Keyring:
         return generation in self.epochs
 
     def secret(self, generation: int, updates: int, initiator: bool) -> bytes | None:
-        """Return an epoch's secret in the direction of the `initiator` or the other; None if
-        unknown."""
+        """Return an epoch's secret for the `initiator` or the responder, or None if unknown."""
         pair = self.epochs.get(generation)
         if pair is None or updates > MOST_UPDATES:
             return None
         key, first = (generation, initiator), pair[0 if initiator else 1]
-        # Usually the one after the last that was asked for.
+        # Usually, this is the epoch after the last requested one.
         done, secret = self.last.get(key, (0, first))
         steps = self.steps.setdefault(key, [first])
         if done > updates:
-            # A forged checkpoint must not make us derive all of them again.
+            # A forged checkpoint must not make us derive all secrets again.
             step = min(updates // STEP, len(steps) - 1)
             done, secret = step * STEP, steps[step]
         for update in range(done + 1, updates + 1):
@@ -194,15 +195,15 @@ def _label_map(value: Value) -> dict[int, str]:
     }
 
 
-# Counters tried for a stream's next event after a gap in the records.
+# How many counters are tried for a stream's next event after a gap in the records.
 TRIED_COUNTERS: Final = 64
 
 
 class EpochKeys:
-    """The stream keys of one epoch of a direction; `secret` is None if it is unknown.
+    """The stream keys of one epoch of a direction. `secret` is None if it is unknown.
 
-    Events must be opened in the order of the chain, since counters rise. With `guess`, events may
-    be missing, and a few counters are tried.
+    Events must be opened in the order of the chain, because counters ascend. With `guess`, events
+    may be missing, and a few counters are tried.
     """
 
     def __init__(self, suite: Suite) -> None:
@@ -221,7 +222,7 @@ class EpochKeys:
         self._keys = {name: key for name, key in self._keys.items() if name in names}
 
     def decrypt(self, stream4: bytes, blob: bytes, form: bytes) -> bytes | None:
-        """Return the plaintext of an event of a form (1 byte); None without the right key."""
+        """Return the plaintext of an event of a form (1 byte), or None without the right key."""
         if self.secret is None:
             return None
         key = self._keys.get(stream4) or self._stream_key(stream4, self.secret)

@@ -1,4 +1,4 @@
-"""The rows that an audit gives out, each with its journal, segment and, if known, session."""
+"""The rows that an audit returns, each with its journal, segment and, if known, session."""
 
 from typing import Final
 
@@ -10,36 +10,36 @@ from parley._node.journal.keys import RECEIVED
 from parley._node.journal.record_types import EVENT_HEAD, JoinedTunnel, SessionFacts
 from parley._node.journal.records import Record
 
-# How many characters of an address or role rows have: each row of a session repeats them.
+# The maximum length of an address or role, because each row of a session repeats them.
 LONGEST_TEXT: Final = 1_024
 # The evidence for a record's status.
 DAMAGE: Final = {
     "bad-crc": "the record's bytes do not match its checksum",
-    "bad-length": "no record can begin with these bytes; what follows up to the next block is lost",
+    "bad-length": "no record can begin with these bytes; everything up to the next block is lost",
     "torn": "the file ends in the middle of a record, or without a segment end",
 }
 NO_START: Final = "a checkpoint of a session that neither began before nor was in the last block"
-TWICE: Final = "a session of the same id began before: it is in the journal a second time"
-FOREIGN: Final = "the session's own identity is not that of the journal's node"
+TWICE: Final = "a session with the same ID began before: the journal contains it twice"
+FOREIGN: Final = "the session's local identity is not the identity of the journal's node"
 NO_END: Final = "the journal ended while this session was open: the node did not shut down properly"
 CUT: Final = (
     "the session was open, but a later block of the same run has no checkpoint of it, and no end "
-    "of it comes before"
+    "record precedes it"
 )
 
 
 class AuditOutput:
-    """The rows of one audit; `journal` and `segment` are those being read.
+    """The rows of one audit. `journal` and `segment` are those being read.
 
-    `stitched`: the caller compares spans and finds what is wrong between them. While `silent`,
-    nothing is added: an earlier reading reported it.
+    With `stitched`, the caller compares spans and finds errors between them. While `silent`,
+    nothing is added, because an earlier reading reported it.
     """
 
     def __init__(self, boxes: BoxOpener, *, stitched: bool) -> None:
         self.boxes = boxes
         self.stitched = stitched
         self.silent = False
-        self.block: int | None = None  # the offset of the last complete one
+        self.block: int | None = None  # The offset of the last complete block.
         self.journal = ""
         self.segment = ""
         # Rows that are final, with the time of their seal.
@@ -81,7 +81,7 @@ class AuditOutput:
         )
 
     def end_span(self, span: Span, pending: list[CompactRow]) -> None:
-        """Add a span, and the rows that wait for a seal in a later one."""
+        """Add a span, and the rows that wait for a seal in a later span."""
         if not self.silent:
             self.spans.append((span, pending))
 
@@ -130,7 +130,7 @@ class AuditOutput:
 
 
 class SessionOutput:
-    """The rows of one session; `local` and `remote` are node ids as text."""
+    """The rows of one session. `local` and `remote` are node IDs as text."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class SessionOutput:
         )
 
     def head(self, direction: int) -> tuple[str, ...]:
-        """The first columns of all events of a direction."""
+        """Return the first columns of all events of a direction."""
         output = self.output
         ends = (self.remote, self.local) if direction == RECEIVED else (self.local, self.remote)
         return (output.journal, output.segment, self.id, DIRECTIONS[direction], *ends)

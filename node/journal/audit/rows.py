@@ -1,7 +1,7 @@
-"""The rows that an audit gives out: events, sessions, tunnels, findings and spans.
+"""The rows that an audit returns: events, sessions, tunnels, findings and spans.
 
-A row is a tuple in the order of its columns, since there are millions. docs/pipeline.md has their
-meanings and units. Times are in ns since the epoch.
+A row is a tuple in the order of its columns, because there are millions of rows. docs/pipeline.md
+has their meanings and units. Times are in ns since the epoch.
 """
 
 from dataclasses import dataclass
@@ -54,9 +54,9 @@ EventRow = tuple[Any, ...]
 
 
 class SessionRow(NamedTuple):
-    """A change of a session; `what` is start, live, key-update, parted, resumed or end.
+    """A change of a session. `what` is start, live, key-update, parted, resumed or end.
 
-    `suite` is the five names with spaces between them; the places are those at the end.
+    `suite` is the five names separated by spaces. The places are the last ones of each direction.
     """
 
     journal: str
@@ -87,7 +87,7 @@ class SessionRow(NamedTuple):
 class TunnelRow(NamedTuple):
     """A tunnel that the journal's node joined, and its neighbours in the path.
 
-    `trace` is hexadecimal, `before` and `after` are node ids; `forward` and `back` are bytes.
+    `trace` is hexadecimal, `before` and `after` are node IDs, `forward` and `back` are bytes.
     """
 
     journal: str
@@ -107,7 +107,7 @@ class TunnelRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A fault: where it is, how many events it concerns, and the evidence."""
+    """A fault: its position, how many events it affects, and the evidence."""
 
     kind: str
     journal: str
@@ -122,13 +122,15 @@ class Finding:
 
 
 class Span(NamedTuple):
-    """A direction over records that were read in one go: its state at the start and end.
+    """A direction over records that were read in one pass: its state at the start and end.
 
     Consecutive spans fit if the first ends with the chain value and place with which the second
-    begins; the first valid seal of the second then covers the `pending` events of the first.
+    begins. The first valid seal of the second then covers the `pending` events of the first.
+
     `unplaced` counts events at its end to which the chain did not lead. `start_state` and
-    `end_state` are digests (32 bytes) of the rest of a checkpoint and must match too. `ended`: the
-    session ended in the span. `lost`: damaged records follow, which may include the session's.
+    `end_state` are digests (32 bytes) of the other fields of a checkpoint, and must match as well.
+    `ended`: the session ended in the span. `lost`: damaged records follow, which may include the
+    session's.
     """
 
     journal: str

@@ -1,8 +1,8 @@
-"""A segment while it is read: its first and last record, its blocks, and unknown sessions.
+"""A segment being read: its first and last record, its blocks, and unknown sessions.
 
-The segment's own statements are compared with the file's name and its records. Blocks are numbered
-and followed by a checkpoint of each open session, so removed or added ones show. Events of a
-session whose start or checkpoint was not read have rows, and each such session has one finding.
+The segment's claims are compared with the file's name and its records. Blocks are numbered and
+followed by a checkpoint of each open session, so that removed or added ones are noticed. Events of
+a session whose start or checkpoint was not read get rows, and each such session gets one finding.
 """
 
 from collections.abc import Collection, Iterable
@@ -17,23 +17,23 @@ from parley._node.journal.segments import SegmentName, run_start
 
 
 class OpenSegment:
-    """The segment being read; the records after its first begin at `begins`."""
+    """The segment being read. The records after its first one begin at `begins`."""
 
     def __init__(self, output: AuditOutput) -> None:
         self._output = output
         self.begins = 0
         self._ended = False
-        self._auditors: set[bytes] | None = None  # None if its first record was not read
+        self._auditors: set[bytes] | None = None  # None if its first record was not read.
 
     def begin(self, record: Record) -> None:
-        """Check the record with which reading begins; after a crash it may be the segment's end."""
+        """Check the first record to be read, which may be the segment's end after a crash."""
         first = (keys.SEGMENT, keys.SEGMENT_END)
         if record.offset == 0 and record.status == OK and record.kind not in first:
             what = "the segment does not begin with a segment record"
             self._output.finding("malformed-record", record, what)
 
     def head(self, record: Record, name: SegmentName | None) -> None:
-        """Check the first record; raises JournalFormatError."""
+        """Check the first record. Raises JournalFormatError."""
         head = SegmentHead.parse(record.body)
         if record.offset:
             what = "a segment record inside another segment"
@@ -43,10 +43,12 @@ class OpenSegment:
         self._auditors = set(head.auditors)
         known = SegmentName(head.node_id.text, run_start(head.start), head.number)
         if name is not None and known != name._replace(state=known.state):
-            self._output.finding("wrong-name", record, "the file's name is not that of its segment")
+            self._output.finding(
+                "wrong-name", record, "the file's name does not match its segment record"
+            )
 
     def end(self, record: Record) -> None:
-        """Check the last record; raises JournalFormatError."""
+        """Check the last record. Raises JournalFormatError."""
         end = SegmentEnd.parse(record.body)
         if self._ended:
             self._output.finding("malformed-record", record, "the segment ends twice")
@@ -60,40 +62,40 @@ class OpenSegment:
         if self._auditors is None or self._auditors == {auditor for auditor, _ in boxes}:
             return
         self._auditors = None
-        what = "a secret is encrypted to other auditors than those that the segment names"
+        what = "a secret is encrypted to auditors that the segment does not list"
         self._output.finding("wrong-auditors", record, what)
 
 
 class Blocks:
-    """The last block while its checkpoints come: which sessions it has and which it lacks.
+    """The last block while its checkpoints are read: the sessions that it has and lacks.
 
-    `lost`: since the last block there were unreadable records. Then, and for an incomplete block,
-    nothing is reported.
+    `lost`: there were unreadable records since the last block. After them, and for an incomplete
+    block, nothing is reported.
     """
 
     def __init__(self, output: AuditOutput) -> None:
         self._output = output
         self._record: Record | None = None
-        self._expected = 0  # checkpoints still to come
+        self._expected = 0  # The checkpoints that must follow.
         self._named: set[int] = set()
-        self._number: int | None = None  # of the next block in the segment, if that is known
+        self._number: int | None = None  # The number of the next block in the segment, if known.
         self.lost = False
 
     def begin(self, record: Record, number: int, live: int) -> None:
-        """Begin a block that `live` checkpoints follow."""
+        """Begin a block that is followed by `live` checkpoints."""
         if self._number not in (None, number) and not self.lost:
-            self._tell(record, f"block {number} is here instead of block {self._number}")
+            self._report(record, f"block {number} is here instead of block {self._number}")
         self._record, self._expected, self._named = record, live, set()
         self._number = number + 1
 
     def checkpoint(self, record: Record, session: int | None) -> None:
-        """Count a checkpoint of a session; None if it cannot be read."""
+        """Count a checkpoint of a session; `session` is None if it cannot be read."""
         known = session in self._named
         if (known or not self._expected) and not self.lost:
-            self._tell(record, "a checkpoint that its block does not count, or has twice")
+            self._report(record, "an unexpected or repeated checkpoint in this block")
         self._expected = max(self._expected - 1, 0)
         if session is None:
-            self._record = None  # its session is unknown
+            self._record = None  # The session is unknown.
         else:
             self._named.add(session)
 
@@ -102,12 +104,12 @@ class Blocks:
         missing, self._expected = self._expected, 0
         if missing:
             self._record = None
-            self._tell(record, f"{missing} checkpoints are missing here")
+            self._report(record, f"{missing} checkpoints are missing here")
 
     def end(self, record: Record, begins: int) -> None:
         """Check that a segment with records, which begin at `begins`, has a block."""
         if self._number == 0 and record.offset > begins and not self.lost:
-            self._tell(record, "the segment has no block")
+            self._report(record, "the segment has no block")
 
     def enter(self, offset: int) -> None:
         """Continue in another segment, or at another offset."""
@@ -115,14 +117,16 @@ class Blocks:
         self._number = None if offset else 0
 
     def end_of(self, session: int, here: int) -> int:
-        """The offset up to which a session was followed: `here`, or where an incomplete block
-        begins that may or may not have the session."""
+        """Return the offset up to which a session was followed.
+
+        This is `here`, or the start of an incomplete block that may or may not have the session.
+        """
         if self._record is None or session in self._named:
             return here
         return self._record.offset
 
     def whole(self, live: Collection[int]) -> tuple[Record, list[int]] | None:
-        """Return a block once it is complete, and the sessions of `live` that it lacks."""
+        """Return a complete block, and the sessions of `live` that it lacks."""
         record = self._record
         if record is None or self._expected:
             return None
@@ -131,11 +135,11 @@ class Blocks:
             self._output.block = record.offset
         return record, [number for number in live if number not in self._named]
 
-    def _tell(self, record: Record, what: str) -> None:
+    def _report(self, record: Record, what: str) -> None:
         self._output.finding("missing-checkpoint", record, what)
 
 
-# How many sessions have findings of their own; all others share one.
+# How many sessions have separate findings; all others share one finding.
 MOST_UNKNOWN: Final = 1_024
 UNKNOWN: Final = "a record of a session without a start or checkpoint"
 _OTHERS: Final = -1
@@ -150,7 +154,7 @@ class UnknownSessions:
 
     def event(self, record: Record, number: int, direction: int) -> None:
         if self._output.silent:
-            return  # counted by an earlier reading
+            return  # Counted by an earlier reading.
         if len(self._counts) >= MOST_UNKNOWN and number not in self._counts:
             number = _OTHERS
         self._counts[number] = self._counts.get(number, 0) + 1

@@ -1,8 +1,8 @@
 """The audit of a session from its start or a checkpoint, in both directions.
 
-At the start both Proofs are verified, and the chains follow from them. A difference between a
-record and the events is a finding; the audit then continues from the record, which the next seal
-proves or not.
+At the start both Proofs are verified, and the chains are derived from them. A difference between a
+record and the events is a finding. The audit then continues from the record, which the next seal
+proves or disproves.
 """
 
 from dataclasses import replace
@@ -48,7 +48,7 @@ WAITING_BOXES: Final = 4
 
 
 class AuditedSession:
-    """The audit of one session; raises JournalFormatError for impossible values of a record."""
+    """The audit of one session. Raises JournalFormatError for impossible values of a record."""
 
     def __init__(self, output: AuditOutput, known: KnownSession) -> None:
         self.facts = facts = known.facts
@@ -58,7 +58,7 @@ class AuditedSession:
             remote = PublicIdentity.parse(facts.remote_keys)
             verifiers = remote.verifier(suite.signing), local.verifier(suite.signing)
         except CryptoError as error:
-            raise JournalFormatError(f"a session cannot have these values: {error}") from error
+            raise JournalFormatError(f"invalid values of a session: {error}") from error
         self.out = out = SessionOutput(output, facts, local, remote, known.started)
         self.keyring: Keyring | None = None
         labels: dict[int, str] = {}
@@ -89,14 +89,14 @@ class AuditedSession:
         self.proofs: tuple[bytes, ...] = ()
         self._broken_chains: list[BrokenChain | None] = [None, None]
         self._constant = constants_digest(facts, known.th1, known.th2, known.started)
-        self._boxes: dict[int, Generation] = {}  # of rekeys whose key update has yet to come
+        self._boxes: dict[int, Generation] = {}  # Of rekeys whose key update has not been read yet.
         self._secrets = Generations(out, known.generations)
         self.begin_spans()
 
     def event(
         self, direction: int, offset: int, time: int, wire: bytes, *, damaged: bool = False
     ) -> None:
-        """Take an event's record; `damaged` if its CRC is wrong."""
+        """Process an event's record; `damaged` if its CRC is wrong."""
         tracker = self.trackers[direction]
         broken = self._broken_chains[direction]
         self._secrets.require(0, time, offset)
@@ -125,13 +125,13 @@ class AuditedSession:
         return self._broken_chains[direction] is None and 0 in self._secrets
 
     def secret(self, secret: Secret, offset: int) -> None:
-        """Take the boxes of a generation's secret; raises JournalFormatError for a second time."""
+        """Process the boxes of a generation's secret. Raises JournalFormatError for a duplicate."""
         generation = Generation(secret.generation, secret.boxes)
         self._secrets.add(generation)
         if self.keyring is None:
             return
         if generation.number:
-            # Its commitment comes with the key update.
+            # Its commitment is in the key update.
             self._boxes[generation.number] = generation
             if len(self._boxes) > WAITING_BOXES:
                 del self._boxes[next(iter(self._boxes))]
@@ -150,7 +150,7 @@ class AuditedSession:
                 tracker.place,
                 time,
                 offset,
-                f"epoch {update.epoch} is said to follow epoch {tracker.epoch}",
+                f"epoch {update.epoch} cannot follow epoch {tracker.epoch}",
             )
         generation = update.generation
         if generation is None:
@@ -158,7 +158,7 @@ class AuditedSession:
         else:
             self._secrets.require(generation.number, time, offset)
             if not self._secrets.agrees(generation):
-                what = f"rekey {generation.number} has other values in another record"
+                what = f"rekey {generation.number} has different values in another record"
                 self.out.finding("epoch-mismatch", update.direction, None, time, offset, what)
             boxes = self._boxes.pop(generation.number, None)
             if boxes is not None:
@@ -183,7 +183,7 @@ class AuditedSession:
                 None,
                 time,
                 offset,
-                "the session's constant values are not those that it began with",
+                "the session's constant values differ from its start",
             )
         states = checkpoint.received, checkpoint.sent
         self._learn_secrets(checkpoint, time, offset)
@@ -207,7 +207,7 @@ class AuditedSession:
             tracker.adopt(state, commit)
 
     def change(self, change: SessionParted | SessionResumed, time: int, offset: int) -> None:
-        """Record that the transport was lost or replaced, which nothing proves."""
+        """Record that the transport was lost or replaced, which is unproven."""
         if isinstance(change, SessionParted):
             row = self.out.row("parted", time, offset)
             row = row._replace(text=change.text[:LONGEST_TEXT])
@@ -237,10 +237,10 @@ class AuditedSession:
         )
         self.close_spans(offset, ended=True)
 
-    # Spans: records that are read in one go.
+    # Spans: records that are read in one pass.
 
     def start_reporting(self, offset: int) -> None:
-        """Report from here on: later records are read for the first time."""
+        """Report from here on, because later records are read for the first time."""
         self._offset = offset
         for tracker in self.trackers:
             tracker.start_reporting()
@@ -254,7 +254,7 @@ class AuditedSession:
             tracker.give_up_pending()
 
     def silence(self) -> None:
-        """Give out no rows for the next events, which have them already."""
+        """Add no rows for the next events, which already have rows."""
         for tracker in self.trackers:
             tracker.silent = True
 
@@ -270,7 +270,7 @@ class AuditedSession:
         ]
 
     def close_spans(self, offset: int, *, ended: bool, lost: bool = False) -> None:
-        """Give out the spans of both directions with their pending rows.
+        """Add the spans of both directions with their pending rows.
 
         `lost`: records at the end could not be read.
         """
@@ -345,7 +345,7 @@ class AuditedSession:
         return labels or {}
 
     def _learn_secrets(self, checkpoint: Checkpoint, time: int, offset: int) -> None:
-        """Take secrets from a checkpoint that should have had records of their own."""
+        """Use the secrets in a checkpoint that should have had separate records."""
         absent = tuple(
             one
             for one in checkpoint.generations
@@ -370,7 +370,7 @@ class AuditedSession:
         return not broken.end(place, chain)
 
     def _check_proofs(self, offset: int) -> None:
-        """Compare the identities in the session's start with those in the Proofs."""
+        """Compare the identities in the session's start with the identities in the Proofs."""
         proofs, self.proofs = self.proofs, ()
         if self.keyring is None or not self.keyring.has(0):
             return
@@ -382,17 +382,17 @@ class AuditedSession:
             except LbmDecodeError:
                 same = False
             if not same:
-                what = "the identity in the session's start is not the one that the Proof shows"
+                what = "the identity in the session's start differs from the identity in the Proof"
                 self.out.finding("bad-proof", tracker.direction, 0, None, offset, what)
 
 
-_BEFORE_PROOF: Final = -1  # the place before that of the Proof
+_BEFORE_PROOF: Final = -1  # The place before the Proof.
 
 
 def start_session(
     output: AuditOutput, start: SessionStart, time: int, offset: int
 ) -> AuditedSession:
-    """Begin a session at its first record; raises JournalFormatError for impossible values."""
+    """Begin a session at its first record. Raises JournalFormatError for impossible values."""
     facts = start.facts
     hash = suite_of(facts).hash_algorithm
     th1 = hash.digest(start.t1)
@@ -418,7 +418,7 @@ def start_session(
 def resume_session(
     output: AuditOutput, checkpoint: Checkpoint, time: int, offset: int
 ) -> AuditedSession:
-    """Begin a session at a checkpoint; raises as `start_session`."""
+    """Begin a session at a checkpoint. Raises the errors of `start_session`."""
     known = KnownSession(
         checkpoint.facts,
         checkpoint.started,
@@ -437,7 +437,7 @@ def resume_session(
 def _verify_proof(
     session: AuditedSession, tracker: DirectionTracker, proof: bytes, time: int, offset: int
 ) -> bytes:
-    """Verify a Proof; return its encrypted part, empty if it has none."""
+    """Verify a Proof; return its encrypted part, which is empty if it has none."""
     value = None
     try:
         parsed = tracker.parse(offset, time, proof)
@@ -445,11 +445,11 @@ def _verify_proof(
     except ValueError:
         parsed = None
     if parsed is not None and value is not None:
-        keyring, tracker.keyring = tracker.keyring, None  # Proofs are under keys of their own
+        keyring, tracker.keyring = tracker.keyring, None  # Proofs are encrypted with separate keys.
         tracker.accept(parsed, value)
         tracker.keyring = keyring
         return parsed.blob
     tracker.place = 0
-    what = "the Proof's signed hash is not that of the handshake"
+    what = "the Proof's signed hash does not match the handshake"
     session.out.finding("bad-proof", tracker.direction, 0, time, offset, what)
     return parsed.blob if parsed is not None else b""
