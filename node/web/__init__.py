@@ -1,1 +1,1 @@
-"""HTTP: the operator's console, metrics, and the server of both."""
+"""HTTP: the operator's console, the metrics, and the server for both."""

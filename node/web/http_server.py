@@ -1,8 +1,9 @@
 """An HTTP server for one ASGI application, in the node's event loop on asyncio or trio.
 
-Hypercorn, the other server for both loops, cannot keep these limits: it doesn't limit the number of
-connections or the time of a write, it answers a head above the limit if it arrives in one piece and
-a request with two framings, and on trio a connection that is open at the end raises from `serve`.
+Hypercorn, the other server for both loops, cannot enforce these limits. It limits neither the
+number of connections nor the time of a write. It answers an oversized head that arrives in one
+piece, and a request with two framings. On trio, a connection that is open at the end raises from
+`serve`.
 """
 
 import logging
@@ -29,16 +30,16 @@ from parley._node.trust.admission import address_key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebLimits:
-    """What all clients together, and each connection, can use.
+    """Limits for all clients together, and for each connection.
 
     Attributes:
-        connections: the number of connections. At the limit, a new connection takes the slot of the
-            connection that has waited longest for its client, of the address (IPv6: its /64) with
-            the most connections; it is closed if all connections are being answered.
-        head: bytes of a request's line and headers; a longer head is answered with 431.
-        body: bytes of a request's body; a longer body is answered with 413.
+        connections: the number of connections. At the limit, a new connection replaces the
+            connection that has waited longest for its client, among the connections of the address
+            (IPv6: its /64) that has the most. If none of them waits, the new one is closed.
+        head: the size of a request's line and headers, in bytes; a longer one gets a 431.
+        body: the size of a request's body, in bytes; a longer one is answered with 413.
         idle: seconds for a whole request with its body, from the connection or the last response.
-        write: seconds for the client to read what was written.
+        write: seconds for the client to read the data that was written.
     """
 
     connections: int = 64
@@ -51,20 +52,20 @@ class WebLimits:
 logger = logging.getLogger("parley.web")
 
 READ_SIZE: Final = 16 * 1024
-# Seconds and bytes of reading after a response that was sent before the end of the request. Closing
-# immediately would reset the connection, and the client might lose the response.
+# How long, and how much, to read after a response that was sent before the end of the request.
+# Closing immediately would reset the connection, and the client might lose the response.
 LINGER: Final = 1.0
 LINGER_SIZE: Final = 1024 * 1024
 
-_TOO_LARGE: Final = HTTPStatus(413)  # its name changed with Python 3.13
+_TOO_LARGE: Final = HTTPStatus(413)  # Renamed in Python 3.13.
 _HEAD_TOO_LARGE: Final = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-# With both headers, a proxy may find another end of the request (RFC 9112, section 6.1).
+# With both headers, a proxy may determine another end of the request (RFC 9112, section 6.1).
 _FRAMING: Final = {b"content-length", b"transfer-encoding"}
 _CLOSED: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
 
 
 class HttpError(Exception):
-    """A request that is answered with `status` and closes the connection."""
+    """A request that is answered with `status`, after which the connection closes."""
 
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(f"{status.value} {status.phrase}")
@@ -87,7 +88,8 @@ class HttpConnection:
         turns: anyio.Lock,
     ) -> None:
         self.scope = anyio.CancelScope()
-        # The time since which the client has to send or to read; None while the application runs.
+        # Since when the server waits for the client to send or read; None while the application
+        # runs.
         self.waiting_since: float | None = anyio.current_time()
         self._stream = stream
         self._app = app
@@ -95,12 +97,12 @@ class HttpConnection:
         self._failures = failures
         self._turns = turns
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head)
-        self._gone = False  # the client has closed, or was too slow
-        self._is_head = False  # the method of the current request is HEAD
+        self._gone = False  # Whether the client has closed the connection or was too slow.
+        self._is_head = False  # Whether the method of the current request is HEAD.
 
     @property
     def remote_host(self) -> str:
-        """The client's address without its port; empty if the client has already closed."""
+        """The client's address without its port; empty if the client has already disconnected."""
         address = self._address(SocketAttribute.remote_address)
         return "" if address is None else address[0]
 
@@ -124,7 +126,7 @@ class HttpConnection:
         await self._linger()
 
     async def _request(self) -> tuple[h11.Request, bytes] | None:
-        """Read a request and its body. Returns None if the client closes, or is idle for too long.
+        """Read a request and its body; return None if the client closes or is idle for too long.
 
         Raises:
             HttpError: the request is malformed, too large or too slow.
@@ -149,14 +151,14 @@ class HttpConnection:
                         if {name for name, _ in request.headers} >= _FRAMING:
                             raise HttpError(HTTPStatus.BAD_REQUEST)
                         if _stated_length(request) > self._limits.body:
-                            raise HttpError(_TOO_LARGE)  # before it is sent
+                            raise HttpError(_TOO_LARGE)  # Before the body is sent.
                     elif isinstance(event, h11.Data):
                         body += event.data
                         if len(body) > self._limits.body:
                             raise HttpError(_TOO_LARGE)
-                        # One read can bring thousands of chunks, from a client without rights.
+                        # One read can bring thousands of chunks from an unauthenticated client.
                         await anyio.lowlevel.checkpoint()
-                    else:  # the end of the request, or of the connection
+                    else:  # The end of the request, or of the connection.
                         return None if request is None else (request, bytes(body))
         except h11.RemoteProtocolError as error:
             raise HttpError(HTTPStatus(error.error_status_hint)) from error
@@ -166,21 +168,21 @@ class HttpConnection:
             raise HttpError(HTTPStatus.REQUEST_TIMEOUT) from None
 
     async def _answer(self, request: h11.Request, body: bytes) -> None:
-        """Run the application; it is cancelled if the client can no longer get the response.
+        """Run the application; cancel it if the client can no longer receive the response.
 
         Raises:
             HttpError: the request has no path, or the application failed.
         """
         scope = self._asgi_scope(request)
         running, answered = anyio.CancelScope(), anyio.Event()
-        head, is_read = b"", False  # of the response; of the request
+        head, is_read = b"", False  # Of the response; of the request.
 
         async def receive() -> Message:
             nonlocal is_read
             if not is_read:
                 is_read = True
                 return {"type": "http.request", "body": body, "more_body": False}
-            # What arrives is the end of the connection, or the next request, which waits.
+            # The received data is the end of the connection, or the next request, which waits.
             if not self._gone and not answered.is_set():
                 await self._read()
             if not self._gone:
@@ -228,7 +230,7 @@ class HttpConnection:
             answered.set()
 
     def _asgi_scope(self, request: h11.Request) -> Scope:
-        """Return the ASGI scope of a request; HttpError if its target is not a path."""
+        """Return the ASGI scope of a request; raise HttpError if its target is not a path."""
         raw_path, _, query = request.target.partition(b"?")
         if not raw_path.startswith(b"/"):
             raise HttpError(HTTPStatus.BAD_REQUEST)
@@ -260,7 +262,7 @@ class HttpConnection:
         return len(self._http.trailing_data[0])
 
     def _encoded(self, event: Any) -> bytes:
-        """Return the bytes of an event; h11.LocalProtocolError if they would be malformed."""
+        """Return the bytes of an event; raise h11.LocalProtocolError if they would be malformed."""
         return self._http.send(event) or b""
 
     async def _read(self) -> None:
@@ -272,7 +274,7 @@ class HttpConnection:
         self._http.receive_data(data)
 
     async def _write(self, data: bytes) -> bool:
-        """Write to the client; returns False if it has closed or does not read in time."""
+        """Write to the client; return False if it has disconnected or does not read in time."""
         before = self.waiting_since
         if before is None:
             self.waiting_since = anyio.current_time()
@@ -323,20 +325,21 @@ def _phrase(status: int) -> str:
         return ""
 
 
-AGAIN: Final = 1.0  # seconds to wait after a failed accept
+AGAIN: Final = 1.0  # Seconds to wait after a failed accept.
 
 
 @asynccontextmanager
 async def serve_asgi(
     app: ASGIApp, address: str, *, limits: WebLimits | None = None
 ) -> AsyncIterator[str]:
-    """Serve `app` on `HOST:PORT` over HTTP/1.1 inside the block, and yield the URL, such as
-    `http://127.0.0.1:9464`. Leaving the block cancels the requests in progress.
+    """Serve `app` on `HOST:PORT` over HTTP/1.1 inside the block, and yield the URL.
 
-    The server doesn't use ASGI's `lifespan`: an application runs while its node runs.
+    The URL is like `http://127.0.0.1:9464`. Leaving the block cancels the requests in progress. The
+    server doesn't use ASGI's `lifespan`: an application runs while its node runs.
 
     Raises:
-        AddressError: the address is malformed. UnreachableError: the server cannot listen on it.
+        AddressError: the address is malformed.
+        UnreachableError: the server cannot listen on the address.
     """
     place, limits = Address.parse_web(address), limits or WebLimits()
     try:
@@ -346,7 +349,7 @@ async def serve_asgi(
     port: int = listener.extra(SocketAttribute.local_port)  # noqa: S610 - nothing of Django
     slots: FairSlots[HttpConnection] = FairSlots(lambda one: one.waiting_since, idle=0.0)
     turns = anyio.Lock()
-    # Clients cause these lines before they have authenticated.
+    # Clients can cause these lines without authentication.
     full, bugs, not_accepted, failures = (
         RateLimitedLogger(),
         RateLimitedLogger(),
@@ -396,7 +399,7 @@ async def serve_asgi(
         while True:
             try:
                 stream = await one.accept()
-            except (OSError, anyio.BrokenResourceError):  # such as: too many open files
+            except (OSError, anyio.BrokenResourceError):  # For example, too many open files.
                 not_accepted.log(
                     logger,
                     logging.ERROR,

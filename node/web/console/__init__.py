@@ -1,1 +1,1 @@
-"""The console: a page on which an operator sees what a node does, and may do a few things to it."""
+"""The console: a web page on which an operator monitors a node and can run a few actions."""

@@ -17,19 +17,19 @@ from parley._node.web.console.views import PATIENCE, time_limit
 logger = logging.getLogger("parley.console")
 
 MOST_LETTERS: Final = 1_000
-# Seconds for a bus to replay or drop letters; what it has done by then stays done.
+# The time for a bus to replay or drop letters, in seconds. Letters processed by then stay
+# processed.
 SETTLING: Final = 20.0
-# What is to be done, as the page says it.
+# The parameters of an action, as the page sends them.
 Asked = Mapping[str, Any]
 
 
 class CannotDoError(ParleyError):
-    """An action is impossible, with the reason for the user."""
+    """Raised when an action is impossible, with the reason for the user."""
 
 
 class Actions:
-    """The actions of one console, by name. Each is logged and returns a sentence on
-    what was done."""
+    """The actions of one console, by name. Each is logged and returns a sentence for the user."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -42,15 +42,16 @@ class Actions:
         }
 
     async def do(self, name: str, asked: Asked) -> str:
-        """Run an action; return what was done.
+        """Run an action; return a description of the result.
 
         Raises:
-            CannotDoError: the action or its object does not exist. ParleyError: it failed.
+            CannotDoError: the action or its object does not exist.
+            ParleyError: the action failed.
         """
         action = self._actions.get(name)
         if action is None:
             raise CannotDoError(
-                f"there is no action {ascii(name)[:80]}; use {', '.join(self._actions)}"
+                f"unknown action {ascii(name)[:80]}; use one of {', '.join(self._actions)}"
             )
         done = await action(asked)
         logger.warning("console: %s", done, extra={"event": f"console.{name}"})
@@ -75,9 +76,7 @@ class Actions:
         except IdentityError as error:
             raise CannotDoError(str(error)) from error
         if console.known_peers is None:
-            raise CannotDoError(
-                f"cannot forget {node_id}: this node does not keep a file of known peers"
-            )
+            raise CannotDoError(f"cannot forget {node_id}: this node has no file of known peers")
         if not await anyio.to_thread.run_sync(console.known_peers.forget, node_id):
             raise CannotDoError(f"cannot forget {node_id}: it is not a known peer")
         await console.node.review()
@@ -87,12 +86,12 @@ class Actions:
         console = self._console
         if console.on_drain is None:
             raise CannotDoError(
-                f"cannot end the node {console.node.node_id} from here: its program does not "
+                f"cannot stop the node {console.node.node_id} from here: its program does not "
                 "support this"
             )
         console.draining = True
         console.on_drain()
-        return "the node takes nothing new, and ends when all is done"
+        return "the node accepts nothing new and stops when all work is done"
 
     async def _replay(self, asked: Asked) -> str:
         bus, stream, letters = self._letters(asked)
@@ -107,13 +106,13 @@ class Actions:
         return f"dropped {_letters(dropped)} of {stream}"
 
     def _letters(self, asked: Asked) -> tuple[Bus, str, list[str] | None]:
-        """Return the bus, the stream, and the ids of its dead letters, None for all."""
+        """Return the bus, the stream, and the IDs of its dead letters (None: all)."""
         bus = self._console.find_bus(str(asked.get("bus")))
         if bus is None:
-            raise CannotDoError(f"there is no bus {ascii(asked.get('bus'))[:80]}")
+            raise CannotDoError(f"unknown bus {ascii(asked.get('bus'))[:80]}")
         letters = asked.get("letters")
         if letters != "all" and not _are_ids(letters):
-            raise CannotDoError(f"letters are 'all', or at most {MOST_LETTERS:,} ids")
+            raise CannotDoError(f"invalid letters: expected 'all' or at most {MOST_LETTERS:,} IDs")
         return bus, str(asked.get("stream")), None if letters == "all" else letters
 
 

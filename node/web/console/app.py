@@ -1,9 +1,10 @@
 """The console as an ASGI application: its page, view and actions.
 
 The page itself is public and contains no data. Everything else requires a session's cookie and key.
-A page of another site can make a browser send requests here, by a name that its own DNS resolves to
-this machine (DNS rebinding) or with whatever a form may send. So the Host must be the console's
-address, an Origin must be the console's own, and requests that change anything must have one.
+
+A page of another site can make a browser send requests here, with a host name that its own DNS
+resolves to this machine (DNS rebinding), or with a form. Therefore the Host must be the console's
+address, an Origin must be the console's own, and requests that change anything must have an Origin.
 """
 
 import json
@@ -43,8 +44,10 @@ _OF_OURS: Final = ("same-origin", "none")
 
 
 class Guard:
-    """Passes requests to `app` that are meant for one of `hosts` (`127.0.0.1:7480`) and come from
-    its own pages; all responses get the headers above."""
+    """Passes requests to `app` if they are for one of `hosts` and come from the console's pages.
+
+    A host is `127.0.0.1:7480`. All responses get the headers above.
+    """
 
     def __init__(self, app: ASGIApp, hosts: set[str]) -> None:
         self._app = app
@@ -75,7 +78,7 @@ class Guard:
         if foreign and headers.get("sec-fetch-mode") != "navigate":
             return 403, "another site asks"
         if method not in _READS and origin is None and "authorization" not in headers:
-            return 403, "what changes anything says where it comes from"
+            return 403, "a request that changes anything must have an Origin header"
         return None
 
 
@@ -83,8 +86,10 @@ BEGIN: Final = [(b"content-type", b"text/event-stream; charset=utf-8")]
 
 
 class EventStream(Response):
-    """Server-sent events: sends `event()` every `interval` seconds while `goes_on` and the client
-    reads; calls `on_end` at the end."""
+    """Server-sent events: sends `event()` every `interval` seconds.
+
+    It continues while `goes_on` returns True and the client reads, and then calls `on_end`.
+    """
 
     def __init__(
         self,
@@ -121,7 +126,7 @@ class EventStream(Response):
 
 MOST_READERS: Final = 8
 LONGEST_SEARCH: Final = 200
-LONGEST_NUMBER: Final = 18  # digits
+LONGEST_NUMBER: Final = 18  # Digits.
 KEY_HEADER: Final = "x-parley-key"
 TYPES: Final = {
     "css": "text/css",
@@ -129,14 +134,16 @@ TYPES: Final = {
     "js": "text/javascript",
     "svg": "image/svg+xml",
 }
-_READ_ONLY: Final = "this link may only look: `parley console --act` gives one that may act"
+_READ_ONLY: Final = "this session is read-only; open a link from `parley console --act` to act"
 
 Answer = Callable[[Request, ConsoleSession], Awaitable[Response]]
 
 
 class ConsoleApp:
-    """The application of one console. `operator` is the secret with which a program of the same
-    user requests a new link."""
+    """The application of one console.
+
+    With the secret `operator`, a program of the same user can request a new link.
+    """
 
     def __init__(self, console: Console, sessions: ConsoleSessions, operator: str) -> None:
         self._console = console
@@ -169,7 +176,7 @@ class ConsoleApp:
         """Return the application, for requests to one of `hosts`."""
         return Guard(self._routes, hosts)
 
-    # For everybody.
+    # Public routes.
 
     async def _page(self, request: Request) -> Response:
         page = self._pages.get(request.path_params.get("name", "index.html"))
@@ -178,10 +185,12 @@ class ConsoleApp:
     async def _enter(self, request: Request) -> Response:
         now = self._console.now()
         if not self._sessions.has_room(now):
-            return _refused(429, "too many have tried: wait a few seconds")
+            return _refused(429, "too many attempts; wait a few seconds")
         secrets = self._sessions.redeem_link(str((await _body(request)).get("token")), now)
         if secrets is None:
-            return _refused(401, "this link was used already, or is too old")
+            return _refused(
+                401, "this link was used before or has expired; get a new one with `parley console`"
+            )
         answer = JSONResponse({"key": secrets.key, "may_act": secrets.may_act})
         answer.set_cookie(_cookie(request), secrets.cookie, httponly=True, samesite="strict")
         return answer
@@ -189,20 +198,20 @@ class ConsoleApp:
     async def _link(self, request: Request) -> Response:
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         if not self._sessions.has_room(self._console.now()):
-            return _refused(429, "too many have tried: wait a few seconds")
+            return _refused(429, "too many attempts; wait a few seconds")
         if scheme != "Bearer" or not compare_digest(secret.encode(), self._operator.encode()):
-            return _refused(401, "that is not the secret of this console")
+            return _refused(401, "wrong secret for this console")
         may_act = (await _body(request)).get("may_act") is True
         return JSONResponse(
             {"token": self._sessions.make_link(self._console.now(), may_act=may_act)}
         )
 
-    # For sessions.
+    # Routes for sessions.
 
     def _for_session(
         self, answer: Answer, *, is_action: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Wrap a route so that only an authorised session is answered."""
+        """Wrap a route so that it answers only authorised sessions."""
 
         async def checked(request: Request) -> Response:
             session = self._authorise(request, is_action=is_action)
@@ -213,19 +222,22 @@ class ConsoleApp:
         return checked
 
     def _authorise(self, request: Request, *, is_action: bool) -> ConsoleSession | Response:
-        """Return the session of a request that may be answered, or the refusal: it needs a valid
-        session within its rate limits, and for an action one that may act."""
+        """Return the session of a permitted request, or the response that refuses it.
+
+        The request needs a valid session within its rate limits; an action needs a session that may
+        act.
+        """
         now = self._console.now()
         cookie, key = request.cookies.get(_cookie(request)), request.headers.get(KEY_HEADER)
         session = self._sessions.authenticate(cookie or "", key or "", now)
         if session is None:
-            return _refused(401, "ask for a new link: this session is over")
+            return _refused(401, "this session has ended; get a new link with `parley console`")
         if not session.requests.take(now):
-            return _refused(429, "too many requests: wait a moment")
+            return _refused(429, "too many requests; wait a moment")
         if is_action and not session.may_act:
             return _refused(403, _READ_ONLY)
         if is_action and not session.actions.take(now):
-            return _refused(429, "too many actions at once: wait a few seconds")
+            return _refused(429, "too many actions; wait a few seconds")
         return session
 
     async def _leave(self, request: Request, session: ConsoleSession) -> Response:
@@ -236,7 +248,7 @@ class ConsoleApp:
 
     async def _events(self, request: Request, session: ConsoleSession) -> Response:
         if self._readers >= MOST_READERS:
-            return _refused(503, f"{MOST_READERS} pages look on already: close one")
+            return _refused(503, f"the limit of {MOST_READERS} open pages is reached; close one")
         self._readers += 1
 
         def ended() -> None:
@@ -256,13 +268,13 @@ class ConsoleApp:
         number = request.path_params["number"]
         is_number = number.isascii() and number.isdecimal() and len(number) <= LONGEST_NUMBER
         found = self._console.peer(int(number)) if is_number else None
-        return _refused(404, "that peer has gone") if found is None else JSONResponse(found)
+        return _refused(404, "this peer has disconnected") if found is None else JSONResponse(found)
 
     async def _letters(self, request: Request, session: ConsoleSession) -> Response:
         asked = request.query_params
         bus = self._console.find_bus(asked.get("bus", ""))
         if bus is None:
-            return _refused(404, "there is no such bus")
+            return _refused(404, "unknown bus; reload the page")
         try:
             view = await letters_view(bus, asked.get("stream", ""), asked.get("after", BEFORE_ALL))
         except ParleyError as error:
@@ -271,7 +283,7 @@ class ConsoleApp:
 
     async def _look(self, request: Request, session: ConsoleSession) -> Response:
         if not session.actions.take(self._console.now()):
-            return _refused(429, "it was looked a moment ago")
+            return _refused(429, "the checks ran a moment ago; wait a few seconds")
         self._console.refresh()
         return JSONResponse({})
 
@@ -281,12 +293,12 @@ class ConsoleApp:
         except CannotDoError as error:
             return _refused(409, str(error))
         except ParleyError as error:
-            return _refused(409, display_text(f"it failed: {error}"))
+            return _refused(409, display_text(f"the action failed: {error}"))
         return JSONResponse({"done": done})
 
 
 def _pages() -> list[tuple[str, tuple[bytes, str]]]:
-    """Return the static files, with their types."""
+    """Return the static files with their types."""
     folder = files("parley._node.web.console").joinpath("static")
     return [
         (one.name, (one.read_bytes(), TYPES[one.name.rpartition(".")[2]]))
@@ -296,14 +308,12 @@ def _pages() -> list[tuple[str, tuple[bytes, str]]]:
 
 
 def _cookie(request: Request) -> str:
-    """Return the cookie's name. It contains the port, since browsers send a cookie to all ports of
-    a host."""
+    """Return the cookie's name, with the port: browsers send a cookie to all ports of a host."""
     return f"parley-console-{request.url.port or 80}"
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    """Return the JSON object of a request, empty for anything else. The server limits
-    its length."""
+    """Return the JSON object of a request, or an empty one. The server limits the length."""
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
         return {}
     try:

@@ -1,6 +1,6 @@
-"""`Console`: the data that a node's page shows, cached for all readers.
+"""`Console`: the data that a node's page shows, cached for all clients.
 
-Nothing is read without readers. Data that waits for a disk or a store is fetched in the background
+Without clients, nothing is read. Data that requires a disk or a store is fetched in the background
 every few seconds.
 """
 
@@ -40,7 +40,8 @@ from parley._node.web.console.views import (
 
 logger = logging.getLogger("parley.console")
 
-# Seconds for which one reading serves everybody who looks; those of what is fetched; of findings.
+# How long a reading is reused for all clients, in seconds; the same for fetched data, and for
+# findings.
 INTERVAL: Final = 1.0
 FETCHED: Final = 3.0
 FOUND: Final = 600.0
@@ -51,20 +52,21 @@ Findings = Callable[[], Sequence[Mapping[str, str]]]
 
 @dataclass
 class Fetched:
-    """The data fetched last: buses, names of nodes, findings of doctor (None: not searched yet)."""
+    """The data fetched last: buses, names of nodes, and findings of `parley doctor`."""
 
     buses: list[dict[str, Any]]
     names: dict[NodeId, str]
-    findings: list[dict[str, str]] | None  # None: it was not looked for yet
+    findings: list[dict[str, str]] | None  # None until the first check.
 
 
 class Console:
-    """The data shown of `node` and its `federation` while its `async with` block runs, inside of
-    theirs.
+    """The displayed data of `node` and its `federation`.
 
-    `known_peers` has the names of nodes; `findings` searches for problems in a thread: each is a
+    Use it as an async context manager, inside the blocks of both.
+
+    `known_peers` has the names of nodes. `findings` searches for problems in a thread; each has a
     `level`, a `subject`, a `text` and a remedy (`mend`). `on_drain` is called to stop the node
-    gracefully; without it, the console cannot. A view is made every `interval` seconds.
+    gracefully; without it, the console cannot do that. A view is made every `interval` seconds.
     """
 
     def __init__(
@@ -89,17 +91,17 @@ class Console:
         self._fetching = False
         self._encoded = b""
         self._began = 0.0
-        self._tasks: TaskGroup | None = None  # while it is entered
+        self._tasks: TaskGroup | None = None  # Set inside the `async with` block.
         self._entered = AsyncExitStack()
 
-    # What is shown.
+    # Data.
 
     def now(self) -> float:
-        """The node's clock, in seconds."""
+        """Return the time of the node's clock, in seconds."""
         return self.node.backend.now()
 
     def encoded(self) -> bytes:
-        """Return the view as JSON, made once for all requests within an interval."""
+        """Return the view as JSON, encoded once for all requests within an interval."""
         now = self.now()
         if now - self._read_at >= self.interval * 0.9:
             self._read_at = now
@@ -137,18 +139,18 @@ class Console:
         }
 
     def peers(self, find: str) -> dict[str, Any]:
-        """Return the peers with `find` in their id, name, address or role."""
+        """Return the peers with `find` in their ID, name, address or role."""
         return peers_view(self.node, self._numbers, self._fetched.names, find)
 
     def peer(self, number: int) -> dict[str, Any] | None:
-        """Return all data of one peer; None if it has gone."""
+        """Return all data of one peer, or None if it has disconnected."""
         peer = self.find_peer(number)
         return None if peer is None else peer_view(self.node, number, peer, self._fetched.names)
 
     # For actions.
 
     def find_peer(self, number: int) -> Peer | None:
-        """Return the peer of a row; None if it has gone."""
+        """Return the peer of a row, or None if it has disconnected."""
         return self._numbers.find(self.node.peers, number)
 
     def find_bus(self, address: str) -> Bus | None:
@@ -162,7 +164,7 @@ class Console:
         """Fetch everything again with the next view."""
         self._fetched_at = self._found_at = self._read_at = float("-inf")
 
-    # Its life.
+    # Lifecycle.
 
     async def __aenter__(self) -> Self:
         self._began = self.now()
@@ -179,7 +181,7 @@ class Console:
         self._tasks = None
         await self._entered.aclose()
 
-    # Inside.
+    # Internal.
 
     def _fetch(self) -> None:
         now = self.now()
@@ -202,14 +204,13 @@ class Console:
                     {key: display_text(value) for key, value in one.items()}
                     for one in found[:MOST_FINDINGS]
                 ]
-        except Exception:  # what is shown stays as it was; the node goes on
+        except Exception:  # The shown data stays as it was, and the node continues.
             logger.exception("cannot fetch the view", extra={"event": "console.fetch-failed"})
         finally:
             self._fetching = False
 
     def _names(self) -> dict[NodeId, str]:
-        """Return the names of nodes, without addresses, under which known peers are
-        recorded too."""
+        """Return the names of nodes, without the addresses of known peers."""
         if self.known_peers is None:
             return {}
         try:

@@ -1,7 +1,7 @@
-"""Finds the consoles of this user, and requests a link to one.
+"""Finds the consoles of this user, and requests a link from one.
 
-Anyone who may read the user's files may have a link: a private file has the secret for it while the
-console runs.
+Every program that can read the user's files can get a link: while the console runs, a private file
+contains the secret for it.
 """
 
 import http.client
@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from parley._node.errors import ConfigError, FileError, UnreachableError, os_reason
 
-TIMEOUT: Final = 5.0  # seconds that a console has to answer
-LARGEST: Final = 4_096  # bytes of a place's file
+TIMEOUT: Final = 5.0  # The time for a console to answer, in seconds.
+LARGEST: Final = 4_096  # The maximum size of an endpoint's file, in bytes.
 MOST_PLACES: Final = 100
 _PAGE: Final = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="referrer" content="no-referrer">
@@ -27,7 +27,7 @@ _PAGE: Final = """<!doctype html>
 
 @dataclass(frozen=True)
 class ConsoleEndpoint:
-    """Where a console is, and the secret to request a link."""
+    """The address of a console, and the secret to request a link."""
 
     url: str
     node_id: str
@@ -39,17 +39,18 @@ class ConsoleEndpoint:
 
 
 def page_in(directory: Path, port: int | None) -> Path:
-    """Return the file that `write_page` writes for the console at a port."""
+    """Return the path of the file that `write_page` writes for the console at a port."""
     return directory / f"{port}.html"
 
 
 def write_page(directory: Path, place: ConsoleEndpoint, link: str) -> Path:
-    """Write a page that leads to a link, for the user's browser alone: all users of a machine can
-    see a program's arguments. The console removes the page at its end; its link is useless once
-    opened.
+    """Write a page, readable only by the user, that redirects to a link.
+
+    A program's arguments, unlike this page, are visible to all users of a machine. The console
+    removes the page when it stops. The link is useless once opened.
 
     Raises:
-        FileError: it cannot be written.
+        FileError: the page cannot be written.
     """
     path = page_in(directory, place.port)
     write_private(path, _PAGE.format(link=escape(link)))
@@ -57,7 +58,7 @@ def write_page(directory: Path, place: ConsoleEndpoint, link: str) -> Path:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only the user may read, replacing an existing one; raises FileError."""
+    """Write a file that only the user can read, replacing an existing one; raise FileError."""
     try:
         path.unlink(missing_ok=True)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -72,22 +73,23 @@ def link_to(url: str, token: str) -> str:
 
 
 def find_consoles(directory: Path) -> list[ConsoleEndpoint]:
-    """Return the consoles registered in a directory; some may have crashed."""
+    """Return the consoles registered in a directory, which may include crashed ones."""
     found = []
     for path in sorted(directory.glob("*.json"))[:MOST_PLACES]:
         try:
             with path.open("rb") as file:
                 found.append(ConsoleEndpoint(**json.loads(file.read(LARGEST))))
         except (OSError, ValueError, TypeError):
-            continue  # gone, or not ours
+            continue  # Removed, or not ours.
     return found
 
 
 def request_link(place: ConsoleEndpoint, *, may_act: bool) -> str:
-    """Ask a console for a link.
+    """Request a link from a console.
 
     Raises:
-        UnreachableError: the console does not answer. ConfigError: it refuses.
+        UnreachableError: the console does not answer.
+        ConfigError: the console refuses.
     """
     parts = urlsplit(place.url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT)
@@ -97,9 +99,9 @@ def request_link(place: ConsoleEndpoint, *, may_act: bool) -> str:
         answer = connection.getresponse()
         said = json.loads(answer.read(LARGEST))
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise UnreachableError(f"no console answers at {place.url}") from error
+        raise UnreachableError(f"cannot connect to the console at {place.url}") from error
     finally:
         connection.close()
     if answer.status != http.client.OK:
-        raise ConfigError(f"the console at {place.url} gives no link: {said.get('error')}")
+        raise ConfigError(f"cannot get a link from the console at {place.url}: {said.get('error')}")
     return link_to(place.url, said["token"])

@@ -22,7 +22,7 @@ LIMITS: Final = WebLimits(connections=32)
 
 
 class ServedConsole:
-    """A console at `url`, while it is served."""
+    """A console served at `url`."""
 
     def __init__(self, console: Console, sessions: ConsoleSessions, url: str, secret: str) -> None:
         self.url = url
@@ -31,23 +31,24 @@ class ServedConsole:
         self._secret = secret
 
     def link(self, *, may_act: bool = False) -> str:
-        """Return a link that opens the console once, within 10 minutes: read-only, or to act as
-        well."""
+        """Return a link that opens the console once, within 10 minutes, with or without actions."""
         return link_to(self.url, self.sessions.make_link(self._console.now(), may_act=may_act))
 
     @contextmanager
     def found_in(self, directory: Path) -> Iterator[None]:
-        """Write a file with which `request_link` finds this console, and remove it at the end.
+        """Write a file with which `request_link` finds this console, and finally remove it.
 
         Raises:
-            FileError: it cannot be written.
+            FileError: the file cannot be written.
         """
         place = ConsoleEndpoint(self.url, str(self._console.node.node_id), self._secret)
         path = directory / f"{place.port}.json"
         try:
             directory.mkdir(0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise FileError(f"cannot make {directory}: {os_reason(error)}") from error
+            raise FileError(
+                f"cannot create the directory {str(directory)!r}: {os_reason(error)}"
+            ) from error
         write_private(path, json.dumps(asdict(place)))
         try:
             yield
@@ -58,11 +59,12 @@ class ServedConsole:
 
 @asynccontextmanager
 async def serve_console(console: Console, address: str) -> AsyncIterator[ServedConsole]:
-    """Serve a console on `HOST:PORT`, an address of this machine alone, inside the block.
+    """Serve a console inside the block, on a `HOST:PORT` that only this machine can reach.
 
     Raises:
-        InsecureAddressError: other machines could reach it. AddressError: the address is malformed.
-            UnreachableError: the server cannot listen on it.
+        InsecureAddressError: other machines could reach the address.
+        AddressError: the address is malformed.
+        UnreachableError: the server cannot listen on the address.
     """
     place = Address.parse_web(address)
     if not is_local(place):

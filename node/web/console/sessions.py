@@ -1,8 +1,9 @@
 """Authenticates the users of the console: one-time links, and the sessions that they start.
 
 A session needs two secrets. Browsers send the cookie, which scripts cannot read, to every port of
-its host; the key stays with the page that received it. Neither is enough alone, so no other site or
-port can make requests. Only hashes are stored. No I/O: `now` is a monotonic clock in seconds.
+its host. The key stays with the page that received it. Both are needed, so that no other site or
+port can make requests. Only hashes are stored. The module does no I/O: `now` is a monotonic clock
+in seconds.
 """
 
 from collections.abc import Callable
@@ -13,19 +14,19 @@ from typing import Final
 
 from parley._node.protocol.rate_limit import Rate, TokenBucket
 
-SECRET_SIZE: Final = 24  # bytes
+SECRET_SIZE: Final = 24  # Bytes.
 MOST_LINKS: Final = 16
 MOST_SESSIONS: Final = 16
-LINK_LIFE: Final = 600.0  # seconds until a link that nobody opened is worth nothing
-SESSION_LIFE: Final = 12 * 3600.0  # seconds without a request
-ENTRIES: Final = Rate(10, 6.0)  # tries to enter with a link, of everybody
-REQUESTS: Final = Rate(60, 0.1)  # of one session
-ACTIONS: Final = Rate(10, 1.0)  # likewise, beside those
+LINK_LIFE: Final = 600.0  # Seconds until an unopened link expires.
+SESSION_LIFE: Final = 12 * 3600.0  # Seconds without a request.
+ENTRIES: Final = Rate(10, 6.0)  # Attempts to open a link, by all clients.
+REQUESTS: Final = Rate(60, 0.1)  # Requests of one session.
+ACTIONS: Final = Rate(10, 1.0)  # Actions of one session, limited in addition.
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSecrets:
-    """The secrets of a new session, and whether it may act."""
+    """The secrets of a new session, and whether it may run actions."""
 
     cookie: str
     key: str
@@ -33,7 +34,7 @@ class SessionSecrets:
 
 
 class ConsoleSession:
-    """One browser. `may_act` says whether it may act, or only read."""
+    """The session of one browser. If `may_act` is False, it is read-only."""
 
     __slots__ = ("actions", "key_hash", "may_act", "requests", "until")
 
@@ -46,11 +47,13 @@ class ConsoleSession:
 
 
 class ConsoleSessions:
-    """Links and sessions of one console; `draw` returns random bytes."""
+    """The links and sessions of one console. `draw` returns random bytes."""
 
     def __init__(self, draw: Callable[[int], bytes]) -> None:
         self._draw = draw
-        self._links: dict[bytes, tuple[float, bool]] = {}  # until when, and whether it may act
+        self._links: dict[
+            bytes, tuple[float, bool]
+        ] = {}  # The expiry time, and whether the session may act.
         self._sessions: dict[bytes, ConsoleSession] = {}
         self._entries = TokenBucket(ENTRIES)
 
@@ -59,8 +62,10 @@ class ConsoleSessions:
         return len(self._sessions)
 
     def make_link(self, now: float, *, may_act: bool = False) -> str:
-        """Return the token of a link that opens the console once, within 10 minutes; at most 16
-        unopened links are valid, the newest."""
+        """Return the token of a link that opens the console once, within 10 minutes.
+
+        At most 16 unopened links are valid; the newest are kept.
+        """
         token = self._secret()
         self._links[_hash(token)] = now + LINK_LIFE, may_act
         while len(self._links) > MOST_LINKS:
@@ -68,12 +73,14 @@ class ConsoleSessions:
         return token
 
     def has_room(self, now: float) -> bool:
-        """Count an attempt to enter; return whether it is within the rate limit."""
+        """Count an attempt to open a link; return whether it is within the rate limit."""
         return self._entries.take(now)
 
     def redeem_link(self, token: str, now: float) -> SessionSecrets | None:
-        """Start a session with a link's token; None if it is invalid. Beyond 16 sessions the one
-        idle for longest ends."""
+        """Start a session with a link's token; return None if the token is invalid.
+
+        Beyond 16 sessions, the one that was idle for the longest time ends.
+        """
         until, may_act = self._links.pop(_hash(token), (float("-inf"), False))
         if until <= now:
             return None
@@ -84,8 +91,7 @@ class ConsoleSessions:
         return SessionSecrets(cookie, key, may_act)
 
     def authenticate(self, cookie: str, key: str, now: float) -> ConsoleSession | None:
-        """Return the session with these secrets and extend it to 12 hours from now; None if there
-        is none."""
+        """Return the session with these secrets, or None, and extend it to 12 hours from now."""
         hashed = _hash(cookie)
         session = self._sessions.get(hashed)
         if session is None or not compare_digest(session.key_hash, _hash(key)):

@@ -1,7 +1,7 @@
-"""What the console shows, as plain data: peers, topics, buses, federation, metrics, journal.
+"""The data of the console as plain data: peers, topics, buses, federation, metrics, journal.
 
-Text of others is bounded, in one line, with control characters escaped; a page sets it as text
-alone (`textContent`), so that it cannot be markup.
+Text from other nodes is limited in length, on one line, and with control characters escaped. The
+page inserts it only as text (`textContent`), so that it cannot become markup.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,14 +28,14 @@ from parley._node.peer.metrics import traffic_of
 from parley._node.peer.peer import Peer
 from parley._node.server.federation import Federation, LinkState
 
-# What the users of this machine call nodes.
+# The local names of nodes.
 Names = Mapping[NodeId, str]
-# Characters of a name, a label or a reason that are shown.
+# The maximum length of a displayed name, label or reason, in characters.
 LONGEST: Final = 200
 
 
 def display_text(text: object, longest: int = LONGEST) -> str:
-    """Return the text in one line of at most so many characters, control characters escaped."""
+    """Return the text as one line of limited length, with control characters escaped."""
     whole = str(text)
     cut = one_line(whole[:longest])
     return cut if len(whole) <= longest and len(cut) <= longest else cut[: longest - 1] + "…"
@@ -45,19 +45,19 @@ def ids(path: Iterable[NodeId]) -> list[str]:
     return [str(one) for one in path]
 
 
-# Streams of a bus or a peer that are shown, and buses.
+# The most displayed streams of a bus or a peer, and buses.
 MOST_STREAMS: Final = 200
 MOST_BUSES: Final = 16
-# Seconds for a store to answer.
+# The time for a store to answer, in seconds.
 PATIENCE: Final = 3.0
-# Letters of one page, and characters that are shown of what an event says.
+# The letters of one page, and the displayed characters of an event's data.
 LETTERS: Final = 50
 LONGEST_BODY: Final = 4_000
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Limit requests to a bus; raises BusUnavailableError after `seconds`."""
+    """Limit the time of requests to a bus; raise BusUnavailableError after `seconds`."""
     try:
         with anyio.fail_after(seconds):
             yield
@@ -113,7 +113,7 @@ async def _bus(number: int, url: str, bus: Bus) -> dict[str, Any]:
 
 
 async def letters_view(bus: Bus, stream: str, after: str) -> dict[str, Any]:
-    """Return a page of dead letters of a stream, after a letter's id.
+    """Return a page of a stream's dead letters that follow a letter's ID.
 
     Raises:
         ParleyError: the bus cannot be opened, has no such stream, fails, or takes too long.
@@ -142,7 +142,7 @@ def _letter(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-MOST_SERVERS: Final = 1_024  # as many as a federation has
+MOST_SERVERS: Final = 1_024  # As many as a federation has.
 MOST_WAYS: Final = 200
 MOST_WORDS: Final = 32
 
@@ -150,8 +150,11 @@ MOST_WORDS: Final = 32
 def federation_view(
     node: Node, federation: Federation | None, names: Names
 ) -> dict[str, Any] | None:
-    """Return the graph according to the cards, the tunnels through this server, and problems; None
-    without a federation. Only this server's own links are verified."""
+    """Return the graph of the federation, the tunnels through this server, and problems.
+
+    Returns None without a federation. The graph follows the servers' cards; only this server's own
+    links are verified.
+    """
     if federation is None:
         return None
     return {
@@ -191,8 +194,10 @@ def _link(link: LinkState) -> dict[str, Any]:
 
 
 def numbers_view(families: Iterable[MetricFamily]) -> list[dict[str, Any]]:
-    """Return all families with their samples. A histogram is its bounds, the cumulative counts, and
-    the sum."""
+    """Return all metric families with their samples.
+
+    A histogram consists of its bounds, the cumulative counts, and the sum.
+    """
     return [
         {
             "name": measure.name,
@@ -219,8 +224,10 @@ MOST_TOPICS: Final = 500
 
 
 def topics_view(node: Node) -> dict[str, Any]:
-    """Return the published topics. `dropped` counts events that subscribers lost, `waiting` the
-    bytes queued for them."""
+    """Return the published topics.
+
+    `dropped` counts events that subscribers lost; `waiting` is the number of bytes queued for them.
+    """
     rows = []
     for topic in islice(node.topics.values(), MOST_TOPICS):
         subscribers = topic.subscribers
@@ -239,7 +246,7 @@ def topics_view(node: Node) -> dict[str, Any]:
 
 
 def journal_view(journal: Journal | None) -> dict[str, Any] | None:
-    """Return the journal, if there is one; `failed` is why writing stopped."""
+    """Return the journal, if there is one. `failed` is the reason why writing stopped."""
     if journal is None:
         return None
     settings = journal.settings
@@ -262,14 +269,16 @@ def journal_view(journal: Journal | None) -> dict[str, Any] | None:
     }
 
 
-# Rows of one view: what is beyond is counted, and found by a search.
+# The most rows of one view. Further rows are counted, and can be found by a search.
 MOST_PEERS: Final = 500
 MOST_FACTS: Final = 32
 
 
 class PeerNumbers:
-    """Numbers by which a page identifies connections: a node can have several, and some
-    have no id."""
+    """Assigns the numbers by which a page identifies connections.
+
+    A node can have several connections, and some have no node ID.
+    """
 
     def __init__(self) -> None:
         self._numbers: WeakKeyDictionary[Peer, int] = WeakKeyDictionary()
@@ -287,8 +296,10 @@ class PeerNumbers:
 
 
 def peers_view(node: Node, numbers: PeerNumbers, names: Names, find: str = "") -> dict[str, Any]:
-    """Return the current peers, oldest first, filtered by `find` in id, name, address or role.
-    `total` also counts peers that are not listed."""
+    """Return the current peers, oldest first, filtered by `find` in ID, name, address or role.
+
+    `total` also counts peers that are not listed.
+    """
     wanted = find.casefold()
     peers = sorted(node.peers, key=numbers.of)
     fitting = [peer for peer in peers if not wanted or wanted in _searched(peer, names)]

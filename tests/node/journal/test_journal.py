@@ -76,7 +76,7 @@ def test_the_auditors_are_keys_texts_or_bytes_and_each_counts_once(tmp_path: Pat
         with pytest.raises(InvalidKeyError):
             Journal.open(tmp_path, [wrong])  # type: ignore[list-item] # that is the test
     (tmp_path / "file").touch()
-    with pytest.raises(JournalFailedError, match="cannot make"):
+    with pytest.raises(JournalFailedError, match="cannot create the directory"):
         Journal.open(tmp_path / "file" / "x", KEY)
 
 

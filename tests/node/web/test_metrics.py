@@ -36,14 +36,14 @@ async def test_metrics_are_told_by_http_from_before_the_node_to_its_end(
         client = await stack.enter_async_context(httpx2.AsyncClient(base_url=url))
         assert (await client.get("/healthz")).text == "ok\n"
         ready = await client.get("/readyz")
-        assert (ready.status_code, "listens nowhere" in ready.text) == (503, True)
+        assert (ready.status_code, "is not listening" in ready.text) == (503, True)
         async with node, Node(Identity.create(), config=FAST) as other:
             await node.listen("memory://metered")
             assert (await client.get("/readyz")).status_code == 200
             await connect_nodes(other, node)
             text = (await client.get("/metrics")).text
             assert 'parley_connections{direction="accepted",state="open"} 1.0' in text
-            assert reasons_unready(node) == ["there are as many connections as may be"]
+            assert reasons_unready(node) == ["the node has the maximum number of connections"]
         assert (await client.get("/readyz")).status_code == 503
         assert (await client.post("/metrics")).status_code == 405
     assert not node.metrics.is_watched

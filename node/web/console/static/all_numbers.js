@@ -1,4 +1,4 @@
-// All that the node counts, by the names that Prometheus and OpenTelemetry have for it.
+// All metrics of the node, by their names in Prometheus and OpenTelemetry.
 
 import { bars } from "./charts.js";
 import { h } from "./dom.js";

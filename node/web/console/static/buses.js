@@ -1,4 +1,4 @@
-// Durable buses: streams, groups and their lag, and dead letters to look at, replay or drop.
+// Durable buses: streams, groups and their lag, and dead letters, which can be inspected, replayed or dropped.
 
 import { act, actionButton, drawPanel, openPanel } from "./dialogs.js";
 import { h } from "./dom.js";
@@ -42,7 +42,7 @@ function streamPart(bus, stream) {
       {},
       h("h3", {}, h("code", {}, stream.name)),
       h("span", { class: "dim" }, `${counted(stream.length, "event")}, ${bytes(stream.size)}`),
-      stream.dead > 0 && h("button", { type: "button", class: "letters", "aria-label": `Look at ${counted(stream.dead, "dead letter")} of ${stream.name}`, on: { click: look } }, counted(stream.dead, "dead letter")),
+      stream.dead > 0 && h("button", { type: "button", class: "letters", "aria-label": `Show ${counted(stream.dead, "dead letter")} of ${stream.name}`, on: { click: look } }, counted(stream.dead, "dead letter")),
     ),
     stream.groups.length === 0
       ? h("p", { class: "empty small" }, "No consumer group. To consume it: ", h("code", {}, `parley bus consume ${bus.address} ${stream.name} --group NAME`), ".")
@@ -61,7 +61,7 @@ function streamPart(bus, stream) {
 
 function groupRow(group) {
   const cells = [
-    ["Lag", group.lag === null ? "not known" : group.lag > 0 ? chip(count(group.lag), group.lag > 100 ? "warn" : "info") : "0"],
+    ["Lag", group.lag === null ? "unknown" : group.lag > 0 ? chip(count(group.lag), group.lag > 100 ? "warn" : "info") : "0"],
     ["Pending", count(group.pending)],
     ["Redelivered", count(group.redelivered)],
     ["Dead letters", group.dead_lettered ? chip(count(group.dead_lettered), "warn") : "0"],
@@ -75,7 +75,7 @@ function groupRow(group) {
   );
 }
 
-/** Open a panel on the dead letters of a stream. */
+/** Open a panel with the dead letters of a stream. */
 function openLetters(bus, stream) {
   const chosen = new Set();
   let letters = null;
@@ -99,8 +99,8 @@ function openLetters(bus, stream) {
     const which = all ? "all dead letters" : counted(chosen.size, "dead letter");
     const question =
       action === "replay"
-        ? { title: `Replay ${which}?`, text: `Each goes back to the group of ${stream} in which it failed, its attempts counted anew.`, button: "Replay" }
-        : { title: `Drop ${which}?`, text: `What is dropped is forgotten for good, and with it the event of ${stream} as it was.`, button: "Drop" };
+        ? { title: `Replay ${which}?`, text: `Each letter returns to the group of ${stream} in which it failed, with its attempts reset.`, button: "Replay" }
+        : { title: `Drop ${which}?`, text: `The letters, and the events of ${stream} in them, are deleted permanently.`, button: "Drop" };
     const done = await act(action, { bus, stream, letters: all ? "all" : [...chosen] }, question);
     if (done) {
       chosen.clear();
@@ -117,9 +117,9 @@ function openLetters(bus, stream) {
         h(
           "div",
           { class: "buttons sticky" },
-          h("span", { class: "dim" }, chosen.size ? `${count(chosen.size)} chosen` : "None chosen: all are meant"),
-          actionButton(chosen.size ? "Replay these" : "Replay all", () => settle("replay", chosen.size === 0)),
-          actionButton(chosen.size ? "Drop these" : "Drop all", () => settle("drop", chosen.size === 0), { grave: true }),
+          h("span", { class: "dim" }, chosen.size ? `${count(chosen.size)} selected` : "None selected: the buttons apply to all"),
+          actionButton(chosen.size ? "Replay selected" : "Replay all", () => settle("replay", chosen.size === 0)),
+          actionButton(chosen.size ? "Drop selected" : "Drop all", () => settle("drop", chosen.size === 0), { grave: true }),
         ),
     ];
   }
@@ -132,7 +132,7 @@ function openLetters(bus, stream) {
   openPanel(() => ({
     title: ["Dead letters of ", h("code", {}, stream)],
     body: [
-      failed && h("p", { class: "alarm", role: "alert" }, `They cannot be fetched: ${failed}`),
+      failed && h("p", { class: "alarm", role: "alert" }, `Cannot fetch the dead letters: ${failed}`),
       failed && h("button", { type: "button", on: { click: () => load() } }, "Try again"),
       !failed && !letters && h("p", { class: "empty" }, "Loading…"),
       letters && listed(),
@@ -149,7 +149,7 @@ function letterPart(letter, chosen, choose) {
     h(
       "header",
       {},
-      h("input", { type: "checkbox", id: `letter-${letter.id}`, checked: chosen.has(letter.id), "aria-label": `Choose letter ${letter.id}`, on: { change: () => choose(letter.id) } }),
+      h("input", { type: "checkbox", id: `letter-${letter.id}`, checked: chosen.has(letter.id), "aria-label": `Select letter ${letter.id}`, on: { change: () => choose(letter.id) } }),
       h("label", { for: `letter-${letter.id}` }, h("code", {}, letter.event_id || letter.id)),
       chip(letter.group || "no group"),
       h("span", { class: "dim" }, counted(letter.attempts, "attempt")),
@@ -158,7 +158,7 @@ function letterPart(letter, chosen, choose) {
     h(
       "details",
       {},
-      h("summary", {}, "The event, and each attempt"),
+      h("summary", {}, "The event and its attempts"),
       h("pre", { tabindex: "0", role: "region", "aria-label": "The event's data" }, pretty(letter.body)),
       facts(letter.history.map((one) => [`Attempt ${one.attempt}, ${when(one.at)}`, [one.consumer && h("code", {}, one.consumer), " ", one.error]])),
     ),

@@ -1,4 +1,4 @@
-// Calls by topic: how many, how they were answered, and how long that took.
+// Calls by topic: their number, results and latency.
 
 import { bars } from "./charts.js";
 import { h } from "./dom.js";
@@ -23,7 +23,7 @@ export function callsView(view) {
       empty: [
         "No calls received yet. A program answers calls with ",
         h("code", {}, '@node.on_call("NAME")'),
-        ". To try one of this node: ",
+        ". To call this node: ",
         h("code", {}, "parley call ADDR NAME"),
         ".",
       ],

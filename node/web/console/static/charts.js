@@ -1,4 +1,4 @@
-// Small charts, as SVG: a line over the last minutes, and a histogram, each with its axes.
+// Small SVG charts with axes: a line over the last minutes, and a histogram.
 
 import { h } from "./dom.js";
 import { lasted } from "./format.js";
@@ -39,7 +39,7 @@ function line(series, highest) {
   );
 }
 
-/** The buckets of a histogram, with the bounds of the first and the last below; `show` formats a bound. */
+/** The buckets of a histogram, with the bounds of the first and the last bucket below; `show` formats a bound. */
 export function bars({ bounds, counts }, label, show) {
   const most = Math.max(...counts, 1);
   const width = 100 / counts.length;
@@ -64,7 +64,7 @@ export function bars({ bounds, counts }, label, show) {
   );
 }
 
-/** How much of something is used, 0 to 1. */
+/** A bar for the used part of something, 0 to 1. */
 export function meter(share, label) {
   const part = Math.min(1, Math.max(0, share));
   return h(

@@ -1,4 +1,4 @@
-// Dialogs, notices, and actions: what is asked before, and what is said after.
+// Dialogs, notices, and actions with their questions and results.
 
 import { h, show } from "./dom.js";
 import { asked, mayAct } from "./session.js";
@@ -7,7 +7,7 @@ import { redraw } from "./state.js";
 const NOTICE = 6000; // ms that a notice stays
 let panel = null; // {dialog, draw}: what looks at one thing
 
-/** Open a panel on one thing: `draw()` returns {title, body}, or null once there is no such thing. */
+/** Open a panel on one object: `draw()` returns {title, body}, or null when the object no longer exists. */
 export function openPanel(draw) {
   closePanel();
   const dialog = document.createElement("dialog");
@@ -30,7 +30,7 @@ export function closePanel() {
   panel?.dialog.close();
 }
 
-/** Draw the open panel anew. */
+/** Redraw the open panel. */
 export function drawPanel() {
   if (!panel) return;
   const { title, body } = panel.draw();
@@ -45,7 +45,7 @@ export function drawPanel() {
   ]);
 }
 
-/** Ask a question; resolves to whether it was answered by its button. */
+/** Ask a question; resolve to whether the user pressed its button. */
 export function confirmed({ title, text, button }) {
   return new Promise((resolve) => {
     const dialog = document.createElement("dialog");
@@ -76,7 +76,7 @@ export function confirmed({ title, text, button }) {
   });
 }
 
-/** Say something at the edge of the page; `kind` is good or bad. */
+/** Show a notice at the edge of the page; `kind` is good or bad. */
 export function notice(text, kind) {
   const place = document.getElementById("notices");
   const one = document.createElement("p");
@@ -89,7 +89,7 @@ export function notice(text, kind) {
   setTimeout(() => one.remove(), NOTICE);
 }
 
-/** Have an action done after a question, and say what came of it; whether it was done. */
+/** Run an action after a question and show its result; resolve to whether it succeeded. */
 export async function act(name, said, question) {
   if (!(await confirmed(question))) return false;
   try {
@@ -104,7 +104,7 @@ export async function act(name, said, question) {
   }
 }
 
-/** A button of an action; where the session may only look it says so. */
+/** A button for an action. In a read-only session it is disabled and says why. */
 export function actionButton(text, click, { label, grave = false } = {}) {
   const allowed = mayAct();
   return h(
@@ -114,7 +114,7 @@ export function actionButton(text, click, { label, grave = false } = {}) {
       class: grave ? "action grave" : "action",
       disabled: !allowed,
       "aria-label": label ?? text,
-      title: allowed ? null : "This link may only look: `parley console --act` gives one that may act",
+      title: allowed ? null : "This session is read-only: open a link from `parley console --act` to act",
       on: { click },
     },
     text,

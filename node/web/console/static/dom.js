@@ -1,11 +1,11 @@
-// What a page is to look like, as plain values, and the one way into the document: text becomes
-// text nodes and attributes, never markup. What is there already is changed as little as may be,
-// so that focus, selection and scrolling live through a new view each second.
+// Pages as plain values, and the only code that changes the document. Text becomes text nodes and
+// attributes, never markup. Existing nodes are changed as little as possible, so that focus,
+// selection and scroll positions survive a new view each second.
 
 const SVG = "http://www.w3.org/2000/svg";
 const SVG_TAGS = new Set(["svg", "g", "path", "circle", "line", "rect", "text", "polyline", "title"]);
 
-/** An element: `props` are attributes, but for `key`, `style` (an object), `on` (listeners by event) and `value`. */
+/** An element: `props` are attributes, except `key`, `style` (an object), `on` (listeners by event) and `value`. */
 export function h(tag, props, ...children) {
   return { tag, props: props ?? {}, children: children.flat(Infinity).filter(present) };
 }
@@ -14,7 +14,7 @@ function present(child) {
   return child !== null && child !== undefined && child !== false && child !== "";
 }
 
-/** Make the children of `parent` what `wanted` says. */
+/** Update the children of `parent` to match `wanted`. */
 export function patch(parent, wanted) {
   const keyed = new Map();
   const free = [];
@@ -45,7 +45,7 @@ export function patch(parent, wanted) {
   for (const node of [...keyed.values(), ...free]) node.remove();
 }
 
-/** The same, with the focus left where it was. */
+/** The same, keeping the focus. */
 export function show(parent, wanted) {
   const focused = document.activeElement;
   patch(parent, wanted);

@@ -1,4 +1,4 @@
-// The federation: the graph of its servers as cards tell of it, the ways of tunnels, and links.
+// The federation: the graph of its servers according to their cards, the paths of tunnels, and links.
 
 import { h } from "./dom.js";
 import { counted, short, when } from "./format.js";
@@ -32,7 +32,7 @@ export function federationView(view) {
   ];
 }
 
-/** {ids, edges: [{a, b, up}]}: a link is drawn once, whole if both sides list it. */
+/** {ids, edges: [{a, b, up}]}: a link is drawn once, as a solid line if both servers list it. */
 function graphOf(federation) {
   const ids = new Set([federation.self]);
   const listed = new Map(); // "a b" in order: how many sides list it
@@ -56,10 +56,10 @@ function graphOf(federation) {
   return { ids: [...ids], edges };
 }
 
-/** The tunnels that are known here: those of our own sessions, and those that lead through here. */
+/** The known tunnels: those of this node's sessions, and those through this node. */
 function waysOf(view) {
-  const own = view.peers.rows.filter((row) => row.way.length > 1).map((row) => ({ path: row.way, what: row.dialled ? "dialled from here" : "came here" }));
-  return [...own, ...view.federation.ways.map((path) => ({ path, what: "leads through here" }))];
+  const own = view.peers.rows.filter((row) => row.way.length > 1).map((row) => ({ path: row.way, what: row.dialled ? "dialled by this node" : "to this node" }));
+  return [...own, ...view.federation.ways.map((path) => ({ path, what: "through this node" }))];
 }
 
 function pathOf(federation, ways) {
@@ -89,7 +89,7 @@ function picture({ ids, edges }, names, path) {
       return h("line", { key: `${a} ${b}`, class: `edge ${whole ? "" : "half"} ${used ? "used" : ""}`, x1: at.get(a).x.toFixed(1), y1: at.get(a).y.toFixed(1), x2: at.get(b).x.toFixed(1), y2: at.get(b).y.toFixed(1) });
     }),
     ids.map((id) => server(id, at.get(id), { names, on, few, small: ids.length > 120 })),
-    beyond.length > 0 && h("title", {}, "The last node of this way is an account of a server, and is not drawn"),
+    beyond.length > 0 && h("title", {}, "The last node of this path is an account of a server and is not drawn"),
   );
 }
 
@@ -106,7 +106,7 @@ function server(id, { x, y }, { names, on, few, small }) {
       role: "button",
       tabindex: "0",
       "aria-pressed": String(isChosen),
-      "aria-label": own ? `${name}, this node` : `${name}: show the way there`,
+      "aria-label": own ? `${name}, this node` : `${name}: show the path`,
       transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`,
       on: {
         click: press,
@@ -133,7 +133,7 @@ function choice(federation, names, path) {
     if (chosen.id === federation.self) return card("This node", facts([["Node ID", h("code", { class: "whole" }, federation.self)], ["Links", counted(federation.links.filter((one) => one.up).length, "link is up", "links are up")]]));
     const one = federation.servers.find((server) => server.id === chosen.id);
     const title = names.get(chosen.id) || short(chosen.id);
-    if (!one) return card(title, h("p", { class: "empty small" }, "No card of this server is here."));
+    if (!one) return card(title, h("p", { class: "empty small" }, "This node does not have the card of this server."));
     return card(
       title,
       facts([
@@ -186,7 +186,7 @@ function links({ links: all }, names) {
       columns: [
         { title: "Server", value: (row) => names.get(row.id) || row.id, cell: (row) => who({ id: row.id, name: names.get(row.id) }) },
         { title: "State", value: (row) => (row.up ? "up" : "down"), cell: (row) => (row.up ? chip("up", "good") : chip("down", "bad")) },
-        { title: "Dialled by", value: (row) => (row.kept ? "this node" : "the other side") },
+        { title: "Dialled by", value: (row) => (row.kept ? "this node" : "the other node") },
         { title: "Error", value: (row) => row.error ?? "" },
       ],
     }),
@@ -205,7 +205,7 @@ function servers({ servers: all }, names) {
       text: (row) => `${row.name} ${row.id} ${row.exports.join(" ")}`,
       empty: "No cards of other servers yet. They arrive when a link is up.",
       columns: [
-        { title: "Server", value: (row) => row.name || row.id, cell: (row) => h("button", { type: "button", class: "link", "aria-label": `Show the way to ${names.get(row.id) || row.id}`, on: { click: choose({ kind: "server", id: row.id }) } }, who(row)) },
+        { title: "Server", value: (row) => row.name || row.id, cell: (row) => h("button", { type: "button", class: "link", "aria-label": `Show the path to ${names.get(row.id) || row.id}`, on: { click: choose({ kind: "server", id: row.id }) } }, who(row)) },
         { title: "Hops", number: true, value: (row) => row.way.length - 1, cell: (row) => (row.way.length ? row.way.length - 1 : chip("no path", "bad")) },
         { title: "Links", number: true, value: (row) => Object.keys(row.links).length },
         { title: "Exports", value: (row) => row.exports.join(", ") },

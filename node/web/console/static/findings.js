@@ -1,4 +1,4 @@
-// What `parley doctor` finds on this machine, and what is wrong in the federation.
+// The findings of `parley doctor` on this machine, and the problems of the federation.
 
 import { notice } from "./dialogs.js";
 import { h } from "./dom.js";

@@ -1,4 +1,4 @@
-// Numbers, times and ids as people read them.
+// Numbers, times and IDs in readable form.
 
 const PLAIN = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const ONE = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
@@ -35,7 +35,7 @@ export function bytesPerSecond(number) {
   return `${bytes(number)}/s`;
 }
 
-/** Seconds that something took: 85 µs, 4.2 ms, 1.5 s */
+/** A duration in seconds: 85 µs, 4.2 ms, 1.5 s */
 export function took(seconds) {
   if (seconds === null || seconds === undefined || Number.isNaN(seconds)) return "–";
   if (seconds < 0.001) return `${PLAIN.format(seconds * 1e6)} µs`;
@@ -43,7 +43,7 @@ export function took(seconds) {
   return `${ONE.format(seconds)} s`;
 }
 
-/** Seconds that something has lasted: 42 s, 5 min, 3 h 20 min, 4 d 2 h */
+/** An age in seconds: 42 s, 5 min, 3 h 20 min, 4 d 2 h */
 export function lasted(seconds) {
   const minutes = Math.floor(seconds / 60);
   if (minutes < 1) return `${Math.floor(seconds)} s`;
@@ -58,7 +58,7 @@ export function when(seconds) {
   return seconds ? new Date(seconds * 1000).toISOString().replace("T", " ").slice(0, 19) + " UTC" : "–";
 }
 
-/** The first characters of a node id, which are enough to tell a few apart. */
+/** The first characters of a node ID, which distinguish a small number of nodes. */
 export function short(id) {
   return id ? `${id.slice(0, 8)}…` : "–";
 }

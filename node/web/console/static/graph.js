@@ -1,5 +1,5 @@
-// Where the servers of a federation are drawn: each link pulls, and all push each other apart. The
-// same graph always looks the same: it begins on a circle, in the order of the ids.
+// The positions of a federation's servers in the drawing: linked servers attract each other, and all
+// repel each other. The layout is deterministic, because it starts on a circle in the order of the IDs.
 
 export const WIDTH = 1000;
 export const HEIGHT = 640;
@@ -7,7 +7,7 @@ const MARGIN = 60;
 
 let last = { key: "", places: new Map() };
 
-/** Places by id, for ids and edges [id, id]; made anew only if these have changed. */
+/** Positions by ID, for IDs and edges [id, id]; recomputed only if these have changed. */
 export function places(ids, edges) {
   const sorted = [...ids].sort();
   const key = `${sorted.join()}|${edges.map((edge) => edge.join("-")).sort().join()}`;
@@ -55,7 +55,7 @@ function push(points, forces, a, b, strength) {
   forces[b].y -= y * force;
 }
 
-/** Into the picture, with as much of it used as there is. */
+/** Scale the positions to fill the drawing. */
 function fitted(points) {
   const xs = points.map((one) => one.x);
   const ys = points.map((one) => one.y);

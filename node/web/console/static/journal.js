@@ -1,4 +1,4 @@
-// The journal: whether it is written, how fast, and what waits for the disk.
+// The journal: whether it is being written, how fast, and how much waits for the disk.
 
 import { meter, timeChart } from "./charts.js";
 import { h } from "./dom.js";
@@ -14,7 +14,7 @@ export function journalView({ journal }) {
     ];
   }
   const { past } = state;
-  const synced = { always: "before anything is sent", interval: `every ${brief(journal.fsync_interval)} s`, never: "when the system likes" }[journal.fsync];
+  const synced = { always: "before anything is sent", interval: `every ${brief(journal.fsync_interval)} s`, never: "when the system decides" }[journal.fsync];
   return [
     heading("Journal", journal.failed ? chip("failed", "bad") : journal.running ? chip("writing", "good") : chip("not writing", "warn")),
     journal.failed && h("p", { class: "alarm", role: "alert" }, journal.failed, journal.on_failure === "stop" ? " The node stops." : " The node continues without it."),
@@ -28,9 +28,9 @@ export function journalView({ journal }) {
           ["Written", `${bytes(journal.size)}, ${bytes(past.rate("journal_written"))}/s`],
           ["Sessions recorded", count(journal.sessions)],
           ["Segments", counted(journal.segments, "finished segment")],
-          ["Write buffer", h("span", {}, `${bytes(journal.waiting)} of ${bytes(journal.buffer_size)}`, meter(journal.waiting / journal.buffer_size, "How much of the buffer is full"))],
+          ["Write buffer", h("span", {}, `${bytes(journal.waiting)} of ${bytes(journal.buffer_size)}`, meter(journal.waiting / journal.buffer_size, "Used part of the buffer"))],
         ]),
-        timeChart(past.rates("journal_records"), "Records a second", (one) => `${brief(one)}/s`, past.range()),
+        timeChart(past.rates("journal_records"), "Records per second", (one) => `${brief(one)}/s`, past.range()),
       ),
       card(
         "Settings",

@@ -1,4 +1,4 @@
-// The page as a whole: its session, its stream of views, its menu, and its keys.
+// The page: its session, its stream of views, its menu, and its keys.
 
 import { closePanel, drawPanel, notice, openPanel } from "./dialogs.js";
 import { h, show } from "./dom.js";
@@ -17,7 +17,7 @@ import { topicsView } from "./topics.js";
 
 const AGAIN = [500, 1000, 2000, 5000]; // ms between attempts to reach the node
 const SILENT = 8000; // ms without a view after which the stream is taken for lost
-const THEMES = { "": "as the system", light: "light", dark: "dark" };
+const THEMES = { "": "same as the system", light: "light", dark: "dark" };
 
 const PAGES = [
   { id: "overview", title: "Overview", draw: overviewView, badge: (view) => concerns(view).length, kind: "warn" },
@@ -51,9 +51,9 @@ function draw() {
 
 function before() {
   const texts = {
-    connecting: ["One moment", "The console is being opened."],
-    lost: ["The node cannot be reached", `${state.why} It is tried again.`],
-    over: ["This page needs a new link", `${state.why} A link opens the console once. On the machine of the node, ask for another:`],
+    connecting: ["Connecting", "Opening the console."],
+    lost: ["The node cannot be reached", `${state.why} Retrying.`],
+    over: ["This page needs a new link", `${state.why} Each link works once. To get another one, run this on the node's machine:`],
   };
   const [title, text] = texts[state.status] ?? texts.connecting;
   return h(
@@ -67,7 +67,7 @@ function before() {
 
 function banner() {
   if (state.status === "live") return null;
-  const text = state.status === "over" ? "This session is over. Ask for a new link: parley console" : "The node cannot be reached. What is shown is from before; it is tried again.";
+  const text = state.status === "over" ? "This session has ended. Get a new link with: parley console" : "The node cannot be reached. This data is from before; retrying.";
   return h("p", { class: "alarm", role: "alert", key: "banner" }, text);
 }
 
@@ -94,8 +94,8 @@ function menu(now) {
     h(
       "div",
       { class: "foot" },
-      h("span", { class: `status ${state.status}` }, { live: "Live", lost: "Not reached", over: "Over", connecting: "…" }[state.status]),
-      h("span", { class: "right" }, mayAct() ? "May act" : "May only look"),
+      h("span", { class: `status ${state.status}` }, { live: "Live", lost: "Unreachable", over: "Ended", connecting: "…" }[state.status]),
+      h("span", { class: "right" }, mayAct() ? "Can act" : "Read-only"),
       h("div", { class: "tools" }, h("button", { type: "button", title: `Now ${THEMES[theme()]}`, on: { click: nextTheme } }, "Colours"), h("button", { type: "button", on: { click: openKeys } }, "Keys"), h("button", { type: "button", on: { click: leave } }, "Leave")),
     ),
   );
@@ -126,10 +126,10 @@ function nextTheme() {
 function openKeys() {
   const keys = [
     ...PAGES.map((one, index) => [String(index + 1), one.title]),
-    ["/", "Search in the table"],
-    ["t", "Other colours"],
-    ["Esc", "Close what is open"],
-    ["?", "These keys"],
+    ["/", "Search the table"],
+    ["t", "Change the colours"],
+    ["Esc", "Close the panel"],
+    ["?", "Show this list"],
   ];
   openPanel(() => ({
     title: "Keys",
@@ -157,7 +157,7 @@ async function leave() {
   } catch (error) {
     notice(error.message, "bad");
   }
-  end("You have left.");
+  end("You have signed out.");
 }
 
 function end(why) {
@@ -188,7 +188,7 @@ async function follow(entering) {
       state.status = "lost";
     } catch (error) {
       if (error.status === 401) {
-        end(state.view ? "The session is over." : entering);
+        end(state.view ? "The session has ended." : entering);
         return;
       }
       Object.assign(state, { status: "lost", why: error.status ? `${error.message}.` : "" });

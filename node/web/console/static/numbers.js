@@ -1,9 +1,9 @@
-// Counters of the last minutes, and what follows from them: rates, series, and times of calls.
+// Counters of the last minutes, with the rates, series and call times computed from them.
 
 const MOST = 181; // samples, about one a second
 export const LEAST = 60; // samples that a chart has room for
 
-/** What was seen of the node lately. */
+/** The last views of the node. */
 export class Past {
   constructor() {
     this.samples = []; // {at, values: Map}
@@ -17,21 +17,21 @@ export class Past {
     if (this.samples.length > MOST) this.samples.shift();
   }
 
-  /** How much a counter grew a second, over the last `seconds`. */
+  /** The growth of a counter per second, over the last `seconds`. */
   rate(name, seconds = 5) {
     const last = this.samples.at(-1);
     const first = this.samples.find((one) => one.at >= (last?.at ?? 0) - seconds - 0.2);
     return between(first, last, name);
   }
 
-  /** How much one grew that not each view has; null where nothing is known. */
+  /** The growth of a counter that some views lack; null if unknown. */
   listedRate(name, seconds = 5) {
     const since = (this.samples.at(-1)?.at ?? 0) - seconds - 0.2;
     const seen = this.samples.filter((one) => one.at >= since && one.values.has(name));
     return seen.length < 2 ? null : between(seen[0], seen.at(-1), name);
   }
 
-  /** The rate at each moment; null where nothing is known. */
+  /** The rate at each moment; null if unknown. */
   rates(name) {
     return this.samples.slice(1).map((one, index) => between(this.samples[index], one, name));
   }
@@ -57,8 +57,8 @@ function between(first, last, name) {
 }
 
 /**
- * All counters and levels of a view by name: `calls`, and `calls{a,b}` for samples with labels; bytes of the peers
- * that are listed as `peer_received{key}` and `peer_sent{key}`.
+ * All counters and levels of a view by name: `calls`, and `calls{a,b}` for samples with labels; the bytes of
+ * listed peers as `peer_received{key}` and `peer_sent{key}`.
  */
 function flattened(view) {
   const values = new Map();
@@ -85,7 +85,7 @@ export function family(view, name) {
   return view.numbers.find((one) => one.name === name);
 }
 
-/** The time within which a share of the observations of a histogram lies, in its bounds' steps. */
+/** A quantile of a histogram, interpolated between its bounds. */
 export function quantile({ bounds, counts }, share) {
   const total = counts.reduce((sum, one) => sum + one, 0);
   if (total === 0) return null;

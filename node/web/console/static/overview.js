@@ -1,4 +1,4 @@
-// The first look: whether all is well, what goes on, and which node this is.
+// The overview: the node's state, its traffic, and its identity.
 
 import { actionButton, act, notice } from "./dialogs.js";
 import { timeChart } from "./charts.js";
@@ -20,12 +20,12 @@ export function overviewView(view) {
   ];
 }
 
-/** The state of the node in a few words: its issues, then what `parley doctor` notes. */
+/** The state of the node in a few words: its issues, then the notes of `parley doctor`. */
 function verdict(view, attention) {
   if (attention.length > 0) return chip(counted(attention.length, "issue"), attention[0].kind);
   if (!view.findings) return chip("no issues; findings are being checked", "info");
   const notes = view.findings.filter((one) => one.level === "note").length;
-  return notes > 0 ? chip(`no issues, ${counted(notes, "note")} in the findings`, "info") : chip("all is well", "good");
+  return notes > 0 ? chip(`no issues, ${counted(notes, "note")} in the findings`, "info") : chip("no issues", "good");
 }
 
 function tiles(view) {
@@ -52,21 +52,21 @@ function tile(title, text, series, page, show, more) {
   );
 }
 
-/** What an operator should look at, the worst first: {kind, text, page}. */
+/** The issues for an operator, the worst first: {kind, text, page}. */
 export function concerns(view) {
   const found = [];
   const say = (kind, page, text) => found.push({ kind, page, text });
-  if (view.node.draining) say("warn", "overview", "The node drains: it takes nothing new, and ends when all is done.");
+  if (view.node.draining) say("warn", "overview", "The node drains: it accepts nothing new, and stops when all work is done.");
   if (view.journal?.failed) say("bad", "journal", `The journal has failed: ${view.journal.failed}`);
   for (const bus of view.buses) {
-    if (bus.error) say("bad", "buses", `The bus ${bus.address} cannot be asked: ${bus.error}`);
+    if (bus.error) say("bad", "buses", `The bus ${bus.address} does not respond: ${bus.error}`);
     if (bus.dead > 0) say("warn", "buses", `${counted(bus.dead, "dead letter")} on ${bus.address}`);
   }
   for (const link of view.federation?.links ?? []) {
     if (!link.up) say("bad", "federation", `The link with ${link.id.slice(0, 8)}… is down${link.error ? `: ${link.error}` : ""}`);
   }
   const wrong = (view.federation?.wrong ?? []).filter((one) => one.kind !== "link-down");
-  if (wrong.length > 0) say("warn", "federation", `${counted(wrong.length, "thing is", "things are")} wrong in the federation`);
+  if (wrong.length > 0) say("warn", "federation", `${counted(wrong.length, "problem")} in the federation`);
   for (const one of view.findings ?? []) {
     if (one.level === "problem" || one.level === "weak") say(one.level === "weak" ? "warn" : "bad", "findings", `${one.subject}: ${one.text}`);
   }
@@ -91,7 +91,7 @@ function thisNode(view) {
       ["Uptime", lasted(node.uptime)],
       ["Rejected connections", count(node.turned_away)],
     ]),
-    node.can_drain && h("div", { class: "buttons" }, actionButton("Drain and end", drain, { grave: true })),
+    node.can_drain && h("div", { class: "buttons" }, actionButton("Drain and stop", drain, { grave: true })),
   );
 }
 
@@ -111,7 +111,7 @@ function copyButton(text, label) {
       await navigator.clipboard.writeText(text);
       notice("Copied", "good");
     } catch {
-      notice("The browser did not let it be copied", "bad");
+      notice("The browser refused to copy it", "bad");
     }
   };
   return h("button", { type: "button", class: "copy", "aria-label": label, title: label, on: { click } }, "Copy");
@@ -119,8 +119,8 @@ function copyButton(text, label) {
 
 function drain() {
   return act("drain", {}, {
-    title: "Drain this node and end it?",
-    text: "It takes no more connections, lets what runs finish, says goodbye to its peers, and its process ends. This page ends with it.",
-    button: "Drain and end",
+    title: "Drain and stop this node?",
+    text: "It accepts no more connections, finishes running work, closes its connections, and its process ends. This page then stops working.",
+    button: "Drain and stop",
   });
 }

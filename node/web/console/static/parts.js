@@ -1,19 +1,19 @@
-// Parts that several views have.
+// Parts that several views share.
 
 import { h } from "./dom.js";
 import { short } from "./format.js";
 
-/** A node: what it is called, or the beginning of its id, all of which is its title. */
+/** A node: its name, or the beginning of its ID with the whole ID as the tooltip. */
 export function who({ id, name, place }) {
   if (name) return h("span", { class: "who", title: id }, h("strong", {}, name), " ", h("code", { class: "dim" }, short(id)));
-  return id ? h("code", { class: "who", title: id }, short(id)) : h("span", { class: "who" }, place ?? "not known");
+  return id ? h("code", { class: "who", title: id }, short(id)) : h("span", { class: "who" }, place ?? "unknown");
 }
 
 export function chip(text, kind = "") {
   return h("span", { class: `chip ${kind}` }, text);
 }
 
-/** A heading with what belongs beside it. */
+/** A heading with related elements next to it. */
 export function heading(title, ...beside) {
   return h("header", { class: "heading" }, h("h1", { id: "title", tabindex: "-1" }, title), h("div", { class: "beside" }, beside));
 }
@@ -31,7 +31,7 @@ export function facts(pairs) {
   );
 }
 
-/** What nodes of a path are called, by `names`. */
+/** The names of a path's nodes, from `names`. */
 export function wayOf(path, names) {
   return h(
     "ol",
@@ -40,7 +40,7 @@ export function wayOf(path, names) {
   );
 }
 
-/** What the nodes that are seen are called, by id. */
+/** The names of visible nodes, by ID. */
 export function namesIn(view) {
   const names = new Map();
   if (view.node.name) names.set(view.node.id, view.node.name);

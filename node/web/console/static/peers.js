@@ -1,4 +1,4 @@
-// Peers: who is connected, what each has open, and what may be done to them.
+// Peers: the connected nodes, their open streams and calls, and the actions on them.
 
 import { act, actionButton, closePanel, drawPanel, notice, openPanel } from "./dialogs.js";
 import { h } from "./dom.js";
@@ -24,7 +24,7 @@ export function peersView(view) {
   });
   return [
     heading("Peers", chip(`${counted(peers.streams, "stream")} open`), peers.suspended > 0 && chip(`${peers.suspended} suspended`, "warn")),
-    partly && h("p", { class: "note" }, `The first ${peers.rows.length} of ${peers.total} are listed. A search looks at all of them.`),
+    partly && h("p", { class: "note" }, `The first ${peers.rows.length} of ${peers.total} are listed. A search covers all of them.`),
     table({
       id: "peers",
       label: "Peers",
@@ -54,7 +54,7 @@ export function peersView(view) {
 }
 
 function peerButton(row) {
-  const label = `Look at ${row.name || row.id || row.place}`;
+  const label = `Show ${row.name || row.id || row.place}`;
   return h("button", { type: "button", class: "link", "aria-label": label, on: { click: () => openPeer(row.key) } }, who(row));
 }
 
@@ -83,7 +83,7 @@ async function search(find) {
   redraw();
 }
 
-/** Open a panel on a peer, which asks again while it is open. */
+/** Open a panel on a peer, which is updated while it is open. */
 export function openPeer(key) {
   let peer = null;
   let gone = false;
@@ -99,7 +99,7 @@ export function openPeer(key) {
     drawPanel();
     if (!gone) setTimeout(ask, AGAIN);
   }
-  openPanel(() => ({ title: peer ? peer.name || peer.place : "Peer", body: gone ? h("p", { class: "empty" }, "This peer has gone.") : peer && peerBody(peer) }));
+  openPanel(() => ({ title: peer ? peer.name || peer.place : "Peer", body: gone ? h("p", { class: "empty" }, "This peer has disconnected.") : peer && peerBody(peer) }));
   document.querySelector("dialog.panel").addEventListener("close", () => (open = false));
   ask();
 }
@@ -137,7 +137,7 @@ function peerBody(peer) {
   ];
 }
 
-/** Bytes a second of a peer; null of those that only a search finds, and of those that have just come. */
+/** A peer's bytes per second; null for peers found only by a search and for new peers. */
 function flowNow(peer, name) {
   return state.past.listedRate(`peer_${name}{${peer.key}}`);
 }
@@ -160,7 +160,7 @@ function listed(items, none) {
 async function close(peer, shown) {
   const question = {
     title: "Close this connection?",
-    text: `What is queued for ${shown} goes first. It may connect again.`,
+    text: `Data queued for ${shown} is sent first. The peer can reconnect.`,
     button: "Close the connection",
   };
   if (await act("close", { peer: peer.key }, question)) closePanel();
@@ -169,8 +169,8 @@ async function close(peer, shown) {
 async function forget(peer, shown) {
   const question = {
     title: "Forget this node?",
-    text: `${shown} is struck out of the known peers. Its sessions end if they were let in by that record.`,
-    button: "Forget it",
+    text: `${shown} is removed from the known peers. Sessions that were accepted because of that record end.`,
+    button: "Forget this node",
   };
   if (await act("forget", { id: peer.id }, question)) closePanel();
 }

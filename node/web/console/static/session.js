@@ -11,12 +11,12 @@ export class Refused extends Error {
   }
 }
 
-/** Whether a session may act, or only look. */
+/** Whether the session may act, or is read-only. */
 export function mayAct() {
   return localStorage.getItem(MAY_ACT) === "yes";
 }
 
-/** Enter by the token in the address, if there is one; it leaves the address first. */
+/** Sign in with the token in the address, if any, after removing it from the address. */
 export async function enter() {
   const token = /^#token=([0-9a-f]+)$/.exec(location.hash)?.[1];
   if (token === undefined) return;
@@ -26,15 +26,15 @@ export async function enter() {
   localStorage.setItem(MAY_ACT, entered.may_act ? "yes" : "no");
 }
 
-/** Ask for JSON; `said` makes it a POST. Throws Refused. */
+/** Request JSON; with `said`, as a POST. Throws Refused. */
 export async function asked(path, said) {
   const answer = await fetch(path, request(said));
   const body = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Refused(answer.status, body.error ?? `the console answered ${answer.status}`);
+  if (!answer.ok) throw new Refused(answer.status, body.error ?? `the console returned status ${answer.status}`);
   return body;
 }
 
-/** Read the console's events until they end: `take` gets each of them. Throws Refused, TypeError. */
+/** Read the console's events until they end: `take` is called with each one. Throws Refused, TypeError. */
 export async function read(path, take, signal) {
   const answer = await fetch(path, { ...request(undefined), signal });
   if (!answer.ok) {

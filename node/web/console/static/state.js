@@ -1,4 +1,4 @@
-// What the page knows, and how it is drawn anew.
+// The state of the page, and redrawing it.
 
 import { Past } from "./numbers.js";
 
@@ -12,12 +12,12 @@ export const state = {
 
 let draw = () => {};
 
-/** Have `what` draw the page. */
+/** Set the function that draws the page. */
 export function drawnBy(what) {
   draw = what;
 }
 
-/** Draw it anew with the browser's next frame, however often this is called before. */
+/** Redraw the page with the browser's next frame, once for any number of calls. */
 export function redraw() {
   if (redraw.due) return;
   redraw.due = true;

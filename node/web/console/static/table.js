@@ -8,14 +8,14 @@ const PAGE = 50;
 const FEW = 3; // rows among which nobody searches
 const tables = new Map(); // by id: {search, column, down, page}
 
-/** What is searched for in a table. */
+/** The search text and page of each table. */
 export function searched(id) {
   return settings(id).search;
 }
 
 /**
- * `columns` have a title, `value(row)` to sort by and, if it is shown otherwise, `cell(row)`; `number` ones
- * stand to the right. `text(row)` is what a search looks at; `total` counts rows that are not here.
+ * `columns` have a title, `value(row)` to sort by and, if the display differs, `cell(row)`; `number`
+ * columns are right-aligned. A search looks at `text(row)`; `total` also counts rows that are not listed.
  */
 export function table({ id, label, word, columns, rows, keyOf, text, empty, total, onSearch }) {
   const set = settings(id);
@@ -40,7 +40,7 @@ export function table({ id, label, word, columns, rows, keyOf, text, empty, tota
         h("tbody", {}, page.map((row) => h("tr", { key: keyOf(row) }, columns.map((column) => cell(column, row))))),
       ),
     ),
-    fitting.length === 0 && h("p", { class: "empty" }, `Nothing here has “${set.search}” in it.`),
+    fitting.length === 0 && h("p", { class: "empty" }, `No rows match “${set.search}”.`),
     pages > 1 && pager(set, pages, label),
   );
 }
@@ -56,7 +56,7 @@ function finder(id, set, label, onSearch) {
     type: "search",
     id: `find-${id}`,
     placeholder: "Search",
-    "aria-label": `Search in ${label}`,
+    "aria-label": `Search ${label}`,
     spellcheck: "false",
     maxlength: "200",
     value: set.search,
@@ -81,7 +81,7 @@ function head(set, column, index) {
   const active = set.column === index;
   const sorted = active ? (set.down ? "descending" : "ascending") : "none";
   const click = () => {
-    // Numbers first go down: the most is what is looked for.
+    // Numbers are sorted in descending order first, because the largest ones matter most.
     if (active && set.down === !column.number) set.column = null;
     else if (active) set.down = !set.down;
     else Object.assign(set, { column: index, down: Boolean(column.number) });

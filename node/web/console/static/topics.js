@@ -1,4 +1,4 @@
-// Topics that the node publishes: who reads them, what goes out, and what waits or was lost.
+// Topics that the node publishes: their subscribers, rates, queues and losses.
 
 import { meter } from "./charts.js";
 import { h } from "./dom.js";
