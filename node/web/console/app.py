@@ -70,13 +70,13 @@ class Guard:
 
     def _refusal(self, headers: Headers, method: str) -> tuple[int, str] | None:
         if headers.getlist("host") not in [[host] for host in self._hosts]:
-            return 421, "the console is not at this host"
+            return 421, "wrong Host header; open the console at its own address"
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         if origin is not None and origin not in {f"http://{host}" for host in self._hosts}:
-            return 403, "another site asks"
+            return 403, "requests of other sites are refused"
         foreign = site is not None and site not in _OF_OURS
         if foreign and headers.get("sec-fetch-mode") != "navigate":
-            return 403, "another site asks"
+            return 403, "requests of other sites are refused"
         if method not in _READS and origin is None and "authorization" not in headers:
             return 403, "a request that changes anything must have an Origin header"
         return None

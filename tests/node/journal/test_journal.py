@@ -82,7 +82,7 @@ def test_the_auditors_are_keys_texts_or_bytes_and_each_counts_once(tmp_path: Pat
 
 def test_a_node_has_a_journal_where_it_has_chains_and_no_other_observer(tmp_path: Path) -> None:
     journal = Journal.open(tmp_path, KEY)
-    with pytest.raises(ConfigError, match="give one of them"):
+    with pytest.raises(ConfigError, match="remove one of them"):
         Node(Identity.create(), journal=journal, observer=lambda: journal.session_log("x"))
     with pytest.raises(ConfigError, match="unencrypted"):
         Node(Identity.create(), journal=journal, config=NodeConfig(plaintext="only"))
