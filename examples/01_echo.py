@@ -1,4 +1,7 @@
-"""Two nodes in one process: one answers a call, the other makes it.
+"""Call another node: the smallest complete program.
+
+Two nodes run in one process. Bob registers a handler for the call `echo`; Alice connects to Bob and
+calls it.
 
 Run it with `uv run python examples/01_echo.py`.
 """
@@ -15,7 +18,9 @@ async def main() -> None:
         async def echo(call: Call) -> object:
             return call.data
 
-        address = await bob.listen("tcp://127.0.0.1:0")  # carries bob's node id: pinned
+        address = await bob.listen(
+            "tcp://127.0.0.1:0"
+        )  # The address ends in # and Bob's node ID, so Alice cannot reach an impostor.
         peer = await alice.connect(address)
         print(await peer.call("echo", "hello", timeout=5))
 

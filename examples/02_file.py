@@ -1,4 +1,7 @@
-"""A file over a stream: sent by one node, written and hashed by another.
+"""Send a file over a stream, with back-pressure and a checksum.
+
+The sender writes the file to a stream piece by piece. The receiver stores the pieces and replies
+with their SHA-256.
 
 Run it with `uv run python examples/02_file.py [FILE]`.
 """
@@ -22,7 +25,7 @@ async def main(source: Path, target: Path) -> None:
         async def take(stream: Stream) -> None:
             digest = hashlib.sha256()
             async with await anyio.open_file(target, "wb") as file:
-                async for piece in stream:  # ends when the sender finishes
+                async for piece in stream:  # ends when the sender calls send_eof
                     digest.update(piece)
                     await file.write(piece)
             await stream.send(digest.hexdigest().encode())
@@ -33,7 +36,7 @@ async def main(source: Path, target: Path) -> None:
             async with await anyio.open_file(source, "rb") as file:
                 while piece := await file.read(PIECE):
                     digest.update(piece)
-                    await stream.send(piece)  # waits when the receiver is slow
+                    await stream.send(piece)  # waits while the receiver is slow
             await stream.send_eof()
             received = b"".join([piece async for piece in stream]).decode()
         same = received == digest.hexdigest()

@@ -1,5 +1,6 @@
-"""Calls: refused with a code and data, late, answered item by item, a few at a time, or
-not for everybody.
+"""Six kinds of calls: answered, refused, timed out, streamed, limited and restricted.
+
+A café offers calls. A guest and the keeper of the café use them.
 
 Run it with `uv run python examples/03_calls.py`.
 """
@@ -10,38 +11,40 @@ import anyio
 
 from parley import Call, CallRefused, CallTimeout, Identity, Node, NodeId, Peer
 
-SOLD_OUT = 64  # applications have the codes from 64 on; those below have a meaning already
+SOLD_OUT = 64  # Applications choose refusal codes from 64 on; Parley defines the lower ones.
 
 
 class Cafe:
-    """What the café's node offers, and what it notices meanwhile."""
+    """The calls that the café's node offers."""
 
     def __init__(self, node: Node, keeper: NodeId) -> None:
-        self.gave_up = anyio.Event()
+        self.cancelled = anyio.Event()
         self.baking = self.most_baking = 0
-        # Rights follow from node ids, which are proved. A role is a name for some of them.
+        # Authorisation is based on node IDs, which peers prove. A role is a name for some of them.
         node.roles.assign(keeper, "keeper")
         node.on_call("order")(self.order)
         node.on_call("wait")(self.wait)
         node.on_call("menu")(self.menu)
         node.on_call("bake", concurrency=2)(self.bake)
-        # Holds for every name below, also for handlers that are registered later.
+        # This rule also applies to handlers for `till.` names that are registered later.
         node.on_call("till.*", allow="keeper")(self.till)
 
     async def order(self, call: Call) -> str:
         if call.data != "tea":
-            raise CallRefused(SOLD_OUT, {"left": ["tea"]})  # the caller gets the data, too
+            raise CallRefused(
+                SOLD_OUT, {"left": ["tea"]}
+            )  # the caller receives the code and the data
         return "a cup of tea"
 
     async def wait(self, call: Call) -> None:
         try:
             await anyio.sleep(60)
-        finally:  # cancelled at the caller's deadline, which travelled with the call
-            self.gave_up.set()
+        finally:  # The handler is cancelled at the caller's deadline, which is sent with the call.
+            self.cancelled.set()
 
     async def menu(self, call: Call) -> AsyncIterator[str]:
         for item in ("tea", "cake", "water"):
-            yield item  # waits while the caller does not read
+            yield item  # waits while the caller is not reading
 
     async def bake(self, call: Call) -> None:
         self.baking += 1
@@ -62,11 +65,11 @@ async def visit(cafe: Cafe, guest: Peer, keeper: Peer) -> None:
 
     try:
         await guest.call("wait", timeout=0.1)
-    except CallTimeout:  # a TimeoutError as well
-        await cafe.gave_up.wait()
-        print("wait: too long; the handler was stopped, too")
+    except CallTimeout:  # CallTimeout is also a TimeoutError
+        await cafe.cancelled.wait()
+        print("wait: timed out, and the handler was cancelled")
 
-    async with guest.call_stream("menu") as items:  # leaving it early cancels the call
+    async with guest.call_stream("menu") as items:  # leaving the block early cancels the call
         async for item in items:
             print("menu:", item)
 
@@ -75,11 +78,11 @@ async def visit(cafe: Cafe, guest: Peer, keeper: Peer) -> None:
             oven.start_soon(guest.call, "bake")
     print(f"bake: 6 calls, {cafe.most_baking} at a time")
 
-    print("the keeper asks", await keeper.call("till.today"))
+    print("keeper calls", await keeper.call("till.today"))
     try:
         await guest.call("till.today")
     except CallRefused as refused:
-        print("the guest asks till.today:", refused)
+        print("guest calls till.today:", refused)
 
 
 async def main() -> None:

@@ -1,4 +1,6 @@
-"""Who a node is and whom it trusts: key files, trust policies, fresh keys, a network key.
+"""Identities and trust: key files, pinned IDs, trust on first use, hooks and network keys.
+
+Alice connects to Bob, while Eve tries to impersonate him.
 
 Run it with `uv run python examples/06_trust_and_keys.py`.
 """
@@ -25,84 +27,93 @@ from parley.trust import Candidate, FirstUse, KnownPeers
 
 
 def key_file(directory: Path) -> Identity:
-    """An identity is its keys: who holds the file is that node."""
+    """Save an identity to an encrypted key file and load it again.
+
+    The key file is the node's identity: a program that has it can act as this node.
+    """
     path = directory / "alice.key"
     created = Identity.create()
-    save_identity(path, created, b"correct horse")  # for the owner's eyes only, and sealed
+    save_identity(path, created, b"correct horse")  # readable only by the owner, and encrypted
     try:
         load_identity(path, b"battery staple")
     except WrongPassphraseError as error:
         print("key file:", error)
     loaded = load_identity(path, b"correct horse")
-    print("key file: the same node again:", loaded.node_id == created.node_id)
+    print("key file: the same node ID:", loaded.node_id == created.node_id)
     return loaded
 
 
 async def pinned(alice: Node, bob: Node, eve: Node) -> None:
-    """An address that carries a node id means that node and no other."""
+    """Connect to an address that contains a node ID: only that node is accepted."""
     address = await bob.listen("tcp://127.0.0.1:0")
     peer = await alice.connect(address)
-    print("pinned: it is bob:", peer.node_id == bob.node_id)
-    # Keys change by themselves, with time and traffic; these are for those who want it now.
-    peer.update_keys()  # the next keys in our direction, from now on
-    print("pinned: fresh keys were agreed on, rekey number", await peer.rekey())
+    print("pinned: connected to bob:", peer.node_id == bob.node_id)
+    # Keys are also replaced automatically, depending on time and traffic.
+    peer.update_keys()  # switches to the next sending key
+    print("pinned: agreed on new keys, rekey number", await peer.rekey())
 
     place = (await eve.listen("tcp://127.0.0.1:0")).split("#")[0]
-    try:  # somebody leads alice to eve's place: eve cannot prove to be bob
+    try:  # An attacker redirects Alice to Eve's address, but Eve cannot prove Bob's node ID.
         await alice.connect(f"{place}#{bob.node_id}")
     except NotTrustedError:
-        print("pinned: it is not bob")
+        print("pinned: eve was rejected")
 
 
 async def first_use(alice: Node, bob: Node, eve: Node, directory: Path) -> None:
-    """Without a node id: whoever is met first at an address has to be met there again."""
+    """Connect to an address without a node ID, with trust on first use.
+
+    The first node seen at an address is recorded, and later connections to it require the same
+    node.
+    """
     known = KnownPeers(directory / "known_peers")
     trust = FirstUse(known)
-    socket = f"unix://{directory}/door"
+    socket = f"unix://{directory}/socket"
     await bob.listen(socket)
     for _ in range(2):
         peer = await alice.connect(socket, trust=trust)
         await peer.close()
-    print("first use: it was bob both times:", [one.node_id for one in known] == [bob.node_id])
-    await bob.aclose()  # and somebody else takes his place
+    print("first use: recorded only bob:", [one.node_id for one in known] == [bob.node_id])
+    await bob.aclose()  # then Eve listens at Bob's address
     await eve.listen(socket)
     try:
         await alice.connect(socket, trust=trust)
     except IdentityChangedError as changed:
-        print("first use: the id has changed:", changed.new == eve.node_id)
+        print("first use: another node was detected:", changed.new == eve.node_id)
 
 
 async def accept_hook(alice: Node, eve: Node) -> None:
-    """A node that listens may ask the application about everybody who comes."""
+    """Decide in your own code which peers may connect."""
     members = {alice.node_id}
 
     async def is_member(candidate: Candidate) -> bool:
-        return candidate.node_id in members  # proved; it might as well ask a database
+        return (
+            candidate.node_id in members
+        )  # The node ID is proved. A real hook could query a database.
 
     async with Node(Identity.create(), trust=is_member) as club:
         address = await club.listen("tcp://127.0.0.1:0")
         peer = await alice.connect(address)
-        print("hook: alice is in:", await peer.ping() < 5)
-        # The node that dials proves itself last, so it meets the refusal after `connect`. The
-        # reason stands in the club's log and nowhere else.
-        stranger = await eve.connect(address)
+        print("hook: alice was accepted:", await peer.ping() < 5)
+        # The dialling node proves its identity last, so `connect` succeeds and the next operation
+        # fails. The reason is only in the club's log; Eve gets a general error.
+        rejected = await eve.connect(address)
         try:
-            await stranger.ping()
+            await rejected.ping()
         except PeerClosedError as error:
-            print("hook: eve is told no more than:", error)
+            print("hook: eve was rejected:", error)
 
 
 async def network_key(eve: Node) -> None:
-    """A private network says nothing at all to those who do not hold its key."""
+    """Use a network key: a private network does not respond to nodes that lack it."""
     settings = NodeConfig(network_key=secrets.token_bytes(32))
     one, two = Node(Identity.create(), config=settings), Node(Identity.create(), config=settings)
     async with one, two:
         address = await one.listen("tcp://127.0.0.1:0")
-        print("network key: members meet:", (await two.connect(address)).is_open)
+        print("network key: members can connect:", (await two.connect(address)).is_open)
         try:
             await eve.connect(address)
         except HandshakeError as error:
-            print("network key: eve is not even answered:", error.text)
+            print("network key: eve gets no answer:", error.text)
 
 
 async def main(identity: Identity, directory: Path) -> None:
@@ -115,6 +126,8 @@ async def main(identity: Identity, directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    logging.getLogger("parley").setLevel(logging.ERROR)  # refusals are warnings; not today
+    logging.getLogger("parley").setLevel(
+        logging.ERROR
+    )  # don't show the warnings about refused peers
     with tempfile.TemporaryDirectory() as name:
         anyio.run(main, key_file(Path(name)), Path(name))

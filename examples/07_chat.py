@@ -1,5 +1,7 @@
-"""A small chat room: one node is the room, the others talk in it. Names are claimed, ids are
-proved, and a reader is shown which names are true.
+"""A small chat room, with verified authors.
+
+One node hosts the room: a topic publishes the lines, and a call adds one. Names are only claims,
+but node IDs are proved, so each guest's screen shows which names it can verify.
 
 Run it with `uv run python examples/07_chat.py`.
 """
@@ -17,68 +19,71 @@ from parley import (
     SubscribeRequest,
 )
 
-NOT_HERE = 64  # codes from 64 on are the application's
-LONGEST = 200  # characters: what comes from outside has a bound
+NOT_HERE = 64  # Applications choose codes from 64 on.
+LONGEST = 200  # characters; always limit the size of data from other nodes
 
 
 class Room:
-    """Who is here and what is said: a topic for the lines, a call to say one."""
+    """The room: its members are the subscribers of a topic, and `say` publishes a line."""
 
     def __init__(self, node: Node) -> None:
         self.names: dict[NodeId, str] = {}
-        self.told: dict[NodeId, str] = {}
+        self.announced: dict[NodeId, str] = {}
         self.lines = node.topic("room")
         self.lines.on_subscribe(self.enter)
         node.on_call("say")(self.say)
 
     def here(self) -> dict[NodeId, str]:
-        """Whoever is subscribed is here, so there is nothing to be kept up to date."""
+        """Return the names of the current subscribers, by node ID.
+
+        Membership follows from the subscriptions, so it never needs to be updated.
+        """
         ids = [subscriber.peer.node_id for subscriber in self.lines.subscribers]
         return {node_id: self.names[node_id] for node_id in ids if node_id in self.names}
 
     async def enter(self, request: SubscribeRequest) -> object:
-        """Come in under a name; returns who is here already."""
+        """Accept a subscription with a name, and return the names of the members."""
         name, node_id, here = str(request.data)[:LONGEST], request.peer.node_id, self.here()
         if node_id is None or name in here.values():
-            raise SubscribeRefused(f"there is a {name} here")
+            raise SubscribeRefused(f"the name {name} is taken")
         self.names[node_id] = name
         return list(here.values())
 
     async def say(self, call: Call) -> None:
-        """A line for all. Who said it is not taken from the line: the handshake proved it."""
+        """Publish a line. Its author is the caller, whose node ID the handshake has verified."""
         node_id, here = call.peer.node_id, self.here()
         if node_id is None or node_id not in here:
-            raise CallRefused(NOT_HERE, "come in first")
+            raise CallRefused(NOT_HERE, "enter the room first")
         await self.publish(node_id, here[node_id], f": {str(call.data)[:LONGEST]}")
 
     async def watch(self) -> None:
-        """Tell who comes and who goes, be it that their connection breaks."""
+        """Publish a line whenever a member enters, leaves or loses its connection."""
         while True:
-            await self.lines.until(lambda: self.here() != self.told)
-            before, self.told = self.told, self.here()
-            for node_id in self.told.keys() - before.keys():
-                await self.publish(node_id, self.told[node_id], " comes in")
-            for node_id in before.keys() - self.told.keys():
+            await self.lines.until(lambda: self.here() != self.announced)
+            before, self.announced = self.announced, self.here()
+            for node_id in self.announced.keys() - before.keys():
+                await self.publish(node_id, self.announced[node_id], " has entered")
+            for node_id in before.keys() - self.announced.keys():
                 await self.publish(node_id, before[node_id], " has left")
 
-    async def publish(self, who: NodeId, name: str, what: str) -> None:
-        await self.lines.publish({"id": str(who), "name": name, "what": what})
+    async def publish(self, author: NodeId, name: str, what: str) -> None:
+        await self.lines.publish({"id": str(author), "name": name, "what": what})
 
 
 async def show(room: Peer, name: str, friends: dict[str, str], ready: anyio.Event) -> None:
-    """One guest's screen. `friends` are names of ids, learnt in another way than here."""
+    """Show the room to one guest. `friends` maps node IDs, verified by other means, to names."""
     async with room.subscribe("room", name) as lines:
-        print("already here:", lines.data)
+        print("present:", lines.data)
         ready.set()
-        async for line in lines:  # until the room is closed
+        async for line in lines:  # ends when the room is closed
             if isinstance(line, dict):
-                who, said = str(line["id"]), str(line["name"])
-                known = "verified" if friends.get(who) == said else f"NOT VERIFIED, {who[:8]}"
-                print(f"[{known}] {said}{line['what']}")
+                author, name = str(line["id"]), str(line["name"])
+                known = "verified" if friends.get(author) == name else f"NOT VERIFIED, {author[:8]}"
+                print(f"[{known}] {name}{line['what']}")
 
 
 async def evening(friends: dict[str, str], alice: Peer, bob: Peer, mallory: Peer) -> None:
-    """What happens, as alice sees it."""
+    """Run the conversation. The output is what Alice sees."""
     ready = anyio.Event()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(show, alice, "alice", friends, ready)
@@ -89,9 +94,9 @@ async def evening(friends: dict[str, str], alice: Peer, bob: Peer, mallory: Peer
                 async with mallory.subscribe("room", "bob"):
                     pass
             except SubscribeRefused as rejected:
-                print("mallory is told:", rejected.data)
-        async with mallory.subscribe("room", "bob"):  # he has left, so the name is free
-            await mallory.call("say", "lend me your key, alice")
+                print("mallory was rejected:", rejected.data)
+        async with mallory.subscribe("room", "bob"):  # Bob has left, so his name is available
+            await mallory.call("say", "send me your key, alice")
         await alice.call("say", "you are not bob")
         await alice.call("close")
 
@@ -101,7 +106,7 @@ async def main() -> None:
     async with host, alice, bob, mallory, anyio.create_task_group() as tasks:
         room = Room(host)
         tasks.start_soon(room.watch)
-        # Rights go by id as well: there may be another "alice" tomorrow.
+        # Assign rights to the node ID: another guest could also call itself "alice" later.
         host.roles.assign(alice.node_id, "owner")
         host.on_call("close", allow="owner")(lambda call: room.lines.close())
         address = await host.listen("tcp://127.0.0.1:0")

@@ -1,8 +1,10 @@
-"""A node in a web application: an endpoint that calls a peer, another that hands a topic on to
-browsers as server-sent events, and a shutdown that leaves nothing behind.
+"""Use a node in a web application (Starlette or FastAPI).
 
-It is a Starlette application; a FastAPI is one as well and takes the same lifespan. Run it with
-`uv run --group dev python examples/08_in_an_app.py`, or give `create_app` to an ASGI server.
+One endpoint calls a peer, and another forwards a topic to browsers as server-sent events. The node
+starts and stops with the application, in its `lifespan`.
+
+Run it with `uv run --group dev python examples/08_in_an_app.py`, or pass `create_app` to an ASGI
+server.
 """
 
 import json
@@ -20,15 +22,15 @@ try:
     from starlette.responses import JSONResponse, Response, StreamingResponse
     from starlette.routing import Route
     from starlette.testclient import TestClient
-except (ImportError, RuntimeError) as error:  # RuntimeError: its test client misses httpx2
+except (ImportError, RuntimeError) as error:  # RuntimeError: the test client needs httpx2
     raise SystemExit(f"This example needs the packages starlette and httpx2: {error}") from None
 
 NOT_SOLD = 64
-PAUSE = 0.1  # seconds before a shop that was away is asked again
+PAUSE = 0.1  # seconds before reconnecting to the shop
 
 
 class Shop:
-    """The node that the application depends on. It may be away, and come back."""
+    """The node that the application depends on. It may be temporarily unreachable."""
 
     def __init__(self, node: Node, address: str) -> None:
         self.node, self.address = node, address
@@ -37,19 +39,19 @@ class Shop:
         self._peer: Peer | None = None
 
     async def peer(self) -> Peer:
-        async with self._dialling:  # one dial, however many requests wait for it
+        async with self._dialling:  # only one request dials; the others wait for it
             if self._peer is None or not self._peer.is_open:
                 self._peer = await self.node.connect(self.address, timeout=2)
             return self._peer
 
-    async def hand_on(self) -> None:
-        """One subscription for all browsers, made again whenever it was lost."""
+    async def forward(self) -> None:
+        """Forward one subscription to all browsers, and renew it whenever it is lost."""
         while True:
             with suppress(ParleyError):
                 async with (await self.peer()).subscribe("prices") as notes:
                     async for note in notes:
                         for browser in self.browsers:
-                            with suppress(anyio.WouldBlock):  # a slow one misses this note
+                            with suppress(anyio.WouldBlock):  # a slow browser misses this note
                                 browser.send_nowait(note)
             await anyio.sleep(PAUSE)
 
@@ -68,14 +70,14 @@ async def prices(request: Request) -> Response:
             try:
                 async for note in receive:
                     yield f"data: {json.dumps(note)}\n\n"
-            finally:  # the browser has gone
+            finally:  # the browser has disconnected
                 browsers.discard(send)
 
     return StreamingResponse(events(), media_type="text/event-stream")
 
 
 async def failed(request: Request, error: Exception) -> Response:
-    """What a browser is told when the shop does not answer as it should."""
+    """Convert errors of the shop into HTTP responses."""
     if isinstance(error, CallRefused) and error.code == NOT_SOLD:
         return JSONResponse({"error": error.data}, 404)
     return JSONResponse({"error": str(error)}, 504 if isinstance(error, CallTimeout) else 502)
@@ -84,13 +86,13 @@ async def failed(request: Request, error: Exception) -> Response:
 def create_app(identity: Identity, address: str) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        # The node lives as long as the application, in the same event loop.
+        # The node runs while the application does, in the same event loop.
         async with Node(identity) as node, anyio.create_task_group() as tasks:
             app.state.shop = Shop(node, address)
-            tasks.start_soon(app.state.shop.hand_on)
+            tasks.start_soon(app.state.shop.forward)
             yield
             for browser in app.state.shop.browsers:
-                browser.close()  # the end of its events
+                browser.close()  # ends the browser's event stream
             tasks.cancel_scope.cancel()
 
     routes = [Route("/price/{item}", price), Route("/prices", prices)]
@@ -98,7 +100,7 @@ def create_app(identity: Identity, address: str) -> Starlette:
 
 
 def browse(app: Starlette) -> None:
-    with TestClient(app) as client:  # starts and ends the application as a server does
+    with TestClient(app) as client:  # starts and stops the application like a server
         for path in ("/price/tea", "/price/gold"):
             answer = client.get(path)
             print(f"GET {path}: {answer.status_code}", answer.json())
@@ -124,7 +126,7 @@ async def main() -> None:
                 await anyio.sleep(0.01)
 
         tasks.start_soon(change_prices)
-        # A real application loads its key file: its node id is what others allow.
+        # A real application loads a key file, so that others can authorise its node ID.
         app = create_app(Identity.create(), await shop.listen("tcp://127.0.0.1:0"))
         await anyio.to_thread.run_sync(browse, app)
         print("the shop has no peers left:", not shop.peers)

@@ -1,5 +1,6 @@
-"""Named events: replies, namespaces and payload formats; native peers and clients in the
-format of the crate bromine meet the same handlers.
+"""Named events, with replies, namespaces and payload formats.
+
+The same handlers serve native peers and clients that use the format of bromine, a Rust crate.
 
 Run it with `uv run python examples/09_named_events.py`.
 """
@@ -23,7 +24,7 @@ from parley.dialects import NamedClient, NamedGateway
 
 
 class Chess(Namespace):
-    """Handlers that belong together: events of the namespace `chess`."""
+    """A namespace groups handlers: these handle events in the namespace `chess`."""
 
     name = "chess"
 
@@ -34,7 +35,7 @@ class Chess(Namespace):
     @on_event("move")
     async def move(self, event: NamedEvent) -> object:
         self.moves.append(event.data)
-        return {"moves": len(self.moves)}  # what is returned is the last reply
+        return {"moves": len(self.moves)}  # the return value is the last reply
 
     @on_event("resign")
     async def resign(self, event: NamedEvent) -> None:
@@ -46,42 +47,42 @@ def register(node: Node) -> None:
 
     @node.on("ping")
     async def ping(event: NamedEvent) -> None:
-        await event.emit("pong", event.data)  # replies to the event that called
+        await event.emit("pong", event.data)  # sends a reply
 
     @node.on("countdown")
     async def countdown(event: NamedEvent) -> AsyncIterator[object]:
         for number in (3, 2, 1):
-            yield number  # so is what is yielded
+            yield number  # each yielded value is also a reply
 
     @node.on("thumbnail")
     async def thumbnail(event: NamedEvent) -> None:
-        _, picture = event.tandem  # two payloads in one, each read by itself
+        _, picture = event.tandem  # two payloads in one event, each in its own format
         await event.emit("thumbnail", picture[:4], format="raw")
 
     @node.on("greet me")
     async def greet(event: NamedEvent) -> object:
-        # Either side may emit: whoever called has handlers of its own.
+        # Both sides can emit events: the caller has handlers too.
         greeted = await event.peer.emit("hello", "from the node").reply()
         return greeted.data
 
 
-async def use(who: str, emitter: Peer | NamedClient) -> None:
+async def use(label: str, emitter: Peer | NamedClient) -> None:
     reply = await emitter.emit("ping", "are you there?").reply(timeout=5)
-    print(f"{who}: {reply.name},", reply.data)
+    print(f"{label}: {reply.name},", reply.data)
     moved = await emitter.emit("move", ["e2", "e4"], namespace="chess").reply()
-    print(f"{who}:", moved.data)
+    print(f"{label}:", moved.data)
     try:
         await emitter.emit("resign", namespace="chess").reply()
     except CallRefused as refused:
-        print(f"{who}: refused with code {refused.code},", refused.data)
-    # The plain format has no mark for the last reply, so its reader says when it is enough.
+        print(f"{label}: refused with code {refused.code},", refused.data)
+    # The plain format does not mark the last reply, so read as many replies as you expect.
     async with emitter.emit("countdown").replies() as replies:
-        print(f"{who}:", [(await anext(replies)).data for _ in range(3)])
+        print(f"{label}:", [(await anext(replies)).data for _ in range(3)])
     pair = Tandem(formatted({"kind": "png"}, "msgpack"), b"\x89PNG and more")
     picture = await emitter.emit("thumbnail", pair).reply()
-    print(f"{who}:", picture.raw)
-    print(f"{who}:", (await emitter.emit("greet me").reply()).data)
-    await emitter.emit("nobody listens")  # no reply is wanted, and none comes
+    print(f"{label}:", picture.raw)
+    print(f"{label}:", (await emitter.emit("greet me").reply()).data)
+    await emitter.emit("without handlers")  # without waiting for a reply
 
 
 async def main() -> None:
@@ -100,13 +101,14 @@ async def main() -> None:
         await use("native", await other.connect(await node.listen("tcp://127.0.0.1:0")))
         for gateway in (old, new):
             address = await gateway.listen("tcp://127.0.0.1:0")
-            # Bromine 0.14 to 0.17 speaks `plain`, 0.18 on `typed`; either could be here.
-            # `registrar` are the handlers for what the server emits: here those of a node.
+            # Bromine 0.14 to 0.17 uses `plain`, and 0.18 and later use `typed`. `registrar` has the
+            # client's handlers for events that the server emits; here they are the handlers of a
+            # node.
             async with NamedClient(
                 address, flavour=gateway.flavour, registrar=other.registrar
             ) as client:
                 await use(gateway.flavour, client)
-            print(f"{gateway.flavour}: {gateway.ignored} event that nobody listens to")
+            print(f"{gateway.flavour}: {gateway.ignored} event without a handler")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""A program that speaks SimProto and nothing else reads a topic of a node far away: by a
-gateway near it, which has the topic over an encrypted link.
+"""Connect a program that only supports SimProto to a remote node, through a local gateway.
 
-    SimProto client -- in the clear, this machine --> node A == encrypted ==> node B, topic
+    SimProto client -- unencrypted, on this machine --> node A == encrypted ==> node B, topic
 
-Three processes. Run it with `uv run python examples/10_simproto_gateway.py`.
+The gateway, node A, forwards a topic of node B over an encrypted link. The example runs three
+processes.
+
+Run it with `uv run python examples/10_simproto_gateway.py`.
 """
 
 import sys
@@ -19,7 +21,7 @@ from parley.dialects import SimProtoClient, SimProtoGateway
 
 
 async def publisher() -> None:
-    """Node B: a topic, and a call that has something published on it."""
+    """Run node B: a topic, and a call that publishes on it."""
     async with Node(Identity.create()) as node:
         prices = node.topic("prices")
 
@@ -30,12 +32,14 @@ async def publisher() -> None:
             return "the shop is open"
 
         print(await node.listen("tcp://127.0.0.1:0"), flush=True)
-        await to_thread.run_sync(sys.stdin.read)  # until whoever started us hangs up
+        await to_thread.run_sync(sys.stdin.read)  # runs until the parent process closes its end
 
 
 async def gateway(address: str) -> None:
-    """Node A: B's topic under the same name here, and both for clients of SimProto. What
-    is neither bytes nor text travels as JSON there."""
+    """Run node A: a gateway that offers B's topic and call to SimProto clients.
+
+    SimProto carries only bytes and text, so other values are converted to JSON.
+    """
     async with (
         Node(Identity.create()) as node,
         Forward(node, "prices", address) as prices,
@@ -45,7 +49,7 @@ async def gateway(address: str) -> None:
         @node.on_call("open")
         async def open_shop(call: Call) -> object:
             assert prices.peer is not None
-            return await prices.peer.call("open")  # handlers may ask others
+            return await prices.peer.call("open")  # a handler can call other nodes
 
         await prices.linked()
         print(await simproto.listen("tcp://127.0.0.1:0"), flush=True)
@@ -54,7 +58,7 @@ async def gateway(address: str) -> None:
 
 @asynccontextmanager
 async def started(*role: str) -> AsyncIterator[str]:
-    """Another process; gives what it listens on. It ends when we hang up."""
+    """Run this file as another process and return the address that it prints."""
     command = [sys.executable, __file__, *role]
     async with await anyio.open_process(command, stdin=PIPE, stdout=PIPE, stderr=None) as process:
         assert process.stdout is not None
@@ -68,13 +72,13 @@ async def main() -> None:
     async with (
         started("publisher") as far,
         started("gateway", far) as near,
-        # Any SimProto client would do: this one needs no node and no key.
+        # This client needs no node and no key. Any other SimProto client would work, too.
         SimProtoClient(near) as client,
         client.subscribe("prices") as prices,
     ):
-        print("called:", await client.call("open"))
+        print("answer:", await client.call("open"))
         async for note in prices:
-            print("a note:", note)
+            print("note:", note)
             if note == b'{"tea":5}':
                 break
 

@@ -1,5 +1,7 @@
-"""Clients that know each other by a UUID talk through an event relay; none of them needs a
-node. The relay tells a sender whose target is not there, and drops clients that do not read.
+"""Exchange messages between clients of an event relay, which address each other by UUID.
+
+The clients don't need a node. The relay reports an unknown target to the sender, and disconnects
+clients that don't read.
 
 Run it with `uv run python examples/11_event_relay.py`.
 """
@@ -18,25 +20,27 @@ SENSOR, DISPLAY, OLD = (UUID(int=number) for number in (0x5E, 0xD1, 0x01D))
 
 
 def old_program(host: str, port: int) -> None:
-    """A client that has nothing of ours: it says its UUID, and sends to all."""
+    """A client without Parley: it sends its UUID and then broadcasts a message."""
     with socket.create_connection((host, port)) as sock:
         sock.sendall(OLD.bytes)
-        payload = b"from a program of old"
-        length = struct.pack(">I", 32 + len(payload))  # both UUIDs and the payload
+        payload = b"from an old program"
+        length = struct.pack(">I", 32 + len(payload))  # two UUIDs and the payload
         sock.sendall(length + bytes(16) + OLD.bytes + payload)
 
 
-def tell(fault: RelayFault) -> None:
-    print(f"the relay says: code {fault.code}, {fault.text}")
+def report(fault: RelayFault) -> None:
+    print(f"error from the relay: code {fault.code}, {fault.text}")
 
 
 async def main() -> None:
-    logging.getLogger("parley").setLevel(logging.ERROR)  # that it drops a client is a warning
-    # More than 64 KiB that wait for a client are too much here, and the client goes.
+    logging.getLogger("parley").setLevel(
+        logging.ERROR
+    )  # don't show the warning about the disconnected client
+    # The relay disconnects a client for which more than 64 KiB are waiting.
     async with Relay(limits=DialectLimits(write_buffer=65_536)) as relay:
         address = await relay.listen("tcp://127.0.0.1:0")
         async with (
-            RelayClient(address, SENSOR, on_fault=tell) as sensor,
+            RelayClient(address, SENSOR, on_fault=report) as sensor,
             RelayClient(address, DISPLAY) as display,
         ):
             await relay.until(lambda: len(relay.clients) == 2)
@@ -55,17 +59,19 @@ async def main() -> None:
 
             await relay.until(lambda: OLD not in relay.clients)
             await sensor.send(OLD, b"are you still there?")
-            await sensor.send(SENSOR, b"after it")  # to oneself: what came before was seen
+            await sensor.send(
+                SENSOR, b"after it"
+            )  # a message to itself; all earlier messages have been handled when it arrives
             await anext(sensor)
 
             with socket.create_connection((host, int(port))) as lazy:
-                lazy.sendall(OLD.bytes)  # and never reads
+                lazy.sendall(OLD.bytes)  # this client never reads
                 await relay.until(lambda: OLD in relay.clients)
                 while OLD in relay.clients:
                     await sensor.send(OLD, bytes(60_000))
                     await sensor.send(DISPLAY, b"on time")
                     assert (await anext(display)).payload == b"on time"
-        print(f"dropped, since they did not read: {relay.dropped}")
+        print(f"disconnected because they did not read: {relay.dropped}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""One topic in three languages: what is said at an event relay is a note of a node's topic,
-which native peers and SimProto clients read, and what they publish is heard at the relay.
+r"""Bridge three protocols: an event relay, a node's topic and SimProto.
 
     relay client --- Relay --- Bridge --- topic "news" of a node --- native peer
                                                      \\--- SimProtoGateway --- SimProto client
+
+Messages at the relay become notes of the topic, which native peers and SimProto clients read. Notes
+that these publish are sent to the relay's clients.
 
 Run it with `uv run python examples/12_bridge.py`.
 """
@@ -26,7 +28,8 @@ async def main() -> None:
         async def publish(call: Call) -> None:
             await news.publish(call.data)
 
-        # Before the relay listens: the node's UUID is nobody else's there.
+        # Open the bridge before the relay listens, so that no client can take the node's UUID
+        # first.
         async with Bridge(relay, news, node.node_id.uuid):
             place = await relay.listen("tcp://127.0.0.1:0")
             peer = await reader.connect(await node.listen("tcp://127.0.0.1:0"))
@@ -40,14 +43,14 @@ async def main() -> None:
                 await sensor.broadcast(b"it rains")
                 print("native:", await anext(native_notes))
                 print(
-                    "  by the sensor:", native_notes.headers == {"relay.sender": str(sensor.uuid)}
+                    "  from the sensor:", native_notes.headers == {"relay.sender": str(sensor.uuid)}
                 )
                 print("SimProto:", await anext(simproto_notes))
 
                 await simproto.call("news", b"the sun is out")
                 message = await anext(sensor)
                 print("relay:", message.payload)
-                print("  by the node:", message.sender == node.node_id.uuid)
+                print("  from the node:", message.sender == node.node_id.uuid)
 
                 await peer.call("news", {"degrees": 21})
                 print("relay, as CBOR:", (await anext(sensor)).payload.hex())

@@ -1,4 +1,7 @@
-"""A journal that proves itself: kept by a node, checked by an auditor, altered, checked again.
+"""Record a journal, audit it, alter it, and detect the change.
+
+The node encrypts its journal to an auditor. The seals in the journal prove to the auditor that the
+records are complete and unaltered.
 
 Run it with `uv run python examples/13_journal_and_audit.py`.
 """
@@ -21,8 +24,10 @@ from parley.journal import (
 )
 
 
-async def keep(directory: Path, auditor: AuditorPrivateKey) -> None:
-    """A shop that keeps a journal, encrypted to the auditor: it cannot read it back itself."""
+async def record(directory: Path, auditor: AuditorPrivateKey) -> None:
+    """Run a shop that records a journal. It encrypts the journal to the auditor and cannot read it
+    itself.
+    """
     shop = Node(Identity.create(), journal=Journal.open(directory, auditor.public))
     async with shop, Node(Identity.create()) as guest:
 
@@ -36,7 +41,7 @@ async def keep(directory: Path, auditor: AuditorPrivateKey) -> None:
 
 
 def check(directory: Path, *auditors: AuditorPrivateKey) -> Audit:
-    """Verify all records of a directory; with a private key also decrypt what is in them."""
+    """Verify all records in a directory. A private key also decrypts their contents."""
     audit = Audit(auditors)
     for segment in list_segments(directory):
         for record in read_range(segment.path, 0, segment.size):
@@ -55,7 +60,7 @@ def show(title: str, audit: Audit) -> None:
 
 
 def alter(directory: Path) -> None:
-    """What an operator might try: one bit of one event, and its checksum made right."""
+    """Alter one bit of one event and recompute its checksum, as a dishonest operator could."""
     (segment,) = list_segments(directory)
     records = list(read_range(segment.path, 0, segment.size))
     victim = records[len(records) // 2]
@@ -71,11 +76,11 @@ def main() -> None:
     auditor = AuditorPrivateKey.create()
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        anyio.run(keep, directory, auditor)
-        show("the auditor", check(directory, auditor))
-        show("anybody else", check(directory))
+        anyio.run(record, directory, auditor)
+        show("with the auditor's key", check(directory, auditor))
+        show("without it", check(directory))
         alter(directory)
-        show("after one bit", check(directory, auditor))
+        show("after one bit was altered", check(directory, auditor))
 
 
 if __name__ == "__main__":

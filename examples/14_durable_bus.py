@@ -1,4 +1,7 @@
-"""Events that must not be lost: kept in one file, retried, set aside, and taken up again.
+"""A durable bus: events survive restarts, failed handlers are retried, and failures can be
+replayed.
+
+The bus is one SQLite file.
 
 Run it with `uv run python examples/14_durable_bus.py`.
 """
@@ -13,22 +16,24 @@ from parley import Identity, Node
 from parley.bus import Bus, BusEvent
 
 NAME = "auth.user_registered"
-# Each failure of a handler is an error of the log; here they are meant.
+# Failures of a handler are logged as errors; this example causes them on purpose.
 logging.getLogger("parley.bus").setLevel(logging.CRITICAL)
 
 
 async def read_in_a_loop(bus: Bus) -> None:
-    """A group of its own: it reads everything, whoever else does. Leaving acknowledges."""
+    """Read events in a loop. Each group receives all events; reading on acknowledges the last
+    one.
+    """
     async with bus.consume(NAME, group="audit") as events:
         async for event in events:
             print("audit:", event.data["username"])
             if event.data["username"] == "carol":
                 break
-    print("audit: left to read:", await bus.lag(NAME, "audit"))
+    print("audit: unread events:", await bus.lag(NAME, "audit"))
 
 
 class Mailer:
-    """A handler whose mail server is slow to start, and does not know carol."""
+    """A handler with two problems: its mail server starts late, and carol has no mailbox."""
 
     def __init__(self) -> None:
         self.knows = {"alice", "bob"}
@@ -52,7 +57,8 @@ async def main() -> None:
         async with Node(Identity.create()) as node:
             bus = node.bus(f"sqlite:///{Path(directory) / 'bus.db'}")
 
-            # Each returns once it is on the disk. The same key twice is one event.
+            # `publish` returns once the event is on disk. With the same key, the event is stored
+            # once.
             await bus.publish(NAME, {"username": "alice"})
             first = await bus.publish(NAME, {"username": "bob"}, idempotency_key="order-7")
             again = await bus.publish(NAME, {"username": "bob"}, idempotency_key="order-7")
@@ -62,19 +68,20 @@ async def main() -> None:
 
             mailer = Mailer()
             bus.handler(NAME, group="mailer", max_attempts=2, retry_delay=0.01)(mailer.mail)
-            # A stream of dead letters is a stream like others: this waits for the first.
+            # Dead letters, events whose attempts all failed, are a stream too. Wait for the first
+            # one.
             async with bus.consume(f"{NAME}.dead", group="operator") as dead:
                 await anext(dead)
             for letter in await bus.dead_letters(NAME):
-                print("set aside:", letter.data, "after", letter.attempts, "attempts")
-                print("  because:", letter.history[-1].error)
+                print("dead letter:", letter.data, "after", letter.attempts, "attempts")
+                print("  error:", letter.history[-1].error)
 
             mailer.knows.add("carol")
             print("replayed:", len(await bus.replay_dead(NAME)))
             with anyio.fail_after(10):
                 await mailer.all_sent.wait()
             for username, attempt in sorted(mailer.sent.items()):
-                print(f"mailed to {username} at attempt {attempt}")
+                print(f"mailed to {username} in attempt {attempt}")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""A node beside services of Lightbus: their events are handled here, ours read there, and what a
-worker of theirs leaves behind is taken over.
+"""Exchange events with Lightbus services on the same Redis server.
 
-Run it with `uv run --extra bus python examples/15_lightbus_interop.py`: it starts a redis-server of
-its own and says to it, word for word, what Lightbus 1.1.2 says. With an address behind it, as in
-`redis://127.0.0.1:6379/0`, it uses that server; docs/guides/lightbus.md has a service of Lightbus
-to run beside it, which handles the same events.
+The node handles events of Lightbus, publishes events for it, and finishes the work of a Lightbus
+worker that died.
+
+Run it with `uv run --extra bus python examples/15_lightbus_interop.py`. It starts a redis-server
+and sends the same commands as Lightbus 1.1.2. To use a running server, append its address, such as
+`redis://127.0.0.1:6379/0`. docs/guides/lightbus.md has a Lightbus service that you can run
+alongside; it handles the same events.
 """
 
 import json
@@ -23,20 +25,20 @@ import coredis
 from parley import Identity, Node
 from parley.bus import LIGHTBUS, BusConfig, BusEvent
 
-# `service_name` and `stream_use: per_api` in Lightbus's configuration.
+# These names follow from `service_name` and `stream_use: per_api` in Lightbus's configuration.
 CONFIG = BusConfig(service="shop", formats={"*": LIGHTBUS})
 STREAM, GROUP, NAME = "auth.*:stream", "shop-audit", "auth.user_registered"
 
 
 async def fire(redis: "coredis.Redis[str]", username: str) -> None:
-    """What `bus.auth.user_registered.fire(username=...)` does in Lightbus."""
+    """Publish as Lightbus does in `bus.auth.user_registered.fire(username=...)`."""
     metadata = {"api_name": "auth", "event_name": "user_registered", "version": "1"}
     fields = {"id": str(uuid4()), **metadata, ":username": json.dumps(username)}
     await redis.xadd(STREAM, field_values=fields)
 
 
 async def die_while_handling(redis: "coredis.Redis[str]") -> None:
-    """What a worker of Lightbus does that is killed while its listener `audit` is at work."""
+    """Leave an event unacknowledged, like a Lightbus worker that is killed while it handles it."""
     await redis.xgroup_create(STREAM, GROUP, identifier="$")
     await fire(redis, "grace")
     await redis.xreadgroup(GROUP, "lightbus-1", count=1, streams={STREAM: ">"})
@@ -53,7 +55,7 @@ async def run(url: str) -> None:
         @bus.handler(NAME, group="mailer")
         async def mail(event: BusEvent) -> None:
             if not handled.is_set():
-                print(f"fired there, handled here: {event.data}")
+                print(f"fired by Lightbus, handled by the node: {event.data}")
             handled.set()
 
         await fire(redis, "ada")
@@ -61,19 +63,21 @@ async def run(url: str) -> None:
 
         id = await bus.publish(NAME, {"username": "admin"})
         (entry,) = await redis.xrange(STREAM, start=id, end=id)
-        print(f"published here, read there: {dict(list(entry.field_values.items())[1:])}")
+        print(f"published by the node: {dict(list(entry.field_values.items())[1:])}")
 
         await die_while_handling(redis)
         async with bus.consume(NAME, group="audit", reclaim_after=0.2) as events:
             async for event in events:
-                print(f"left there, finished here: {event.data}, attempt {event.attempt}")
+                print(f"taken over from Lightbus: {event.data}, attempt {event.attempt}")
                 break
-        await redis.xgroup_destroy(STREAM, GROUP)  # on a server that stays: for the next time
+        await redis.xgroup_destroy(
+            STREAM, GROUP
+        )  # so that the example can run again on the same server
 
 
 @contextmanager
 def private_redis() -> Iterator[str]:
-    """The address of a redis-server that ends with the block."""
+    """Run a redis-server and return its address."""
     with tempfile.TemporaryDirectory() as directory:
         socket = Path(directory) / "redis.sock"
         options = ["--port", "0", "--unixsocket", str(socket), "--appendonly", "yes"]

@@ -1,5 +1,7 @@
-"""A link over a server that restarts: calls that wait for it and are run once at most, and a topic
-that remembers its notes.
+"""Keep a link to a server that restarts.
+
+Calls wait until the link is connected. With `once=True` they run at most once, even if the session
+is lost. A topic with a history sends the notes that a subscriber has missed.
 
 Run it with `uv run python examples/16_link_over_restarts.py`.
 """
@@ -22,17 +24,19 @@ from parley import (
 )
 from parley.errors import OutcomeUnknownError
 
-# A link that is down is a warning of the log; here the hooks tell.
+# Don't show the warnings about lost connections; the callbacks below report them.
 logging.getLogger("parley.link").setLevel(logging.ERROR)
 
-SHOP = Identity.create()  # a real server reads it from a file: it is the same after each start
+SHOP = Identity.create()  # A real server loads a key file, so that its identity stays the same.
 
 
 class Shop:
-    """The server. Each has the identity and the address of the one before it, and nothing else."""
+    """The server. After a restart, it has the same identity and address, but no other state."""
 
     def __init__(self) -> None:
-        self.node = Node(SHOP, config=NodeConfig(drain_timeout=0))  # no time for what it bakes
+        self.node = Node(
+            SHOP, config=NodeConfig(drain_timeout=0)
+        )  # don't wait for running handlers when it stops
         self.prices = self.node.topic("prices", keep=100)
         self.node.on_call("order", once=True)(self.order)
         self.baking, self.baked = anyio.Event(), anyio.Event()
@@ -60,13 +64,14 @@ async def buy(link: Link, what: str) -> None:
     try:
         print(f"{what}:", await link.call("order", what, once=True))
     except OutcomeUnknownError:
-        # The one server that knew has gone. The link does not ask the next one to make it again.
-        print(f"{what}: made once or not at all, nobody knows")
+        # The server that knew the result has stopped. The link doesn't repeat the call at the next
+        # one, because it may have been executed.
+        print(f"{what}: outcome unknown, made once or not at all")
 
 
 async def read(prices: LinkSubscription) -> None:
     note = await anext(prices)
-    print(f"price: {note!r}, with all that came before it: {prices.recovered}")
+    print(f"price: {note!r}, without gaps: {prices.recovered}")
 
 
 async def lose_the_session(link: Link, shop: Shop) -> None:
@@ -75,8 +80,8 @@ async def lose_the_session(link: Link, shop: Shop) -> None:
         orders.start_soon(buy, link, "a cake")
         await shop.baking.wait()
         await shop.node.peers[0].close()
-        await shop.prices.publish(310)  # nobody is connected
-        shop.baked.set()  # what is run once goes on, and is asked for again over the next session
+        await shop.prices.publish(310)  # the guest is not connected
+        shop.baked.set()  # The handler continues; the link gets its result in the next session.
 
 
 async def restart(link: Link, shop: Shop, place: str, servers: TaskGroup) -> Shop:
@@ -94,22 +99,26 @@ async def restart(link: Link, shop: Shop, place: str, servers: TaskGroup) -> Sho
 async def main() -> None:
     with TemporaryDirectory() as folder:
         place = f"unix://{folder}/shop"
-        pauses = Backoff(first=0.05)  # seconds before it dials again; half a second unless told
+        pauses = Backoff(
+            first=0.05
+        )  # seconds before the first reconnection attempt; 0.5 by default
         async with (
             anyio.create_task_group() as servers,
             Node(Identity.create()) as guest,
-            guest.link(f"{place}#{SHOP.node_id}", pauses=pauses) as link,  # returns at once
+            guest.link(
+                f"{place}#{SHOP.node_id}", pauses=pauses
+            ) as link,  # does not wait for the connection
         ):
             link.on_up(lambda peer: print("  up"))
             link.on_down(lambda why: print("  down:", why))
             try:
                 await link.ready(timeout=0.1)
             except UnreachableError:
-                print("nobody is there yet")
+                print("not connected yet")
 
             shop = Shop()
             async with anyio.create_task_group() as orders:
-                orders.start_soon(buy, link, "tea")  # waits for the connection
+                orders.start_soon(buy, link, "tea")  # the call waits for the connection
                 await servers.start(shop.run, place, 300)
 
             async with link.subscribe("prices") as prices:

@@ -1,4 +1,6 @@
-"""Calls, items and notes whose type hints are held to: dataclasses, Structs, models of pydantic.
+"""Validate calls, answers and notes with type hints.
+
+The types can be dataclasses, msgspec Structs or pydantic models.
 
 Run it with `uv run python examples/17_typed_calls.py`.
 """
@@ -13,13 +15,13 @@ from msgspec import Meta, Struct
 
 from parley import Call, CallRefused, Identity, MalformedDataError, Node
 
-# The failure of a handler is an error of the log; here one is meant.
+# Failures of a handler are logged as errors; this example causes one on purpose.
 logging.getLogger("parley.peer").setLevel(logging.CRITICAL)
 
 
 @dataclass
 class Item:
-    """A thing to buy; `cents` is a price, and never below 1."""
+    """An item for sale; `cents` is its price, at least 1."""
 
     name: str
     cents: Annotated[int, Meta(ge=1)]
@@ -27,7 +29,7 @@ class Item:
 
 @dataclass
 class Order:
-    """What somebody wants."""
+    """The items that a guest orders."""
 
     items: list[Item]
     table: int = 1
@@ -35,14 +37,14 @@ class Order:
 
 
 class Receipt(Struct, forbid_unknown_fields=True):
-    """What is to be paid."""
+    """The amount to pay."""
 
     table: int
     cents: int
 
 
 def offer(shop: Node) -> None:
-    """What the shop answers."""
+    """Register the shop's handlers."""
 
     @shop.on_call("shop.menu")
     async def menu(call: Call[None]) -> AsyncIterator[Item]:
@@ -51,16 +53,16 @@ def offer(shop: Node) -> None:
 
     @shop.on_call("shop.order")
     async def order(call: Call[Order]) -> Receipt:
-        wanted = call.data  # an Order: nothing else comes here
+        wanted = call.data  # always an Order: other data is rejected before the handler runs
         return Receipt(wanted.table, sum(item.cents for item in wanted.items))
 
     @shop.on_call("shop.broken")
     async def broken(call: Call[Order]) -> Receipt:
-        return Receipt(call.data.table, "much")  # type: ignore[arg-type]  # to show what comes of it
+        return Receipt(call.data.table, "much")  # type: ignore[arg-type] # deliberately wrong
 
 
 async def main() -> None:
-    """A guest meets a shop."""
+    """Let a guest use the shop."""
     async with Node(Identity.create()) as shop, Node(Identity.create()) as guest:
         offer(shop)
         prices = shop.topic("shop.prices", Item)
@@ -84,11 +86,11 @@ async def main() -> None:
         try:
             await peer.call("shop.broken", Order(items))
         except CallRefused as refused:
-            print(f"a wrong answer is the shop's own business: code {refused.code}")
+            print(f"invalid answer of the shop: code {refused.code}")
         try:
             await peer.call("shop.order", Order(items), returns=Item)
         except MalformedDataError as error:
-            print("not what the guest expected:", error)
+            print("unexpected answer:", error)
 
         async with peer.subscribe("shop.prices", returns=Item) as notes:
             await prices.publish(Item("tea", 310))

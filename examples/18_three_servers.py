@@ -1,5 +1,7 @@
-"""Three servers of different people in a row, and a call from one end to the other: the server in
-the middle carries it, and can neither read nor change it.
+"""Federate three servers of different organisations, and call a node through them.
+
+Ann has an account at the western server and Ben at the eastern one. The server in the middle relays
+their traffic, but can neither read nor change it.
 
 Run it with `uv run python examples/18_three_servers.py`.
 """
@@ -14,7 +16,10 @@ from parley.federation import Federation
 from parley.settings import FederationSettings
 
 WEST, MIDDLE, EAST = Identity.create(), Identity.create(), Identity.create()
-ANN, BEN = Identity.create(), Identity.create()  # with accounts in the west and in the east
+ANN, BEN = (
+    Identity.create(),
+    Identity.create(),
+)  # ann's account is at the western server, ben's at the eastern one
 NAMES = {
     str(identity.node_id): name
     for name, identity in (
@@ -31,7 +36,7 @@ async def main() -> None:
     async with AsyncExitStack() as stack:
         middle = await stack.enter_async_context(Node(MIDDLE))
         link = await middle.listen("tcp://127.0.0.1:0")
-        # The middle says whom it is linked with, and whose tunnels go on through it.
+        # The server in the middle accepts links from its members and relays tunnels between them.
         ends = (str(WEST.node_id), str(EAST.node_id))
         in_the_middle = FederationSettings(members=ends, carry=ends)
         await stack.enter_async_context(Federation(middle, in_the_middle))
@@ -51,10 +56,12 @@ async def main() -> None:
         ann = await stack.enter_async_context(Node(ANN))
         ben = await stack.enter_async_context(Node(BEN))
 
-        @ben.on_call("shop.price", allow=[ANN.node_id])  # who asks decides, not the way
+        @ben.on_call(
+            "shop.price", allow=[ANN.node_id]
+        )  # authorises the caller's node ID, whatever path the call takes
         async def price(call: Call) -> str:
-            way = " -> ".join(NAMES[str(node_id)] for node_id in call.peer.path)
-            print(f"ben: {NAMES[str(call.peer.node_id)]} asks, by {way}")
+            path = " -> ".join(NAMES[str(node_id)] for node_id in call.peer.path)
+            print(f"ben: called by {NAMES[str(call.peer.node_id)]}, path {path}")
             return f"{call.data!r} costs 3"
 
         @ben.on_call("till.open")
@@ -71,7 +78,7 @@ async def main() -> None:
                 try:
                     await peer.call("till.open")
                 except CallRefused as error:
-                    print("ann asks for what is not exported:", error)
+                    print("ann calls a name that is not exported:", error)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
-"""A room across servers: it lives at one of them, people with homes at three write in it, and all
-of them read it at home, in one order.
+"""Share a chat room between three federated servers.
+
+One server hosts the room. People with accounts at any of the three servers write in it and read it
+at their own server, all in the same order.
 
 Run it with `uv run python examples/19_room_across_servers.py`.
 """
@@ -14,7 +16,7 @@ from parley.settings import FederationSettings
 
 SERVERS = {name: Identity.create() for name in ("north", "west", "east")}
 PEOPLE = {name: Identity.create() for name in ("ann", "ben", "cas")}
-LINES = 3  # of each
+LINES = 3  # per person
 
 
 async def read(home: Home, topic: str, lines: list[str]) -> None:
@@ -36,8 +38,8 @@ async def main() -> None:
             name: await stack.enter_async_context(Node(identity))
             for name, identity in SERVERS.items()
         }
-        # The room is open to whoever has these ids, wherever they come from. It remembers, so that
-        # those who come late read it from its beginning.
+        # These node IDs may write in the room, whichever server they use. It keeps 100 notes, so
+        # that late subscribers can read it from the beginning.
         writers = [identity.node_id for identity in PEOPLE.values()]
         nodes["north"].topic("room", writers=writers, keep=100)
         addresses = {name: await node.listen("tcp://127.0.0.1:0") for name, node in nodes.items()}
@@ -50,27 +52,27 @@ async def main() -> None:
                 members=tuple(ids[other] for other in SERVERS if other != name),
                 accounts=(str(account.node_id),),
                 exports=("room", "publish:room") if hosts else (),
-                follow=("room",),  # read for its accounts, with its own right
+                follow=("room",),  # this server subscribes on behalf of its accounts
             )
             federations[name] = await stack.enter_async_context(Federation(node, settings))
         for name in ("west", "east"):
             await federations[name].ready(SERVERS["north"].node_id, timeout=10)
 
         topic = f"room@{ids['north']}"
-        heard: dict[str, list[str]] = {name: [] for name in PEOPLE}
+        received: dict[str, list[str]] = {name: [] for name in PEOPLE}
         homes = {}
         for (name, identity), address in zip(PEOPLE.items(), addresses.values(), strict=True):
             person = await stack.enter_async_context(Node(identity))
             homes[name] = await stack.enter_async_context(person.home(address))
         async with anyio.create_task_group() as tasks:
             for name, home in homes.items():
-                tasks.start_soon(read, home, topic, heard[name])
+                tasks.start_soon(read, home, topic, received[name])
                 tasks.start_soon(write, home, topic, name)
-        print("lines:", len(heard["ann"]))
-        print("one order for all:", heard["ann"] == heard["ben"] == heard["cas"])
+        print("lines:", len(received["ann"]))
+        print("same order for everyone:", received["ann"] == received["ben"] == received["cas"])
         for name in PEOPLE:
-            own = [line for line in heard["ann"] if line.startswith(name)]
-            print(f"what {name} wrote, in order: {', '.join(own)}")
+            own = [line for line in received["ann"] if line.startswith(name)]
+            print(f"lines of {name}: {', '.join(own)}")
 
 
 if __name__ == "__main__":

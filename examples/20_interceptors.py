@@ -1,5 +1,7 @@
-"""Interceptors on two nodes: a log, a limit for each peer, and one request id over both; and a
-topic whose subscribers are told its state first.
+"""Interceptors: log calls, limit each peer, and trace a request across two nodes.
+
+A guest orders at a counter, which calls the kitchen. Subscribers of the kitchen's topic receive its
+current state first.
 
 Run it with `uv run python examples/20_interceptors.py`.
 """
@@ -12,23 +14,24 @@ import anyio
 from parley import Call, CallRefused, Identity, Node, NodeId, ResultCode
 from parley.interceptors import Intercepted, Proceed, current_request_id
 
-# Of each peer; a real limit would be a rate.
+# Orders per peer. A real limit would be a rate.
 ORDERS = 2
 
 
 async def log(one: Intercepted, proceed: Proceed) -> Any:
-    """Say what passed, and what became of it."""
-    said = "refused"
+    """Print each call and its result."""
+    outcome = "refused"
     try:
         answer = await proceed(one)
-        said = f"answered {answer!r}"
+        outcome = f"answered {answer!r}"
         return answer
     finally:
-        print(f"{one.kind} {one.way} {one.name!r}, request {current_request_id() or 'new'}: {said}")
+        request = current_request_id() or "new"
+        print(f"{one.kind} {one.way} {one.name!r}, request {request}: {outcome}")
 
 
 class Limit:
-    """So many orders for each peer."""
+    """Limit the number of orders of each peer."""
 
     def __init__(self) -> None:
         self.orders: Counter[NodeId | None] = Counter()
@@ -48,7 +51,9 @@ async def main() -> None:
     ):
         for node in (guest, counter, kitchen):
             node.propagate()
-        counter.intercept("call")(log)  # the first is the outermost: it sees what the limit refuses
+        counter.intercept("call")(
+            log
+        )  # The first interceptor is the outermost, so it also logs calls that the limit refuses.
         counter.intercept("call")(Limit())
         kitchen.intercept("call")(log)
 
@@ -69,13 +74,13 @@ async def main() -> None:
 
         await to_counter.call("order", "tea", headers={"request-id": "order-1"})
         async with await kitchen.local() as me, me.subscribe("stock") as sub:
-            print("the kitchen itself is told", sub.data)
+            print("initial state:", sub.data)
             await to_counter.call("order", "tea", headers={"request-id": "order-2"})
-            print("and then", await anext(sub))
+            print("change:", await anext(sub))
         try:
             await to_counter.call("order", "tea", headers={"request-id": "order-3"})
         except CallRefused as refused:
-            print("the guest is told:", refused.data)
+            print("the guest was refused:", refused.data)
 
 
 if __name__ == "__main__":
