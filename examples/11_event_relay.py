@@ -59,9 +59,8 @@ async def main() -> None:
 
             await relay.until(lambda: OLD not in relay.clients)
             await sensor.send(OLD, b"are you still there?")
-            await sensor.send(
-                SENSOR, b"after it"
-            )  # a message to itself; all earlier messages have been handled when it arrives
+            # A message to itself: when it arrives, the relay has handled all earlier messages.
+            await sensor.send(SENSOR, b"marker")
             await anext(sensor)
 
             with socket.create_connection((host, int(port))) as lazy:
