@@ -1,1 +1,1 @@
-"""Applications made of a node: the commands of the same names run them."""
+"""Applications built on a node, each with commands of the same name."""

@@ -1,4 +1,4 @@
-"""The accounts of a home server, without I/O: which nodes may have one, and who is logged in
+"""The accounts of a home server, without I/O: which nodes have one, and which are logged in
 (docs/protocol.md section 20).
 """
 
@@ -10,15 +10,15 @@ from parley._node.protocol.codes import ResultCode
 
 S = TypeVar("S")
 
-# Nodes that are logged in at one home.
+# The maximum number of nodes logged in at one home.
 MOST_LOGGED_IN: Final = 16_384
 
 
 class Accounts(Generic[S]):
-    """The permitted accounts, and the session `S` of each that is logged in.
+    """The permitted accounts, and the session `S` of each account that is logged in.
 
     `ids` are permitted; None permits every node. Nodes in `servers`, which may change, have no
-    account: a server that may be linked has none.
+    account, because they may be linked.
     """
 
     __slots__ = ("_ids", "_logged_in", "_servers")
@@ -42,16 +42,18 @@ class Accounts(Generic[S]):
         return f"<Accounts of {may}, {len(self)} logged in>"
 
     def may(self, node_id: NodeId) -> bool:
-        """Whether a node has an account, or may have one by logging in."""
+        """Return whether a node has an account, or may create one by logging in."""
         return (self._ids is None or node_id in self._ids) and node_id not in self._servers
 
     def session(self, node_id: NodeId) -> S | None:
-        """The session over which a node is logged in, or None."""
+        """Return the session over which a node is logged in, or None."""
         return self._logged_in.get(node_id) if self.may(node_id) else None
 
     def login(self, node_id: NodeId, session: S) -> ResultCode:
-        """Log a node in; its newest login counts. Returns 0, or 20 without an account, or 19 if too
-        many are logged in."""
+        """Log a node in; a new login replaces an earlier one.
+
+        Returns 0, or 20 if the node has no account, or 19 if too many nodes are logged in.
+        """
         if not self.may(node_id):
             return ResultCode.NOT_AUTHORISED
         if node_id not in self._logged_in and len(self) >= MOST_LOGGED_IN:
@@ -60,14 +62,16 @@ class Accounts(Generic[S]):
         return ResultCode.ACCEPTED
 
     def logout(self, node_id: NodeId, session: S) -> ResultCode:
-        """Log a node out, unless it is logged in over another session. Returns 0, or 20 without an
-        account."""
+        """Log a node out, unless it is logged in over another session.
+
+        Returns 0, or 20 if the node has no account.
+        """
         if self._logged_in.get(node_id) is session:
             del self._logged_in[node_id]
         return ResultCode.ACCEPTED if self.may(node_id) else ResultCode.NOT_AUTHORISED
 
     def change(self, ids: Iterable[NodeId] | None) -> list[S]:
-        """Replace the permitted ids. Returns the sessions of nodes that lost their account."""
+        """Replace the permitted IDs, and return the sessions of nodes that lost their account."""
         self._ids = None if ids is None else frozenset(ids)
         lost = [one for one in self._logged_in if not self.may(one)]
         return [self._logged_in.pop(one) for one in lost]

@@ -1,9 +1,9 @@
-"""The cards that a server has: at most one of each member, always the newest (section 19).
+"""The cards that a server stores: at most one per member, always the newest (section 19).
 
-Each member has a place, a small number that stands for it wherever much is kept of all of them.
-A card that expired is forgotten; its number is kept a while longer, so that a server whose clock
-is slow cannot bring the card back. A server that makes more cards than it may has the newest taken
-when it is time: so however many it makes, they are not passed on through the whole federation.
+Each member has a place, a small number that identifies it in large tables. An expired card is
+deleted, but its number is kept for some time, so that a server with a slow clock cannot reintroduce
+the card. If a server creates cards too often, the newest is accepted later. So it cannot flood the
+federation with cards.
 """
 
 from array import array
@@ -68,12 +68,11 @@ _CARD: Final = PayloadSchema(
 
 
 class Card:
-    """What the server `origin` said of itself, in `number`, which rises with each card of it.
+    """A card: the server `origin` describes itself. Each of its cards has a higher `number`.
 
-    `links` are the servers that it has a link with, in the order of their ids, and whether
-    tunnels that come from there may go on through it; `made_ms` and `expires_ms` are by its clock;
-    `encoded` is its envelope as it travels, at most 8 KiB. Nothing is known of the signature
-    before `envelope.verify()`.
+    `links` maps the IDs of its linked servers, in order, to whether it relays tunnels from them.
+    `made_ms` and `expires_ms` are times by its clock. `encoded` is the envelope as sent, at most 8
+    KiB. The signature is unverified until `envelope.verify()`.
     """
 
     __slots__ = ("encoded", "envelope", "expires_ms", "links", "made_ms", "number", "origin")
@@ -81,7 +80,7 @@ class Card:
     def __init__(self, envelope: Envelope) -> None:
         cells = envelope.cells
         self.envelope = envelope
-        # Each is asked for again and again as cards are passed on.
+        # Attributes, because they are read often while cards are exchanged.
         self.origin: NodeId = envelope.origin
         self.encoded = envelope.encoded
         self.number: int = cells[keys.NUMBER]
@@ -93,12 +92,14 @@ class Card:
 
     @property
     def exports(self) -> tuple[str, ...]:
-        """What may be asked there through a tunnel: for people to see, not authority."""
+        """The names that can be used there through a tunnel; for information only, not for
+        authorisation.
+        """
         return tuple(self.envelope.cells.get(keys.EXPORTS, ()))
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where it says that it listens."""
+        """The addresses on which it claims to listen."""
         return tuple(self.envelope.cells.get(keys.ADDRESSES, ()))
 
     def __repr__(self) -> str:
@@ -106,11 +107,11 @@ class Card:
 
 
 def read_card(encoded: bytes) -> Card:
-    """Read the bytes of a card; its signature is yet to be verified.
+    """Parse the bytes of a card, without verifying its signature.
 
     Raises:
-        LbmDecodeError: it is malformed, more than 8 KiB, valid for more than an hour, or its key
-            is not the origin's.
+        LbmDecodeError: it is malformed, larger than 8 KiB or valid for more than an hour, or its
+            key does not belong to the origin.
     """
     if len(encoded) > LARGEST_CARD:
         raise LbmDecodeError(f"a card has at most {LARGEST_CARD} bytes")
@@ -126,10 +127,10 @@ def sign_card(
     exports: Iterable[str] = (),
     addresses: Iterable[str] = (),
 ) -> bytes:
-    """The bytes of a card of ours that is valid for an hour from `made_ms` on.
+    """Return the bytes of a signed card that is valid for an hour from `made_ms` on.
 
     Raises:
-        ConfigError: it would have more than 8 KiB.
+        ConfigError: the card would be larger than 8 KiB.
     """
     encoded = sign_envelope(
         identity,
@@ -145,7 +146,8 @@ def sign_card(
     )
     if len(encoded) > LARGEST_CARD:
         raise ConfigError(
-            f"exports and addresses are too much for a card: {len(encoded)} bytes of {LARGEST_CARD}"
+            f"cannot make a card of {len(encoded):,} bytes: the maximum is {LARGEST_CARD:,}; "
+            "shorten exports or addresses"
         )
     return encoded
 
@@ -155,23 +157,23 @@ _NUMBER_KEPT_MS: Final = int(NUMBER_KEPT * 1000)
 
 
 class CardRefusal(StrEnum):
-    """Why a card was not taken."""
+    """The reason why a card was refused."""
 
     MALFORMED = "malformed"
     NOT_A_MEMBER = "not a member"
-    KNOWN = "known"  # this card, or one with a higher number
+    KNOWN = "known"  # this card or a newer one
     MADE_AHEAD = "made ahead"
     EXPIRED = "expired"
     FORGED = "forged"
-    TOO_OFTEN = "too often"  # the newest of them is taken later
+    TOO_OFTEN = "too often"  # the newest refused card is accepted later
 
 
 class Cards(Mapping[NodeId, Card]):
-    """The cards of `members`, by the id of their origin.
+    """The cards of `members`, by the ID of their origin.
 
-    `version` changes whenever the cards tell of other links. `refused` counts by reason; `clocks`
-    says of members whose last card was refused for its clock how many ms that is ahead of ours, at
-    least (negative: behind).
+    `version` changes whenever the links in the cards change. `refused` counts refused cards by
+    reason. If the last card of a member was refused because of its clock, `clocks` has the minimum
+    offset of that clock in ms, negative if it is behind.
 
     Raises:
         ConfigError: more than 1,024 members.
@@ -183,13 +185,13 @@ class Cards(Mapping[NodeId, Card]):
         self.refused: Counter[CardRefusal] = Counter()
         self.clocks: dict[NodeId, int] = {}
         self._cards: dict[NodeId, Card] = {}
-        # By place: the number of the newest card, also of one that has expired; 0 for none.
+        # By place: the number of the newest card, even if it has expired; 0 if unknown.
         self._numbers = self.numbers()
-        self._expired: dict[NodeId, int] = {}  # until when their numbers are kept, in ms
-        self._next_expiry = -1  # nothing expires before that; -1 if nothing is to expire
-        # By place: from when on as many cards at once may come again as ever.
+        self._expired: dict[NodeId, int] = {}  # the time in ms until which the number is kept
+        self._next_expiry = -1  # the time of the next expiry, or -1
+        # By place: the time at which a full burst of cards is allowed again.
         self._rested_at = array("d", bytes(8 * len(self.places)))
-        self._aside: dict[NodeId, Card] = {}  # those that came too often
+        self._aside: dict[NodeId, Card] = {}  # cards refused as too frequent
 
     def __getitem__(self, origin: NodeId) -> Card:
         return self._cards[origin]
@@ -204,8 +206,11 @@ class Cards(Mapping[NodeId, Card]):
         return f"<Cards {len(self)} of {len(self.places)} members>"
 
     def change_members(self, members: Iterable[NodeId]) -> None:
-        """Have the cards of these from now on. Places change, so whatever is kept by them is to be
-        begun anew. Raises ConfigError, and nothing has changed, as when it was made."""
+        """Replace the members. Places change, so all tables indexed by place must be recreated.
+
+        Raises:
+            ConfigError: more than 1,024 members; nothing has changed.
+        """
         before, numbers, rested_at = self.places, self._numbers, self._rested_at
         self.places = _places(members)
         self._numbers = self.numbers()
@@ -220,13 +225,13 @@ class Cards(Mapping[NodeId, Card]):
         self.version += 1
 
     def numbers(self) -> "array[int]":
-        """A number for each place, all 0 at first."""
+        """Return an array of zeros with one number per place."""
         return array("Q", bytes(8 * len(self.places)))
 
     def take(self, card: Card, now: float, now_ms: int) -> CardRefusal | None:
-        """Take a card if it is to be taken, else count and return why not.
+        """Accept a card, or count and return the reason for refusing it.
 
-        What costs least is asked first, and the signature only of what would be news.
+        Cheap checks come first. The signature is verified only if the card is new.
         """
         refusal = self._refusal(card, now, now_ms)
         if refusal is None:
@@ -263,7 +268,7 @@ class Cards(Mapping[NodeId, Card]):
         return None
 
     def put(self, card: Card) -> None:
-        """Have this card, which is ours, or was found to be right."""
+        """Store a card of this server, or a verified card."""
         origin = card.origin
         known = self._cards.get(origin)
         if known is None or known.links != card.links:
@@ -278,21 +283,23 @@ class Cards(Mapping[NodeId, Card]):
         return self._rested_at[place] - (CARDS_OF_ORIGIN.burst - 1) * CARDS_OF_ORIGIN.seconds
 
     def next_release(self) -> float | None:
-        """Call `release` again then, by the clock of `now`; None if nothing was set aside."""
+        """Return the time, by the clock of `now`, at which to call `release`; None if no card
+        waits.
+        """
         return min((self._rests_until(self.places[one]) for one in self._aside), default=None)
 
     def release(self, now: float, now_ms: int) -> list[Card]:
-        """Take the cards that came too often and for which it is time now."""
+        """Accept the waiting cards whose time has come, and return them."""
         due = [one for one in self._aside if self._rests_until(self.places[one]) <= now]
         cards = [self._aside.pop(origin) for origin in due]
         return [card for card in cards if self.take(card, now, now_ms) is None]
 
     def next_expiry(self) -> int | None:
-        """Call `expire` again then, in ms since 1970; None if nothing is to expire."""
+        """Return the time in ms since 1970 at which to call `expire`; None if no card expires."""
         return None if self._next_expiry < 0 else self._next_expiry
 
     def expire(self, now_ms: int) -> None:
-        """Forget the cards that have expired, and the numbers of those that did so long ago."""
+        """Delete expired cards, and the numbers of cards that expired long ago."""
         if not 0 <= self._next_expiry <= now_ms:
             return
         self._next_expiry = -1
@@ -319,5 +326,7 @@ class Cards(Mapping[NodeId, Card]):
 def _places(members: Iterable[NodeId]) -> dict[NodeId, int]:
     places = {member: place for place, member in enumerate(sorted(set(members)))}
     if len(places) > MOST_SERVERS:
-        raise ConfigError(f"{len(places)} members: a federation has at most {MOST_SERVERS}")
+        raise ConfigError(
+            f"cannot have a federation of {len(places):,} members: the maximum is {MOST_SERVERS:,}"
+        )
     return places

@@ -1,8 +1,8 @@
-"""`Dials`: what a server does with a Dial from a neighbour; `Attempts`: its own Dials, each along
+"""`Dials` decides on Dials from neighbours; `Attempts` makes this server's own Dials, each along
 another path (docs/protocol.md section 19).
 
-A Dial with a path is forwarded by that path alone, without a table, so it cannot loop. A tunnel
-counts for both its neighbours from `begin` to `end`.
+A Dial with a path is forwarded along that path only, without a routing table, so it cannot loop. A
+tunnel counts for both its neighbours from `begin` to `end`.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -32,11 +32,11 @@ from parley._node.protocol.rate_limit import TokenBucket
 
 
 class Attempts:
-    """Up to three attempts to reach `to`, a server or [home, node], each along another path and
-    with a third of the time (`timeout`). `dialler` is the account that dials, None for this server.
+    """Up to three attempts to reach `to`, a server or [home, node], each along another path.
 
-    If no path is left, `code` and `hop` are those of the last failure, 28 if there was no path. The
-    first attempt takes the best path even if all are to be avoided.
+    Each attempt gets a third of `timeout`. `dialler` is the dialling account, or None for this
+    server. If no path is left, `code` and `hop` are those of the last failure; `code` is 28 if
+    there was no path. The first attempt uses the best path even if all paths are to be avoided.
     """
 
     __slots__ = ("_dialler", "_finder", "_left", "_path", "_to", "code", "hop", "timeout")
@@ -58,8 +58,11 @@ class Attempts:
         self.hop: int | None = 0
 
     def next(self, now: float) -> Path | None:
-        """Return the next path, or None. It leads around avoided obstacles, except that the first
-        may be any: other servers must not be able to rule out all paths."""
+        """Return the next path, or None.
+
+        It avoids obstacles, except that the first path may contain any: other servers must not be
+        able to rule out all paths.
+        """
         if not self._left:
             return None
         path = self._finder.path_around(self._to, now, self._dialler)
@@ -77,8 +80,8 @@ class Attempts:
         """
         self.code, self.hop = code, hop
         named = obstacles(self._path, code, hop)
-        blamed = [one for one in named if not self._has_to_be(one)]
-        shared = not self._can_be_caused(code, hop)
+        blamed = [one for one in named if not self._is_unavoidable(one)]
+        shared = not self._can_be_provoked(code, hop)
         for obstacle in blamed:
             if shared:
                 self._finder.avoided.add(obstacle, now)
@@ -88,16 +91,21 @@ class Attempts:
         if not blamed:
             self._left = 0
 
-    def _can_be_caused(self, code: int, hop: int | None) -> bool:
-        """Whether the dialling account or the target account alone can cause this failure: one may
-        choose too short a deadline, the other may be silent."""
+    def _can_be_provoked(self, code: int, hop: int | None) -> bool:
+        """Return whether the dialling account or the target account alone can cause this failure.
+
+        The former can choose too short a deadline, and the latter can fail to respond.
+        """
         if code == ResultCode.DEADLINE_EXCEEDED:
             return hop is not None or len(self._to) == 2
         return code == ResultCode.ACCEPTED and len(self._to) == 2
 
-    def _has_to_be(self, obstacle: Obstacle) -> bool:
-        """Whether all paths contain it: the target, its home, or the hop between them. An account
-        may log in again at any time, and other nodes use its home."""
+    def _is_unavoidable(self, obstacle: Obstacle) -> bool:
+        """Return whether all paths contain the obstacle: the target, its home, or the hop between
+        them.
+
+        Other nodes use the home, and an account may log in again at any time.
+        """
         if isinstance(obstacle, tuple):
             return len(self._to) == 2 and self._to[1] in obstacle
         return obstacle in self._to
@@ -105,14 +113,12 @@ class Attempts:
 
 @dataclass(frozen=True, slots=True)
 class TunnelRecord:
-    """A tunnel as the server at index `hop` of its path saw it; 0 if an account dialled it there.
+    """A tunnel as recorded by the server at index `hop` of its path; 0 if an account dialled it
+    there.
 
-    Attributes:
-        trace: 16 random bytes, the same at all hops.
-        length: the number of ids in the path; the last node records nothing.
-        before, after: the neighbours that were joined.
-        began, ended: seconds since 1970.
-        forward, back: bytes of Data from `before` and from `after`.
+    Attributes: trace: 16 random bytes, the same at all hops. length: the number of IDs in the path;
+    the last node records nothing. before, after: the neighbours whose tunnels were spliced. began,
+    ended: seconds since 1970. forward, back: bytes of Data from `before` and from `after`.
     """
 
     trace: bytes
@@ -130,10 +136,10 @@ class AccountLookup(Protocol):
     """Looks up the accounts of this server."""
 
     def has_account(self, node_id: NodeId) -> bool:
-        """Whether a node may have an account here, and dial."""
+        """Return whether a node may have an account here and dial."""
 
     def is_reachable_account(self, node_id: NodeId) -> bool:
-        """Whether a node is logged in here and connected."""
+        """Return whether a node is logged in here and connected."""
 
 
 class NoAccounts:
@@ -150,7 +156,7 @@ class NoAccounts:
 
 @dataclass(frozen=True, slots=True)
 class DeliverLocally:
-    """The tunnel ends at this node. `path` is empty if an account of ours dialled it."""
+    """Accept the tunnel here. `path` is empty if an account of this server dialled it."""
 
     trace: bytes
     path: Path
@@ -158,8 +164,10 @@ class DeliverLocally:
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Open a tunnel to `after` with the same path and trace, and splice them. This server is at
-    index `hop` of the path; `deadline` is a time of the clock of `now`."""
+    """Open a tunnel to `after` with the same path and trace, and splice the two.
+
+    This server is at index `hop` of the path. `deadline` is a time by the clock of `now`.
+    """
 
     trace: bytes
     path: Path
@@ -174,7 +182,7 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Originate:
-    """Find a path for an account of ours that dialled `to`, a server or [home, node]."""
+    """Find a path for an account of this server that dialled `to`, a server or [home, node]."""
 
     trace: bytes
     to: Path
@@ -191,10 +199,10 @@ class Refuse:
 
 @dataclass(eq=False, slots=True)
 class Tunnel:
-    """A tunnel that counts at its neighbours, for the account or server where it begins.
+    """A tunnel that counts for its neighbours, and for its origin: an account or server.
 
-    `idle_since` returns when its last Data passed, or when its Dial was sent if that isn't answered
-    yet; `close` resets it. With None it isn't closed for others.
+    `idle_since` returns the time of its last Data, or of its Dial if that is unanswered; None
+    prevents eviction. `close` resets the tunnel.
     """
 
     origin: NodeId
@@ -205,11 +213,11 @@ class Tunnel:
     def allow_eviction(
         self, idle_since: Callable[[], float | None], close: Callable[[], None]
     ) -> None:
-        """Let it be closed for others; replaces what was given before."""
+        """Allow the tunnel to be evicted; replaces earlier arguments."""
         self.idle_since, self.close = idle_since, close
 
 
-# A neighbour, and whether these are the tunnels that lead to it; those of a link count together.
+# A neighbour, and whether the tunnels lead to it. For links, both directions count together.
 _Place: TypeAlias = tuple[NodeId, bool]
 
 Decision: TypeAlias = DeliverLocally | Forward | Originate | Refuse
@@ -224,8 +232,10 @@ def encode_dial(
 
 
 class Dials:
-    """The Dials received by the server `node_id`. `members` are the servers that may be linked,
-    `links` those that are (it changes), `carry` those whose tunnels may lead on to others.
+    """The Dials received by the server `node_id`.
+
+    `members` are the servers that may be linked, `links` (which changes) those that are linked.
+    Tunnels from servers in `carry` are relayed to other servers.
     """
 
     def __init__(
@@ -249,13 +259,13 @@ class Dials:
         self._members, self._carry = members, carry
 
     def judge(self, neighbour: NodeId, payload: bytes, now: float) -> Decision:
-        """Decide about a Dial from the authenticated node `neighbour`."""
+        """Decide on a Dial from the authenticated node `neighbour`."""
         try:
             cells = DIAL.read(payload)
         except LbmDecodeError:
             if not self._may_dial(neighbour):
                 return Refuse(ResultCode.NOT_AUTHORISED)
-            self.allows(neighbour, now)  # count it as well
+            self.allows(neighbour, now)  # count it towards the rate limit
             return Refuse(ResultCode.MALFORMED)
         to = tuple(map(NodeId, cells.get(keys.TO, ())))
         path = tuple(map(NodeId, cells.get(keys.PATH, ())))
@@ -272,7 +282,7 @@ class Dials:
         path: Path = (),
         to: Path = (),
     ) -> Decision:
-        """As `judge`, for a parsed Dial with either `path` or `to`, valid until `until`."""
+        """Decide on a parsed Dial with either `path` or `to`, valid until `until`."""
         if not self._may_dial(neighbour):
             return Refuse(ResultCode.NOT_AUTHORISED)
         is_link, allowed = neighbour in self._links, self.allows(neighbour, now)
@@ -298,9 +308,9 @@ class Dials:
             return Refuse(ResultCode.OVERLOADED, hop)
         if deadline <= now and not isinstance(decision, DeliverLocally):
             return Refuse(ResultCode.DEADLINE_EXCEEDED, hop)
-        if not self.make_room(neighbour, path, now, before=neighbour):
+        if not self.reserve_capacity(neighbour, path, now, before=neighbour):
             return Refuse(ResultCode.OVERLOADED, hop)
-        if isinstance(decision, Forward) and not self.make_room(
+        if isinstance(decision, Forward) and not self.reserve_capacity(
             decision.after, path, now, before=neighbour, to=True
         ):
             return Refuse(ResultCode.OVERLOADED, hop)
@@ -310,7 +320,7 @@ class Dials:
         return neighbour in self._links or self._accounts.has_account(neighbour)
 
     def _originate(self, account: NodeId, asked: Originate) -> Decision:
-        """Decide about a Dial of an account; its path begins with this server."""
+        """Decide on a Dial of an account; its path begins with this server."""
         if asked.to == (self._node_id,):
             return DeliverLocally(asked.trace, ())
         if asked.to[0] == self._node_id:
@@ -335,8 +345,11 @@ class Dials:
         return Refuse(ResultCode.UNREACHABLE if parted else ResultCode.TOPIC_NOT_FOUND, forward.hop)
 
     def allows(self, neighbour: NodeId, now: float) -> bool:
-        """Count a Dial, or another request that makes this server dial, and return whether it is
-        within the rate of a linked server (50/s) or an account (10/s)."""
+        """Count a Dial, or another request that makes this server dial; return False above the rate
+        limit.
+
+        The limit is 50/s for a linked server and 10/s for an account.
+        """
         rate = self._rates.get(neighbour)
         if rate is None:
             if len(self._rates) >= MOST_DIALLERS:
@@ -353,15 +366,17 @@ class Dials:
             if rate.is_full(now):
                 del self._rates[neighbour]
 
-    def has_room(self, neighbour: NodeId, *, to: bool = False) -> bool:
-        """Whether a neighbour is below its limit of tunnels: 256 for a linked server, 16 dialled by
-        an account, and 16 that lead `to` one, so that incoming tunnels don't keep it from
-        dialling."""
+    def has_capacity(self, neighbour: NodeId, *, to: bool = False) -> bool:
+        """Return whether a neighbour is below its limit of tunnels.
+
+        The limits are 256 for a linked server, 16 dialled by an account, and 16 that lead `to` an
+        account. The last is separate so that incoming tunnels don't prevent it from dialling.
+        """
         slots = self._tunnels.get(self._place(neighbour, to))
         limit = TUNNELS_OF_LINK if neighbour in self._links else TUNNELS_OF_ACCOUNT
         return slots is None or len(slots) < limit
 
-    def make_room(
+    def reserve_capacity(
         self,
         neighbour: NodeId,
         path: Path,
@@ -370,12 +385,15 @@ class Dials:
         before: NodeId | None = None,
         to: bool = False,
     ) -> bool:
-        """As `has_room`, for a tunnel that `before` dialled along `path`. If several origins share
-        the limit, a tunnel of the origin with the most, or an idle one, is evicted if necessary."""
-        if self.has_room(neighbour, to=to):
+        """Return whether a neighbour can get another tunnel, dialled by `before` along `path`.
+
+        If several origins share the limit, an idle tunnel, or a tunnel of the origin with the most,
+        is evicted if necessary.
+        """
+        if self.has_capacity(neighbour, to=to):
             return True
         if neighbour not in self._links and not to:
-            return False  # its own limit
+            return False  # the limit is not shared
         evicted = self._tunnels[self._place(neighbour, to)].evict_for(
             self._origin(before, path), now
         )
@@ -386,8 +404,10 @@ class Dials:
         return True
 
     def begin(self, before: NodeId | None, after: NodeId | None, path: Path = ()) -> Tunnel:
-        """Count an opened or accepted tunnel for its neighbours, until `end`. None is this server,
-        at an end of the path."""
+        """Count an opened or accepted tunnel for its neighbours, until `end`.
+
+        None stands for this server, at an end of the path.
+        """
         places = []
         if before is not None:
             places.append(self._place(before, to=False))
@@ -413,8 +433,9 @@ class Dials:
         return neighbour, to and neighbour not in self._links
 
     def _origin(self, before: NodeId | None, path: Path) -> NodeId:
-        """Return the origin that a tunnel counts for: our account, or the first server of its
-        path."""
+        """Return the origin for which a tunnel counts: an account of this server, or the first
+        server of its path.
+        """
         if before is not None and before not in self._links:
             return before
         return path[0] if path else self._node_id

@@ -1,8 +1,9 @@
-"""What a server knows of its federation, and says of itself (section 19): cards, links, paths.
+"""The directory of one server of a federation: its links, the cards, and the paths to other servers
+(section 19).
 
-Without I/O: it is told of links and of what comes on their streams, and asked what to send there.
-Two times come in: `now`, seconds of a clock that never goes back, and `now_ms`, the time of day in
-milliseconds since 1970, by which cards are made and expire.
+It does no I/O. The caller reports links and received events, and asks for events to send. `now` is
+the time in seconds of a monotonic clock. `now_ms` is the wall-clock time in ms since 1970, which
+the times in cards refer to.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,17 +26,18 @@ _OF_CLOCK: Final = (CardRefusal.MADE_AHEAD, CardRefusal.EXPIRED)
 
 
 class Directory:
-    """A server of a federation.
+    """The directory of one server of a federation.
 
-    `members` are the servers whose cards are taken, those with a configured link among them;
-    `carry` those whose tunnels go on through here. `exports` and `addresses` stand in our card for
-    people to see. `read` reads a card: a simulation of many servers may read each once for all.
-    Our first card waits for `settle` seconds after the first link.
+    `members` are the servers whose cards are accepted, including those with a configured link.
+    Tunnels from servers in `carry` are relayed to other servers. `exports` and `addresses` appear
+    in this server's card, for information. `read` parses a card; a simulation can share the results
+    between servers. The first card is made `settle` seconds after the first link.
 
-    `cards` are those of all servers, ours among them; `dials` judges what comes from neighbours.
+    `cards` has the cards of all servers, including this one. `dials` decides on Dials from
+    neighbours.
 
     Raises:
-        ConfigError: more than 1,024 servers, ours among them, or too much for a card of 8 KiB.
+        ConfigError: more than 1,024 servers, including this one, or a card would exceed 8 KiB.
     """
 
     def __init__(
@@ -59,22 +61,22 @@ class Directory:
         self._addresses = tuple(addresses)
         self._read = read
         self._links: dict[NodeId, None] = {}
-        self._parted: dict[NodeId, float] = {}  # when, the latest last
+        self._closed_links: dict[NodeId, float] = {}  # the time of closing, in ascending order
         self._exchanges: dict[NodeId, CardExchange] = {}
         self._finder = PathFinder(self.node_id, self.cards, self._links.keys())
         self.dials = Dials(
             self.node_id, self.members, self._links.keys(), self.carry, accounts or NoAccounts()
         )
-        self._card: Card | None = None  # our own
-        self._said: dict[NodeId, bool] = {}  # the links in it
-        self._outdone = 0  # the highest number of a card of ours that others have
+        self._card: Card | None = None  # of this server
+        self._listed_links: dict[NodeId, bool] = {}  # the links in it
+        self._highest_seen = 0  # the highest number of a card of this server that others have
         self._made_at = float("-inf")
         self._settle = settle
         self._first_due: float | None = None
-        self._stale = False  # our card is to be made anew, for another reason than its links
+        self._stale = False  # the card must be renewed, although its links are unchanged
         self._deadline: float | None = None
-        self._wall = 0.0  # `now_ms` less `now`, in ms
-        self._check_room()
+        self._wall = 0.0  # `now_ms` minus `now`, in ms
+        self._check_card_size()
 
     def __repr__(self) -> str:
         return f"<Directory of {self.node_id.short}: {len(self._links)} links, {self.cards!r}>"
@@ -84,17 +86,19 @@ class Directory:
     def change_members(
         self, members: Iterable[NodeId], carry: Iterable[NodeId], now: float, now_ms: int
     ) -> None:
-        """Have these members from now on, and carry for these: links with others are closed, their
-        cards forgotten, and all exchanges over: their streams are to be opened anew.
+        """Replace the members and the servers in `carry`.
+
+        Links with other servers are closed, and their cards deleted. All exchanges end, and their
+        streams must be reopened.
 
         Raises:
-            ConfigError: more than 1,024 servers, ours among them; nothing has changed.
+            ConfigError: more than 1,024 servers, including this one; nothing has changed.
         """
         members = frozenset(members) - {self.node_id}
         self.cards.change_members({*members, self.node_id})
         self.members, self.carry = members, frozenset(carry)
         self.dials.change(self.members, self.carry)
-        for known in (self._links, self._parted):
+        for known in (self._links, self._closed_links):
             for gone in known.keys() - members:
                 known.pop(gone)
         self._exchanges.clear()
@@ -105,28 +109,30 @@ class Directory:
 
     @property
     def links(self) -> Sequence[NodeId]:
-        """The servers that there is an open link with."""
+        """The servers with an open link."""
         return tuple(self._links)
 
     def link_up(self, neighbour: NodeId, now: float, now_ms: int) -> bool:
-        """A link to a member is open. False, and nothing has happened, if it is not a member or
-        64 others are open."""
+        """Record that a link to a server is open.
+
+        Returns False without effect if it is not a member, or if 64 other links are open.
+        """
         if neighbour not in self.members:
             return False
         if neighbour not in self._links:
             if len(self._links) >= MOST_LINKS:
                 return False
             self._links[neighbour] = None
-            self._parted.pop(neighbour, None)
+            self._closed_links.pop(neighbour, None)
             self._finder.forget()
         self.handle_deadline(now, now_ms)
         return True
 
     def link_down(self, neighbour: NodeId, now: float, now_ms: int) -> None:
-        """It is closed, and with it what was exchanged there."""
+        """Record that a link is closed, which ends the exchange on it."""
         if neighbour in self._links:
             del self._links[neighbour]
-            self._parted[neighbour] = now
+            self._closed_links[neighbour] = now
             self._finder.forget()
         self._exchanges.pop(neighbour, None)
         self.handle_deadline(now, now_ms)
@@ -134,10 +140,14 @@ class Directory:
     # Cards.
 
     def announce(self, addresses: Iterable[str], now: float, now_ms: int) -> None:
-        """Say other addresses from now on. Raises ConfigError if they are too much for a card."""
+        """Replace the addresses in this server's card.
+
+        Raises:
+            ConfigError: the card would be too large; nothing has changed.
+        """
         before, self._addresses = self._addresses, tuple(addresses)
         try:
-            self._check_room()
+            self._check_card_size()
         except ConfigError:
             self._addresses = before
             raise
@@ -145,25 +155,30 @@ class Directory:
         self.handle_deadline(now, now_ms)
 
     def begin_exchange(self, neighbour: NodeId) -> None:
-        """A stream `federation` was opened on the link, in place of any before it."""
+        """Start an exchange: a stream `federation` was opened on the link, replacing any earlier
+        one.
+        """
         if neighbour in self._links:
             self._exchanges[neighbour] = CardExchange(self.cards)
 
     def end_exchange(self, neighbour: NodeId) -> None:
-        """That stream is over."""
+        """End the exchange, because its stream has ended."""
         self._exchanges.pop(neighbour, None)
 
     def ready(self) -> list[NodeId]:
-        """The neighbours to which something is to be sent. Nothing is sent before our own card is
-        made, since Have includes it."""
+        """Return the neighbours for which there are events to send.
+
+        Nothing is sent before this server's card is made, because Have includes it.
+        """
         if self._card is None:
             return []
         return [one for one, exchange in self._exchanges.items() if exchange.wants_to_send]
 
     def next_event(self, neighbour: NodeId) -> CardEvent | None:
-        """What is to be sent to a neighbour now, at most 64 KiB; ask when its stream has room.
+        """Return the next event for a neighbour, at most 64 KiB. Call it when its stream has
+        capacity.
 
-        What is not asked for waits, and the newest card of each server takes the place of others.
+        Until then, a newer card of a server replaces an older one.
         """
         exchange = self._exchanges.get(neighbour)
         return None if exchange is None or self._card is None else exchange.next_event()
@@ -171,17 +186,17 @@ class Directory:
     def receive(
         self, neighbour: NodeId, subcategory: int, payload: bytes, now: float, now_ms: int
     ) -> list[NodeId]:
-        """Take an event of category 8 from the stream of a neighbour.
+        """Handle an event of category 8 from the stream of a neighbour.
 
-        Returns the members whose cards were refused for their clock: `cards.clocks` says how far
-        they are off.
+        Returns the members whose cards were refused because of their clocks; `cards.clocks` has the
+        offsets.
 
         Raises:
-            RemoteProtocolError: they broke a rule, or passed on a forged card. The exchange is
-                over, and the stream is to be reset with the error's code.
+            RemoteProtocolError: the neighbour violated the protocol or forwarded a forged card. The
+                exchange has ended; the caller must reset the stream with the error's code.
         """
         exchange = self._exchanges.get(neighbour)
-        if exchange is None:  # it has ended, and this was under way
+        if exchange is None:  # the exchange ended while this event was in transit
             return []
         try:
             unpunctual = [
@@ -198,15 +213,15 @@ class Directory:
     def _take(
         self, exchange: CardExchange, encoded: bytes, now: float, now_ms: int
     ) -> NodeId | None:
-        """Take a card that came; its origin is returned if its clock is wrong."""
+        """Handle a received card; return its origin if it was refused because of its clock."""
         try:
             card = self._read(encoded)
         except LbmDecodeError:
             self.cards.refused[CardRefusal.MALFORMED] += 1
             return None
-        exchange.came(card)
+        exchange.received_card(card)
         if card.origin == self.node_id:
-            self._hear_own(card)
+            self._receive_own_card(card)
             return None
         refusal = self.cards.take(card, now, now_ms)
         if refusal is None:
@@ -216,8 +231,10 @@ class Directory:
             raise violation(f"{which} has a wrong signature: honest servers verify first")
         return card.origin if refusal in _OF_CLOCK else None
 
-    def _hear_own(self, card: Card) -> None:
-        """Others have a card of ours from before we were restarted: ours are to go above it."""
+    def _receive_own_card(self, card: Card) -> None:
+        """Handle a card of this server from before its restart: later cards must have higher
+        numbers.
+        """
         if self._card is not None and card.number <= self._card.number:
             return
         try:
@@ -225,7 +242,7 @@ class Directory:
         except SignatureError:
             self.cards.refused[CardRefusal.FORGED] += 1
             raise violation(f"a forged card of ours, with number {card.number}") from None
-        self._outdone = max(self._outdone, card.number)
+        self._highest_seen = max(self._highest_seen, card.number)
 
     def _spread(self, card: Card) -> None:
         for exchange in self._exchanges.values():
@@ -234,29 +251,35 @@ class Directory:
     # Paths.
 
     def path(self, to: Sequence[NodeId]) -> Path | None:
-        """The path to another server, or to [home, node]; None if the cards tell of none."""
+        """Return the path to another server or [home, node]; None if the cards contain none."""
         return self._finder.path(to)
 
     def attempts(
         self, to: Sequence[NodeId], timeout: float, dialler: NodeId | None = None
     ) -> Attempts:
-        """The tries to reach a server, or [home, node], in `timeout` seconds in all, for the
-        account `dialler` or for this server itself."""
+        """Return the attempts to reach a server or [home, node] within `timeout` seconds in total.
+
+        `dialler` is the account that dials, or None for this server.
+        """
         return Attempts(self._finder, to, timeout, dialler)
 
     def leads_to_account(self, path: Path) -> bool:
-        """Whether a path ends in an account, as far as is known: no card shows its last step."""
+        """Return whether a path ends in an account, as far as known: no card contains its last
+        step.
+        """
         card = self.cards.get(path[-2])
         return card is None or path[-1] not in card.links
 
     def leads_around(self, to: Sequence[NodeId], now: float) -> bool:
-        """Whether the best path has something that failed lately, and another one goes around."""
+        """Return whether the best path has an obstacle that failed recently, and another path
+        avoids it.
+        """
         return self._finder.path_around(to, now) not in (None, self._finder.path(to))
 
     # Time.
 
     def next_deadline(self) -> float | None:
-        """When `handle_deadline` is to be called again, by the clock of `now`."""
+        """Return the time at which to call `handle_deadline`, by the clock of `now`."""
         deadlines = []
         if self._deadline is not None:
             deadlines.append(self._deadline)
@@ -266,18 +289,20 @@ class Directory:
         release = self.cards.next_release()
         if release is not None:
             deadlines.append(release)
-        if self._parted:
-            deadlines.append(next(iter(self._parted.values())) + LINK_REMEMBERED)
+        if self._closed_links:
+            deadlines.append(next(iter(self._closed_links.values())) + LINK_REMEMBERED)
         return min(deadlines, default=None)
 
     def handle_deadline(self, now: float, now_ms: int) -> None:
-        """Make our card anew if it is to be, and forget what has expired; never too early."""
+        """Renew this server's card if necessary, and delete expired data. It is safe to call too
+        early.
+        """
         self._wall = now_ms - now * 1000
-        while self._parted:
-            neighbour = next(iter(self._parted))
-            if self._parted[neighbour] + LINK_REMEMBERED > now:
+        while self._closed_links:
+            neighbour = next(iter(self._closed_links))
+            if self._closed_links[neighbour] + LINK_REMEMBERED > now:
                 break
-            del self._parted[neighbour]
+            del self._closed_links[neighbour]
         self._renew(now, now_ms)
         self.cards.expire(now_ms)
         for card in self.cards.release(now, now_ms):
@@ -289,29 +314,29 @@ class Directory:
         if card is None:
             if not links:
                 return
-            # The links that come up together, as servers start, stand in one card.
+            # Links that come up together, when servers start, are listed in one card.
             if self._first_due is None:
                 self._first_due = now + self._settle
             due = self._first_due
         else:
-            # A clock that was set back has made a card that others think is ahead.
+            # If the clock was set back, the card's time is in the future for other servers.
             made = card.made_ms
             renewal = made + _CARD_RENEWED_MS if made <= now_ms else now_ms
-            changed = self._stale or links != self._said or card.number < self._outdone
+            changed = self._stale or links != self._listed_links or card.number < self._highest_seen
             due = now if changed else now + (renewal - now_ms) / 1000
         self._deadline = max(due, self._made_at + CARD_INTERVAL)
         if self._deadline > now:
             return
-        number = max(now_ms, self._outdone + 1, card.number + 1 if card else 1)
+        number = max(now_ms, self._highest_seen + 1, card.number + 1 if card else 1)
         made_card = self._read(self._sign(min(number, MAX_UINT), now_ms, links))
-        self._card, self._said, self._stale, self._made_at = made_card, links, False, now
+        self._card, self._listed_links, self._stale, self._made_at = made_card, links, False, now
         self._deadline = now + CARD_RENEWED
         self.cards.put(made_card)
         self._spread(made_card)
 
     def _listed(self) -> dict[NodeId, bool]:
-        """The links that are open, and as many as there is room for of those that were."""
-        listed = [*self._links, *reversed(self._parted)][:MOST_LINKS]
+        """Return the open links, and as many recently closed links as fit."""
+        listed = [*self._links, *reversed(self._closed_links)][:MOST_LINKS]
         return {neighbour: neighbour in self.carry for neighbour in listed}
 
     def _sign(self, number: int, made_ms: int, links: Mapping[NodeId, bool]) -> bytes:
@@ -324,8 +349,8 @@ class Directory:
             addresses=self._addresses,
         )
 
-    def _check_room(self) -> None:
-        """Raise ConfigError unless our card has room for all the links that there may be."""
+    def _check_card_size(self) -> None:
+        """Raise ConfigError unless a card with the maximum number of links fits."""
         self._sign(
             MAX_UINT,
             0,

@@ -1,7 +1,8 @@
-"""Envelopes: signed content that stands without a session (section 19).
+"""Envelopes: signed content that is valid outside a session (section 19).
 
-Reading checks the form, and that the origin is the node of the key that is shown. The signature
-is checked apart: that costs more than all the rest together, and much can be refused before it.
+Parsing checks the form, and that the key belongs to the origin. The signature is verified
+separately, because this costs more than all other checks together, and many envelopes can be
+rejected before it.
 """
 
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ from parley._node.protocol.payload_schema import (
 _DOMAIN: Final = b"parley1 envelope"
 
 _ENVELOPE: Final = PayloadSchema({keys.CONTENT: BYTES, keys.SIGNING: TEXT, keys.SIGNATURE: BYTES})
-# What the content of each kind has, besides that of its own.
+# The fields that the content of every kind has.
 CONTENT_CELLS: Final = {
     keys.KIND: TEXT,
     keys.ORIGIN: exactly(NODE_ID_SIZE),
@@ -41,23 +42,23 @@ CONTENT_CELLS: Final = {
 
 
 class Envelope:
-    """An envelope that was read; nothing is known of its signature before `verify`.
+    """A parsed envelope, whose signature is unverified until `verify`.
 
-    `encoded` are its bytes as they travel, `cells` those of its content, `origin` who is to have
-    signed it; `made_ms` and `expires_ms` count from 1970.
+    `encoded` is the envelope as sent, and `cells` are the fields of its content. `origin` is the
+    node that should have signed it. `made_ms` and `expires_ms` are ms since 1970.
     """
 
     __slots__ = ("_content", "_signature", "_signer", "cells", "encoded", "origin", "signing")
 
     def __init__(self, encoded: bytes, kind: str, kinds: PayloadSchema) -> None:
-        """Read the bytes of an envelope of `kind`, the content of which has the cells `kinds`.
+        """Parse an envelope of `kind`, whose content has the schema `kinds`.
 
         Raises:
-            LbmDecodeError: it is malformed, of another kind or an unknown algorithm, or the key is
-                not the origin's.
+            LbmDecodeError: it is malformed, has another kind or an unknown algorithm, or the key
+                does not belong to the origin.
         """
         outer = _ENVELOPE.read(encoded)
-        # Nothing that is not signed travels with it, noise included.
+        # Reject unsigned additions, such as padding.
         if encode(outer) != encoded:
             raise LbmDecodeError("an envelope has three cells and nothing else")
         self.encoded = encoded
@@ -73,13 +74,13 @@ class Envelope:
 
     @property
     def made_ms(self) -> int:
-        """When it was made, by the clock of its origin."""
+        """The time at which it was made, by the origin's clock."""
         made: int = self.cells[keys.MADE_MS]
         return made
 
     @property
     def expires_ms(self) -> int:
-        """Until when it is valid."""
+        """The time at which it expires."""
         expires: int = self.cells[keys.EXPIRES_MS]
         return expires
 
@@ -93,16 +94,16 @@ class Envelope:
             raise LbmDecodeError(f"the key does not belong to the origin {self.origin}")
 
     def verify(self, other: "Envelope | None" = None) -> None:
-        """Return if the origin signed it; what was found right is not computed again.
+        """Verify the signature of the origin; a successful result is cached.
 
-        `other`, an envelope of the same origin that was verified, saves the check of the key.
+        `other`, a verified envelope of the same origin, saves the check of the key.
 
         Raises:
-            SignatureError: it did not, or its key is weak.
+            SignatureError: the signature is wrong, or the key is weak.
         """
         if self._signer is not None:
             return
-        # A node id names one key, so that of another envelope is the same.
+        # A node ID identifies one key, so envelopes of the same origin have the same key.
         signer = None if other is None or other.origin != self.origin else other._signer
         try:
             signer = signer or PublicIdentity.parse(self.cells[keys.IDENTITY_KEYS])
@@ -118,7 +119,7 @@ class Envelope:
 
 
 def sign_envelope(identity: Identity, content: Mapping[int, Encodable]) -> bytes:
-    """The bytes of an envelope with this content, and with the origin and its key in it."""
+    """Return the bytes of a signed envelope with this content, the origin and its key."""
     primary = identity.keys[0]
     body = encode(
         {

@@ -1,5 +1,6 @@
-"""What peers may use through a tunnel (docs/protocol.md section 19), by default nothing; and names
-of topics of other servers."""
+"""The names that peers may use through a tunnel (docs/protocol.md section 19), and names of topics
+on other servers.
+"""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -13,23 +14,30 @@ WILDCARD: Final = "*"
 
 
 class Exports:
-    """Names, and patterns that end in `*`, of calls, topics, events, labels and the bus.
+    """Exported names of calls, topics, events, stream labels and the bus. A name that ends in `*`
+    is a pattern. By default nothing is exported.
 
     Raises:
-        ConfigError: one is not text of 1 to 256 characters, or there are more than 64.
+        ConfigError: a name is not text of 1 to 256 characters, or there are more than 64.
     """
 
     __slots__ = ("_exact", "_prefixes", "patterns")
 
     def __init__(self, patterns: Iterable[str] = ()) -> None:
         if isinstance(patterns, str):
-            raise ConfigError(f"exports is {patterns!r}; it must be a list of patterns")
+            raise ConfigError(f"invalid exports {patterns!r}: expected a list of patterns")
         self.patterns = tuple(dict.fromkeys(patterns))
         if len(self.patterns) > MOST_EXPORTS:
-            raise ConfigError(f"{len(self.patterns)} exports: at most {MOST_EXPORTS}")
+            raise ConfigError(
+                f"cannot export {len(self.patterns)} names: at most {MOST_EXPORTS}; use "
+                "patterns that end in *"
+            )
         for one in self.patterns:
             if not 1 <= len(one) <= LONGEST_EXPORT:
-                raise ConfigError(f"exports are 1 to {LONGEST_EXPORT} characters, not {one!r}")
+                raise ConfigError(
+                    f"invalid export {one[:80]!r}: expected 1 to {LONGEST_EXPORT} characters, not "
+                    f"{len(one)}"
+                )
         self._exact = frozenset(one for one in self.patterns if not one.endswith(WILDCARD))
         self._prefixes = tuple(
             one.removesuffix(WILDCARD) for one in self.patterns if one.endswith(WILDCARD)
@@ -39,20 +47,19 @@ class Exports:
         return f"<Exports {', '.join(self.patterns) or 'nothing'}>"
 
     def names(self, name: str) -> bool:
-        """Whether `name` is exported."""
+        """Return whether `name` is exported."""
         return name in self._exact or name.startswith(self._prefixes)
 
 
 class RemoteTopic(NamedTuple):
-    """A topic of another node: its name there, and the id of that server, or those of a home and of
-    a node that is logged in there."""
+    """A topic of another node: its name there, and the path to it, [server] or [home, node]."""
 
     topic: str
     to: tuple[NodeId, ...]
 
 
 def read_topic_name(name: str) -> RemoteTopic | None:
-    """Parse `TOPIC@SERVER` or `TOPIC@HOME/NODE`; returns None for any other name."""
+    """Parse `TOPIC@SERVER` or `TOPIC@HOME/NODE`; return None for any other name."""
     topic, at, ids = name.rpartition("@")
     if not at:
         return None

@@ -1,5 +1,7 @@
-"""The limits of federation (docs/protocol.md sections 14 and 19). Sizes are bytes, times seconds
-unless the name says otherwise; those of the wire's shapes are in `node/protocol/federation_types`.
+"""The limits of federation (docs/protocol.md sections 14 and 19).
+
+Sizes are in bytes and times in seconds, unless the name specifies another unit. The limits of the
+wire format are in `node.protocol.event_types`.
 """
 
 from typing import Final
@@ -11,32 +13,36 @@ LARGEST_CARD: Final = 8 * 1024
 MOST_LINKS: Final = 64
 CARD_VALID: Final = 3_600.0
 CARD_RENEWED: Final = 1_200.0
-CARD_INTERVAL: Final = 5.0  # between two cards that something changed for
-CARDS_OF_ORIGIN: Final = Rate(12, CARD_INTERVAL)  # that are taken; a restart makes one at once
-FIRST_CARD: Final = 0.5  # after the first link, so that those that come up with it are in it
-LINK_REMEMBERED: Final = 60.0  # a link that was open is listed for so long
+CARD_INTERVAL: Final = 5.0  # between two cards with changes
+CARDS_OF_ORIGIN: Final = Rate(
+    12, CARD_INTERVAL
+)  # accepted per origin; a restart makes one immediately
+FIRST_CARD: Final = 0.5  # after the first link, to include links that come up at the same time
+LINK_REMEMBERED: Final = 60.0  # how long a closed link is still listed
 NUMBER_KEPT: Final = 3_900.0  # after a card has expired
 CLOCK_AHEAD: Final = 300.0
 LEAST_LINK_PAYLOAD: Final = 128 * 1024
 
 # Paths.
-AVOIDED: Final = 10.0  # what a failed Dial named
+AVOIDED: Final = 10.0  # an obstacle named by a failed Dial
 MOST_AVOIDED: Final = 1_024
 ATTEMPTS: Final = 3
-LEAST_AWAITED: Final = 0.5  # plus the round trip: silence for less time proves nothing
+LEAST_AWAITED: Final = 0.5  # plus the round trip; a shorter silence is not evidence of a failure
 
 # Tunnels.
 LARGEST_TUNNEL_DATA: Final = 16_384
-TUNNEL_MEMORY: Final = 80 * 1024  # in each direction
+TUNNEL_MEMORY: Final = 80 * 1024  # per direction
 TUNNEL_IDLE: Final = 600.0
-TUNNEL_EVICTABLE: Final = 60.0  # idle for so long, it makes way where a shared limit is reached
-TUNNEL_LEFT: Final = 30.0  # as that, once one side has finished
-HOP_ALLOWANCE: Final = 0.1  # a hop subtracts it, the elapsed time and the next round trip
-ANSWER_ALLOWANCE: Final = HOP_ALLOWANCE / 2  # how much longer than the deadline one waits
+TUNNEL_EVICTABLE: Final = (
+    60.0  # idle tunnels can be evicted after this time when a shared limit is reached
+)
+TUNNEL_LEFT: Final = 30.0  # the same, once one side has finished
+HOP_ALLOWANCE: Final = 0.1  # each hop subtracts it, the elapsed time and the next round trip
+ANSWER_ALLOWANCE: Final = HOP_ALLOWANCE / 2  # added to the deadline when waiting for an Answer
 TUNNELS_OF_LINK: Final = 256
 TUNNELS_OF_ACCOUNT: Final = 16
 DIALS_OF_LINK: Final = Rate(50, 1 / 50)
 DIALS_OF_ACCOUNT: Final = Rate(10, 1 / 10)
-LONGEST_TEXT: Final = 256  # characters of what an Answer says; of longer ones the rest is dropped
-LONGEST_DIAL: Final = 60.0  # its deadline, whatever it says
-MOST_DIALLERS: Final = 4_096  # nodes whose rate of Dials is remembered at once
+LONGEST_TEXT: Final = 256  # maximum characters of the text in an Answer; the rest is cut off
+LONGEST_DIAL: Final = 60.0  # the maximum deadline
+MOST_DIALLERS: Final = 4_096  # maximum number of nodes whose rate of Dials is tracked

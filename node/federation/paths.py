@@ -1,9 +1,9 @@
-"""Which way to go: the shortest usable paths from one server to all others (section 19).
+"""Path finding: the shortest usable paths from one server to all others (section 19).
 
-An edge exists if the cards of both its ends list it, and a server goes between only if it
-carries what comes from its predecessor. So a server may be reached by one way, and be gone
-through only by another: a breadth-first search keeps both apart. Each level is in the order of
-its paths, so the first path that is found is the one of the least ids.
+An edge exists if the cards of both its ends list it. A server can be an intermediate hop only if it
+relays tunnels from its predecessor. So a server may be reachable by one path, and be an
+intermediate hop only on another; the breadth-first search tracks both separately. Each level is
+sorted, so the first path found has the lowest IDs.
 """
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -15,11 +15,11 @@ from parley._node.federation.limits import AVOIDED, MOST_AVOIDED
 from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.event_types import LONGEST_PATH
 
-# The ids from the server that wrote it to the target, both among them.
+# The IDs from the origin to the target, including both.
 Path: TypeAlias = tuple[NodeId, ...]
 # A server, or an edge in the direction of the path.
 Obstacle: TypeAlias = NodeId | tuple[NodeId, NodeId]
-# The account that dials, None for the server itself, and the target: [server] or [home, node].
+# The dialling account, or None for the server itself, and the target: [server] or [home, node].
 Route: TypeAlias = tuple[NodeId | None, Path]
 
 K = TypeVar("K", bound=Hashable)
@@ -31,12 +31,12 @@ def shortest_paths(
     cards: Mapping[NodeId, Card],
     avoided: Collection[Obstacle] = (),
 ) -> dict[NodeId, Path]:
-    """The path of at most 8 ids to each server that can be reached from `origin`.
+    """Return the shortest path, of at most 8 IDs, to each server that `origin` can reach.
 
-    `neighbours` are the servers that `origin` has an open link with.
+    `neighbours` are the servers with an open link to `origin`.
     """
     found: dict[NodeId, Path] = {origin: (origin,)}
-    between = {origin}  # what is gone through already
+    between = {origin}  # servers already used as intermediate hops
     level: list[Path] = [(origin,)]
     for _ in range(LONGEST_PATH - 1):
         further: list[Path] = []
@@ -50,7 +50,7 @@ def shortest_paths(
                     continue
                 longer = (*path, other)
                 found.setdefault(other, longer)
-                # A server that is gone around can still be reached itself.
+                # An avoided server can still be a target.
                 if card.links[server] and other not in avoided:
                     between.add(other)
                     further.append(longer)
@@ -60,16 +60,16 @@ def shortest_paths(
 
 
 class Avoided(Generic[K]):
-    """The obstacles of failed Dials, each for 10 s. `version` changes with its content."""
+    """The obstacles of failed Dials, each avoided for 10 s. `version` changes with the content."""
 
     __slots__ = ("_until", "version")
 
     def __init__(self) -> None:
         self.version = 0
-        self._until: dict[K, float] = {}  # in the order of their times
+        self._until: dict[K, float] = {}  # in ascending order
 
     def add(self, obstacle: K, now: float) -> None:
-        """Avoid an obstacle for 10 s; beyond 1,024 obstacles the oldest is forgotten."""
+        """Avoid an obstacle for 10 s; beyond 1,024 obstacles the oldest is dropped."""
         self._until.pop(obstacle, None)
         self._until[obstacle] = now + AVOIDED
         if len(self._until) > MOST_AVOIDED:
@@ -77,7 +77,7 @@ class Avoided(Generic[K]):
         self.version += 1
 
     def at(self, now: float) -> Collection[K]:
-        """The obstacles that are avoided now."""
+        """Return the obstacles that are avoided now."""
         while self._until:
             oldest = next(iter(self._until))
             if self._until[oldest] > now:
@@ -88,10 +88,10 @@ class Avoided(Generic[K]):
 
 
 def obstacles(path: Path, code: int, hop: int | None) -> list[Obstacle]:
-    """What the refusal of a Dial blames: `code`, of the server at index `hop` of the path; code 0
-    if no handshake came about behind it, which blames all between.
+    """Return the obstacles to avoid after the server at index `hop` refused a Dial with `code`.
 
-    An index that cannot be, or that is not told, blames the first step.
+    Code 0 means that the handshake through the tunnel failed, so all intermediate servers are
+    suspect. A missing or impossible index refers to the first step.
     """
     last = len(path) - 1
     if code == ResultCode.UNREACHABLE:
@@ -108,12 +108,11 @@ def obstacles(path: Path, code: int, hop: int | None) -> list[Obstacle]:
 
 
 class PathFinder:
-    """The paths of the server `origin`, searched for when they are asked for, and kept until what
-    they come from changes.
+    """The paths from the server `origin`, computed on demand and cached.
 
-    `neighbours` are the servers that it has an open link with; `forget` when these change.
-    All Dials avoid the obstacles in `avoided`; those in `avoided_by_route` are avoided only by
-    Dials from the same account to the same target, because those two can cause them.
+    `neighbours` are the servers with an open link; call `forget` when they change. All Dials avoid
+    the obstacles in `avoided`. Only Dials from the same account to the same target avoid those in
+    `avoided_by_route`, because these two can cause them.
     """
 
     __slots__ = (
@@ -136,22 +135,26 @@ class PathFinder:
         self._neighbours = neighbours
         self._cards_version = -1
         self._avoided_version = -1
-        self._found: Mapping[NodeId, Path] = {}  # all paths
-        self._around: Mapping[NodeId, Path] = {}  # those around what is avoided
+        self._found: Mapping[NodeId, Path] = {}  # paths to all servers
+        self._around: Mapping[NodeId, Path] = {}  # paths that avoid obstacles
 
     def forget(self) -> None:
-        """The neighbours have changed."""
+        """Clear the cached paths, because the neighbours have changed."""
         self._cards_version = -1
 
     def path(self, to: Sequence[NodeId]) -> Path | None:
-        """The best path to another server, or to [home, node]; None if cards tell of none."""
+        """Return the best path to another server or [home, node]; None if the cards contain
+        none.
+        """
         self._refresh()
         return _extended(self._found, self._origin, to)
 
     def path_around(
         self, to: Sequence[NodeId], now: float, dialler: NodeId | None = None
     ) -> Path | None:
-        """The best path without the obstacles that Dials of `dialler` to `to` avoid now."""
+        """Return the best path without the obstacles that Dials from `dialler` to `to` avoid
+        now.
+        """
         self._refresh()
         avoided = self.avoided.at(now)
         route = (dialler, tuple(to))
@@ -175,7 +178,7 @@ class PathFinder:
 
 
 def _extended(found: Mapping[NodeId, Path], origin: NodeId, to: Sequence[NodeId]) -> Path | None:
-    """The path to the server `to[0]`, and on to its account `to[1]` if that is told."""
+    """Return the path to the server `to[0]`, extended to its account `to[1]` if given."""
     if len(to) == 1:
         return found.get(to[0])
     path = (origin,) if to[0] == origin else found.get(to[0])

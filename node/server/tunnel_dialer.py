@@ -59,7 +59,7 @@ class TunnelDialer:
         peer = self._neighbour(after)
         if peer is None:
             raise TunnelRefusedError(ResultCode.UNREACHABLE)
-        if not dials.make_room(after, path, self._now(), before=before, to=True):
+        if not dials.reserve_capacity(after, path, self._now(), before=before, to=True):
             raise TunnelRefusedError(ResultCode.OVERLOADED, path.index(after) - 1)
         counted, scope = dials.begin(before, after, path), anyio.CancelScope()
         begun = self._now()

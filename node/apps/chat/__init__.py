@@ -1,1 +1,1 @@
-"""A chat room of a node."""
+"""Chat rooms."""

@@ -1,7 +1,7 @@
-"""What is said in a room, and by whom, as values on the wire.
+"""Messages of a chat room, and the people in it, as values on the wire.
 
-What comes from another node is checked here before it is shown: a name cannot pass for a line of
-the chat, and nothing is longer than agreed.
+Values from other nodes are validated before they are displayed: a name cannot look like another
+line of the chat, and the sizes are limited.
 """
 
 import unicodedata
@@ -21,24 +21,24 @@ _PUNCTUATION: Final = " -_.'"
 
 
 def topic_of(room: str) -> str:
-    """The topic on which all that happens in a room is published."""
+    """Return the name of the topic on which the events of a room are published."""
     return f"chat.{room}"
 
 
 def say_of(room: str) -> str:
-    """What is called to say something in a room."""
+    """Return the name of the call that sends a message to a room."""
     return f"chat.{room}.say"
 
 
 def clean_name(name: object) -> str:
-    """A name as it is shown: letters and digits of any script, blanks and `- _ . '`.
+    """Return a name in its displayed form: letters and digits of any script, blanks and `- _ . '`.
 
     Raises:
-        ValueError: not a name, or longer than 32 characters.
+        ValueError: the name is invalid or longer than 32 characters.
     """
     if not isinstance(name, str) or len(name) > 4 * NAME_LENGTH:
         raise ValueError(f"a name is text of 1 to {NAME_LENGTH} characters")
-    # One spelling for what looks the same, as far as Unicode says so.
+    # Normalise, so that names which look the same are the same where Unicode defines it.
     name = " ".join(unicodedata.normalize("NFKC", name).split())
     if not 1 <= len(name) <= NAME_LENGTH or not name[0].isalnum() or not all(map(_fits, name)):
         raise ValueError(
@@ -49,10 +49,10 @@ def clean_name(name: object) -> str:
 
 
 def require_text(text: object) -> str:
-    """What may be said.
+    """Return the text of a message.
 
     Raises:
-        ValueError: not a text of 1 to 4,096 characters.
+        ValueError: it is not text of 1 to 4,096 characters.
     """
     if not isinstance(text, str) or not 1 <= len(text) <= TEXT_LENGTH:
         raise ValueError(f"a message is text of 1 to {TEXT_LENGTH:,} characters")
@@ -61,18 +61,18 @@ def require_text(text: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody in a room: the id that was proved to the host, and a name."""
+    """A person in a room: the node ID that was proved to the host, and a name."""
 
     node_id: NodeId
     name: str
 
     def encode(self) -> dict[str, Any]:
-        """The value that `parse` reads."""
+        """Return the value that `parse` reads."""
         return {"id": str(self.node_id), "name": self.name}
 
     @classmethod
     def parse(cls, value: object) -> Self:
-        """Read a person; raises ValueError."""
+        """Parse a person; raise ValueError if the value is invalid."""
         if not isinstance(value, Mapping):
             raise ValueError(f"a person is a map, not {ascii(value)[:80]}")
         try:
@@ -83,20 +83,20 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Something that happened in a room; only `text` has a text."""
+    """An event in a room. Only the kind `text` has a text."""
 
     kind: Kind
     person: Person
     text: str = ""
 
     def encode(self) -> dict[str, Any]:
-        """The value that `parse` reads."""
+        """Return the value that `parse` reads."""
         value = {"kind": self.kind, "from": self.person.encode()}
         return {**value, "text": self.text} if self.kind == "text" else value
 
     @classmethod
     def parse(cls, value: object) -> Self:
-        """Read a message; raises ValueError."""
+        """Parse a message; raise ValueError if the value is invalid."""
         if not isinstance(value, Mapping):
             raise ValueError(f"a message is a map, not {ascii(value)[:80]}")
         kind = _KINDS.get(str(value.get("kind")))
@@ -109,7 +109,7 @@ class Message:
 
 
 def _fits(character: str) -> bool:
-    # Marks belong to the letters before them, in many scripts.
+    # In many scripts, marks belong to the preceding letter.
     return (
         character.isalnum()
         or character in _PUNCTUATION

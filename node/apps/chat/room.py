@@ -1,7 +1,7 @@
-"""A chat room, as the node that hosts it keeps it.
+"""A chat room: `Room` on the hosting node, and `Member` for a guest.
 
-The author of a message is the peer that proved its id on that connection, whatever the message
-claims. Being present means being subscribed, so that everybody whose subscription ended has left.
+The author of a message is the peer that proved its node ID on the connection, whatever the message
+claims. The people in a room are its subscribers, so a person leaves when the subscription ends.
 """
 
 from collections import OrderedDict, deque
@@ -39,20 +39,23 @@ from parley._node.protocol.codes import ResultCode
 from parley._node.remote.requests import Call
 
 ROOM_LIMIT: Final = 100  # connections
-ID_LIMIT: Final = 4  # of these, with one node id
-# What one id may say and how often it may join, together.
+ID_LIMIT: Final = 4  # of these, per node ID
+# The rate limit of each node ID, for messages and joins together.
 RATE_COUNT: Final = 20
 RATE_SECONDS: Final = 10.0
-# Ids whose rate is remembered: whoever leaves must not come back with a fresh one.
+# Node IDs whose rate is tracked, even after they leave, so that rejoining does not reset it.
 _REMEMBERED: Final = 1_000
 
 
 class Room:
-    """A room on `node`. `name` is part of the names of its topic and its call, `host_name`
-    is the host's own; `on_message` is told all that happens.
+    """A room on `node`, which hosts it.
+
+    `name` is part of the names of its topic and its call, and `host_name` is the host's name in the
+    room. `on_message` is called with each event in the room.
 
     Raises:
-        ParleyError: the node has a room of that name. ValueError: no name for a person.
+        ParleyError: the node already has a room of that name.
+        ValueError: the host's name is invalid.
     """
 
     def __init__(
@@ -66,36 +69,40 @@ class Room:
     ) -> None:
         self.name = name
         self.host = Person(node.node_id, clean_name(host_name))
-        # The room does not wait for a slow member; and a roster with gaps would be wrong.
+        # The room does not wait for slow members. They are unsubscribed, because losing single
+        # notes would make their list of people wrong.
         self.topic = node.topic(topic_of(name), slow="unsubscribe", patience=0)
         self.topic.on_subscribe(self._join)
         node.on_call(say_of(name))(self._handle_say)
         self._on_message = on_message
         self._limit = limit
         self._present: dict[Peer, Person] = {}
-        self._expected: dict[Peer, Person] = {}  # were let in, and are not there yet
+        self._expected: dict[Peer, Person] = {}  # accepted, but not subscribed yet
         self._rates: OrderedDict[NodeId, deque[float]] = OrderedDict()
         self._order = anyio.Lock()
 
     @property
     def people(self) -> list[Person]:
-        """Who is here, each once, the host first."""
+        """The people in the room, the host first, each once."""
         return list(dict.fromkeys((self.host, *self._present.values())))
 
     async def run(self) -> None:
-        """Tell everybody who comes and who leaves, until cancelled."""
+        """Announce joins and leaves until cancelled."""
         while True:
             await self.topic.until(lambda: self._peers() != self._present.keys())
             await self._update()
 
     async def say(self, text: str) -> None:
-        """Say something as the host; raises ValueError if it is not a message."""
+        """Send a message as the host; raise ValueError if the text is invalid."""
         await self._publish(Message("text", self.host, require_text(text)))
 
-    # What peers ask for.
+    # Requests of peers.
 
     def _join(self, request: SubscribeRequest) -> Value:
-        """Decide on a newcomer. In one go: nothing is said between roster and first note."""
+        """Accept or refuse a new member.
+
+        It is not async, so that nothing is published between the list of people and the first note.
+        """
         peer, data = request.peer, request.data
         if not isinstance(peer, Peer) or peer.node_id is None:
             raise SubscribeRefused("cannot join over plaintext: a proved node id is required")
@@ -140,15 +147,13 @@ class Room:
             )
         await self._publish(Message("text", person, text))
 
-    # Inside.
-
     def _peers(self) -> set[Peer]:
         subscribed = [subscriber.peer for subscriber in self.topic.subscribers]
         return {peer for peer in subscribed if isinstance(peer, Peer) and peer.is_open}
 
     async def _update(self) -> None:
-        """Make the roster that of the subscriptions, and tell what is new."""
-        async with self._order:  # a join is told before what is said after it
+        """Update the people from the current subscriptions, and announce the changes."""
+        async with self._order:  # announce a join before later messages
             there, before = self._peers(), {*self.people}
             for peer in [peer for peer in self._present if peer not in there]:
                 del self._present[peer]
@@ -171,12 +176,12 @@ class Room:
         await self.topic.publish(message.encode())
 
     def _known(self, node_id: NodeId) -> Person | None:
-        """Whoever is here at another place already keeps the name."""
+        """Return the person with this node ID, who keeps the name on further connections."""
         everybody = (self.host, *self._present.values(), *self._expected.values())
         return next((person for person in everybody if person.node_id == node_id), None)
 
     def _free_name(self, wish: str) -> str:
-        """The name, with a number if it is another's."""
+        """Return the wanted name, with a number if another person has it."""
         everybody = (self.host, *self._present.values(), *self._expected.values())
         taken = {person.name.casefold() for person in everybody}
         name, number = wish, 1
@@ -191,7 +196,7 @@ class Room:
             del self._expected[peer]
 
     def _counts(self, node_id: NodeId) -> bool:
-        """Count one more of somebody's messages; False if it is one too many."""
+        """Count one message or join of a node ID; return False if its rate limit is exceeded."""
         now = anyio.current_time()
         times = self._rates.setdefault(node_id, deque(maxlen=RATE_COUNT))
         if len(times) == RATE_COUNT and now - times[0] < RATE_SECONDS:
@@ -203,19 +208,19 @@ class Room:
         return True
 
 
-# People that a guest keeps on its roster, whatever its host says.
+# The maximum number of people that a guest stores, however many the host lists.
 _MOST_PEOPLE: Final = 1_000
-# Seconds that something to be said waits for the room, and then for its answer.
+# Seconds that a message waits for the room, and then for its answer.
 SAY_TIMEOUT: Final = 30.0
 
 
 @asynccontextmanager
 async def join_room(link: Link, room: str, name: str) -> AsyncIterator["Member"]:
-    """Join a room while it lasts, and join it again whenever a session ended.
+    """Join a room while the context is active, and rejoin it in each new session.
 
     Raises:
-        SubscribeRefused: the host says no, and why. CallRefused: no such room.
-        CallTimeout: no answer. PeerClosedError: the link has ended. ParleyError: not a room.
+        SubscribeRefused: the host refused, with its reason. CallRefused: there is no such room.
+        CallTimeout: no answer. PeerClosedError: the link has ended. ParleyError: not a chat room.
     """
     wish = {"name": name}
     async with link.subscribe(topic_of(room), wish) as subscription:
@@ -223,36 +228,41 @@ async def join_room(link: Link, room: str, name: str) -> AsyncIterator["Member"]
 
 
 class Member:
-    """Our place: `async for message in member` is what happens there. `me` is who we are:
-    the name may be another than we wished for. What happens while the connection is lost is not
-    known; `on_return` is called, in its turn, each time that we have joined again."""
+    """A guest's membership in a room: `async for message in member` yields its events.
+
+    `me` is the guest as the host knows it; the host may have changed the name. Events during a
+    disconnection are lost. `on_return` is called, in order with the events, each time the guest has
+    rejoined.
+    """
 
     def __init__(self, subscription: LinkSubscription, room: str, wish: dict[str, str]) -> None:
         self.on_return: Callable[[], None] = lambda: None
         self._subscription = subscription
         self._room = room
-        self._wish = wish  # which is what is asked for each time
+        self._wish = wish  # sent with each subscription
         self._arrive()
         subscription.on_session(self._return)
 
     @property
     def people(self) -> list[Person]:
-        """Who is here, as the host tells."""
+        """The people in the room, according to the host."""
         return list(self._people.values())
 
     @property
     def is_over(self) -> bool:
-        """Whether the host has closed the room, or we have left it: nothing follows what happened
-        until then."""
+        """Whether the host has closed the room or the guest has left it, so that no further events
+        follow.
+        """
         return self._subscription.is_over
 
     async def say(self, text: str) -> None:
-        """Say something, once we are in the room.
+        """Send a message, after waiting until the guest is in the room.
 
         Raises:
-            UnreachableError: we were not, for 30 s, or will not be any more: it was not said.
-            CallRefused: nor was it (code 19: too much, 21: too long). CallTimeout,
-            PeerClosedError: whether it was said is not known.
+            UnreachableError: the guest was not in the room for 30 s, or cannot return to it;
+                nothing was sent.
+            CallRefused: the host refused the message (code 19: too many, 21: too long).
+            CallTimeout, PeerClosedError: it is unknown whether the message was sent.
         """
         try:
             with anyio.fail_after(SAY_TIMEOUT):
@@ -267,17 +277,18 @@ class Member:
         return self
 
     async def __anext__(self) -> Message:
-        """What happens next, until the host closes the room.
+        """Return the next event; the iteration ends when the host closes the room.
 
         Raises:
-            ParleyError: what was joined again is not a room. Otherwise as `LinkSubscription`.
+            ParleyError: the name is no longer that of a chat room. Also the errors of
+                `LinkSubscription`.
         """
         while True:
             note = await anext(self._subscription)
             try:
                 message = Message.parse(note)
             except ValueError:
-                continue  # of another version, or nonsense
+                continue  # unknown or malformed
             person = message.person
             if message.kind == "leave":
                 self._people.pop(person.node_id, None)
@@ -286,8 +297,10 @@ class Member:
             return message
 
     async def _present(self) -> Peer:
-        """The host, once we are in its room and nothing keeps us from it. What a session without
-        a transport is given may go down with it, so that it is not given to one."""
+        """Return the host as soon as the guest is in its room, over a session with a transport.
+
+        A suspended session may be lost together with data sent over it, so wait until it continues.
+        """
         while True:
             peer = await self._subscription.ready()
             if not peer.is_suspended:
@@ -295,7 +308,9 @@ class Member:
             await _not_suspended(peer)
 
     def _arrive(self) -> None:
-        """The host has let us in: take what it says of us, and of the others."""
+        """Read the host's answer to the subscription: the guest's name and the people in the
+        room.
+        """
         welcome = self._subscription.data
         try:
             if not isinstance(welcome, dict) or not isinstance(welcome.get("people"), list):
@@ -305,7 +320,7 @@ class Member:
         except ValueError as error:
             raise ParleyError(f"there is no chat room {self._room!r}: {error}") from error
         self._people: dict[NodeId, Person] = {person.node_id: person for person in people}
-        self._wish["name"] = self.me.name  # so that it stays, if others come back before us
+        self._wish["name"] = self.me.name  # keep the name, even if others rejoin earlier
 
     def _return(self) -> None:
         self._arrive()
@@ -313,5 +328,5 @@ class Member:
 
 
 async def _not_suspended(peer: Peer) -> None:
-    """Wait until its session goes on, or is over."""
+    """Wait until the session continues or has ended."""
     await peer.live.changes.until(lambda: not peer.is_suspended)

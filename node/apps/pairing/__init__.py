@@ -1,1 +1,1 @@
-"""Short codes, by which two nodes that have never met get to know each other (protocol.md 21)."""
+"""Short codes, which let two nodes authenticate each other for the first time (protocol.md 21)."""

@@ -1,5 +1,8 @@
-"""The exchange by which two nodes with the same short code authenticate each other
-(docs/protocol.md section 21): `CodeListener` waits for it, `take_code` starts it."""
+"""The exchange with which two nodes authenticate each other by a short code (docs/protocol.md
+section 21).
+
+`CodeListener` waits for it and `take_code` starts it.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -28,17 +31,17 @@ from parley._node.remote.remote import Remote
 from parley._node.remote.stream import Stream
 from parley._node.trust.admission import PerAddressLimiter
 
-FAILED_TRIES: Final = 3  # after which a code is given up
-AT_A_TIME: Final = 4  # exchanges
-OF_AN_ADDRESS: Final = Rate(8, 8.0)  # exchanges that begin
+FAILED_TRIES: Final = 3  # after which a code becomes invalid
+AT_A_TIME: Final = 4  # concurrent exchanges
+OF_AN_ADDRESS: Final = Rate(8, 8.0)  # started exchanges
 
 OPENING_SIZE: Final = SLOT_SIZE + SHARE_SIZE
 
 
 class CodeAttempts:
-    """The attempts of others to use one code, without I/O: few may fail, and one succeeds.
+    """The attempts of peers to use one code, without I/O: few may fail, and only one can succeed.
 
-    `now` is seconds of a monotonic clock; `who` identifies a connection.
+    `now` is the time in seconds of a monotonic clock; `who` identifies a connection.
     """
 
     def __init__(self, code: Code, node_id: NodeId, now: float) -> None:
@@ -52,7 +55,7 @@ class CodeAttempts:
 
     @property
     def given_up(self) -> bool:
-        """Whether too many attempts have failed."""
+        """Whether the code is invalid because too many attempts have failed."""
         return self.failed >= FAILED_TRIES
 
     def begin(
@@ -66,10 +69,12 @@ class CodeAttempts:
         *,
         private: bytes | None = None,
     ) -> bytes:
-        """Message 2, to message 1. `context` is that of the session; `private` is for vectors.
+        """Return message 2, the answer to message 1.
+
+        `context` is the context of the session; `private` is set by test vectors.
 
         Raises:
-            ExchangeRefused: why it has none.
+            ExchangeRefused: the exchange ends, with this reason.
         """
         self._require_good(now)
         if int.from_bytes(opening[:SLOT_SIZE]) != self.code.slot:
@@ -86,10 +91,11 @@ class CodeAttempts:
         return ours.share
 
     def confirm(self, who: object, now: float, confirmation: bytes) -> bytes:
-        """Message 4, to message 3: from now on the code is taken.
+        """Return message 4, the answer to message 3. The code has then been used.
 
         Raises:
-            ExchangeRefused: why it is not; a wrong confirmation has used up a try.
+            ExchangeRefused: the exchange ends, with this reason. A wrong confirmation counts as a
+                failed attempt.
         """
         expected = self.expected.pop(who)
         self._require_good(now)
@@ -100,7 +106,7 @@ class CodeAttempts:
         return expected.ours
 
     def leave(self, who: object) -> None:
-        """The exchange on this connection is over, however."""
+        """Forget the exchange on this connection."""
         self.expected.pop(who, None)
 
     def _require_good(self, now: float) -> None:
@@ -109,20 +115,24 @@ class CodeAttempts:
 
 
 LABEL: Final = "parley.code"
-MESSAGE_TIMEOUT: Final = 10.0  # seconds for each next message
+MESSAGE_TIMEOUT: Final = 10.0  # seconds to wait for each message
 
 
 class CodeListener:
-    """Waits, on a node, for the one peer that has `code`.
+    """Waits on a node for the peer that has `code`.
 
-    The node lets strangers in meanwhile, so it should offer nothing else. `on_failed` is told of
-    each failed try.
+    The node accepts unknown peers meanwhile, so it should offer nothing else. `on_failed` is called
+    with the node ID of each peer that used a wrong code.
     """
 
     def __init__(
         self, node: Node, code: Code, on_failed: Callable[[str], object] = lambda peer: None
     ) -> None:
-        """Register the handler of the stream; ParleyError if there is one."""
+        """Register the stream handler.
+
+        Raises:
+            ParleyError: the node already has one.
+        """
         self.code = code
         self._node = node
         self.on_failed = on_failed
@@ -133,11 +143,12 @@ class CodeListener:
         node.on_stream(LABEL)(self._serve)
 
     async def taker(self, seconds: float = SECONDS) -> Peer:
-        """Wait for the peer that has the code; it has been told that it is known.
+        """Wait for the peer that has the code, and return it after both sides are authenticated.
 
         Raises:
-            WrongCodeError: too many had another code. CodeGoneError: nobody came in `seconds`, or
-                the one who came broke off at the end.
+            WrongCodeError: too many peers used a wrong code.
+            CodeGoneError: no peer came in `seconds`, or the peer disconnected at the end of the
+                exchange.
         """
         with anyio.move_on_after(seconds):
             await self._over.wait()
@@ -150,7 +161,7 @@ class CodeListener:
             )
         if self.giving.taken:
             raise CodeGoneError("the receiver used the code and disconnected; make another code")
-        raise CodeGoneError(f"nobody has taken the code in {seconds:g} s")
+        raise CodeGoneError(f"no receiver used the code within {seconds:g} s; make another code")
 
     async def _serve(self, stream: Stream) -> None:
         peer = stream.peer
@@ -176,7 +187,7 @@ class CodeListener:
                 self._over.set()
 
     async def _tried(self, stream: Stream, peer: Remote) -> None:
-        assert isinstance(peer, Peer)  # streams come over native connections alone
+        assert isinstance(peer, Peer)  # only native connections have streams
         taker, context = _session(peer, self.code)
         now = self._node.backend.now
         opening = await exchange_message(stream, b"", OPENING_SIZE)
@@ -188,14 +199,14 @@ class CodeListener:
             with _in_time():
                 await stream.send(ours)
                 await stream.send_eof()
-                # Then the taker has verified it, and is ready for us.
+                # At its end, the peer has verified the confirmation and is ready.
                 await _at_end(stream)
             self._taker = peer
         finally:
-            self._over.set()  # the code is taken, whatever became of that
+            self._over.set()  # the code has been used, whatever happened afterwards
 
     def _end_others(self, peer: Remote) -> None:
-        """The code is good for none of them any more."""
+        """Cancel all other exchanges, because the code is no longer valid."""
         for other, scope in self.trying.items():
             if other is not peer:
                 scope.cancel()
@@ -210,14 +221,14 @@ async def _at_end(stream: Stream) -> None:
 async def take_code(
     node: Node, peer: Peer, code: Code, ready: Callable[[], object] = lambda: None
 ) -> NodeId:
-    """Show a peer that `node` has dialled that we have its code; returns its node id, which that
-    proves to be the giver's. `ready` is called before the peer hears of it, which may then ask
-    something of us.
+    """Prove to a connected peer that `node` has its code, and return the peer's verified node ID.
+
+    `ready` is called just before the exchange completes; after that, the peer may send requests.
 
     Raises:
-        WrongCodeError: it has another code, or is somebody else. CodeGoneError: it does not wait
-            for that code any more, or cannot now, or broke off. NotTrustedError: the connection is
-            not encrypted. PeerClosedError: it is over.
+        WrongCodeError: the peer has another code, or is not the node that issued it.
+        CodeGoneError: the peer no longer waits for this code, is busy, or aborted the exchange.
+        NotTrustedError: the connection is not encrypted. PeerClosedError: the connection has ended.
     """
     giver, context = _session(peer, code)
     stream = peer.open_stream(LABEL)
@@ -246,16 +257,16 @@ async def take_code(
 
 def _outcome(code: int, text: str) -> NotTrustedError | CodeGoneError:
     if code == CodeReset.WRONG:
-        return WrongCodeError("the other side has another code")
+        return WrongCodeError("the other side has another code; check it, or make a new one")
     if code == CodeReset.BUSY:
-        return CodeGoneError("the other side is busy with others: try the same code again")
+        return CodeGoneError("the other side is busy; try the same code again")
     if code == CodeReset.GONE:
-        return CodeGoneError("nobody waits there for this code; it may be used, or too old")
-    return CodeGoneError(f"the other side broke off ({text or code})")
+        return CodeGoneError("no sender waits for this code: it was used or has expired")
+    return CodeGoneError(f"the other side aborted the exchange ({text or code})")
 
 
 def _session(peer: Peer, code: Code) -> tuple[NodeId, bytes]:
-    """Who the peer has proved to be, and what makes a confirmation good in this session alone."""
+    """Return the peer's node ID and the context that binds a confirmation to this session."""
     agreed = peer.live.agreed
     if agreed is None or agreed.suite is None or peer.node_id is None:
         raise NotTrustedError(f"cannot use a code with {peer}: the connection is not encrypted")
@@ -265,7 +276,7 @@ def _session(peer: Peer, code: Code) -> tuple[NodeId, bytes]:
 
 
 async def exchange_message(stream: Stream, message: bytes, size: int) -> bytes:
-    """Send a message, and receive the `size` bytes of the next one."""
+    """Send a message and return the next message, of `size` bytes."""
     data = b""
     with _in_time():
         await stream.send(message)
@@ -281,7 +292,7 @@ async def exchange_message(stream: Stream, message: bytes, size: int) -> bytes:
 
 @contextmanager
 def _in_time() -> Iterator[None]:
-    """Neither sending, to a peer that reads nothing, nor waiting takes longer than it may."""
+    """Limit the time for sending a message and receiving the next."""
     try:
         with anyio.fail_after(MESSAGE_TIMEOUT):
             yield

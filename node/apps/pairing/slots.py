@@ -1,7 +1,7 @@
-"""The slots of a home: which node waits at which (section 21). Pure: the time comes in.
+"""The slots of a home server: which node waits at which slot (section 21).
 
-Everything has a limit: slots in all, of one node and of one address, and how often an address may
-ask, since whoever asks for many learns who waits.
+All numbers are limited: the slots in total, per node and per address, and the requests per address,
+because many requests would reveal who is waiting.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from parley._node.trust.admission import PerAddressLimiter, address_key
 MOST_SLOTS: Final = 1_024
 OF_A_NODE: Final = 4
 OF_AN_ADDRESS: Final = 16
-ASKED: Final = Rate(8, 8.0)  # claims and finds of one address
+ASKED: Final = Rate(8, 8.0)  # claims and lookups per address
 
 S = TypeVar("S")
 
@@ -40,7 +40,9 @@ class _Claim(Generic[S]):
 
 
 class SlotTable(Generic[S]):
-    """`is_over` says of a session whether it has ended: its slots are free then."""
+    """The slots and the nodes that claim them. The slots of a session are free when `is_over`
+    returns True for it.
+    """
 
     def __init__(self, is_over: Callable[[S], bool]) -> None:
         self._is_over = is_over
@@ -53,11 +55,12 @@ class SlotTable(Generic[S]):
     def claim(
         self, node_id: NodeId, session: S, name: str, now: float, wanted: int | None = None
     ) -> int:
-        """Give a slot to a node: `wanted`, or the lowest that is free. `name` is the address that
-        it comes from.
+        """Claim the slot `wanted`, or the lowest free slot, and return it.
+
+        `name` is the remote address of the node.
 
         Raises:
-            CallRefused: 20 if `wanted` is another's, 19 beyond a limit.
+            CallRefused: code 20 if another node has `wanted`, 19 if a limit is exceeded.
         """
         self._limiter.require(name, now)
         self._drop_old(now)
@@ -78,13 +81,17 @@ class SlotTable(Generic[S]):
         return slot
 
     def free(self, node_id: NodeId, slot: int) -> None:
-        """The node does not wait there any more; nothing, if it did not."""
+        """Free a slot, if the node has it."""
         claim = self.claims.get(slot)
         if claim is not None and claim.node_id == node_id:
             del self.claims[slot]
 
     def find(self, slot: int, name: str, now: float) -> NodeId | None:
-        """The node that waits at a slot; CallRefused with 19 for an address that asks too often."""
+        """Return the node that waits at a slot, or None.
+
+        Raises:
+            CallRefused: code 19, the rate limit of the address is exceeded.
+        """
         self._limiter.require(name, now)
         self._drop_old(now)
         claim = self.claims.get(slot)
@@ -102,11 +109,11 @@ FIND: Final = "parley.codes.find"
 
 
 def offer_code_calls(node: Node) -> SlotTable[Remote]:
-    """Answer them, on a node that is a home; ParleyError if there are such handlers already."""
+    """Register the calls for slots on a home server; raise ParleyError if they are registered."""
     table = SlotTable[Remote](lambda session: not session.is_open)
 
     def allow(peer: Remote, name: str) -> bool:
-        """Whether the peer is logged in, over this very session."""
+        """Return whether the peer is logged in, over this session."""
         accounts = node.handlers.accounts
         if accounts is None or peer.node_id is None:
             return False
@@ -133,18 +140,18 @@ def offer_code_calls(node: Node) -> SlotTable[Remote]:
 
 
 async def claim_slot(home: Link | Peer, wanted: int | None = None) -> int:
-    """Have a slot at a home, the `wanted` one if any.
+    """Claim a slot at a home server, optionally the slot `wanted`.
 
     Raises:
-        CallRefused: 20 if it is another's, 19 beyond a limit. CodeGoneError: the answer makes no
-            sense. And as `Peer.call`.
+        CallRefused: code 20 if another node has it, 19 if a limit is exceeded.
+        CodeGoneError: the answer is invalid. Also the errors of `Peer.call`.
     """
     answer = await home.call(CLAIM, None if wanted is None else {"slot": wanted})
     try:
         slot = _slot(answer)
     except CallRefused as error:
         raise CodeGoneError(
-            f"the home's answer has no slot of a code: {ascii(answer)[:80]}"
+            f"cannot claim a slot: the home's answer contains none: {ascii(answer)[:80]}"
         ) from error
     if wanted not in (None, slot):
         raise CodeGoneError(f"the home gave slot {slot} in place of slot {wanted}")
@@ -152,35 +159,37 @@ async def claim_slot(home: Link | Peer, wanted: int | None = None) -> int:
 
 
 async def keep_slot(home: Link, session: Peer, slot: int) -> None:
-    """Claim a slot that one has by `session` again in each later one with the home, until
-    cancelled.
+    """Keep a slot, first claimed over `session`, by reclaiming it in each later session.
+
+    It runs until cancelled.
 
     Raises:
-        CallRefused: another has it by then. And as `claim_slot` and `Link.ready`.
+        CallRefused: another node has claimed the slot. Also the errors of `claim_slot` and
+            `Link.ready`.
     """
     while True:
         await session.closed()
         session = await home.ready()
-        with suppress(PeerClosedError):  # then in the next one
+        with suppress(PeerClosedError):  # retried in the next session
             await claim_slot(session, slot)
 
 
 async def free_slot(home: Link | Peer, slot: int) -> None:
-    """Wait there no longer; raises as `Peer.call`."""
+    """Free a slot; raise the errors of `Peer.call`."""
     await home.call(FREE, {"slot": slot})
 
 
 async def find_slot(home: Link | Peer, slot: int) -> NodeId:
-    """The node that waits at a slot, by the home's word, which the exchange puts to the proof.
+    """Return the node that waits at a slot, according to the home; the exchange verifies it.
 
     Raises:
-        CodeGoneError: nobody, or the answer makes no sense. CallRefused: 19, if asked too often.
-            And as `Peer.call`.
+        CodeGoneError: no node waits there, or the answer is invalid.
+        CallRefused: code 19, the rate limit is exceeded. Also the errors of `Peer.call`.
     """
     answer = await home.call(FIND, {"slot": slot})
     text = answer.get("node_id") if isinstance(answer, dict) else None
     if not isinstance(text, str):
-        raise CodeGoneError(f"nobody waits at slot {slot} of that home")
+        raise CodeGoneError(f"no sender waits at slot {slot} of this home; check the code")
     try:
         return NodeId.parse(text)
     except IdentityError as error:
@@ -195,5 +204,5 @@ def _slot(data: Value) -> int:
 
 
 def _id_of(peer: Remote) -> NodeId:
-    assert peer.node_id is not None  # `allow` has looked
+    assert peer.node_id is not None  # checked by `allow`
     return peer.node_id

@@ -1,1 +1,1 @@
-"""`parley simulate`: real nodes, made-up traffic, simulated time, and the journals they keep."""
+"""`parley simulate`: real nodes with generated traffic in simulated time, which write journals."""

@@ -1,6 +1,7 @@
-"""Actors that call: one program on one side of a connection, and what it asks the other.
+"""Actors of a simulation: each runs on one side of a connection and sends requests to the other.
 
-All of a call is drawn before it begins, so that no answer changes what is asked next.
+All random values of a request are drawn before it starts, so that answers don't influence later
+requests.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine
@@ -28,11 +29,11 @@ from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode, ResultCode
 from parley._node.protocol.errors import LocalError
 
-# Calls a second and side of a connection, at rate 1.
+# Calls per second on each side of a connection, at rate 1.
 RATE: Final = 4.0
-# Calls begun at one moment, at most as many as leave room for others (section 8).
+# Calls started at the same time, at most so many that others still fit (section 8).
 _AT_ONCE: Final = 256
-# Weights of what is called; `cancelled` is a report whose caller gives up.
+# Relative frequencies of the calls; `cancelled` is a report that the caller cancels.
 _MIX: Final = {
     "kv.get": 44,
     "kv.put": 24,
@@ -49,8 +50,10 @@ Ask = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Caller:
-    """Calls `peer` until the connection ends. With a fixed size of payloads it only gets and
-    puts, which cost two events each."""
+    """Calls `peer` until the connection ends.
+
+    With a fixed payload size it only makes `kv` calls, which take two events each.
+    """
 
     def __init__(
         self, plan: Plan, peer: Peer, draws: SeededRandom, sleep: Sleep, tally: Tally
@@ -64,7 +67,7 @@ class Caller:
         self._weights = [_MIX[topic] for topic in self._topics]
 
     async def run(self, calls: TaskGroup) -> None:
-        """Call now and then, or at a high rate many at once; each call is a task of `calls`."""
+        """Make calls at random times, at a high rate several at once; each is a task of `calls`."""
         rate = RATE * self._plan.rate
         at_once = max(1, min(_AT_ONCE, round(rate / 20)))
         while self._peer.is_open:
@@ -103,7 +106,7 @@ class Caller:
         except PeerClosedError:
             outcome = LOST
         finally:
-            # Also of a caller that is cancelled: it is asked to give up and does.
+            # Count cancelled calls as well.
             self._tally.calls[topic, outcome] += 1
 
     async def _search(self, wanted: dict[str, int]) -> None:
@@ -112,7 +115,9 @@ class Caller:
                 self._tally.chunks += 1
 
     async def _report(self, report: dict[str, int], patience: float | None) -> None:
-        """Ask for what takes its time, with a deadline; give up after `patience` seconds."""
+        """Request a report, which takes long, with a deadline; or cancel it after `patience`
+        seconds.
+        """
         topic = "reports.build"
         if patience is None:
             await self._counted(topic, self._peer.call(topic, report, timeout=2.0))
@@ -128,18 +133,18 @@ class Caller:
             waiting.cancel_scope.cancel()
 
 
-# Times a second and side of a connection, at rate 1.
+# Events per second on each side of a connection, at rate 1.
 FILE_RATE: Final = 1 / 20
 EVENT_RATE: Final = 0.4
 READING_RATE: Final = 1.0
-# Neither grows with the rate: keys change by time and volume.
+# Independent of the rate, because keys change with time and volume.
 KEY_RATE: Final = 1 / 25
 _PIECE: Final = 16 * 1024
 _LARGEST_FILE: Final = 2**20
 
 
 class StreamSender:
-    """Sends on one side of a connection."""
+    """Sends files, events and key changes on one side of a connection."""
 
     def __init__(
         self, plan: Plan, peer: Peer, draws: SeededRandom, sleep: Sleep, tally: Tally
@@ -151,7 +156,7 @@ class StreamSender:
         self._tally = tally
 
     async def files(self) -> None:
-        """Send files, one after another; some are not wanted, some are given up."""
+        """Send files one after another; some are refused and some are cancelled."""
         draws = self._draws
         while self._peer.is_open:
             await self._sleep(draws.pause(FILE_RATE * self._plan.rate))
@@ -179,7 +184,7 @@ class StreamSender:
         self._tally.file_bytes += size
 
     async def readings(self) -> None:
-        """Events of the application's own, on a stream that lasts."""
+        """Send application events on a long-lived stream."""
         number = 0
         try:
             async with self._peer.open_stream(TELEMETRY) as stream:
@@ -192,7 +197,7 @@ class StreamSender:
             return
 
     async def events(self) -> None:
-        """Named events: some are answered, some more than once, some by nobody."""
+        """Emit named events: with one reply, several replies or none."""
         draws = self._draws
         while self._peer.is_open:
             await self._sleep(draws.pause(EVENT_RATE * self._plan.rate))
@@ -219,7 +224,7 @@ class StreamSender:
                 await peer.emit("unheard").reply()
 
     async def keys(self) -> None:
-        """Change keys now and then, by ourselves or with the other side."""
+        """Update keys at random times, alone or together with the peer."""
         while self._peer.is_open:
             await self._sleep(self._draws.pause(KEY_RATE))
             try:
@@ -233,21 +238,21 @@ class StreamSender:
                 continue
 
 
-# Moments a second at which each topic is published, at rate 1.
+# Publications per second of each topic, at rate 1.
 RATES: Final = {TICKS: 3.0, NEWS: 0.5, ALERTS: 0.05}
-# At a higher rate more is published at each moment, no more often than this.
+# At a higher rate, each publication has more notes, so that there are at most so many.
 _MOMENTS: Final = 20.0
-# How many notes at once, where the plan does not say: mostly one, now and then many.
+# The number of notes published together, if the plan doesn't fix it: mostly one, rarely many.
 _BURSTS: Final = (1, 1, 1, 1, 2, 3, 5, 8, 40)
-# One of so many readers sleeps between two batches.
+# One in so many readers is slow: it sleeps between batches.
 _SLOW: Final = 4
 _NAP: Final = 4.0
-# The least window that a reader may name which still lets it read.
+# The smallest window with which a reader can make progress.
 _NARROW: Final = 4 * 1024
 
 
 class TopicPublisher:
-    """Publishes one topic of a node for ever."""
+    """Publishes on one topic of a node until cancelled."""
 
     def __init__(
         self, plan: Plan, topic: Topic, draws: SeededRandom, sleep: Sleep, tally: Tally
@@ -259,7 +264,7 @@ class TopicPublisher:
         self._tally = tally
 
     async def run(self) -> None:
-        """Publish at its pace."""
+        """Publish at the planned rate."""
         draws, topic, plan = self._draws, self._topic, self._plan
         wanted = RATES[topic.name] * plan.rate
         rate = min(wanted, _MOMENTS)
@@ -275,15 +280,17 @@ class TopicPublisher:
                     note = {"number": number, "data": draws.payload(plan.payload)}
                     self._tally.published[topic.name] += 1
                     await topic.publish(note, headers)
-                # So that what was said at once, and only that, goes together: a turn of the
-                # loop later it is on its way.
+                # Flush exactly the notes published together; they are sent in the next turn of the
+                # loop.
                 topic.flush()
                 await checkpoint()
 
 
 class TopicReader:
-    """Reads one topic of `peer` until the connection ends; where the plan fixes how much is
-    published at once, without a break."""
+    """Reads one topic of `peer` until the connection ends.
+
+    If the plan fixes the number of notes per publication, it reads without interruption.
+    """
 
     def __init__(
         self, plan: Plan, name: str, peer: Peer, draws: SeededRandom, sleep: Sleep, tally: Tally
@@ -296,7 +303,7 @@ class TopicReader:
         self._tally = tally
 
     async def run(self) -> None:
-        """Subscribe, read, leave now and then, and subscribe again."""
+        """Subscribe, read, unsubscribe at random times, and resubscribe."""
         fixed = self._plan.burst is not None
         slow = self._draws.once_in(_SLOW) and not fixed
         try:

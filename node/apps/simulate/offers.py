@@ -1,6 +1,6 @@
-"""What every simulated node offers the others: calls, streams, named events, topics.
+"""The calls, streams, named events and topics of every simulated node.
 
-A handler takes simulated time, and its answer follows from the request alone.
+Handlers take simulated time, and their answers depend only on the request.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,28 +16,30 @@ from parley._node.remote.stream import Stream
 
 Sleep = Callable[[float], Awaitable[None]]
 
-# An application's own reason to refuse an order.
+# An application-defined refusal code.
 SOLD_OUT: Final = 64
 FILES: Final = "file/"
 TELEMETRY: Final = "telemetry"
 READING: Final = (64, 1)
-# A reader of files that wants no more; the name says which file it will be.
+# Part of the name of a file that the receiver rejects halfway.
 UNWANTED: Final = "unwanted"
 _UNWANTED_AFTER: Final = 32 * 1024
 
-# Topics: how often a second each is published, and what a subscriber loses that is slow.
+# The topics. They differ in rate and in what slow subscribers lose.
 TICKS: Final = "market.ticks"
 NEWS: Final = "news"
 ALERTS: Final = "alerts"
-# Bytes that may wait for a subscriber: so little that one that sleeps over it loses something, or
-# so much, where the plan fixes how much is published at once, that nobody does.
+# Bytes buffered for a subscriber: so few that a sleeping subscriber loses notes, or so many that
+# none does, if the plan fixes the number of notes per publication.
 _LITTLE: Final = 64 * 1024
 _MUCH: Final = 16 * 2**20
 
 
 def offer(node: Node, sleep: Sleep, *, patient: bool = False) -> dict[str, Topic]:
-    """Register everything; returns the node's topics by name. Where it is `patient`, no
-    subscriber loses anything."""
+    """Register all handlers and return the node's topics by name.
+
+    If `patient`, subscribers don't lose notes.
+    """
     _offer_calls(node, sleep)
     _offer_streams(node)
     _offer_events(node, sleep)
@@ -78,7 +80,7 @@ def _offer_calls(node: Node, sleep: Sleep) -> None:
 
     @node.on_call("admin.reload", allow=lambda _peer, _name: False)
     async def reload(_call: Call) -> None:
-        """Nobody may."""
+        """Never runs, because no peer is allowed."""
 
 
 def _offer_streams(node: Node) -> None:
@@ -117,7 +119,7 @@ def _offer_events(node: Node, sleep: Sleep) -> None:
 
     @node.on("log", namespace="jobs")
     async def log(event: NamedEvent) -> None:
-        """Taken, and not answered."""
+        """Handle the event without a reply."""
 
 
 def _number(call: Call, name: str) -> int:

@@ -1,6 +1,6 @@
-"""What a simulation is asked for, and what follows from it: which nodes meet, and how.
+"""The plan of a simulation, and the nodes, links and settings that follow from it.
 
-All of it follows from the plan alone, the seed included.
+Everything depends only on the plan, including its seed.
 """
 
 from collections.abc import Mapping
@@ -12,45 +12,47 @@ from typing import Any, Final
 from parley._node.config import NodeConfig
 from parley._node.protocol.limits import Limits
 
-# Sizes of payloads where the plan fixes none: most are small, a few are long.
+# Payload sizes if the plan doesn't fix one: most are small, few are long.
 _USUAL = 5.0  # the natural logarithm of 150 bytes
 _SPREAD = 1.0
 _LONGEST = 24 * 1024
 
 
 class SeededRandom(Random):
-    """A source of chance for one actor, which `names` names."""
+    """The random numbers of one actor, derived from the seed and its `names`."""
 
     def __new__(cls, *_: Any) -> "SeededRandom":
-        # Random's own takes no more than a seed.
+        # Random.__new__ accepts only a seed.
         return super().__new__(cls)
 
     def __init__(self, seed: int, *names: str | int) -> None:
         super().__init__("/".join(map(str, (seed, *names))))
 
     def pause(self, rate: float) -> float:
-        """Seconds until the next of what happens `rate` times a second on average."""
+        """Return the random seconds until the next event of a process with `rate` events per
+        second.
+        """
         return self.expovariate(rate)
 
     def payload(self, size: int | None) -> bytes:
-        """Bytes to say: `size`, or as many as people's programs usually do."""
+        """Return random bytes: `size` of them, or a typical number."""
         if size is None:
             size = min(_LONGEST, 1 + int(self.lognormvariate(_USUAL, _SPREAD)))
         return self.randbytes(size)
 
     def once_in(self, count: float) -> bool:
-        """True once in `count` times."""
+        """Return True once in `count` times on average."""
         return self.random() * count < 1
 
 
 ROLES: Final = ("server", "peer", "client")
-# The signing keys of a node that takes part in a mixed negotiation.
+# The signing keys of a node, if the nodes use different algorithms.
 EVERY_KEY: Final = ("ed25519", "ecdsa-p256", "ml-dsa-65")
 ONE_KEY: Final = ("ed25519",)
 
 
 class Traffic(StrEnum):
-    """What goes on between nodes."""
+    """The kinds of traffic between nodes."""
 
     CALLS = "calls"
     TOPICS = "topics"
@@ -60,7 +62,7 @@ class Traffic(StrEnum):
     FAULTS = "faults"
 
 
-# Preferences of the nodes in turn; a responder's decide, all others are offered after them.
+# The preferences of successive nodes. The responder's decide; all other algorithms follow them.
 _SUITES: Final[tuple[Mapping[str, tuple[str, ...]], ...]] = (
     {},
     {"signing": ("ecdsa-p256",), "hash": ("sha512",)},
@@ -79,9 +81,12 @@ _ALL: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A simulation. `minutes` are simulated ones; `rate` is times the usual traffic;
-    `payload` is bytes of each call's and note's data, None for many sizes; `burst` is how
-    many notes are published at once, None likewise; `latency` is seconds one way."""
+    """The plan of a simulation.
+
+    Attributes: minutes: simulated minutes. rate: factor for the usual amount of traffic. payload:
+    bytes of data in each call and note; None for varying sizes. burst: number of notes published
+    together; None for varying numbers. latency: seconds in one direction.
+    """
 
     nodes: int
     minutes: float
@@ -95,15 +100,17 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """How long it takes, in simulated time."""
+        """The duration in simulated seconds."""
         return self.minutes * 60
 
     def draws(self, *names: str | int) -> SeededRandom:
-        """The source of chance of an actor."""
+        """Return the random numbers of an actor."""
         return SeededRandom(self.seed, *names)
 
     def links(self) -> list[tuple[int, int]]:
-        """Who dials whom: a ring, and as many others as half of the nodes."""
+        """Return the pairs of nodes that connect: a ring, and further links for half of the
+        nodes.
+        """
         found = {(node, (node + 1) % self.nodes) for node in range(self.nodes)}
         if self.nodes == 2:
             found = {(0, 1)}
@@ -115,17 +122,17 @@ class Plan:
         return sorted(found)
 
     def keys(self) -> tuple[str, ...]:
-        """The algorithms of each node's signing keys."""
+        """Return the algorithms of each node's signing keys."""
         return EVERY_KEY if self.mixed else ONE_KEY
 
     def config(self, node: int) -> NodeConfig:
-        """The settings of a node."""
+        """Return the settings of a node."""
         preferred = _SUITES[node % len(_SUITES)] if self.mixed else {}
         algorithms = {
             name: (*names, *(other for other in _ALL[name] if other not in names))
             for name, names in preferred.items()
         }
         role = ROLES[node % len(ROLES)]
-        # Windows that bulk data fills, so that there is flow control to be seen.
+        # Small windows, so that bulk data causes flow control.
         limits = Limits(stream_window=128 << 10)
         return NodeConfig(role=role, algorithms=algorithms, limits=limits, drain_timeout=0.5)

@@ -1,7 +1,4 @@
-"""Simulated time: a clock that is moved on as soon as everything waits for it, and its time in UTC.
-
-Time moves only when nothing can go on without it, neither a node nor the writer of a journal.
-"""
+"""Simulated time: a clock that advances whenever all nodes and journal writers are idle."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -11,15 +8,15 @@ import anyio
 
 from parley._node.testing import FakeClock
 
-# One for each record: what happens at the same simulated moment happens one after another.
+# Nanoseconds per record, so that records of the same simulated time have an order.
 _STEP: Final = 1_000
-# Seconds of real time between two looks at what is behind.
+# Seconds of real time between checks for unfinished work.
 _LOOK: Final = 0.0005
 EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class SimulatedTime:
-    """Time that starts at `start`. `clock` is for nodes, `nanoseconds` for journals."""
+    """Simulated time from `start` on. Nodes use `clock`, and journals `nanoseconds`."""
 
     def __init__(self, start: datetime = EPOCH) -> None:
         self.clock = FakeClock(0.0)
@@ -28,14 +25,17 @@ class SimulatedTime:
         self._last = 0
 
     def nanoseconds(self) -> int:
-        """Nanoseconds since the epoch; later by a microsecond or more each time."""
+        """Return nanoseconds since 1970, at least a microsecond later than the last time."""
         now = self._start + round(self.clock.now() * 1e9)
         self._last = max(self._last + _STEP, now)
         return self._last
 
     async def run(self, behind: Callable[[], bool], passed: Callable[[float], None]) -> None:
-        """Move it on, for ever. `behind` says that somebody has work that takes real time;
-        `passed` is told the seconds that went by so far."""
+        """Advance the time until cancelled.
+
+        `behind` returns whether work that takes real time is unfinished. `passed` is called with
+        the simulated seconds so far.
+        """
         clock = self.clock
         while True:
             await clock.settle()
@@ -45,7 +45,9 @@ class SimulatedTime:
             now = clock.now()
             due = clock.next_timer
             if due == float("inf"):
-                await anyio.sleep(_LOOK)  # whatever goes on now is not for simulated time
+                await anyio.sleep(
+                    _LOOK
+                )  # other work is running, which doesn't depend on simulated time
                 continue
             clock.advance(max(0.0, due - now))
             passed(clock.now())

@@ -1,8 +1,7 @@
-"""What happened in a simulation, as the applications on its nodes saw it; and what the journals
-hold, counted record by record.
+"""Counts of a simulation: by the applications on the nodes, and by the records in the journals.
 
-The first comes from no journal, and the second verifies nothing, so that an audit of the journals
-can be compared with both.
+The former do not use journals, and the latter verify nothing, so that an audit can be compared with
+both.
 """
 
 from collections import Counter
@@ -15,15 +14,18 @@ from parley._node.journal.record_types import parse_event_head
 from parley._node.journal.segments import list_segments, read_range
 
 ACCEPTED = "accepted"
-LATE = "late"  # a deadline passed, or the caller gave up: code 17 or 18
-LOST = "lost"  # the connection ended before the answer came; it may not have been sent
+LATE = "late"  # the deadline passed or the caller cancelled: code 17 or 18
+LOST = "lost"  # the connection ended before the answer; the call may not have been sent
 
 
 @dataclass(slots=True)
 class Tally:
-    """Counts. `calls` by topic and outcome: `accepted`, `late`, `lost` or the code's number;
-    `published` and `received` notes by topic, `emits` named events by outcome, `files` by
-    how they ended, `endings` sessions by how they were ended."""
+    """Counts of the applications.
+
+    Attributes: calls: by topic and outcome: `accepted`, `late`, `lost` or the code's number.
+    published, received: notes by topic. emits: named events by outcome. files: by outcome. endings:
+    sessions by the way they ended.
+    """
 
     sessions: int = 0
     calls: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -41,14 +43,14 @@ class Tally:
     endings: Counter[str] = field(default_factory=Counter)
 
     def outcomes(self) -> Counter[str]:
-        """Calls by outcome, whatever their topic."""
+        """Return the calls by outcome, for all topics."""
         found: Counter[str] = Counter()
         for (_, outcome), count in self.calls.items():
             found[outcome] += count
         return found
 
     def fields(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the counts as values for JSON."""
         calls: dict[str, dict[str, int]] = {}
         for (topic, outcome), count in sorted(self.calls.items()):
             calls.setdefault(topic, {})[outcome] = count
@@ -72,8 +74,11 @@ class Tally:
 
 @dataclass(slots=True)
 class Counts:
-    """`events` by node and direction (`sent`, `received`), `records` by the name of their
-    kind, `size` in bytes."""
+    """Counts of the journals.
+
+    Attributes: size: bytes. records: by the name of their kind. events: by node and direction
+    (`sent`, `received`).
+    """
 
     segments: int = 0
     size: int = 0
@@ -81,11 +86,11 @@ class Counts:
     events: dict[str, Counter[str]] = field(default_factory=dict)
 
     def total(self) -> int:
-        """Events in all journals; each that both sides keep counts twice."""
+        """Return the events in all journals; an event recorded by both sides counts twice."""
         return self.records[keys.KIND_NAMES[keys.EVENT]]
 
     def fields(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the counts as values for JSON."""
         return {
             "segments": self.segments,
             "size": self.size,
@@ -95,7 +100,7 @@ class Counts:
 
 
 def count(directory: Path) -> Counts:
-    """Count what all segments of a directory have; raises OSError."""
+    """Count the records in all segments of a directory; raise OSError if it cannot be read."""
     counts = Counts()
     for file in list_segments(directory):
         counts.segments += 1

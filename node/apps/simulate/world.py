@@ -1,6 +1,6 @@
-"""The simulated world: its nodes, their journals, their links and their common time.
+"""The simulated world: its nodes, journals and links, and their common time.
 
-When the time is up all nodes close as they would anywhere, and nothing is left running.
+At the end, all nodes close gracefully and all tasks have ended.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -28,16 +28,18 @@ from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode
 from parley._node.testing import FaultyLink, connect_nodes
 
-# Seconds that a session lasts, where faults are wanted, as parts of the whole time.
+# The minimum and maximum duration of a session with faults, as fractions of the whole time.
 _SHORTEST: Final = 0.15
 _LONGEST: Final = 0.8
-# How sessions end before their time: closed by the dialler or by the other side, cut, damaged.
+# How sessions end early: closed by one side, by the other, cut, or damaged.
 _ENDINGS: Final = ("closed", "closed by the other", "cut", "damaged")
 
 
 class SimulatedLink:
-    """`number` of the plan, from `client`, who dials, to `server`. `wire` is to be entered
-    before both nodes, which say Close over it when they leave."""
+    """Link number `number` of the plan, from the dialling `client` to `server`.
+
+    Enter `wire` before both nodes, because they send Close over it at the end.
+    """
 
     def __init__(
         self,
@@ -60,7 +62,7 @@ class SimulatedLink:
         self.wire.delay(plan.latency)
 
     async def run(self) -> None:
-        """Meet, talk, part, and again; for ever."""
+        """Connect, exchange traffic and disconnect, repeatedly, until cancelled."""
         while True:
             try:
                 peer, back = await connect_nodes(self._client, self._server, link=self.wire)
@@ -73,7 +75,7 @@ class SimulatedLink:
             await self._time.sleep(self._draws.uniform(0.5, 5.0))
 
     async def _meeting(self, peer: Peer, back: Peer) -> None:
-        """One session, from its beginning to its end."""
+        """Run one session until its end."""
         async with anyio.create_task_group() as actors:
             for side, who in (("client", peer), ("server", back)):
                 self._act(actors, who, self._plan.draws(self._number, self._session, side))
@@ -119,7 +121,7 @@ class SimulatedLink:
             case _:
                 self.wire.flip(after=30)
                 await self._damaged(peer)
-        # Both sides are to know before they meet again.
+        # Both sides must notice the end before they reconnect.
         while peer.is_open or back.is_open:
             await self._time.sleep(0.1)
 
@@ -130,20 +132,22 @@ class SimulatedLink:
             return
 
 
-# Bytes that may wait to be written before time stands still.
+# The simulated time stops while more bytes than this wait to be written.
 _WAITING: Final = BUFFER_SIZE // 8
 
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """Where and for whom the nodes keep their journals; `segment_size` in bytes."""
+    """Where and for which auditor the nodes record journals; `segment_size` is in bytes."""
 
     directory: Path
     auditor: AuditorKey
     segment_size: int = SEGMENT_SIZE
 
     def journal(self, time: SimulatedTime) -> Journal:
-        """The journal of one node. The disk may take its time: it is made-up data."""
+        """Create the journal of one node. It doesn't sync to disk, because the data is
+        generated.
+        """
         return Journal.open(
             self.directory,
             self.auditor,
@@ -157,15 +161,18 @@ class Keeping:
 async def simulate(
     plan: Plan, passed: Callable[[float], None], keeping: Keeping | None = None
 ) -> Tally:
-    """Run a plan; `passed` is told how many simulated seconds are over.
+    """Run a plan; `passed` is called with the simulated seconds so far.
 
-    Without `keeping` nobody keeps a journal. Raises JournalFailedError.
+    Without `keeping`, the nodes record no journals.
+
+    Raises:
+        JournalFailedError: a journal cannot be written.
     """
     time, tally = SimulatedTime(), Tally()
     journals: list[Journal] = []
     nodes: list[Node] = []
     for number in range(plan.nodes):
-        await checkpoint()  # so many keys take a while
+        await checkpoint()  # creating many keys takes long
         if keeping:
             journals.append(keeping.journal(time))
         nodes.append(
@@ -202,8 +209,10 @@ async def simulate(
 
 @asynccontextmanager
 async def entered(contexts: Iterable[AbstractAsyncContextManager[object]]) -> AsyncIterator[None]:
-    """Enter all, one after the other, and leave all at once. Each has a task of its own: scopes in
-    scopes, hundreds deep, take minutes to cancel, or cannot be cancelled at all."""
+    """Enter all contexts in order and exit them concurrently, each in a separate task.
+
+    Hundreds of nested cancel scopes would take minutes to cancel, or fail.
+    """
     over = anyio.Event()
 
     async def hold(
@@ -223,7 +232,7 @@ async def entered(contexts: Iterable[AbstractAsyncContextManager[object]]) -> As
 def _publish(
     plan: Plan, time: SimulatedTime, nodes: Sequence[Node], tally: Tally, life: TaskGroup
 ) -> None:
-    """Have every node offer what it has, and publish."""
+    """Register the handlers of every node and start the publishers."""
     for number, node in enumerate(nodes):
         topics = offer(node, time.sleep, patient=plan.burst is not None)
         if Traffic.TOPICS in plan.traffic:

@@ -1,4 +1,4 @@
-"""Files from one node to another: `parley send` and `parley receive`, and their parts.
+"""File transfer between nodes, for `parley send` and `parley receive`.
 
-What arrives is either the whole file that was offered, by its SHA-256, or not there under its name.
+A received file appears under its name only when it is complete and its SHA-256 matches the offer.
 """

@@ -1,8 +1,8 @@
-"""An open file that threads use, and that its owner may close at any time.
+"""An open file that several threads can use and that its owner can close at any time.
 
-A closed descriptor is never used again. An event loop may cancel a task whose thread still writes;
-without the lock that thread would write to the next file with the same descriptor. Every method may
-wait for the disk, and raises OSError, also once closed.
+A lock prevents the use of a closed descriptor. The event loop may cancel a task while its thread is
+still writing; without the lock, that thread could write to another file with the same descriptor.
+Every method may block on the disk, and raises OSError, also after closing.
 """
 
 import errno
@@ -11,7 +11,7 @@ import threading
 
 
 class OpenFile:
-    """Owns a descriptor. Its operations come one at a time."""
+    """An owned file descriptor, whose operations run one at a time."""
 
     __slots__ = ("_fd", "_lock")
 
@@ -20,32 +20,32 @@ class OpenFile:
         self._lock = threading.Lock()
 
     def read(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes from `offset`; none at the end."""
+        """Return up to `size` bytes from `offset`; empty at the end."""
         with self._lock:
             return os.pread(self._number(), size, offset)
 
     def write(self, offset: int, data: memoryview) -> int:
-        """Write at `offset`; returns how many bytes were."""
+        """Write at `offset` and return the number of written bytes."""
         with self._lock:
             return os.pwrite(self._number(), data, offset)
 
     def truncate(self) -> None:
-        """Make it empty."""
+        """Truncate the file to zero bytes."""
         with self._lock:
             os.ftruncate(self._number(), 0)
 
     def sync(self) -> None:
-        """Have it on the disk."""
+        """Flush the file to disk."""
         with self._lock:
             os.fsync(self._number())
 
     def status(self) -> os.stat_result:
-        """What it is."""
+        """Return the status of the file."""
         with self._lock:
             return os.fstat(self._number())
 
     def close(self) -> None:
-        """Give up the number, after the operation that uses it; again does nothing."""
+        """Close the descriptor after the operation in progress; further calls do nothing."""
         with self._lock:
             fd, self._fd = self._fd, -1
             if fd >= 0:

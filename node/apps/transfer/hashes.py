@@ -1,8 +1,7 @@
-"""SHA-256 of files, in threads and in pieces that can be cancelled; and what a receiver has to hash
-because a peer asks for it, remembered and rationed.
+"""SHA-256 of files, computed in threads and in cancellable pieces, cached and rate-limited.
 
-An offer is a few bytes, so the file that it names is read once for as long as it stays unchanged,
-and no faster for one peer than its ration.
+A receiver hashes files at the request of peers, and an offer is only a few bytes. So unchanged
+files are hashed only once, and the rate is limited for each peer.
 """
 
 import hashlib
@@ -17,16 +16,16 @@ from anyio.to_thread import run_sync
 
 from parley._node.apps.transfer.files import OpenFile
 
-# Of one peer: what it may have hashed each second, and at once if it asked for nothing lately.
+# Limits per peer: bytes hashed per second, and the burst after a pause.
 BYTES_PER_SECOND: Final = 128 * 1024 * 1024  # a tenth of a core
 BURST: Final = 32 * 1024 * 1024
-# Files whose hashes are remembered; beyond it the one that was not asked for longest is not.
+# The number of cached hashes; the least recently used is dropped.
 REMEMBERED: Final = 4_096
-# A file that changed so lately may change again without another time of change: that of some
-# file systems counts in steps of 2 s.
+# A recently modified file may change again with the same timestamp, because the timestamps of some
+# file systems have a resolution of 2 s.
 SETTLED_NS: Final = 2_000_000_000
 
-# What one thread's turn reads and hashes: some 5 ms.
+# Bytes read and hashed per call in a thread, about 5 ms.
 HASH_PIECE = 8 * 1024 * 1024
 READ_PIECE = 1024 * 1024
 
@@ -37,24 +36,25 @@ class Digest(Protocol):
     """A running SHA-256."""
 
     def update(self, data: bytes | bytearray | memoryview, /) -> None:
-        """Take more."""
+        """Add data."""
 
     def digest(self) -> bytes:
-        """The 32 bytes for all that was taken."""
+        """Return the 32-byte digest of all data so far."""
 
     def copy(self) -> Self:
-        """Another that has taken the same."""
+        """Return an independent copy."""
 
 
 async def hash_prefix(
     file: OpenFile, size: int, ration: Callable[[int], Awaitable[None]] | None = None
 ) -> tuple[Digest, int]:
-    """The running hash of the first `size` bytes, and how many there were of them.
+    """Return the running hash of the first `size` bytes, and the number of bytes that exist of
+    them.
 
-    `ration` is awaited before each piece, with its size in bytes.
+    `ration` is awaited before each piece, with the number of its bytes.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     digest, done = hashlib.sha256(), 0
     while done < size:
@@ -80,20 +80,23 @@ def _hash(digest: Digest, file: OpenFile, offset: int, size: int) -> int:
 
 
 class Hashes:
-    """The running SHA-256 of whole files, by device, inode, size and both times of change: any
-    program can set the mtime, and only the system the ctime."""
+    """A cache of the running SHA-256 of whole files.
+
+    The key is device, inode, size, mtime and ctime. Programs can set the mtime, but only the system
+    sets the ctime.
+    """
 
     def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
         self._clock = clock
         self._known: OrderedDict[_Key, Digest] = OrderedDict()
-        # Until when each peer has used up what it may have hashed, on the loop's clock.
+        # By peer: the time on the loop's clock at which its hashing allowance is full again.
         self._used: dict[str, float] = {}
 
     async def of(self, file: OpenFile, who: str) -> tuple[Digest, int]:
-        """The hash of all that is in a file, and how many bytes these are, for the peer `who`.
+        """Return the running hash of a whole file and its size, at the request of the peer `who`.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the file cannot be read.
         """
         found = file.status()
         key = _key(found)
@@ -111,7 +114,7 @@ class Hashes:
         return digest, size
 
     def keep(self, found: os.stat_result, digest: Digest) -> None:
-        """Remember the hash of a file that nobody else changes."""
+        """Cache the hash of a file that no other program changes."""
         key = _key(found)
         self._known[key] = digest.copy()
         self._known.move_to_end(key)
@@ -119,7 +122,7 @@ class Hashes:
             self._known.popitem(last=False)
 
     async def _ration(self, who: str, size: int) -> None:
-        """Wait until the peer may have `size` bytes more hashed."""
+        """Wait until the rate limit of the peer allows `size` more bytes."""
         now = anyio.current_time()
         fresh = now - BURST / BYTES_PER_SECOND
         for other in [other for other, used in self._used.items() if used <= fresh]:

@@ -11,13 +11,13 @@ class Transfer:
     """A transfer in progress. `at` is the number of bytes that the receiver has, or was sent."""
 
     offer: FileOffer
-    peer: str  # the other side's node id, or its address if it has none
+    peer: str  # the other side's node ID, or its address if it has none
     offset: int = 0  # where this attempt began
     at: int = 0
 
 
 class Watcher:
-    """Is notified by senders and receivers. Methods must not raise; here they do nothing."""
+    """Callbacks for senders and receivers, which must not raise; by default they do nothing."""
 
     def began(self, transfer: Transfer) -> None:
         """Called when both sides agree on the offset."""

@@ -1,19 +1,20 @@
-"""What the sender and the receiver of a file say to each other: pure, bytes to values and back.
+"""The protocol between the sender and the receiver of a file: parsing and encoding, without I/O.
 
-One stream with the label `parley.file` carries one file, opened by its sender:
+One stream with the label `parley.file`, opened by the sender, transfers one file:
 
     sender                                  receiver
       FileOffer(name, size, sha256) ->
-                                   <-         Resume(offset, sha256 of that much)
+                                   <-         Resume(offset, sha256 of these bytes)
       Begin(offset)                ->
       the bytes from there, Finish ->
                                    <-         Receipt(sha256, whether it is new), Finish
 
 A message is its size as u16, then that many bytes of LBM (docs/protocol.md section 3) with
-the application's cells 64 to 68; unknown cells are ignored. `Begin` names the offset of
-`Resume` if the sender's file begins with the same bytes, else 0. A file that is there
-already is offered back whole. A side that refuses resets the stream with a `RefusalCode` and a
-sentence; after a cut the sender offers again. A decoder raises `MessageError` alone.
+the application's cells 64 to 68; unknown cells are ignored. `Begin` repeats the offset of
+`Resume` if the sender's file begins with the same bytes; otherwise its offset is 0. If the
+receiver already has the file, the offset is its size. A side that refuses resets the stream
+with a `RefusalCode` and a text. After an interruption the sender offers the file again.
+Decoders only raise `MessageError`.
 """
 
 import errno
@@ -33,8 +34,8 @@ from parley._node.apps.transfer.names import LONGEST_NAME
 from parley._node.errors import ParleyError
 
 LABEL: Final = "parley.file"
-LARGEST_FILE: Final = 2**63 - 1  # what file systems count with
-LARGEST_MESSAGE: Final = 1_024  # bytes after its size
+LARGEST_FILE: Final = 2**63 - 1  # the maximum size in file systems
+LARGEST_MESSAGE: Final = 1_024  # bytes, excluding the size field
 SIZE_BYTES: Final = 2
 SHA256_SIZE: Final = 32
 
@@ -43,38 +44,38 @@ _NAME, _SIZE, _SHA256, _OFFSET, _NEW = 64, 65, 66, 67, 68
 
 
 class RefusalCode(IntEnum):
-    """Why a receiver will not have a file: the code of its Reset."""
+    """The reasons for refusing a file: the codes of the Reset."""
 
-    MALFORMED = 64  # not what this file says
+    MALFORMED = 64  # protocol violation
     UNSAFE_NAME = 65
-    EXISTS = 66  # other content has that name
+    EXISTS = 66  # the name belongs to other content
     TOO_LARGE = 67
-    BUSY = 68  # now; it may be offered again
+    BUSY = 68  # temporary; the sender can retry
     NO_SPACE = 69
-    MISMATCH = 70  # what came is not what was offered
-    STORAGE = 71  # it cannot be written there
-    DECLINED = 72  # whoever receives does not want files from this sender
+    MISMATCH = 70  # the received content differs from the offer
+    STORAGE = 71  # it cannot be written
+    DECLINED = 72  # the receiver doesn't accept files from this sender
 
 
 class MessageError(ParleyError):
-    """Bytes that are not the message that was to come."""
+    """Raised for bytes that are not the expected message."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileOffer:
-    """A file as its sender has it. `sha256` is that of the whole content."""
+    """An offered file; `sha256` is the hash of the whole content."""
 
     name: str
     size: int
     sha256: bytes
 
     def encode(self) -> bytes:
-        """The message."""
+        """Return the encoded message."""
         return _framed({_NAME: self.name, _SIZE: self.size, _SHA256: self.sha256})
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read what follows the size; raises MessageError."""
+        """Parse the bytes after the size field; raise MessageError if they are invalid."""
         try:
             cells = decode(data, _LIMITS)
             name = read_text(cells, _NAME)
@@ -82,7 +83,7 @@ class FileOffer:
             sha256 = read_bytes(cells, _SHA256, size=SHA256_SIZE)
         except LbmDecodeError as error:
             raise MessageError(f"malformed offer: {error}") from error
-        # What else a name must not be is for the receiver to say, in a clear sentence.
+        # Names that are only slightly too long pass, because the receiver explains all other rules.
         if len(name.encode()) > 2 * LONGEST_NAME:
             raise MessageError(
                 f"malformed offer: the name {ascii(name)[:40]}.. has {len(name.encode()):,} bytes"
@@ -92,18 +93,18 @@ class FileOffer:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """How much is there already; `sha256` is that of these first `offset` bytes."""
+    """The bytes that the receiver already has; `sha256` is the hash of the first `offset` bytes."""
 
     offset: int
     sha256: bytes
 
     def encode(self) -> bytes:
-        """The message."""
+        """Return the encoded message."""
         return _framed({_OFFSET: self.offset, _SHA256: self.sha256})
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read what follows the size; raises MessageError."""
+        """Parse the bytes after the size field; raise MessageError if they are invalid."""
         try:
             cells = decode(data, _LIMITS)
             offset = read_uint(cells, _OFFSET, maximum=LARGEST_FILE)
@@ -114,17 +115,17 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """From where the bytes come that follow."""
+    """The offset of the bytes that follow."""
 
     offset: int
 
     def encode(self) -> bytes:
-        """The message."""
+        """Return the encoded message."""
         return _framed({_OFFSET: self.offset})
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read what follows the size; raises MessageError."""
+        """Parse the bytes after the size field; raise MessageError if they are invalid."""
         try:
             return cls(read_uint(decode(data, _LIMITS), _OFFSET, maximum=LARGEST_FILE))
         except LbmDecodeError as error:
@@ -133,18 +134,18 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The file is in its place. `new` is false if it had been there before."""
+    """The confirmation that the file is complete; `new` is False if the receiver already had it."""
 
     sha256: bytes
     new: bool
 
     def encode(self) -> bytes:
-        """The message."""
+        """Return the encoded message."""
         return _framed({_SHA256: self.sha256, _NEW: self.new})
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read what follows the size; raises MessageError."""
+        """Parse the bytes after the size field; raise MessageError if they are invalid."""
         try:
             cells = decode(data, _LIMITS)
             return cls(read_bytes(cells, _SHA256, size=SHA256_SIZE), read_bool(cells, _NEW))
@@ -153,7 +154,7 @@ class Receipt:
 
 
 def message_size(prefix: bytes) -> int:
-    """The size that stands before a message; raises MessageError."""
+    """Parse the size field of a message; raise MessageError if it is invalid."""
     size = int.from_bytes(prefix, "big")
     if len(prefix) != SIZE_BYTES or not 1 <= size <= LARGEST_MESSAGE:
         raise MessageError(f"a message of {size} bytes; 1 to {LARGEST_MESSAGE} are allowed")
@@ -169,7 +170,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class TransferRefused(ParleyError):
-    """The sender is told `code` and `text`."""
+    """Raised to refuse a file; the sender receives `code` and `text`."""
 
     def __init__(self, code: RefusalCode, text: str) -> None:
         super().__init__(text)
@@ -178,7 +179,7 @@ class TransferRefused(ParleyError):
 
 
 def storage_refusal(error: OSError) -> TransferRefused:
-    """What a sender is told when the disk fails."""
+    """Return the refusal to send when the disk fails."""
     if error.errno in _FULL:
         return TransferRefused(RefusalCode.NO_SPACE, "the disk has no room for it")
     return TransferRefused(RefusalCode.STORAGE, "it cannot be written there")
@@ -188,10 +189,10 @@ M = TypeVar("M")
 
 
 async def read_message(stream: ByteReceiveStream, decode: Callable[[bytes], M]) -> M:
-    """The next message.
+    """Receive and parse the next message.
 
     Raises:
-        MessageError: it is not what was to come, or the stream ended. The stream's own.
+        MessageError: it is not the expected message, or the stream ended. Also the stream's errors.
     """
     return decode(await _exactly(stream, message_size(await _exactly(stream, SIZE_BYTES))))
 

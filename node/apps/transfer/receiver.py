@@ -1,7 +1,7 @@
-"""The receiving side of `parley.file`: a stream's handler for any node.
+"""The receiving side of `parley.file`: a stream handler for any node.
 
-Whatever a sender does, its stream ends with a receipt or with a refusal, and a file under its name
-is whole. Disk and hash are used in threads only.
+Whatever the sender does, its stream ends with a receipt or a refusal, and files under their final
+names are complete. Disk access and hashing run in threads.
 """
 
 import logging
@@ -38,16 +38,16 @@ from parley._node.trust.admission import address_key
 
 logger = logging.getLogger("parley.transfer")
 
-PARALLEL = 8  # transfers at a time, of all senders
-PER_PEER = 4  # offers and transfers of one node id, over all its connections
-OFFER_TIMEOUT = 10.0  # seconds for the first message
-BEGIN_TIMEOUT = 900.0  # the sender may have to hash what we have
-STALL_TIMEOUT = 60.0  # and then for each next byte
-BATCH = 256 * 1024  # bytes that one thread's turn writes: no more than a stream's window
+PARALLEL = 8  # concurrent transfers, of all senders
+PER_PEER = 4  # offers and transfers per node ID, over all its connections
+OFFER_TIMEOUT = 10.0  # seconds to wait for the first message
+BEGIN_TIMEOUT = 900.0  # the sender may have to hash the bytes that the receiver has
+STALL_TIMEOUT = 60.0  # and for each further piece
+BATCH = 256 * 1024  # bytes per write in a thread, at most a stream's window
 
 
-# Returns whether files of a peer are wanted, the first of which is offered. It can take as long as
-# it needs: an offer that waits for it doesn't hold one of the slots that all senders share.
+# Returns whether to accept files from a peer, given its first offer. It may take any time: a
+# waiting offer doesn't occupy one of the slots that all senders share.
 Welcome = Callable[[Remote, FileOffer], Awaitable[bool]]
 
 
@@ -57,7 +57,7 @@ async def _everybody(peer: Remote, offer: FileOffer) -> bool:
 
 @dataclass(eq=False, slots=True)
 class _Slot:
-    """A transfer that runs; `waiting_since` is set while the sender has to send."""
+    """A transfer in progress; `waiting_since` is set while the receiver waits for the sender."""
 
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     evicted: bool = False
@@ -65,10 +65,19 @@ class _Slot:
 
 
 class FileReceiver:
-    """Takes files into a store; `count` is how many at most, None for any number. `welcome` is
-    asked before anything is taken of an offer.
+    """Receives files into a store.
 
-    `finished` is set once `count` files are there.
+    At most `count` files are received, or any number if None; `finished` is set after the last one.
+    `welcome` decides whether to accept an offer.
+
+    Example:
+
+        from tempfile import TemporaryDirectory
+        from pathlib import Path
+        from parley.transfer import FileReceiver, FileStore
+
+        with TemporaryDirectory() as directory, FileStore(Path(directory)) as store:
+            FileReceiver(store).offer_on(node)
     """
 
     def __init__(
@@ -86,7 +95,7 @@ class FileReceiver:
         self._parallel = parallel
         self._count = count
         self._arrived = 0
-        # Offers that are read, decided on or received, by node id or address.
+        # Number of offers that are read, decided on or received, by node ID or address.
         self.of_sender: Counter[str] = Counter()
         self.slots: FairSlots[_Slot] = FairSlots(lambda slot: slot.waiting_since)
         self.names: set[str] = set()
@@ -95,16 +104,19 @@ class FileReceiver:
 
     @property
     def arrived(self) -> int:
-        """How many files were put in their place, or had been there."""
+        """The number of files that were received, or that the receiver already had."""
         return self._arrived
 
     def offer_on(self, node: Node, allow: Allow | None = None) -> None:
-        """Take the files that the node's peers send, or those whom `allow` names; raises
-        ParleyError if another does."""
+        """Receive files from the node's peers, or only from those in `allow`.
+
+        Raises:
+            ParleyError: the node already has a handler for files.
+        """
         node.on_stream(LABEL, allow=allow)(self.serve)
 
     async def serve(self, stream: Stream) -> None:
-        """Take one file: the handler of a stream."""
+        """Receive one file: the stream handler."""
         sender, slot = _sender(stream.peer), _Slot()
         self.of_sender[sender] += 1
         name = ""
@@ -115,7 +127,7 @@ class FileReceiver:
                 )
             with anyio.fail_after(OFFER_TIMEOUT):
                 offer = await read_message(stream, FileOffer.decode)
-            name = ascii(offer.name)[:80]  # until it is known to be safe to show
+            name = ascii(offer.name)[:80]  # escaped until it has been checked
             name = _checked_name(offer)
             if not await self._welcome(stream.peer, offer):
                 raise TransferRefused(RefusalCode.DECLINED, "no files are taken from you")
@@ -140,13 +152,14 @@ class FileReceiver:
         finally:
             self.slots.remove(slot)
             self.of_sender[sender] -= 1
-            self.of_sender += Counter()  # forgets senders that have none
+            self.of_sender += Counter()  # removes zero counts
         if self._count is not None and self._arrived >= self._count:
             self.finished.set()
 
     def _take_slot(self, slot: _Slot, sender: str) -> None:
-        """Take a slot for a transfer, if necessary that of an idle one, or of one of the sender
-        with the most."""
+        """Occupy a slot for a transfer, if necessary by evicting an idle transfer or one of the
+        sender with the most.
+        """
         free, text = self._parallel - len(self.slots), "too many transfers at a time"
         if self._count is not None:
             wanted = self._count - self._arrived - len(self.slots)
@@ -167,7 +180,7 @@ class FileReceiver:
         self._watcher.refused(name, _who(stream), refusal)
 
     async def _take_reserved(self, stream: Stream, offer: FileOffer, slot: _Slot) -> None:
-        """Nobody else sends a file of that name, or one that some disk takes for it."""
+        """Receive a file while no other sender may send one with the same name."""
         key = same_file_key(offer.name)
         if key in self.names:
             raise TransferRefused(RefusalCode.BUSY, "a file of that name is just arriving")
@@ -230,7 +243,7 @@ class FileReceiver:
                     self._store.discard(partial)
             raise
         finally:
-            if began:  # else its content is unknown
+            if began:  # otherwise its content is unknown
                 with suppress(OSError):
                     partial.keep_hash(self.hashes)
             partial.close()
@@ -238,7 +251,7 @@ class FileReceiver:
     async def _fill(
         self, stream: Stream, partial: Partial, transfer: Transfer, slot: _Slot
     ) -> None:
-        """Write what comes: exactly as much as was offered."""
+        """Write the received bytes, which must be exactly as many as offered."""
         size, batch = transfer.offer.size, bytearray()
         try:
             while (piece := await _next_piece(stream, slot)) is not None:
@@ -255,8 +268,8 @@ class FileReceiver:
             full, batch = batch, bytearray()
             await run_sync(partial.write, full)
         finally:
-            # What came before a cut need not come again. Not in a thread: asyncio may
-            # cancel for a second time, and would not wait for it.
+            # Store the received bytes, so that they need not be sent again. Not in a thread,
+            # because asyncio may cancel a second time and would not wait for it.
             partial.write(batch)
         if transfer.at != size:
             raise TransferRefused(
@@ -295,7 +308,7 @@ def _checked_name(offer: FileOffer) -> str:
 
 
 def _sender(peer: Remote) -> str:
-    """Return the identity that limits count by: the node id, or else the remote address."""
+    """Return the identity for limits: the node ID, or the remote address if there is none."""
     return str(peer.node_id or address_key(peer.name)[0])
 
 

@@ -1,6 +1,6 @@
-"""The sending side of `parley.file`: a hashed file, sent over a peer's stream.
+"""The sending side of `parley.file`: hashes a file and sends it over a stream of a peer.
 
-What the receiver says that it has is checked against the file, before and after.
+The bytes that the receiver claims to have are verified against the file.
 """
 
 import os
@@ -43,7 +43,7 @@ from parley._node.remote.stream import Stream
 
 
 class Source:
-    """A file to send, open from `open` to `close`; its name is the path's last part."""
+    """An open file to send. Its offered name is the last part of the path."""
 
     def __init__(self, path: Path, file: OpenFile, offer: FileOffer) -> None:
         self.path = path
@@ -52,7 +52,7 @@ class Source:
 
     @classmethod
     async def open(cls, path: Path) -> Self:
-        """Open a file and hash all of it.
+        """Open a file and hash its content.
 
         Raises:
             ConfigError: it is a directory, or its name is not allowed (UnsafeNameError).
@@ -89,51 +89,66 @@ class Source:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
     async def begins_with(self, resume: Resume) -> bool:
-        """Whether the file begins with what the receiver has."""
+        """Return whether the file begins with the bytes that the receiver has."""
         if resume.offset == self.offer.size:
             return resume.sha256 == self.offer.sha256
         digest, size = await hash_prefix(self._file, resume.offset)
         return size == resume.offset and digest.digest() == resume.sha256
 
     async def read(self, offset: int) -> bytes:
-        """The next bytes, at most 1 MiB.
+        """Return the next bytes, at most 1 MiB.
 
         Raises:
-            FileError: it cannot be read, or became shorter.
+            FileError: the file cannot be read, or has been truncated.
         """
         size = min(READ_PIECE, self.offer.size - offset)
         with _readable(self.path):
             piece = await run_sync(self._file.read, offset, size)
         if len(piece) != size:
-            raise FileError(f"{self.path} changed while it was being sent")
+            raise FileError(f"cannot send '{self.path}': it changed meanwhile; send it again")
         return piece
 
 
 def safe_name(path: Path) -> str:
-    """The name under which a file is offered.
+    """Return the name under which a file is offered.
 
     Raises:
         ConfigError: it is a directory. UnsafeNameError: the name is not allowed.
     """
     if path.is_dir():
-        raise ConfigError(f"{path} is a directory; send files, or an archive of it")
+        raise ConfigError(f"cannot send '{path}': it is a directory; send files or an archive")
     try:
         return require_safe(path.name)
     except UnsafeNameError as error:
-        raise UnsafeNameError(f"{path}: {error}; rename it first") from None
+        raise UnsafeNameError(f"cannot send '{path}': {error}; rename it") from None
 
 
 async def send_file(peer: Peer, source: Source, watcher: Watcher | None = None) -> Receipt:
-    """Send a file, or what the receiver has not of it.
+    """Send a file, without the bytes that the receiver already has.
+
+    Example:
+
+        from tempfile import TemporaryDirectory
+        from pathlib import Path
+        from parley.transfer import FileReceiver, FileStore, Source, send_file
+
+        with TemporaryDirectory() as directory, FileStore(Path(directory)) as store:
+            FileReceiver(store).offer_on(node)
+            path = Path(directory, "hello.txt")
+            path.write_text("hello")
+            async with await node.local() as local:
+                with await Source.open(path) as source:
+                    receipt = await send_file(local, source)
 
     Raises:
-        CallRefused: with a RefusalCode; `data` is a sentence. FileError: it changed.
-        StreamResetError, PeerClosedError: it was cut; offer it again. ParleyError: the
-            receiver does not keep to the protocol, or says another SHA-256.
+        CallRefused: the receiver refused, with a RefusalCode and a sentence in `data`.
+        FileError: the file changed.
+        StreamResetError, PeerClosedError: the transfer was interrupted; offer the file again.
+        ParleyError: the receiver violated the protocol or reports another SHA-256.
     """
     watcher = watcher or Watcher()
     transfer = Transfer(source.offer, str(peer.node_id or peer.name))
@@ -185,10 +200,10 @@ async def _send(stream: Stream, source: Source, transfer: Transfer, watcher: Wat
 
 
 def _open(path: Path) -> OpenFile:
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not block
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # don't block on a pipe
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise FileError(f"{path} is not a regular file")
+        raise FileError(f"cannot send '{path}': it is not a regular file")
     return OpenFile(fd)
 
 
@@ -197,11 +212,11 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise FileError(f"cannot read {path}: {os_reason(error)}") from error
+        raise FileError(f"cannot read '{path}': {os_reason(error)}") from error
 
 
 RETRIES: Final = 8
-FIRST_PAUSE: Final = 0.5  # seconds; each next one in a row is twice as long
+FIRST_PAUSE: Final = 0.5  # seconds, doubled for each retry in a row
 LONGEST_PAUSE: Final = 30.0
 
 _PASSING = frozenset(
@@ -212,27 +227,27 @@ _PASSING = frozenset(
         CloseCode.GOING_AWAY,
         CloseCode.OVERLOADED,
         CloseCode.TOO_MANY_STREAMS,
-        CloseCode.BAD_RECORD,  # a broken line; what comes over the next is checked likewise
+        CloseCode.BAD_RECORD,  # a damaged connection; the next one is checked as well
         CloseCode.CANCELLED,
     }
 )
 
 
 class OpenSessions(Protocol):
-    """Where the session comes from over which a file is sent: a `Link` is one."""
+    """A source of sessions for sending a file, such as a `Link`."""
 
     async def ready(self, *, attempts: int | None = None) -> Peer:
-        """The peer of a session that is open; raises as `Link.ready`."""
+        """Return the peer of an open session; raise the errors of `Link.ready`."""
 
 
 class OneSession:
-    """A session that is not made anew once it is over."""
+    """A single session, which is not reopened."""
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
 
     async def ready(self, *, attempts: int | None = None) -> Peer:
-        """The peer; PeerClosedError once its session is over."""
+        """Return the peer; raise PeerClosedError if its session has ended."""
         if not self._peer.is_open:
             raise self._peer.closed_error()
         return self._peer
@@ -241,12 +256,15 @@ class OneSession:
 async def send_over_link(
     link: OpenSessions, source: Source, watcher: Watcher, retries: int = RETRIES
 ) -> Receipt:
-    """Send a file, going on after cuts. So many dials may fail in a row, and so many tries bring
-    nothing across; then it raises as `send_file` and `Link.ready`."""
+    """Send a file over a link, resuming after interruptions.
+
+    Up to `retries` dials in a row may fail, and as many attempts in a row may transfer no bytes.
+    After that, it raises the errors of `send_file` and `Link.ready`.
+    """
     progress = _Progress(watcher)
     failures = 0
     while True:
-        # The end of a session is the first of the attempts that the link counts.
+        # The link counts the end of a session as the first attempt.
         peer = await link.ready(attempts=retries + 1)
         progress.moved = False
         try:
@@ -263,12 +281,12 @@ async def send_over_link(
 
 
 def is_passing(code: int, *, refused: bool) -> bool:
-    """Whether what ended a try with this code may be over at the next."""
+    """Return whether a failure with this code may be temporary."""
     return code == RefusalCode.BUSY if refused else code in _PASSING
 
 
 class _Progress(Watcher):
-    """Hands on what tries tell, and sees whether bytes go across."""
+    """Forwards progress to a watcher, and records whether bytes were transferred."""
 
     def __init__(self, watcher: Watcher) -> None:
         self.moved = False
@@ -276,7 +294,7 @@ class _Progress(Watcher):
         self._furthest = 0
 
     def began(self, transfer: Transfer) -> None:
-        # What the receiver has is what really went across in earlier tries.
+        # The receiver's offset shows how much was really transferred by earlier attempts.
         self.moved = transfer.offset > self._furthest
         self._furthest = max(self._furthest, transfer.offset)
         self._watcher.began(transfer)

@@ -1,7 +1,7 @@
-"""The directory that files arrive in: opened once, and never left.
+"""The directory for received files, which is opened once.
 
 Every name has passed `names.require_safe`, and is opened relative to the directory without
-following links. Everything here may wait for the disk: it is called in threads, one at a time, also
+following links. Methods may block on the disk. They are called in threads, one at a time, even
 while the store is being closed.
 """
 
@@ -24,11 +24,11 @@ from parley._node.fair_slots import FairSlots
 
 
 class Partial:
-    """`size` bytes are written; the file is its own until `close`.
+    """A partial file with `size` bytes, locked until `close`.
 
     Raises:
-        TransferRefused: another process writes it, or it is not a file of ours alone. OSError.
-            The descriptor is closed then.
+        TransferRefused: another process is writing it, or it is not exclusively ours.
+        OSError: it cannot be locked or read. In all cases the descriptor is closed.
     """
 
     __slots__ = ("_digest", "_file", "_lock", "name", "size")
@@ -42,7 +42,7 @@ class Partial:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             found = self._file.status()
             ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
-            # Under a second name, somebody would see it change.
+            # Another name of the file would show its changes.
             if not ours or found.st_nlink > 1:
                 raise TransferRefused(
                     RefusalCode.STORAGE, f"{name} is not a regular file of the receiver alone"
@@ -56,27 +56,27 @@ class Partial:
         self.size = found.st_size
 
     async def hash(self, hashes: Hashes, who: str) -> bytes:
-        """The SHA-256 of what is there, from which writing goes on; raises OSError."""
+        """Return the SHA-256 of the current content, to which data is appended; raise OSError."""
         self._digest, self.size = await hashes.of(self._file, who)
         return self._digest.digest()
 
     def keep_hash(self, hashes: Hashes) -> None:
-        """Keep it for a sender that goes on, or offers the file again; raises OSError."""
+        """Cache the hash, for a sender that resumes or offers the file again; raise OSError."""
         with self._lock:
             found = self._file.status()
             if found.st_size == self.size:
                 hashes.keep(found, self._digest)
 
     def restart(self) -> None:
-        """Drop what is there; raises OSError."""
+        """Truncate the file; raise OSError."""
         self._file.truncate()
         self.size = 0
         self._digest = hashlib.sha256()
 
     def write(self, data: bytes | bytearray) -> None:
-        """Append; raises OSError, with what was written counted and hashed."""
+        """Append data. If it raises OSError, the bytes written so far are counted and hashed."""
         rest = memoryview(data)
-        with self._lock:  # a task that was cancelled may have left a thread that writes
+        with self._lock:  # a cancelled task may have left a thread that is still writing
             while rest:
                 done = self._file.write(self.size, rest)
                 self._digest.update(rest[:done])
@@ -84,39 +84,40 @@ class Partial:
                 rest = rest[done:]
 
     def digest(self) -> bytes:
-        """The SHA-256 of what was hashed and written."""
+        """Return the SHA-256 of all data hashed and written."""
         return self._digest.digest()
 
     def sync(self) -> None:
-        """Have it on the disk; raises OSError."""
+        """Flush the file to disk; raise OSError."""
         self._file.sync()
 
     def is_file(self, found: os.stat_result) -> bool:
-        """Whether that is this file."""
+        """Return whether a status belongs to this file."""
         mine = self._file.status()
         return (mine.st_dev, mine.st_ino) == (found.st_dev, found.st_ino)
 
     def close(self) -> None:
-        """Let others have it."""
+        """Close and unlock the file."""
         self._file.close()
 
 
-# Interrupted transfers whose partial files are kept, of all senders.
+# Maximum number of partial files of interrupted transfers, of all senders.
 MOST_PARTIALS: Final = 256
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _READ_WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OWNER_ONLY = 0o600
-# What file systems without hard links say.
+# Errors of file systems without hard links.
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
 class FileStore:
-    """A directory for files. `force` lets a file replace another of its name.
+    """A directory for received files.
 
-    `max_size` is the largest file taken, in bytes; None leaves it to the disk's room.
+    `force` allows a file to replace another with the same name. `max_size` is the maximum size of a
+    file in bytes; with None, only the disk limits it.
 
     Raises:
-        OSError: it is not a directory that one can write to.
+        OSError: it is not a writable directory.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class FileStore:
         self.directory = directory
         self.force = force
         self.max_size = max_size
-        self._lock = threading.RLock()  # for `OpenFile`'s reason
+        self._lock = threading.RLock()  # for the same reason as in `OpenFile`
         self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         if not os.access(directory, os.W_OK | os.X_OK):
             os.close(self._fd)
@@ -145,10 +146,11 @@ class FileStore:
             os.close(fd)
 
     def open_existing(self, offer: FileOffer) -> OpenFile | None:
-        """The file of that name if it may be the one offered: of its size.
+        """Open the file with the offered name if its size is as offered, else return None.
 
         Raises:
-            TransferRefused: other content has the name, and must keep it. OSError.
+            TransferRefused: the name belongs to other content, which must not be replaced.
+            OSError: the file cannot be opened.
         """
         with self._lock:
             found = self._status(offer.name)
@@ -160,7 +162,7 @@ class FileStore:
             return None
 
     def require_replaceable(self, name: str) -> None:
-        """Raises TransferRefused if what has the name must keep it."""
+        """Raise TransferRefused if a file or directory with this name must not be replaced."""
         found = self._status(name)
         if found is not None and stat.S_ISDIR(found.st_mode):
             raise TransferRefused(RefusalCode.EXISTS, "a directory has that name")
@@ -168,13 +170,15 @@ class FileStore:
             raise TransferRefused(RefusalCode.EXISTS, "another file has that name")
 
     def open_partial(self, offer: FileOffer, sender: str = "") -> Partial:
-        """Open what has arrived of this offer, from any sender, or an empty file of `sender`; the
-        caller closes it. When there are too many partial files, one makes way for it: the oldest
-        that is not being written, of the sender with the most.
+        """Open the partial file of an offer, begun by any sender, or create one; the caller closes
+        it.
+
+        If there are too many partial files, one is deleted: the oldest idle one of the sender with
+        the most.
 
         Raises:
-            TransferRefused: it is too large, there is no room, or another process writes it.
-            OSError.
+            TransferRefused: it is too large, the disk is full, or another process is writing it.
+            OSError: it cannot be opened.
         """
         if self.max_size is not None and offer.size > self.max_size:
             raise TransferRefused(RefusalCode.TOO_LARGE, f"at most {self.max_size} bytes are taken")
@@ -189,10 +193,10 @@ class FileStore:
         return partial
 
     def place(self, partial: Partial, name: str) -> None:
-        """Give a whole file its name, for good: on the disk before it is seen.
+        """Move a complete file to its final name, after flushing it to disk.
 
         Raises:
-            TransferRefused: another file has got the name meanwhile. OSError.
+            TransferRefused: another file got the name meanwhile. OSError: it cannot be moved.
         """
         partial.sync()
         with self._lock:
@@ -204,7 +208,7 @@ class FileStore:
             os.fsync(self._fd)
 
     def discard(self, partial: Partial) -> None:
-        """Remove a partial file that is of no use; it may be gone already."""
+        """Delete a useless partial file, if it still exists."""
         with self._lock:
             if self._is_there(partial):
                 os.unlink(partial.name, dir_fd=self._fd)
@@ -225,7 +229,7 @@ class FileStore:
 
     def _place_new(self, partial: str, name: str) -> None:
         try:
-            # Unlike a rename this fails where the name is taken, whatever its case.
+            # Unlike a rename, this fails if the name exists, even in other case.
             os.link(partial, name, src_dir_fd=self._fd, dst_dir_fd=self._fd, follow_symlinks=False)
             os.unlink(partial, dir_fd=self._fd)
         except FileExistsError:
@@ -236,7 +240,7 @@ class FileStore:
             self._place_over_claim(partial, name)
 
     def _place_over_claim(self, partial: str, name: str) -> None:
-        """Without hard links: claim the name by an empty file, and replace that."""
+        """Replace a new empty file, which reserves the name, on file systems without hard links."""
         claim = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             os.close(os.open(name, claim, _OWNER_ONLY, dir_fd=self._fd))
@@ -245,7 +249,7 @@ class FileStore:
         os.replace(partial, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
     def _is_there(self, partial: Partial) -> bool:
-        """Whether the name still is that file's: another process may have placed it."""
+        """Return whether the name still belongs to this file; another process may have moved it."""
         found = self._status(partial.name)
         return found is not None and partial.is_file(found)
 
@@ -256,7 +260,9 @@ class FileStore:
             return None
 
     def _partial_name(self, offer: FileOffer, sender: str) -> str:
-        """Return the name of the partial file of an offer, after making room for a new one."""
+        """Return the name of the partial file of an offer, after deleting others if there are too
+        many.
+        """
         names = list(filter(is_partial, os.listdir(self._fd)))
         content = split_partial(partial_name(offer.name, offer.size, offer.sha256))[0]
         for name in names:
@@ -283,7 +289,7 @@ class FileStore:
         return 0.0 if found is None else found.st_mtime
 
     def _discard_idle(self, name: str) -> bool:
-        """Remove a partial file; False if it is being written, or is not a file of ours."""
+        """Delete a partial file; return False if it is being written or is not exclusively ours."""
         try:
             partial = Partial(os.open(name, _READ_WRITE, _OWNER_ONLY, dir_fd=self._fd), name)
         except (TransferRefused, OSError):

@@ -68,7 +68,7 @@ def test_of_one_server_only_the_newest_waits() -> None:
 def test_what_they_sent_meanwhile_is_not_sent_back() -> None:
     cards = cards_of(1, 2)
     exchange = begun(cards)
-    exchange.came(card(5, server=1))
+    exchange.received_card(card(5, server=1))
     assert sent(exchange) == [(node_id(2), 5)]
 
 

@@ -213,7 +213,7 @@ def test_a_link_has_256_tunnels_and_an_account_16() -> None:
     dials = new_dials()
     opening = []
     for _ in range(256):
-        assert dials.has_room(BEFORE)
+        assert dials.has_capacity(BEFORE)
         opening.append(dials.begin(BEFORE, None))
     assert judge(BEFORE, US, dials=dials) == Refuse(ResultCode.OVERLOADED, 1)
     dials.end(opening.pop())
@@ -267,7 +267,7 @@ def test_idle_tunnels_of_one_origin_make_way_for_another(by: NodeId, path: Path)
     payload = encode_dial(TRACE, 5, path=path) if path else encode_dial(TRACE, 5, to=(US, ACCOUNT))
     assert isinstance(dials.judge(by, payload, 1.0), Forward)
     assert closed == [0]  # of the origin with the most
-    assert dials.has_room(ACCOUNT, to=True)
+    assert dials.has_capacity(ACCOUNT, to=True)
     # An origin that has the most gets no further one, unless one is idle for a minute.
     begun(dials, STRANGER, ACCOUNT)
     again = encode_dial(TRACE, 5, to=(US, ACCOUNT))
@@ -287,7 +287,7 @@ def test_tunnels_of_a_link_are_shared_by_origin() -> None:
     assert (closed, kept) == ([0], [])
     begun(dials, BEFORE, None, path=(BEFORE, US))
     # Ours, and those of our accounts, as well: in both directions they count together.
-    assert dials.make_room(BEFORE, (US, BEFORE), 1.0, before=ACCOUNT, to=True)
+    assert dials.reserve_capacity(BEFORE, (US, BEFORE), 1.0, before=ACCOUNT, to=True)
     assert (closed, kept) == ([0, 1], [])
 
 

@@ -11,13 +11,15 @@ from parley._node.protocol.event_types import LONGEST_EXPORT, MOST_EXPORTS
 def test_as_many_and_as_long_as_may_be() -> None:
     patterns = [f"{number}".zfill(LONGEST_EXPORT) for number in range(MOST_EXPORTS)]
     assert Exports([*patterns, patterns[0]]).names(patterns[-1])
-    with pytest.raises(ConfigError, match=f"{MOST_EXPORTS + 1} exports: at most {MOST_EXPORTS}"):
+    with pytest.raises(
+        ConfigError, match=f"cannot export {MOST_EXPORTS + 1} names: at most {MOST_EXPORTS}"
+    ):
         Exports([*patterns, "one more"])
 
 
 @pytest.mark.parametrize("pattern", ["", "x" * (LONGEST_EXPORT + 1)])
 def test_a_pattern_of_another_length(pattern: str) -> None:
-    with pytest.raises(ConfigError, match=f"exports are 1 to {LONGEST_EXPORT} characters"):
+    with pytest.raises(ConfigError, match=f"expected 1 to {LONGEST_EXPORT} characters"):
         Exports([pattern])
 
 

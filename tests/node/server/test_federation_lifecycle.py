@@ -106,5 +106,5 @@ def test_what_cannot_be() -> None:
     with pytest.raises(ConfigError, match="this one's"):
         Federation(node, settings(node))
     too_much = tuple(f"{number:0>200}" for number in range(60))
-    with pytest.raises(ConfigError, match="too much for a card"):
+    with pytest.raises(ConfigError, match="cannot make a card of"):
         Federation(node, FederationSettings(exports=too_much))

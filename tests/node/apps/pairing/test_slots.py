@@ -194,7 +194,7 @@ async def test_two_meet_through_a_home(anyio_backend: str, tmp_path: Path) -> No
         taker = await giver.taker()
         assert (taker.node_id, len(taker.path)) == (bob.node_id, 2)
         await free_slot(home, slot)
-        with pytest.raises(CodeGoneError, match="nobody waits at slot 1"):
+        with pytest.raises(CodeGoneError, match="no sender waits at slot 1"):
             await find_slot(theirs, slot)
 
 

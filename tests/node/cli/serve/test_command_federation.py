@@ -79,7 +79,7 @@ def test_a_server_says_what_part_it_takes(processes: Processes, tmp_path: Path) 
         (("--link", "tcp://127.0.0.1:1"), "has no node id"),
         (("--member", "bob"), "'bob', which is not a node id"),
         (("--carry", "bob"), "'bob', which is not a node id"),
-        (("--export", ""), "exports are 1 to"),
+        (("--export", ""), "invalid export"),
         (("--accounts", "some"), "'some', which is not a node id"),
     ],
 )

@@ -60,7 +60,7 @@ def test_a_file_goes_to_whoever_has_the_code(
     wrong = parley("receive", other(code), str(directory), "--at", at, "--json")
     assert (wrong.code, wrong.last["text"]) == (
         4,
-        "the other side has another code (peer-not-trusted)",
+        "the other side has another code; check it, or make a new one (peer-not-trusted)",
     )
     done = parley("receive", code.replace("-", " ").upper(), str(directory), "--at", at, "--json")
     assert (done.code, done.err) == (0, "")
@@ -119,7 +119,7 @@ def test_through_a_home(processes: Processes, parley: Parley, directory: Path, f
     code = shown["code"]
     assert code.startswith("1-")
     nobody = parley("receive", f"2{code[1:]}", str(directory), "--home", home, "--fresh")
-    assert (nobody.code, "nobody waits at slot 2" in nobody.err) == (3, True)
+    assert (nobody.code, "no sender waits at slot 2" in nobody.err) == (3, True)
     done = parley("receive", code, str(directory), "--home", home, "--fresh", "--json")
     assert (done.code, done.err) == (0, "")
     assert sender.finish().code == 0
@@ -154,7 +154,7 @@ def test_what_does_not_go_together(parley: Parley, directory: Path, file: Path) 
             ("receive", code, "--at", there, "--home", there),
             f"cannot use --at {there} with --home {there}",
         ),
-        (("receive", "7-crossover-clokwork"), "is it clockwork?"),
+        (("receive", "7-crossover-clokwork"), "did you mean clockwork?"),
     ]:
         done = parley(*args)
         assert (done.code, words in done.err) == (2, True), done
