@@ -209,13 +209,12 @@ class Topic(Generic[N]):
         kind = CompactedHistory if self._key else None
         keep, keep_bytes = options.get("keep"), options.get("keep_bytes")
         self._kept = create_history(random_bytes(EPOCH_SIZE), keep, keep_bytes, kind)
-        self._fanout = Fanout(name, buffer, slow, self._kept)
+        self._changes = Condition(lambda: scope.backend.waiter())
+        self._fanout = Fanout(name, buffer, slow, self._kept, self._changes.notify)
         self._note_type = note_type
         self._state = options.get("state")
         self._state_failures = RateLimitedLogger()
         self._flush_due = False
-        self._changes = Condition(lambda: scope.backend.waiter())
-        self._fanout.on_room = self._changes.notify
         self._feeds: set[Feed] = set()  # also those that are finishing
         self._taps: dict[Tap, None] = {}
         self._sources: list[NodeId | None] = []

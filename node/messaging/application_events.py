@@ -355,7 +355,7 @@ class StreamRequests:
             outgoing.finish()
         self._cut_off(self._incoming.end_all())
 
-    def too_late(self, request: OutgoingRequest) -> None:
+    def expire(self, request: OutgoingRequest) -> None:
         """Give up a request whose deadline has passed."""
         if not request.done:
             request.late = True

@@ -237,6 +237,7 @@ class Fanout:
 
     __slots__ = (
         "_missing",
+        "_on_uncrowded",
         "_pending",
         "_pending_size",
         "_replaced",
@@ -249,7 +250,6 @@ class Fanout:
         "kept",
         "limit",
         "low_water",
-        "on_room",
         "published",
         "slow",
         "topic",
@@ -258,7 +258,12 @@ class Fanout:
     )
 
     def __init__(
-        self, topic: str, limit: int, slow: Slow, kept: TopicHistory | None = None
+        self,
+        topic: str,
+        limit: int,
+        slow: Slow,
+        kept: TopicHistory | None = None,
+        on_uncrowded: Callable[[], None] | None = None,
     ) -> None:
         self.topic = topic
         self.kept = kept
@@ -274,7 +279,7 @@ class Fanout:
         self.delivered = 0
         self.turn_size = 0
         self.turn_limit = min(TURN_SIZE, limit // _TURN_PART)
-        self.on_room: Callable[[], None] | None = None  # one is crowded no more
+        self._on_uncrowded = on_uncrowded  # called when a subscriber is no longer crowded
         self._pending: list[bytes] = []
         self._pending_size = 0
         self._missing = 0  # before the first that is pending
@@ -333,8 +338,8 @@ class Fanout:
         """A subscriber has room again, or is not waited for any more."""
         if self.crowded:
             self.crowded.discard(feed)
-            if self.on_room is not None:
-                self.on_room()
+            if self._on_uncrowded is not None:
+                self._on_uncrowded()
 
     def skip_crowded(self) -> None:
         """The publisher has waited long enough for those that are crowded."""

@@ -435,7 +435,7 @@ class IncomingCalls:
             self._abandon(call, ResultCode.CANCELLED)
         return False
 
-    def too_late(self, call: IncomingCall) -> None:
+    def expire(self, call: IncomingCall) -> None:
         """End a request whose deadline has passed."""
         self._abandon(call, ResultCode.DEADLINE_EXCEEDED)
 

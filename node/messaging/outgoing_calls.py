@@ -357,7 +357,7 @@ class OutgoingCalls:
             self._refuse_chunks(call, ResultCode.OVERLOADED)
         return False
 
-    def too_late(self, call: OutgoingCall) -> None:
+    def expire(self, call: OutgoingCall) -> None:
         """End a request whose deadline has passed."""
         if not call.done:
             self._send_cancel(call)

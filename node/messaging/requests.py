@@ -46,11 +46,11 @@ class RequestMux:
         """End all requests whose deadline has passed."""
         for request in self.deadlines.pop_due(now):
             if isinstance(request, OutgoingCall):
-                self.outgoing.too_late(request)
+                self.outgoing.expire(request)
             elif isinstance(request, IncomingCall):
-                self.incoming.too_late(request)
+                self.incoming.expire(request)
             else:
-                self.stream_requests.too_late(request)
+                self.stream_requests.expire(request)
 
     def connection_ended(self, code: int, text: str) -> None:
         """End our requests with `LOST` and stop all handlers."""

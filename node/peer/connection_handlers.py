@@ -22,7 +22,7 @@ from parley._node.metrics.metrics import Metrics
 from parley._node.peer.emitters import InterceptedEmitter, NativeEmitter
 from parley._node.peer.request_handlers import RequestHandlers
 from parley._node.peer.stream_handlers import StreamHandlers
-from parley._node.protocol.codes import CloseCode, code_name, supercategory
+from parley._node.protocol.codes import CloseCode, code_name
 from parley._node.protocol.errors import RemoteProtocolError
 from parley._node.protocol.event import Event
 from parley._node.protocol.handshake import Agreed
@@ -271,7 +271,7 @@ class ConnectionHandlers:
     def transport_closed(self) -> None:
         """The transport is closed: nothing more will be reported."""
         live = self._live
-        live.gone = True
+        live.transport_closed()
         if live.ended is None and live.became is None:  # a bug kept the core from telling
             self._connection_ended(ConnectionEnded(CloseCode.INTERNAL_ERROR, "", False, "a bug"))
         live.changed()
@@ -282,8 +282,7 @@ class ConnectionHandlers:
             case PeerIdentified():
                 self.trust_decision.decide(report)
             case HandshakeCompleted(agreed):
-                live.agreed = agreed
-                live.supercategory = supercategory(agreed.remote_role, agreed.local_role)
+                live.handshake_completed(agreed)
                 count_handshake(live, "ok")
                 self._opened = live.backend.now()
                 self._log_open(agreed)

@@ -36,4 +36,4 @@ async def open_local(peer: Peer, back: Peer, identity: PublicIdentity) -> None:
         raise
     for end in (peer, back):
         assert end.live.agreed is not None  # they are open
-        end.live.agreed = replace(end.live.agreed, identity=identity)
+        end.live.handshake_completed(replace(end.live.agreed, identity=identity))

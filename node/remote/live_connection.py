@@ -9,7 +9,7 @@ from parley._node.config import NodeConfig
 from parley._node.errors import NotTrustedError, PeerClosedError, handshake_error
 from parley._node.logs import one_line
 from parley._node.metrics.metrics import Metrics
-from parley._node.protocol.codes import CloseCode, Supercategory
+from parley._node.protocol.codes import CloseCode, Supercategory, supercategory
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.errors import ConnectionClosedError, LocalError, LocalProtocolError
 from parley._node.protocol.handshake import Agreed
@@ -208,6 +208,15 @@ class LiveConnection:
             self.config.write_buffer,
             barrier,
         )
+
+    def handshake_completed(self, agreed: Agreed) -> None:
+        """Set the result of the handshake."""
+        self.agreed = agreed
+        self.supercategory = supercategory(agreed.remote_role, agreed.local_role)
+
+    def transport_closed(self) -> None:
+        """The transport is closed for good."""
+        self.gone = True
 
     def use_resumer(self, resumer: Resumer) -> None:
         """Resume the session with `resumer` whenever it is suspended."""

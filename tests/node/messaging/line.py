@@ -114,9 +114,13 @@ def new_feed(
     return feed
 
 
-def new_fanout(limit: int = 1 << 20, slow: Slow = "unsubscribe") -> Fanout:
+def new_fanout(
+    limit: int = 1 << 20,
+    slow: Slow = "unsubscribe",
+    on_uncrowded: Callable[[], None] | None = None,
+) -> Fanout:
     """The subscribers of a topic."""
-    return Fanout("prices", limit, slow)
+    return Fanout("prices", limit, slow, on_uncrowded=on_uncrowded)
 
 
 def publish(fanout: Fanout, *notes: Encodable, headers: Headers | None = None) -> None:

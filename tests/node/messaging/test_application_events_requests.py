@@ -35,7 +35,7 @@ class Shell:
 
     def handle_deadline(self, now: float) -> None:
         for request in self.deadlines.pop_due(now):
-            self.requests.too_late(request)
+            self.requests.expire(request)
 
     def require_free(self, stream: int, async_id: int) -> None:
         if (stream, async_id) in self.taken:

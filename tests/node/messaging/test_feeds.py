@@ -331,9 +331,8 @@ def test_an_overflow_on_a_closing_connection() -> None:
 
 
 def test_crowded_from_half_and_no_more_from_a_quarter() -> None:
-    fanout = new_fanout(limit=8_192, slow="drop-oldest")
     rooms: list[int] = []
-    fanout.on_room = lambda: rooms.append(1)
+    fanout = new_fanout(8_192, "drop-oldest", lambda: rooms.append(1))
     line, feed = clogged(fanout)
     publish(fanout, *[bytes(400)] * 9)
     assert feed.cost > 4_096
@@ -359,9 +358,8 @@ def test_nobody_waits_again_for_who_was_waited_for_in_vain() -> None:
 
 
 def test_who_leaves_is_not_waited_for() -> None:
-    fanout = new_fanout(limit=8_192)
     rooms: list[int] = []
-    fanout.on_room = lambda: rooms.append(1)
+    fanout = new_fanout(8_192, on_uncrowded=lambda: rooms.append(1))
     _, feed = clogged(fanout)
     publish(fanout, *[bytes(400)] * 9)
     assert fanout.crowded == {feed}
