@@ -57,7 +57,7 @@ async def serve(met: ConnectedNodes) -> None:
 
     @server.on_call("greet")
     async def greet(call: Call) -> str:
-        return f"hello {call.data}"
+        return f"hello {call.data!s}"
 
     @server.on_stream("upload")
     async def upload(stream: Stream) -> None:
