@@ -65,7 +65,8 @@ def mark(item: pytest.Item) -> None:
     for fixture in getattr(item, "fixturenames", ()):
         if fixture in MARKED_BY_FIXTURE:
             item.add_marker(MARKED_BY_FIXTURE[fixture])
-    if not any(item.get_closest_marker(name) for name in HEAVY) and not is_on_trio(item):
+    marks = {mark.name for mark in item.iter_markers()}
+    if marks.isdisjoint(HEAVY) and not is_on_trio(item):
         item.add_marker("quick")
 
 

@@ -16,6 +16,7 @@ from parley._node.journal.audit import Audit
 from parley._node.journal.record_types import LIMITS
 from parley._node.journal.records import Record, read_records
 from parley._node.journal.segments import CLOSED, read_range
+from tests import sampling
 from tests.node.journal.memory_journal import AUDITOR
 from tests.pipeline.local_pipeline import Walks
 from tests.pipeline.test_absent import Segments, kinds, made, sealed_up
@@ -33,6 +34,8 @@ MAPS: Final = {
 }
 # What a node says of its transports and tunnels, and nobody can check by its journal alone.
 SAID: Final = (keys.PARTED, keys.RESUMED, keys.TUNNEL)
+# What can be the last of a session that is still open.
+ENDS: Final = (keys.SESSION_END, keys.KEY_UPDATE)
 # In a direction of a checkpoint: unsealed, and counters.
 AIDS: Final = (5, 6)
 BARE: Final = {(keys.SEGMENT, keys.START), (keys.SEGMENT, keys.SOFTWARE)}
@@ -74,8 +77,11 @@ def test_each_record_that_is_taken_out_shows(tmp_path: Path) -> None:
     for stem, index, record in every_record():
         segments = with_records(stem, index)
         found = [found_by_audit(segments, tmp_path, key=key) for key in (True, False)]
-        found.append(set(kinds(Walks([AUDITOR.private_bytes()]).told_by([tmp_path]))))
-        unnoticed += [(stems.index(stem), record.kind, by) for by in range(3) if not found[by]]
+        # The pipeline is slower: of records that always show, it gets a third in each run.
+        if record.kind in (*SAID, *ENDS) or index % 3 == sampling.seed % 3:
+            found.append(set(kinds(Walks([AUDITOR.private_bytes()]).told_by([tmp_path]))))
+        place = stems.index(stem)
+        unnoticed += [(place, record.kind, by) for by, it in enumerate(found) if not it]
     # The last session's end, as if it were open, and (without a key) a key update behind the last
     # block.
     ends = [(3, keys.SESSION_END, by) for by in range(3)]

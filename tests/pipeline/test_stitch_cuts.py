@@ -11,6 +11,7 @@ from parley._node.apps.simulate import actors as stream_sender
 from parley._node.apps.simulate.plan import Plan
 from parley._node.apps.simulate.world import Keeping
 from parley._node.journal import keys
+from tests import sampling
 from tests.node.apps.simulate.journals import run
 from tests.pipeline.local_pipeline import Told, Walks, growing
 
@@ -56,6 +57,8 @@ def test_two_batches_say_what_one_says(journal: Path, tmp_path: Path) -> None:
     assert set(whole.statuses()) <= {"ok", "unsealed"}
     assert sum('"what": "end"' in row for row in whole.sessions) >= 2
     for number, place in enumerate(growing(journal, tmp_path / "growing")):
+        if number % 2 != sampling.seed % 2:
+            continue  # the seed of the run chooses half of the records
         assert_same(walks.told_by([place, journal]), whole, f"cut behind record {number}")
 
 

@@ -158,7 +158,7 @@ class Load:
         await topic.finish()
 
 
-@pytest.mark.parametrize("transport", ["tcp", "unix"])
+@pytest.mark.parametrize(("transport", "anyio_backend"), [("tcp", "asyncio"), ("unix", "trio")])
 async def test_all_goes_on_over_transports_that_are_lost(
     transport: str, anyio_backend: str, rounds: int
 ) -> None:

@@ -27,7 +27,7 @@ def test_whole_network(plan: Plan, caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_trace() -> None:
-    plan = Plan(seed=1, hours=0.1, servers=4, accounts=6, pause=240.0, cuts=120.0, crashes=60.0)
+    plan = Plan(seed=1, hours=0.06, servers=4, accounts=6, pause=240.0, cuts=120.0, crashes=60.0)
     one, again = run_whole(plan), run_whole(plan)
     assert one.wrong == []
     assert one.counts["cuts"]
