@@ -147,6 +147,10 @@ class Run(NamedTuple):
         names = ("test_marked", "test_named", "test_many[", "test_plain")
         return sum(name.startswith(names) for name in self.outcomes if self.outcomes[name] == "ok")
 
+    def of(self, *names: str) -> list[str]:
+        """Return the outcomes of tests."""
+        return [self.outcomes[name] for name in names]
+
     def tried(self) -> list[str]:
         """Return the line with the examples that were tried, and the seed."""
         return re.findall("^tried .*", self.out, re.MULTILINE) + SEED.findall(self.out)[:1]
@@ -188,23 +192,25 @@ def test_async_test_without_a_backend_fails_the_collection(tmp_path: Path) -> No
 @pytest.mark.process
 def test_runs_without_options_and_with_the_same_seed(tmp_path: Path) -> None:
     done = run(tmp_path)
-    outcomes = done.outcomes
     assert done.code == pytest.ExitCode.TESTS_FAILED
 
     # Objects are frozen after 100 tests, and leaks are found nevertheless.
-    names = ("test_frozen", "test_leaks", "test_leaks_nothing")
-    assert [outcomes[name] for name in names] == ["ok", "failure", "ok"]
+    assert done.of("test_frozen", "test_leaks", "test_leaks_nothing") == ["ok", "failure", "ok"]
 
     # All async tests run on asyncio, and the first one of a file on trio.
     assert done.passed() == 54
-    assert outcomes["test_marked[trio]"] == "ok"
+    assert done.outcomes["test_marked[trio]"] == "ok"
 
-    names = ("test_nothing", "test_popen", "test_swallowed", "test_process", "test_work")
-    assert [outcomes[name] for name in names] == ["ok", "failure", "failure", "ok", "ok"]
+    assert done.of("test_nothing", "test_popen", "test_swallowed", "test_process", "test_work") == [
+        "ok",
+        "failure",
+        "failure",
+        "ok",
+        "ok",
+    ]
     assert "it starts a process (subprocess.Popen): mark it" in done.out
 
-    names = ("test_server", "test_service", "test_other")
-    assert [outcomes[name] for name in names] == ["skipped"] * 3
+    assert done.of("test_server", "test_service", "test_other") == ["skipped"] * 3
 
     # A sweep names the cases that failed.
     assert "3 of 4 cases failed: 1-1, 8-3, 9-9 (3 sub-exceptions)" in done.out
@@ -237,8 +243,7 @@ def test_all_loops_and_required_servers(tmp_path: Path) -> None:
     assert done.passed() == 105
     assert "marked redis, which is required here: Skipped: there is no server" in done.out
     assert "marked lightbus, which is required here: Skipped: there is no" in done.out
-    names = ("test_server", "test_service", "test_other")
-    assert [done.outcomes[name] for name in names] == ["error", "failure", "skipped"]
+    assert done.of("test_server", "test_service", "test_other") == ["error", "failure", "skipped"]
     assert "samples: 15 True" in done.out
 
 

@@ -76,9 +76,9 @@ def test_there_are_as_many_connected_graphs_as_there_should_be() -> None:
 
 
 def test_each_small_graph_agrees_in_any_order(federations: int) -> None:
-    shapes = shapes() if federations >= 100 else shapes()[::3]
+    graphs = shapes() if federations >= 100 else shapes()[::3]
     for seed in range(min(ORDERS, 1 + federations // 50)):
-        for size, graph in shapes:
+        for size, graph in graphs:
             servers = Servers(size, seed)
             disturb(servers, graph)
             servers.settle()
