@@ -1,35 +1,35 @@
-"""The errors of a node that applications handle.
+"""The errors of a node that applications can handle.
 
     ParleyError
-      AddressError           an address that cannot be read or used          (also ValueError)
+      AddressError           an address cannot be read or used               (also ValueError)
       UnreachableError       no connection, or the port is in use            (also OSError)
-        TunnelRefusedError   no tunnel to that node; `code` and `hop` say why and where
-      HandshakeError         the two sides could not agree; `code` says why
-        NotTrustedError      the peer is not the expected one, or refused us
-          IdentityChangedError   the name dialled is recorded with another id
-      PeerClosedError        the connection is over; `code` and `text` say why (also anyio's
-                             BrokenResourceError)
-        OutcomeUnknownError  and a call with `once` was not answered; `key` asks again
+        TunnelRefusedError   no tunnel to that node; `code` has the reason, `hop` the place
+      HandshakeError         the two sides could not agree; `code` has the reason
+        NotTrustedError      the peer is not the expected one, or refused this node
+          IdentityChangedError   the dialled name is recorded with another node ID
+      PeerClosedError        the connection is over; `code` and `text` have the reason (also
+                             anyio's BrokenResourceError)
+        OutcomeUnknownError  and a call with `once` was not answered; repeat it with `key`
       CallRefused            answered with a code other than 0; `code` and `data`
         CallTimeout          the deadline passed (code 17)                   (also TimeoutError)
         SubscribeRefused     the publisher refused (code 3)
         NotOnceError         a call with `once` was not run (code 27)
       UnreadRepliesError     too many replies to an event were unread
-      MalformedDataError     received data does not match the requested type  (also ValueError)
-      StreamedAnswerError    the answer comes in items: `Peer.call_stream` reads it
-      StreamResetError       a stream was ended by Reset; `code` and `text` (likewise)
+      MalformedDataError     received data does not match the requested type (also ValueError)
+      StreamedAnswerError    the answer comes in items: read it with `Peer.call_stream`
+      StreamResetError       a stream was reset; `code` and `text` (also BrokenResourceError)
       RelayRefusedError      an event relay closed the connection; `code`, `text` (likewise)
-      FormatError            a payload or value does not fit its format  (also ValueError)
-      NotSpokenError         the peer's dialect doesn't support it
+      FormatError            a payload or value does not fit its format      (also ValueError)
+      NotSpokenError         the peer's dialect doesn't support the operation
       KnownPeersError        the file of known peers cannot be read or written
       FileError              a given file cannot be used
-      ConfigError            a setting is wrong                              (also ValueError)
-        InsecureAddressError   an unencrypted listener that other machines can reach
+      ConfigError            a setting is invalid                            (also ValueError)
+        InsecureAddressError   other machines could reach an unencrypted listener
 
-      JournalError           of a journal; see `node.journal.errors`
+      JournalError           base of the errors in `node.journal.errors`
 
-`node.protocol.errors` has those of the core, `crypto.errors` those of keys and key files,
-`lbm.errors` the root.
+Errors of the protocol core are in `node.protocol.errors`, those of keys and key files in
+`crypto.errors`, and the root class in `lbm.errors`.
 """
 
 import sys
@@ -61,21 +61,22 @@ class AddressError(ParleyError, ValueError):
 
 
 class UnreachableError(ParleyError, OSError):
-    """A connection can't be established, or an address can't be listened on."""
+    """A connection can't be established, or it isn't possible to listen on an address."""
 
     def __str__(self) -> str:
-        # OSError would show the tuple of its arguments.
+        # OSError would print its arguments as a tuple.
         return str(self.args[0]) if self.args else ""
 
 
 class TunnelRefusedError(UnreachableError):
-    """A Dial was refused, or not answered (section 19). `hop` is the place in the path of the node
-    that refused it, the first being 0; None for this node."""
+    """A tunnel was refused, or the request for it was not answered (section 19). `hop` is the
+    position of the refusing node in the path, from 0; None for this node.
+    """
 
     def __init__(self, code: int, hop: int | None = None, text: str = "") -> None:
         sentence = text or RESULT_SENTENCES.get(code, "refused")
         where = "here" if hop is None else f"at hop {hop}"
-        super().__init__(f"no tunnel: {sentence} ({where})")
+        super().__init__(f"cannot open a tunnel: {sentence} ({where})")
         self.code = int(code)
         self.hop = hop
         self.text = text
@@ -86,30 +87,33 @@ class ConfigError(ParleyError, ValueError):
 
 
 class InsecureAddressError(ConfigError):
-    """An unencrypted dialect would listen where other machines can reach it, and that wasn't
-    allowed."""
+    """An unencrypted dialect would listen at an address that other machines can reach, which wasn't
+    allowed.
+    """
 
     def __init__(self, address: str) -> None:
         super().__init__(
-            f"{address} is not of this machine alone, and nothing is encrypted there: "
-            "listen on 127.0.0.1, [::1] or a Unix socket, or allow it (--allow-insecure)"
+            f"cannot listen on {address!r}: other machines can reach it, and this protocol is "
+            "not encrypted; listen on 127.0.0.1, [::1] or a Unix socket, or allow a dialect with "
+            "--allow-insecure"
         )
 
 
 class FormatError(ParleyError, ValueError):
-    """A payload is not of its format, or a value has no form in one."""
+    """A payload doesn't match its format, or a value can't be encoded in a format."""
 
 
 class NotSpokenError(ParleyError):
     """The dialect of the connection doesn't support the operation."""
 
     def __init__(self, dialect: str, what: str) -> None:
-        super().__init__(f"{dialect} has no {what}")
+        super().__init__(f"cannot use {what}: the dialect {dialect!r} does not support it")
 
 
 class RelayRefusedError(ParleyError, BrokenResourceError):
     """An event relay reported an error and closed the connection. `code` is a `RelayCode`, `text`
-    the relay's."""
+    the text of the relay.
+    """
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"the relay closed the connection: {text or 'no text'} (code {code})")
@@ -145,11 +149,11 @@ class NotTrustedError(HandshakeError):
 
 
 class IdentityChangedError(NotTrustedError):
-    """The dialled name is recorded with another node id: the node was reinstalled, or another node
-    poses as it.
+    """The dialled name is recorded with another node ID: the node was reinstalled, or another node
+    impersonates it.
 
-    `name` is the name, `old` the id recorded since `first_seen` in the file at `path`, `new` the id
-    that answered now.
+    `name` is the name and `new` the ID that answered now. `old` is the ID recorded since
+    `first_seen` in the file at `path`.
     """
 
     def __init__(
@@ -171,13 +175,17 @@ class IdentityChangedError(NotTrustedError):
 
 
 def handshake_error(code: int, text: str, reason: str) -> HandshakeError:
-    """Return the error for the end of a handshake; `text` is the peer's, `reason` for our log."""
+    """Return the error for a failed handshake. `text` is the peer's, `reason` is for the local
+    log.
+    """
     if code == CloseCode.PEER_NOT_TRUSTED:
         return NotTrustedError(reason)
     if code == CloseCode.AUTHENTICATION_FAILED:
-        return NotTrustedError(text or reason, code)  # nothing was said if it was us who refused
+        return NotTrustedError(
+            text or reason, code
+        )  # there is no text if this node refused the peer
     if code == CloseCode.CONNECTION_LOST:
-        text = "the other side hung up during the handshake"
+        text = "the other side closed the connection during the handshake"
     elif code == CloseCode.BAD_RECORD and reason:
         text = f"{SENTENCES[code]}: {reason}"
     return HandshakeError(code, text)
@@ -190,9 +198,9 @@ class PeerClosedError(_WithCode, BrokenResourceError):
 class OutcomeUnknownError(PeerClosedError):
     """The connection ended before a call with `once` was answered: it ran once, or not at all.
 
-    For 5 minutes from `sent` (seconds of the loop's clock) on the answer can be had with
-    `peer.call(.., once=key)`, of a peer whose `once_epoch` is this one; any other peer would run it
-    again. `key` is 16 bytes.
+    For 5 minutes from `sent` (seconds of the event loop's clock), `peer.call(.., once=key)` returns
+    the answer, if the peer has the same `once_epoch`. Any other peer would run the call again.
+    `key` has 16 bytes.
     """
 
     def __init__(self, code: int, text: str, key: bytes, once_epoch: bytes, sent: float) -> None:
@@ -207,7 +215,7 @@ class StreamResetError(_WithCode, BrokenResourceError):
 
 
 RESULT_CODES: Final = frozenset(ResultCode)
-# Shows the beginning of data in a text.
+# Abbreviates data for a message.
 _QUOTE: Final = Repr()
 _LONGEST_QUOTE: Final = 300
 _QUOTE.maxstring = _QUOTE.maxother = _LONGEST_QUOTE
@@ -217,9 +225,9 @@ _QUOTE.maxlevel = 3
 class CallRefused(ParleyError):
     """A call was answered with a code other than 0 (section 9).
 
-    A handler raises it to answer so; a caller meets it, with `received` set: one that
-    leaves a handler is the handler's failure, not its answer. `data` is any LBM value. The text of
-    the error has the code, its name, and the beginning of the data.
+    A handler raises it to answer with this code. A caller gets it with `received` set: if a handler
+    lets a received one propagate, that is a failure of the handler, not its answer. `data` is any
+    LBM value. The message has the code, its name, and the beginning of the data.
 
     Raises:
         ValueError: `code` is not 1..2^32-1.
@@ -227,7 +235,7 @@ class CallRefused(ParleyError):
 
     def __init__(self, code: int, data: object = None) -> None:
         if isinstance(code, bool) or not 1 <= code <= LAST_CODE:
-            raise ValueError(f"{code} is not a code of refusal")
+            raise ValueError(f"invalid refusal code {code!r}: expected 1 to 2^32-1")
         super().__init__(RESULT_SENTENCES.get(code, "refused"))
         self.code = int(code)
         self.data = data
@@ -235,7 +243,7 @@ class CallRefused(ParleyError):
 
     @property
     def summary(self) -> str:
-        """The text of the error without the data."""
+        """The message without the data."""
         known = self.code in RESULT_CODES
         name = f", {ResultCode(self.code).name.lower().replace('_', '-')}" if known else ""
         return f"{self.args[0]} (code {self.code}{name})"
@@ -265,16 +273,20 @@ class SubscribeRefused(CallRefused):
 
 
 class NotOnceError(CallRefused):
-    """A call with `once` was not run: the other node, or the handler, does not remember its calls;
-    the connection is not encrypted; or the answer comes in items (code 27)."""
+    """A call with `once` was not run (code 27).
+
+    The other node or the handler doesn't remember its calls, the connection is not encrypted, or
+    the answer comes in items.
+    """
 
     def __init__(self, data: object = None) -> None:
         super().__init__(ResultCode.NOT_ONCE, data)
 
 
 class MalformedDataError(ParleyError, ValueError):
-    """Received data doesn't match the requested type. `place` is where in it, such as
-    `$.items[2].price` (`$` for all of it), and `text` the reason."""
+    """Received data doesn't match the requested type. `place` is the position of the error, such as
+    `$.items[2].price` (`$` for all of the data), and `text` the reason.
+    """
 
     def __init__(self, place: str, text: str) -> None:
         super().__init__(f"{place}: {text}")
@@ -283,22 +295,24 @@ class MalformedDataError(ParleyError, ValueError):
 
 
 class StreamedAnswerError(ParleyError):
-    """A call was answered in items, which `Peer.call_stream` reads; it was cancelled."""
+    """A call was answered in items, and was cancelled. Use `Peer.call_stream` instead."""
 
     def __init__(self) -> None:
-        super().__init__("the answer comes in items: read it with call_stream")
+        super().__init__(
+            "cannot return one value: the answer comes in items; read it with call_stream"
+        )
 
 
 class UnreadRepliesError(ParleyError):
     """Too many replies to an event were unread; later ones were discarded."""
 
     def __init__(self) -> None:
-        super().__init__("too many replies waited to be read")
+        super().__init__("cannot buffer more replies: too many are unread; read them faster")
 
 
 _SUBSCRIBED: Final = (
-    "this connection already has a subscription to the topic that cannot be shared; leave it, or "
-    "subscribe over another connection"
+    "this connection already has a subscription to the topic that cannot be shared; unsubscribe "
+    "first, or subscribe over another connection"
 )
 
 
@@ -320,12 +334,12 @@ def received_refusal(code: int, data: object, *, subscribing: bool = False) -> C
 
 
 def os_reason(error: OSError) -> str:
-    """Return why the system refused something. Not every OSError has a `strerror`."""
+    """Return the reason of an OSError, even if it has no `strerror`."""
     return error.strerror or str(error) or type(error).__name__
 
 
-# What code of the application may raise without ending the node. `sys.exit` in a handler (argparse
-# calls it) fails that one request; KeyboardInterrupt and cancellation still end more than that.
+# Errors that application code can raise without ending the node. `sys.exit` in a handler (argparse
+# calls it) fails only that request. KeyboardInterrupt and cancellation propagate.
 APPLICATION_ERRORS: Final = (Exception, SystemExit)
 
 
@@ -338,7 +352,7 @@ def sole_error(error: BaseException) -> BaseException:
 
 @contextmanager
 def ungrouped() -> Iterator[None]:
-    """Raise what a task group raises as itself, where it is one error; groups of several stay:
+    """Replace an exception group that has a single error by that error; other groups stay.
 
     with ungrouped():
         async with anyio.create_task_group() as tasks:
@@ -357,8 +371,9 @@ def ungrouped() -> Iterator[None]:
 
 
 def codec_fault(error: Exception) -> str:
-    """Return what an encoder or decoder reported, for the peer: texts about this interpreter are
-    replaced."""
+    """Return the message of an encoder or decoder for the peer; messages about this interpreter are
+    replaced.
+    """
     text = str(error)
     if isinstance(error, RecursionError):
         return "nested too deeply"

@@ -60,7 +60,8 @@ PRINTS = {
         r"hook: alice was accepted: True\n"
         r"hook: eve was rejected: authentication failed \(authentication-failed\)\n"
         r"network key: members can connect: True\n"
-        r"network key: eve gets no answer: the other side hung up during the handshake\n"
+        r"network key: eve gets no answer: the other side closed the connection during the "
+        r"handshake\n"
     ),
     "07_chat.py": (
         r"present: \[\]\n"

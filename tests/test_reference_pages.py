@@ -102,7 +102,7 @@ def test_the_page_of_errors_has_each_error_and_each_code() -> None:
 def test_the_page_of_commands_has_each_command_and_its_options() -> None:
     text = commands_page.build()
     for line in (
-        "| `parley bus dlq list BUS NAME` | Show the dead letters of an event",
+        "| `parley bus dlq list BUS NAME` | List the dead letters of an event",
         "| `call` | `--timeout NUMBER` | Seconds to wait for the response. [default: 30.0] |",
         "| `--kex TEXT` |",
     ):

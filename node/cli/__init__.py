@@ -1,1 +1,1 @@
-"""The command line: `parley`. What a person touches, on top of all the rest."""
+"""The command line `parley`."""

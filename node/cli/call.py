@@ -1,4 +1,4 @@
-"""`parley call`: asks a node something."""
+"""`parley call`: make a call to a node and print the response."""
 
 import sys
 from time import perf_counter
@@ -22,8 +22,11 @@ def call(
     raw: bool,
 ) -> None:
     if raw and options.as_json:
-        raise ConfigError("cannot use --raw with --json: leave one of the options out")
-    if not timeout > 0:  # not a number is not above 0 either
+        raise ConfigError(
+            "cannot use --raw with --json: they are two output formats; leave one of the options "
+            "out"
+        )
+    if not timeout > 0:  # also rejects NaN
         raise ConfigError(f"cannot use --timeout {timeout:g}: it must be more than 0 seconds")
     value = read_value(data, data_json)
 

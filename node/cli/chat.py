@@ -1,7 +1,7 @@
 """`parley chat`: host a room, or join one.
 
-Messages are one line each, without control characters, and never in the middle of the line that is
-being typed.
+Each message is printed on one line without control characters, above the line that the user is
+typing.
 """
 
 import getpass
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
 
 
 _LONGEST_LINE: Final = 4 * TEXT_LENGTH  # bytes of a line from a file
-_DUMB: Final = ("", "dumb", "unknown")  # terminals on which no line can be edited
+_DUMB: Final = ("", "dumb", "unknown")  # terminals that can't edit a line
 
 
 class Screen:
-    """Lines out and in, at a terminal or from files; `descriptor` is the input's."""
+    """Input and output lines of a chat, at a terminal or in files. `descriptor` is the input's."""
 
     def __init__(self, out: Output, descriptor: int) -> None:
         self._out = out
@@ -61,7 +61,6 @@ class Screen:
 
     @property
     def edits_lines(self) -> bool:
-        """Whether the user types at a terminal that supports line editing."""
         return edits_lines(self._out, self._descriptor)
 
     async def writable(self) -> None:
@@ -84,7 +83,7 @@ class Screen:
             async with aclosing(self._plain()) as lines:
                 yield lines
             return
-        # Only here: prompt_toolkit takes as long to import as the rest of a command.
+        # Imported here because prompt_toolkit takes as long to import as the rest of a command.
         from parley._node.cli.chat_editor import LineEditor
 
         self._editor = LineEditor(prompt)
@@ -111,15 +110,17 @@ def edits_lines(out: Output, descriptor: int) -> bool:
     return at_terminal and not out.as_json and os.environ.get("TERM", "") not in _DUMB
 
 
-# Seconds between two tries to say a line of a file in a room that limits its rate, and in all.
+# Seconds between attempts to send a line of a file to a room that limits the rate, and in total.
 _PAUSE: Final = 0.5
 _PATIENCE: Final = 60.0
-HELP: Final = "/who shows who is here, /quit leaves, /help shows this; // begins a line with /"
+HELP: Final = "/who lists the people here, /quit leaves, /help shows this; // sends a leading /"
 
 
 class Standing:
-    """How well the viewer `me` knows people. `proved` are the ids proved to us rather than reported
-    by the host (None: all), `known` those on record or pinned by the address."""
+    """Decides how well the user `me` knows a person. `proved` are the IDs that were proved to this
+    node rather than reported by the host (None: all). `known` are the IDs in the known peers or in
+    the address.
+    """
 
     def __init__(
         self, me: NodeId, proved: Collection[NodeId] | None, known: Collection[NodeId]
@@ -129,7 +130,9 @@ class Standing:
         self._known = known
 
     def __call__(self, person: Person) -> str:
-        """Return you, verified (known and proved), told (known, reported by the host) or new."""
+        """Return you, verified (known and proved), told (known, but only reported by the host) or
+        new.
+        """
         if person.node_id == self._me:
             return "you"
         if person.node_id not in self._known:
@@ -195,7 +198,7 @@ class Conversation:
         elif text == "/help":
             self._screen.say(HELP)
         elif text.startswith("/") and not text.startswith("//"):
-            self._refused(Exit.USAGE, f"there is no {text.split()[0]}: {HELP}")
+            self._refused(Exit.USAGE, f"unknown command {text.split()[0]!r}: {HELP}")
         else:
             await self.send(text.removeprefix("/"))
 
@@ -206,17 +209,17 @@ class Conversation:
             self.unsaid -= 1
         except (CallTimeout, PeerClosedError) as error:
             self._out.event("unanswered", text=text, error=str(error))
-            self._screen.say(f"! perhaps not said: {text} ({error})")
+            self._screen.say(f"! may not have been delivered: {text} ({error})")
         except CallRefused as refused:
             data = refused.data
             self._refused(refused.code, data if isinstance(data, str) else refused.summary)
         except UnreachableError as error:
-            self._refused(Exit.UNREACHABLE, f"not said: {text} ({error})")
+            self._refused(Exit.UNREACHABLE, f"cannot send {text!r}: {error}")
         except ValueError as error:
             self._refused(Exit.USAGE, str(error))
 
     async def _until_said(self, text: str) -> None:
-        """Send the text; lines of a file or a pipe wait while the room limits their rate."""
+        """Send the text. For a file or a pipe, retry while the room limits the rate."""
         waited = 0.0
         while True:
             try:
@@ -250,8 +253,8 @@ class Conversation:
 ROOM = "lobby"
 ARRIVED = f"you are {{}}; {HELP}"
 AWAY = "* the host may have quit: this chat waits until it is back; /quit leaves"
-RETURNED = "you are in the room again, as {}; messages may have been missed"
-# Seconds that a closing host waits for members that do not read.
+RETURNED = "you are in the room again, as {}; some messages may be missing"
+# Seconds for which a closing host waits for members that read slowly.
 FAREWELL = 5.0
 
 
@@ -266,8 +269,10 @@ def chat(
         given = {"address": MARK}
         options, address = apply_context(options, given), given["address"]
     if (address is None) == (not listen):
-        given_too = "" if address is None else f", not both (ADDR is {address!r})"
-        raise ConfigError(f"give ADDR to join a room or --listen ADDR to host one{given_too}")
+        given_too = (
+            "" if address is None else f"{address!r} was given with --listen; leave one of them out"
+        )
+        raise ConfigError(f"cannot start a chat{given_too}")
     if options.plaintext:
         raise ConfigError(
             "cannot chat with --plaintext: peers prove no identity without encryption; "
@@ -277,7 +282,10 @@ def chat(
     descriptor = stdin_descriptor()
 
     if options.loop != "asyncio" and edits_lines(Output(options.as_json), descriptor):
-        raise ConfigError(f"--loop {options.loop}: at a terminal, chat runs on asyncio")
+        raise ConfigError(
+            f"cannot use --loop {options.loop} at a terminal: chat requires asyncio there; leave "
+            "--loop out"
+        )
 
     async def chatting(options: NodeOptions, out: Output) -> None:
         screen = Screen(out, descriptor)
@@ -319,7 +327,9 @@ async def _host(
 async def _visit(
     options: NodeOptions, out: Output, screen: Screen, address: str, room: str, name: str
 ) -> None:
-    known = _on_record(options.dialling_trust(address))  # dialling may record whom it meets
+    known = _on_record(
+        options.dialling_trust(address)
+    )  # before dialling, which may record the host
     reason, is_hinted = "left", False
 
     async def tell(text: str, kind: str, /, **fields: Any) -> None:
@@ -381,7 +391,10 @@ async def _visit(
 def _done(out: Output, screen: Screen, talk: Conversation, reason: str) -> None:
     """End the command; it fails if lines of a file or a pipe were not sent."""
     if talk.unsaid and not screen.edits_lines:
-        raise ParleyError(f"{pluralise(talk.unsaid, 'line')} of the input could not be said")
+        raise ParleyError(
+            f"cannot send {pluralise(talk.unsaid, 'line')} of the input: the room refused them "
+            "or the connection was lost; the reasons are above"
+        )
     out.done(reason=reason)
 
 
@@ -391,7 +404,7 @@ def _chosen(name: str | None) -> str:
         try:
             return clean_name(name)
         except ValueError as error:
-            raise ConfigError(f"--name: {error}") from error
+            raise ConfigError(f"invalid --name {name!r}: {error}") from error
     try:
         return clean_name(getpass.getuser())
     except (KeyError, OSError, ValueError):
@@ -405,4 +418,4 @@ def _on_record(trust: TrustPolicy) -> frozenset[NodeId]:
     try:
         return frozenset(peer.node_id for peer in KnownPeers(default_known_peers()))
     except ConfigError:
-        return frozenset()  # no home, no record
+        return frozenset()  # no home directory, so no known peers

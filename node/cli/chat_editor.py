@@ -1,7 +1,7 @@
-"""The line that a user types at a terminal, edited with prompt_toolkit.
+"""The input line of a chat at a terminal, edited with prompt_toolkit.
 
-One application of prompt_toolkit runs during the chat, so that messages are printed above the
-unfinished line. It runs on asyncio only.
+One prompt_toolkit application runs during the chat, so that messages are printed above the
+unfinished line. It requires asyncio.
 """
 
 import io
@@ -24,8 +24,8 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 
 from parley._node.apps.chat.messages import TEXT_LENGTH
 
-REMEMBERED: Final = 100  # lines that the cursor keys bring back
-AHEAD: Final = 100  # entries that wait for the room; while they do, Enter leaves the line as it is
+REMEMBERED: Final = 100  # previous lines that the cursor keys can recall
+AHEAD: Final = 100  # lines that wait to be sent; when full, Enter does nothing
 
 
 class LineEditor:
@@ -72,7 +72,7 @@ class LineEditor:
             self._typed.send_nowait(line.text)
         except anyio.WouldBlock:
             self._app.output.bell()
-            return True  # which keeps the text
+            return True  # the text stays in the line
         return False
 
     def _tidy(self, line: Buffer) -> None:
@@ -103,20 +103,22 @@ class RecentLines(History):
         return tuple(self._lines)
 
     def store_string(self, string: str) -> None:
-        """Nothing is kept on the disk."""
+        """Do nothing: lines are never saved to disk."""
 
 
 def _interrupt(_: KeyPressEvent) -> None:
-    signal.raise_signal(signal.SIGINT)  # Ctrl-C ends a chat as it ends every command
+    signal.raise_signal(signal.SIGINT)  # Ctrl-C ends a chat like any other command
 
 
 def _keyboard() -> Input:
     if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(encoding="utf-8")  # as lines of files are, in every locale
+        sys.stdin.reconfigure(encoding="utf-8")  # the same encoding as for files, in every locale
     return create_input(sys.stdin)
 
 
 def _terminal() -> Output:
     output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
-    output.enable_cpr = False  # one line needs no position, and not every terminal tells it
+    output.enable_cpr = (
+        False  # a one-line prompt needs no cursor position, and some terminals don't report it
+    )
     return output

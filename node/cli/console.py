@@ -1,7 +1,7 @@
-"""`parley console`: a link to the console of a server that runs on this machine.
+"""`parley console`: print a link to the web console of a server on this machine.
 
-Each link opens the console once. Users who can read the files of the server's user can get one: the
-files contain the address of the console.
+Each link opens the console once. The server stores the console's address in files that only its own
+user can read.
 """
 
 import webbrowser
@@ -23,14 +23,19 @@ def console(act: bool, open_it: bool, port: int | None, as_json: bool) -> None:
     found = _running(port, act=act)
     if not found:
         where = "" if port is None else f" at port {port}"
-        raise ConfigError(f"no console runs here{where}; parley serve --console HOST:PORT has one")
+        raise ConfigError(
+            f"cannot open a console: no console is running on this machine{where}; start one "
+            "with: parley serve --console HOST:PORT"
+        )
     if len(found) > 1:
         several = ", ".join(f"--port {place.port}" for place, _ in found)
-        raise ConfigError(f"{len(found)} consoles run here, name one of them: {several}")
+        raise ConfigError(
+            f"cannot choose one of {len(found)} running consoles; give one of: {several}"
+        )
     ((place, link),) = found
     out.print(link)
     if open_it and not webbrowser.open(write_page(console_directory(), place, link).as_uri()):
-        out.remark("cannot open a browser on this machine")
+        out.remark("cannot open a browser on this machine; open the link yourself")
     out.done(link=link, url=place.url, node_id=place.node_id, may_act=act)
 
 
@@ -42,10 +47,10 @@ def _running(port: int | None, *, act: bool) -> list[tuple[ConsoleEndpoint, str]
             try:
                 found.append((place, request_link(place, may_act=act)))
             except UnreachableError:
-                continue  # it ended without a word
+                continue  # the server was killed and left its file
     return found
 
 
 def console_directory() -> Path:
-    """Return the directory of the files that say where consoles are; ConfigError without a home."""
+    """Return the directory of the consoles' address files; ConfigError without a home directory."""
     return default_known_peers().parent / "consoles"

@@ -30,14 +30,14 @@ def add(
     out, file = Output(as_json), Contexts()
     context = _checked(address, identity, trust, auditor)
     file.add(name, context, force=force, use=use)
-    out.print(f"added {name}{', which is in use now' if use else ''}")
+    out.print(f"added {name}{', now selected' if use else ''}")
     out.done(**_described(name, context, file.in_use), contexts=str(file.path))
 
 
 def use(name: str | None, as_json: bool) -> None:
     out, file = Output(as_json), Contexts()
     file.use(name)
-    out.print("no context is in use" if name is None else f"{name} is in use")
+    out.print("no context is selected" if name is None else f"selected {name}")
     out.done(in_use=name, contexts=str(file.path))
 
 
@@ -50,7 +50,7 @@ def list_contexts(as_json: bool) -> None:
         mark = "*" if name == in_use else " "
         out.print(one_line(f"{mark} {name:{width}}  {context.address or '-'}"))
     if not found:
-        out.print(f"there are no contexts in {file.path}")
+        out.print(f"no contexts in {file.path}; add one with: parley context add NAME ADDR")
     out.done(count=len(found), contexts=str(file.path))
 
 
@@ -59,11 +59,11 @@ def show(name: str | None, as_json: bool) -> None:
     chosen = name or file.in_use
     if chosen is None:
         raise ConfigError(
-            f"no context is in use in '{file.path}'; give NAME, or select one with: "
-            "parley context use NAME"
+            f"cannot show the selected context: none is selected in '{file.path}'; give NAME, or "
+            "select one with: parley context use NAME"
         )
     context, in_use = file.find(chosen), file.in_use
-    out.print(f"name      {chosen}{' (in use)' if chosen == in_use else ''}")
+    out.print(f"name      {chosen}{' (selected)' if chosen == in_use else ''}")
     out.print(one_line(f"address   {context.address or '-'}"))
     out.print(one_line(f"identity  {context.identity or 'your own key'}"))
     out.print(one_line(f"trust     {context.trust or 'as without a context'}"))

@@ -1,11 +1,11 @@
-"""Contexts: saved addresses, identities and trust settings, and the addresses that `@NAME` means.
+"""The file of contexts, and the addresses that `@NAME` refers to.
 
     in_use = "NAME"
     [contexts."NAME"]
     address, identity, trust, auditor = "..", each optional
 
-The file is replaced whole, by one process at a time. Values are checked when a context is added,
-and again when it is used.
+The file is replaced as a whole, by one process at a time. Values are checked when a context is
+added, and again when it is used.
 """
 
 import json
@@ -22,15 +22,16 @@ from parley._node.trust.files import home_directory, locked, replace_file
 from parley._node.trust.known_peers import KnownPeers, default_known_peers
 
 MOST_CONTEXTS: Final = 256
-LONGEST: Final = 1_024  # characters of one of its values
+LONGEST: Final = 1_024  # characters of a value
 MAX_FILE_SIZE: Final = 2_097_152
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """The values of a context, as the options have them: `address` of a node, `identity` a key
-    file, `trust`, and `auditor` a public key. None keeps the default."""
+    """The values of a context: `address` of a node, path of a key file `identity`, `trust` as for
+    `--trust`, and `auditor` as a public key. None means the default.
+    """
 
     address: str | None = None
     identity: str | None = None
@@ -39,9 +40,9 @@ class Context:
 
 
 class Contexts:
-    """The contexts in a file; a missing file is empty.
+    """The contexts in a file. A missing file has no contexts.
 
-    Every method may raise FileError: the file cannot be read or written, or is malformed.
+    Every method raises FileError if the file cannot be read or written, or is malformed.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -60,7 +61,10 @@ class Contexts:
         """Return the context of this name, or raise ConfigError."""
         found = self.all().get(name)
         if found is None:
-            raise ConfigError(f"there is no context {name!r} in {self.path}")
+            raise ConfigError(
+                f"cannot find the context {name!r} in '{self.path}'; list all with: parley "
+                "context list"
+            )
         return found
 
     def add(self, name: str, context: Context, *, force: bool = False, use: bool = False) -> None:
@@ -71,16 +75,22 @@ class Contexts:
         """
         if not _NAME.fullmatch(name):
             raise ConfigError(
-                f"cannot use {ascii(name)[:80]} as a context's name: it must be 1 to 64 letters, "
-                "digits, '-', '_' or '.'"
+                f"invalid context name {ascii(name)[:80]}: expected 1 to 64 letters, digits, "
+                "'-', '_' or '.'"
             )
         with locked(self.path, FileError):
             contexts, in_use = self._read()
             if name in contexts and not force:
-                raise ConfigError(f"there is a context {name} already: --force replaces it")
+                raise ConfigError(
+                    f"cannot add the context {name!r}: it exists already; give --force to "
+                    "replace it"
+                )
             contexts[name] = context
             if len(contexts) > MOST_CONTEXTS:
-                raise ConfigError(f"there are {MOST_CONTEXTS} contexts already: remove one first")
+                raise ConfigError(
+                    f"cannot add the context {name!r}: there are {MOST_CONTEXTS} contexts "
+                    "already; remove one with: parley context remove NAME"
+                )
             self._write(contexts, name if use else in_use)
 
     def use(self, name: str | None) -> None:
@@ -107,13 +117,13 @@ class Contexts:
         except FileNotFoundError:
             return {}, None
         except OSError as error:
-            raise FileError(f"cannot read {self.path}: {os_reason(error)}") from error
+            raise FileError(f"cannot read '{self.path}': {os_reason(error)}") from error
         if len(data) > MAX_FILE_SIZE:
-            raise FileError(f"{self.path} is longer than {MAX_FILE_SIZE} bytes")
+            raise FileError(f"cannot read '{self.path}': it is longer than {MAX_FILE_SIZE:,} bytes")
         try:
             return _parse(tomllib.loads(data.decode()))
         except (UnicodeDecodeError, tomllib.TOMLDecodeError, ConfigError) as error:
-            raise FileError(f"{self.path} is not a file of contexts: {error}") from error
+            raise FileError(f"cannot read the contexts in '{self.path}': {error}") from error
 
     def _write(self, contexts: Mapping[str, Context], in_use: str | None) -> None:
         lines = [] if in_use is None else [f"in_use = {_quoted(in_use)}", ""]
@@ -130,7 +140,9 @@ class Contexts:
 def require_value(name: str, text: object) -> str:
     """Return a value of a context; ConfigError if it isn't one line of up to 1,024 characters."""
     if not isinstance(text, str) or not text.isprintable() or not 1 <= len(text) <= LONGEST:
-        raise ConfigError(f"{name} of a context is a line of 1 to {LONGEST:,} characters")
+        raise ConfigError(
+            f"invalid {name} in a context: expected one line of 1 to {LONGEST:,} characters"
+        )
     return text
 
 
@@ -139,36 +151,38 @@ def _parse(table: Mapping[str, Any]) -> tuple[dict[str, Context], str | None]:
     known = {each.name for each in fields(Context)}
     if not isinstance(found, dict) or not table.keys() <= {"contexts", "in_use"}:
         wrong = sorted(table.keys() - {"contexts", "in_use"})
-        reason = f"{wrong[0]!r} is unknown" if wrong else "'contexts' is not a table"
-        raise ConfigError(f"{reason}; the file has only 'in_use' and 'contexts'")
+        reason = f"unknown key {wrong[0]!r}" if wrong else "'contexts' is not a table"
+        raise ConfigError(f"{reason}; expected only 'in_use' and 'contexts'")
     contexts = {}
     for name, values in found.items():
         if not _NAME.fullmatch(name) or not isinstance(values, dict) or not values.keys() <= known:
-            raise ConfigError(f"{name!r} is not a context with {', '.join(sorted(known))}")
+            raise ConfigError(
+                f"invalid context {name!r}; expected a table with any of {', '.join(sorted(known))}"
+            )
         contexts[name] = Context(**{key: require_value(key, text) for key, text in values.items()})
     if in_use is not None and in_use not in contexts:
-        raise ConfigError(f"there is no context {in_use!r}, which is in use")
+        raise ConfigError(f"the selected context {in_use!r} does not exist")
     return contexts, in_use
 
 
 def _quoted(text: str) -> str:
-    # A printable text in JSON is a basic string of TOML.
+    # A printable JSON string is also a basic string in TOML.
     return json.dumps(text, ensure_ascii=False)
 
 
 MARK: Final = "@"
-VARIABLE: Final = "PARLEY_CONTEXT"  # names a context, as --context does
+VARIABLE: Final = "PARLEY_CONTEXT"  # environment variable with the same meaning as --context
 
 
 def is_one_in_use() -> bool:
     try:
         return Contexts().in_use is not None
     except ParleyError:
-        return True  # the command that needs the file reports the error
+        return True  # the command that needs the file will report the error
 
 
 def resolve_address(text: str, named: Context | None = None) -> tuple[str, Context | None]:
-    """Return the address that ADDR means, and its context, if any. `named` is that of `--context`.
+    """Return the address for ADDR and its context, if any. `named` is the context of `--context`.
 
     Raises:
         ConfigError: an unknown name, or one without an address. FileError, KnownPeersError: a file
@@ -181,8 +195,8 @@ def resolve_address(text: str, named: Context | None = None) -> tuple[str, Conte
         chosen = contexts.in_use
         if named is None and chosen is None:
             raise ConfigError(
-                f"no ADDR is given, and no context is in use in '{contexts.path}'; give ADDR, or "
-                "select a context with: parley context use NAME"
+                "cannot connect: ADDR is missing, and no context is selected in "
+                f"'{contexts.path}'; give ADDR, or select a context with: parley context use NAME"
             )
         context = named or contexts.find(chosen or "")
         name = chosen or ""
@@ -191,19 +205,24 @@ def resolve_address(text: str, named: Context | None = None) -> tuple[str, Conte
     else:
         return _of_peer(name), named
     if context.address is None:
-        raise ConfigError(f"the context {name} has no address: give ADDR")
+        raise ConfigError(f"cannot connect to the context {name!r}: it has no address; give ADDR")
     return context.address, context
 
 
 def _of_peer(name: str) -> str:
-    """Return the last address of a known peer, with its node id."""
+    """Return the last address of a known peer, with its node ID."""
     known = KnownPeers(default_known_peers())
     peer = known.by_name(name)
     if peer is None:
-        raise ConfigError(f"{name!r} is neither a context nor a peer in {known.path}")
+        raise ConfigError(
+            f"cannot find {('@' + name)!r}: it is neither a context nor a peer in '{known.path}'"
+        )
     places = [one for one in peer.names if _is_address(one)]
     if not places:
-        raise ConfigError(f"no address of {name} is on record in {known.path}")
+        raise ConfigError(
+            f"cannot connect to {('@' + name)!r}: '{known.path}' has no address of this peer; "
+            "give ADDR"
+        )
     return f"{places[-1]}#{peer.node_id}"
 
 

@@ -1,7 +1,7 @@
-"""The user's own identity: created when it is first needed, and kept in $PARLEY_HOME.
+"""The user's own identity, created on first use and stored in $PARLEY_HOME.
 
-If it cannot be saved, as in a read-only home, the node gets a temporary identity and the user is
-warned. A key file that exists but cannot be used is an error.
+If it cannot be saved, for example in a read-only home directory, the node gets a temporary identity
+and the user is warned. A key file that exists but cannot be used is an error.
 """
 
 import errno
@@ -19,7 +19,7 @@ from parley._node.errors import ConfigError, os_reason
 from parley._node.trust.files import home_directory, locked, make_directories
 
 _NAME: Final = "identity.key"
-# What a file system says that has no hard links, as FAT and some mounts have none.
+# Errors of file systems without hard links, such as FAT.
 _NO_LINKS: Final = (errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -29,8 +29,8 @@ def default_key_path() -> Path:
 
 
 def default_identity(passphrase: bytes | None, warn: Callable[[str], object]) -> Identity:
-    """Load the user's key, or create it, encrypted with the passphrase if there is one. If it
-    cannot be created, call `warn` and return a temporary identity.
+    """Load the user's key. Create it if it doesn't exist, encrypted with the passphrase if there is
+    one. If it cannot be created, call `warn` and return a temporary identity.
 
     Raises:
         KeyFileError: the key exists and cannot be used.
@@ -38,7 +38,7 @@ def default_identity(passphrase: bytes | None, warn: Callable[[str], object]) ->
     try:
         path = default_key_path()
         if not os.path.lexists(path):
-            with suppress(KeyFileExistsError):  # somebody else has made it meanwhile
+            with suppress(KeyFileExistsError):  # another process has just created it
                 create_default_key(path, Identity.create(), passphrase)
     except (ConfigError, KeyFileUnreadableError, OSError) as error:
         why = os_reason(error) if isinstance(error, OSError) else str(error)
@@ -51,7 +51,7 @@ def default_identity(passphrase: bytes | None, warn: Callable[[str], object]) ->
 
 
 def create_default_key(path: Path, identity: Identity, passphrase: bytes | None) -> None:
-    """Create a key file atomically: other processes may read it at any time.
+    """Create a key file atomically, because other processes may read it at any time.
 
     Raises:
         KeyFileExistsError: it exists. ConfigError, KeyFileUnreadableError, OSError: it cannot be
@@ -64,18 +64,20 @@ def create_default_key(path: Path, identity: Identity, passphrase: bytes | None)
         try:
             _link(fresh, path)
         except FileExistsError as error:
-            raise KeyFileExistsError(f"there is a file at {path} already") from error
+            raise KeyFileExistsError(
+                f"cannot create the key file '{path}': it exists already"
+            ) from error
     descriptor = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(descriptor)  # whoever is told this id may keep it for longer than we do
+        os.fsync(descriptor)  # Save the key reliably before anyone learns its ID.
     finally:
         os.close(descriptor)
 
 
 def _link(fresh: Path, path: Path) -> None:
-    """Give the file its name; FileExistsError if the name exists."""
+    """Link the file to `path`; FileExistsError if `path` exists."""
     try:
-        os.link(fresh, path)  # never over another one, as a rename would be
+        os.link(fresh, path)  # never overwrites, unlike a rename
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
@@ -83,11 +85,14 @@ def _link(fresh: Path, path: Path) -> None:
 
 
 def _move(fresh: Path, path: Path) -> None:
-    """Like `_link`, for file systems without hard links: under a lock of all creators."""
+    """Rename the file to `path` under a lock, on file systems without hard links."""
     try:
         describe_keyfile(fresh)
     except KeyFileTooOpenError as error:
-        raise ConfigError(f"no file in {path.parent} can be its owner's alone") from error
+        raise ConfigError(
+            f"cannot create a key file in '{path.parent}': its file system cannot make a file "
+            "readable only by its owner"
+        ) from error
     with locked(path, ConfigError):
         if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))

@@ -31,7 +31,9 @@ Kind = Literal["close", "result", "event", "relay", "exit"]
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One code: `kind` is where it is used, `raised_by` its source, `mend` the advice."""
+    """One code: where it is used (`kind`), which side sends or raises it, and how to fix the
+    problem (`mend`).
+    """
 
     kind: Kind
     code: int
@@ -42,132 +44,138 @@ class Explanation:
 
     @property
     def names(self) -> frozenset[str]:
-        """Its name, its number, and its name in `--json`."""
+        """Its number, its name, and its name in `--json`."""
         names = [str(self.code), *self.name.split(" / ")]
         if self.kind in ("result", "event") and self.code in RESULT_SENTENCES:
             names.append(RESULT_SENTENCES[self.code])
         return frozenset(map(_written, names))
 
 
-# Meaning, what raises it, what to do.
+# Meaning, source, and what to do.
 _Text = tuple[str, str, str]
 
 _CLOSE: Final[dict[CloseCode, _Text]] = {
     CloseCode.NORMAL: (
-        "the connection ended as intended",
-        "the side that called close",
-        "nothing; connect again if there is more to send",
+        "the connection was closed normally",
+        "the side that closed the connection",
+        "nothing; connect again to continue",
     ),
     CloseCode.GOING_AWAY: (
-        "the node shuts down, or drops a connection",
-        "a node that closes",
+        "the node is shutting down, or dropped the connection",
+        "the closing node",
         "connect again later, or to another address",
     ),
     CloseCode.PROTOCOL_ERROR: (
-        "the bytes received do not fit the protocol",
-        "the side that received it",
-        "read the receiver's log, which says what; look for unequal versions",
+        "the received bytes violate the protocol",
+        "the receiver of the bytes",
+        "read the reason in the receiver's log; check that both sides run compatible versions",
     ),
     CloseCode.BAD_RECORD: (
-        "the bytes were altered, reordered or cut on their way, or encrypted under other keys",
-        "the side that received it",
-        "in a handshake: give both nodes the same network key, or none; otherwise look for a proxy "
-        "in between: if it happens again, the connection is being tampered with",
+        "the bytes were altered, reordered or truncated in transit, or encrypted with other keys",
+        "the receiver of the bytes",
+        "during a handshake: give both nodes the same network key, or none; otherwise look for a "
+        "proxy on the path: if the error recurs, the connection is being tampered with",
     ),
     CloseCode.SEAL_VIOLATION: (
-        "a signature over the received events is wrong, or came too late",
-        "the side that received it",
-        "as for bad-record; a sender that stalls for 10 s causes it too",
+        "a signature over the received events is wrong or was not received in time",
+        "the receiver of the events",
+        "as for bad-record; a sender that stalls for 10 s also causes it",
     ),
     CloseCode.AUTHENTICATION_FAILED: (
-        "a side's Proof was wrong, or its identity is not allowed (any longer)",
-        "either side, mostly the one that was dialled",
-        "ask the operator of that node to allow your node id; give --identity, if you have one",
+        "a side did not prove its identity, or its identity is not allowed, or no longer allowed",
+        "either side, mostly the dialled one",
+        "ask the operator of that node to allow your node ID; if you have another key, give it "
+        "with --identity",
     ),
     CloseCode.NO_COMMON_ALGORITHM: (
-        "the two sides have no name of one list in common; the text says which list",
-        "the side that was dialled",
-        "offer more in --kex, --signing, --hash, --cipher or --sealing, or --require less",
+        "the two sides share no algorithm of one kind; the text names the kind",
+        "the dialled side",
+        "allow more algorithms with --kex, --signing, --hash, --cipher or --sealing, or require "
+        "fewer with --require",
     ),
     CloseCode.UNSUPPORTED_VERSION: (
-        "the two sides have no version of the protocol in common; the text says which they speak",
-        "the side that was dialled",
+        "the two sides share no protocol version; the text names the versions",
+        "the dialled side",
         "update the older side",
     ),
     CloseCode.PLAINTEXT_REFUSED: (
         "the node accepts encrypted connections only",
-        "the side that was dialled",
+        "the dialled side",
         "leave --plaintext out",
     ),
     CloseCode.FRAME_TOO_LARGE: (
-        "a frame is longer than was agreed",
-        "the side that received it",
-        "look for unequal versions, or for something other than Parley at that address",
+        "a frame is longer than the negotiated limit",
+        "the receiver of the frame",
+        "check that the address belongs to a Parley node, and that both sides run compatible "
+        "versions",
     ),
     CloseCode.TIMEOUT: (
-        "the handshake took more than 10 s, or nothing came for 25 s although it was asked for",
-        "the side that waited",
-        "look at the network and at the load of both machines; try again",
+        "the handshake took more than 10 s, or the other side did not respond for 25 s",
+        "the waiting side",
+        "check the network and the load of both machines; try again",
     ),
     CloseCode.TOO_MANY_STREAMS: (
-        "more streams are open than were agreed",
-        "the side that received the Open",
-        "close streams that are done, or raise max_streams on both sides",
+        "more streams are open than the negotiated limit",
+        "the receiver of the Open",
+        "close streams that are no longer needed, or raise max_streams on both sides",
     ),
     CloseCode.OVERLOADED: (
         "a limit of the node was exceeded: connections, streams, bytes or Pings",
-        "the side that received it",
-        "send fewer requests at a time, or later; raise the limits of that node",
+        "the node with the limit",
+        "send fewer requests at a time, or retry later; or raise the limits of that node",
     ),
     CloseCode.INTERNAL_ERROR: (
-        "something failed on that side: a handler, or Parley itself",
+        "a handler or Parley itself failed",
         "the side that failed",
         "read that node's log, which has the traceback",
     ),
     CloseCode.UNKNOWN_SESSION: (
-        "there is no such session to resume: it ended, or never existed",
-        "the side that was dialled again",
+        "the session to resume has ended or never existed",
+        "the dialled side",
         "nothing: a new session replaces it",
     ),
     CloseCode.NOT_AUTHORISED: (
-        "this node may not open streams of this label",
-        "the side that received the stream",
-        "ask the operator of that node to allow your node id; give the --identity that is allowed",
+        "your node may not open streams with this label",
+        "the receiver of the stream",
+        "ask the operator of that node to allow your node ID; or give an allowed key with "
+        "--identity",
     ),
     CloseCode.WRONG_SUPERCATEGORY: (
-        "streams of this label are not for nodes of this role",
-        "the side that received the stream",
-        "look at --role on both sides: client, server or peer",
+        "streams with this label are not allowed between nodes of these roles",
+        "the receiver of the stream",
+        "check --role on both sides: client, server or peer",
     ),
     CloseCode.CANCELLED: (
-        "the stream is no longer read, or its handler was cancelled",
-        "the side that received the stream",
-        "nothing, if that is what was wanted",
+        "the receiver stopped reading the stream, or its handler was cancelled",
+        "the receiver of the stream",
+        "nothing, if the cancellation was intended",
     ),
     CloseCode.SLOW_CONSUMER: (
-        "the subscriber did not keep up with what was published",
+        "the subscriber read too slowly",
         "the publisher",
-        "read faster, or name a greater window; the topic may drop its oldest notes instead",
+        "read faster, or use a larger window; or let the topic drop its oldest notes instead",
     ),
     CloseCode.NO_HANDLER: (
-        "the node has no handler for streams of this label",
-        "the side that received the stream",
-        "look at the label's spelling, and at what that node offers",
+        "the node has no handler for streams with this label",
+        "the receiver of the stream",
+        "check the spelling of the label, and list what the node offers with parley topics",
     ),
     CloseCode.REFUSED: (
-        "the label is reserved, or the node is closing and accepts nothing new",
-        "the side that received the stream",
+        "the label is reserved, or the node is closing and accepts no new streams",
+        "the receiver of the stream",
         "use another label, or connect again later",
     ),
     CloseCode.CONNECTION_LOST: (
-        "the connection ended without a Close; never sent",
+        "the connection ended without a Close; this code is never sent",
         "the side that noticed",
-        "look at the network; in a handshake: a node with another network key hangs up so",
+        "check the network; during a handshake, check that both nodes have the same network key",
     ),
     CloseCode.PEER_NOT_TRUSTED: (
-        "the local trust policy refused the other node, or has since revoked its trust; never sent",
-        "the side that dialled or listens",
-        "read the reason; compare node ids by another way before you trust a new one",
+        "the local trust policy refused the other node, or has since revoked its trust; this "
+        "code is never sent",
+        "the side whose policy refused",
+        "read the reason; confirm a new node ID with its operator over a separate channel before "
+        "you trust it",
     ),
 }
 
@@ -175,124 +183,127 @@ _RESULT: Final[dict[ResultCode, _Text]] = {
     ResultCode.ACCEPTED: ("accepted", "the handler", "nothing"),
     ResultCode.TOPIC_NOT_FOUND: (
         "topic not found",
-        "the node that was asked",
-        "look at the topic's spelling, and at what that node offers",
+        "the called node",
+        "check the spelling of the topic, and list what the node offers with parley topics",
     ),
     ResultCode.ALREADY_SUBSCRIBED: (
         "to Subscribe: already subscribed; to Unsubscribe and Notify: not subscribed",
-        "the node that was asked",
-        "leave the other subscription, or subscribe over another connection",
+        "the called node",
+        "unsubscribe first, or subscribe over another connection",
     ),
     ResultCode.REJECTED: (
-        "the subscription was rejected, perhaps with data",
+        "the publisher rejected the subscription, perhaps with data",
         "the topic's on_subscribe",
         "read the data",
     ),
     ResultCode.HANDLER_FAILED: (
-        "the handler failed",
-        "the node that was asked",
+        "the handler raised an exception",
+        "the called node",
         "read that node's log, which has the traceback",
     ),
     ResultCode.DEADLINE_EXCEEDED: (
         "the deadline passed",
         "either side",
-        "give more time (--timeout), or find out what takes so long; it may still have happened",
+        "allow more time (--timeout), or find out what is slow; the call may still have been "
+        "executed",
     ),
     ResultCode.CANCELLED: (
         "cancelled",
-        "the node that was asked",
-        "nothing, if that is what was wanted",
+        "the called node",
+        "nothing, if the cancellation was intended",
     ),
     ResultCode.OVERLOADED: (
         "overloaded",
-        "the node that was asked",
-        "send fewer requests at a time, or later: too many are waiting there, or it is closing",
+        "the called node",
+        "send fewer requests at a time, or retry later: too many requests are waiting, or the "
+        "node is closing",
     ),
     ResultCode.NOT_AUTHORISED: (
         "not authorised",
-        "the node that was asked",
-        "ask its operator to allow your node id; give the --identity that is allowed",
+        "the called node",
+        "ask its operator to allow your node ID; or give an allowed key with --identity",
     ),
     ResultCode.PAYLOAD_TOO_LARGE: (
         "the payload is too large",
-        "the node that was asked",
+        "the called node",
         "send less, use a stream, or raise --max-payload on both sides",
     ),
     ResultCode.WRONG_SUPERCATEGORY: (
-        "not allowed between these roles",
-        "the node that was asked",
-        "look at --role on both sides: client, server or peer",
+        "not allowed between nodes of these roles",
+        "the called node",
+        "check --role on both sides: client, server or peer",
     ),
     ResultCode.MALFORMED: (
         "malformed request",
-        "the node that was asked",
-        "look for unequal versions; where data has a type, the answer says what does not fit",
+        "the called node",
+        "check that both sides run compatible versions; if the data has a type, the response "
+        "says which part does not match",
     ),
     ResultCode.INVALID_EVENT: (
-        "no such event may be",
+        "the bus does not accept this event",
         "the node that offers the bus",
-        "read the text: the data is not a JSON object, is too long, or does not fit its schema",
+        "read the text: the data is not a JSON object, is too long, or does not match its schema",
     ),
     ResultCode.STORE_FULL: (
-        "no room to store it",
+        "the bus has no space for the event",
         "the node that offers the bus",
-        "make room on its disk, trim its streams, or raise max_store_bytes",
+        "free disk space on that node, trim its streams, or raise max_store_bytes",
     ),
     ResultCode.STORE_DAMAGED: (
-        "what is stored cannot be read",
+        "the stored events cannot be read",
         "the node that offers the bus",
-        "read that node's log; take the file from a backup",
+        "read that node's log; restore the file from a backup",
     ),
     ResultCode.NOT_ONCE: (
-        "it cannot be made sure that this runs once",
-        "the node that was called",
+        "the node cannot guarantee that this call runs only once",
+        "the called node",
         "register the handler with once=True, or call without once",
     ),
     ResultCode.UNREACHABLE: (
         "unreachable",
-        "a server on the way",
-        "ask for another path, or try again when the link or the node is back",
+        "a server on the path",
+        "use another path, or retry when the link or the node is available again",
     ),
 }
 _RESULT_NAMES: Final = {ResultCode.ALREADY_SUBSCRIBED: "already-subscribed / not-subscribed"}
 
-# What the Error of a named event says beside the codes of results.
+# Codes of the Error event of named events, besides the result codes.
 _EVENT: Final[dict[int, _Text]] = {
     EVENT_FAILED: (
         "the handler of a named event failed",
-        "the node that was asked",
+        "the called node",
         "read that node's log, which has the traceback",
     ),
 }
 
 _RELAY: Final[dict[RelayCode, _Text]] = {
     RelayCode.INVALID_UUID: (
-        "the UUID is nil, all ones, or was cut off",
+        "the UUID is all zeros or all ones, or was truncated",
         "the relay",
-        "use another UUID, and send its 16 bytes first",
+        "send the 16 bytes of another UUID first",
     ),
     RelayCode.ALREADY_CONNECTED: (
-        "a client of this UUID is connected",
+        "a client with this UUID is already connected",
         "the relay",
-        "look for the other client, or use another UUID",
+        "disconnect the other client, or use another UUID",
     ),
     RelayCode.INVALID_FORMAT: (
         "a message is shorter than two UUIDs, or longer than the relay's limit",
         "the relay",
-        "send less, or raise --longest-frame of the relay",
+        "send shorter messages, or raise dialects.limits.longest_frame of the relay",
     ),
     RelayCode.NOT_AUTHORISED: (
-        "the sender of a message is not the UUID of its connection",
+        "the sender in a message is not the UUID of its connection",
         "the relay",
-        "send under the client's own UUID only",
+        "use the client's own UUID as the sender",
     ),
     RelayCode.NOT_CONNECTED: (
         "the target of a message is not connected",
         "the relay",
-        "send again later; the connection continues",
+        "send again later; the connection stays open",
     ),
     RelayCode.INTERNAL_ERROR: (
-        "something failed in the relay",
+        "the relay failed",
         "the relay",
         "read the relay's log, which has the traceback",
     ),
@@ -301,39 +312,39 @@ _RELAY: Final[dict[RelayCode, _Text]] = {
 _EXIT: Final[dict[Exit, _Text]] = {
     Exit.DONE: ("the command succeeded", "every command", "nothing"),
     Exit.FAILED: (
-        "any other error, such as a connection that ended with a code",
+        "any other error, such as a connection that was closed with an error code",
         "every command",
-        "read the sentence; parley errors CODE explains its code",
+        "read the error message; parley errors CODE explains its code",
     ),
     Exit.USAGE: (
-        "a wrong option, address, algorithm or value",
+        "an invalid option, address, algorithm or value",
         "every command",
-        "read the sentence, and parley COMMAND --help",
+        "read the error message, and parley COMMAND --help",
     ),
     Exit.UNREACHABLE: (
-        "nothing answers at the address, or the handshake was cut off or timed out",
-        "the side that dials",
-        "check the address, that the node runs, firewalls and network keys",
+        "no node responds at the address, or the handshake was interrupted or timed out",
+        "the dialling side",
+        "check the address, the node, firewalls and network keys",
     ),
     Exit.NOT_TRUSTED: (
-        "a side refused the other",
-        "the side that dials",
+        "one side does not trust the other",
+        "the dialling side",
         "read the reason; see parley peers, --trust and --identity",
     ),
     Exit.ANSWERED: (
-        "a call was answered with a code other than 0, or not in time; or a bus refused it",
-        "the side that asks",
-        "the code is in the sentence; parley errors CODE explains it",
+        "a call was answered with an error code or not in time, or a bus refused a request",
+        "the calling side",
+        "read the error message; parley errors CODE explains its code",
     ),
     Exit.FILE: (
-        "a key file, a file of known peers or another file cannot be used, such as that of a bus",
+        "a file cannot be used: a key file, a file of known peers, a bus, or another file",
         "every command",
-        "the sentence names the file; look at its path and permissions",
+        "check the path and permissions of the file that the error message names",
     ),
     Exit.FINDINGS: (
-        "a check failed: of a journal, or of the lag of a group",
+        "a check found problems: in a journal, or with the lag of a group",
         "parley journal verify, parley bus groups",
-        "read the findings: each says what is wrong, where, and what shows it",
+        "read the findings: each names the problem, the place and the evidence",
     ),
 }
 
@@ -353,7 +364,7 @@ def _all() -> Iterator[Explanation]:
 
 
 def _written(name: str) -> str:
-    """Return a name as it is typed: `deadline-exceeded`."""
+    """Return a name in the form that users type: `deadline-exceeded`."""
     return name.strip().lower().replace("_", "-").replace(" ", "-")
 
 
@@ -367,10 +378,10 @@ def explain(code: str) -> Sequence[Explanation]:
 
 _TITLES: Final[dict[Kind, str]] = {
     "close": "Close codes: how connections and streams end",
-    "result": "Result codes: how calls and subscriptions are answered",
-    "event": "Named events: what an Error says beside the codes of results",
-    "relay": "Relay codes: what an event relay tells its clients",
-    "exit": "Exit codes: how commands end",
+    "result": "Result codes: results of calls and subscriptions",
+    "event": "Named events: codes of Error events besides the result codes",
+    "relay": "Relay codes: errors of an event relay",
+    "exit": "Exit codes of commands",
 }
 
 
@@ -392,8 +403,8 @@ def errors(code: str | None, as_json: bool) -> None:
 
 def _unknown(code: str) -> str:
     if code.isdecimal() and FIRST_APPLICATION_CODE <= int(code) <= LAST_CODE:
-        return f"{code} is a code of the application's own: Parley gives it no meaning"
-    return f"unknown code {code}; `parley errors` shows all"
+        return f"cannot explain the code {code}: the application that uses it defines its meaning"
+    return f"unknown code {code!r}; list all codes with: parley errors"
 
 
 def _show(out: Output, explanation: Explanation) -> None:
@@ -406,7 +417,7 @@ def _show(out: Output, explanation: Explanation) -> None:
 def _table(title: str, explanations: list[Explanation]) -> Table:
     head = ("code", "name", "meaning", "comes from", "what to do")
     table = Table(*head, title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    # A name that is cut off could not be asked for: the longest word of one has room.
+    # Names must not be truncated, so the column is as wide as the longest word.
     table.columns[1].min_width = max(len(word) for e in explanations for word in e.name.split())
     for e in explanations:
         table.add_row(str(e.code), e.name, e.meaning, e.raised_by, e.mend)

@@ -1,4 +1,4 @@
-"""Exit codes, and the exit code and sentence of each error."""
+"""Exit codes, and the mapping of each error to an exit code and a message."""
 
 import os
 import shlex
@@ -56,14 +56,14 @@ class Exit(IntEnum):
 
 
 class InterruptedCommandError(ParleyError):
-    """A signal ended a command before it was done."""
+    """A signal ended a command early."""
 
     def __init__(self, signal: Signals) -> None:
         super().__init__(f"interrupted by {signal.name}")
-        self.exit = 128 + signal  # as shells have it
+        self.exit = 128 + signal  # as shells do
 
 
-# Characters of another node's text that a sentence of ours quotes.
+# Maximum number of characters to quote from another node's text.
 LONGEST_QUOTE = 500
 _IDENTITY_CHANGED = """\
 WARNING: THE ID BEHIND {name} HAS CHANGED
@@ -82,7 +82,7 @@ _UNREACHABLE_CODES = (CloseCode.CONNECTION_LOST, CloseCode.TIMEOUT)
 
 
 def failure(error: BaseException) -> CommandFailure | None:
-    """Return how an error ends a command; None for a bug."""
+    """Return the failure to report for an error; None if the error is a bug."""
     text = _sentence(error)
     match error:
         case CallRefused():
@@ -127,7 +127,7 @@ def failure(error: BaseException) -> CommandFailure | None:
 
 
 def identity_changed(error: IdentityChangedError, text: str) -> CommandFailure:
-    """Return the failure for a name whose id has changed, with a prominent warning."""
+    """Return the failure for a name whose node ID has changed, with a prominent warning."""
     since = error.first_seen.isoformat(timespec="seconds").replace("+00:00", "Z")
     mend = f"parley peers forget {error.old}"
     if not _is_default(error.path):

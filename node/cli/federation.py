@@ -1,6 +1,6 @@
-"""`parley federation`: what a server knows about its federation, and its problems.
+"""`parley federation`: show the servers that a server knows, paths, and problems.
 
-Only members and accounts are answered, so `--identity` must name the key of one.
+Servers answer only members and accounts, so `--identity` must be the key of one.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from parley._node.cli.run import run
 from parley._node.errors import ConfigError, ParleyError
 from parley._node.logs import one_line
 
-_SHOWN: Final = 8  # characters of a node id, in a table
+_SHOWN: Final = 8  # characters of a node ID in a table
 
 
 def list_servers(options: NodeOptions, address: str, timeout: float) -> None:
@@ -43,7 +43,7 @@ def path(options: NodeOptions, address: str, to: list[str], timeout: float) -> N
     async def showing(options: NodeOptions, out: Output) -> None:
         found = (await _call_server(options, out, address, "path", to, timeout))["path"]
         if found is None:
-            raise ParleyError(f"it knows of no way to {' '.join(to)}")
+            raise ParleyError(f"cannot find a path to {' '.join(to)}: the server knows none")
         for number, node_id in enumerate(found):
             out.print(f"{number}  {one_line(out.petnames.beside(node_id))}")
         out.done(path=found)
@@ -62,7 +62,7 @@ def check(options: NodeOptions, address: str, timeout: float) -> None:
             out.print(
                 f"{one_line(finding['kind'])}: {one_line(out.petnames.in_text(finding['text']))}"
             )
-        out.print("nothing is wrong" if not found else pluralise(len(found), "finding"))
+        out.print("no problems found" if not found else pluralise(len(found), "finding"))
         out.done(findings=len(found))
 
     run(options, checking)
@@ -80,19 +80,22 @@ async def _call_server(
 
 def _link(link: Mapping[str, Any]) -> str:
     state = "up" if link["up"] else f"down: {link['error']}" if link["error"] else "down"
-    return f"{link['node_id']}  {state}, dialled by {'this side' if link['dialled'] else 'them'}"
+    return (
+        f"{link['node_id']}  {state}, dialled by "
+        f"{'this server' if link['dialled'] else 'the other server'}"
+    )
 
 
 def _server(server: Mapping[str, Any]) -> str:
     path, links = server["path"], server["links"]
-    hops = pluralise(len(path) - 1, "hop") if path else "no way there"
+    hops = pluralise(len(path) - 1, "hop") if path else "no path"
     between = " ".join(map(_short, path[1:-1]))
     carried = " ".join(_short(one) for one, carries in links.items() if carries)
     return "; ".join(
         (
-            f"{server['node_id']}  {hops}{' by ' if between else ''}{between}",
+            f"{server['node_id']}  {hops}{' via ' if between else ''}{between}",
             pluralise(len(links), "link"),
-            f"carries for {carried or 'nobody'}",
+            f"forwards tunnels of {carried or 'no server'}",
             f"exports {' '.join(server['exports']) or 'nothing'}",
         )
     )
@@ -106,4 +109,4 @@ def _require_id(text: str) -> None:
     try:
         NodeId.parse(text)
     except IdentityError as error:
-        raise ConfigError(f"{text!r} is not a node id") from error
+        raise ConfigError(f"invalid node ID {text!r}: expected 52 base32 characters") from error

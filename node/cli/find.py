@@ -1,4 +1,4 @@
-"""`parley find`: who is announced on the local network."""
+"""`parley find`: list the nodes announced on the local network."""
 
 from functools import partial
 
@@ -24,7 +24,7 @@ def find(
 
 
 async def _find(out: Output, seconds: float, interfaces: tuple[str, ...]) -> None:
-    with show_stage(out, f"looking for {seconds:g} s"):
+    with show_stage(out, f"searching for {seconds:g} s"):
         nodes = await search(seconds, interfaces=interfaces)
     for node in nodes:
         kind = ["(server)"] if node.server else []

@@ -1,8 +1,9 @@
-"""Trust on first use: dial an address, and ask about a node that isn't on record.
+"""Trust on first use: dial an address, and ask the user about an unknown node.
 
-An unknown address is dialled twice: first with a temporary identity, to learn the node's id, which
-a user at a terminal is asked to confirm. Without a terminal the node is refused, unless `--trust`
-is given. A node cannot connect to itself, so users dial their own node with a temporary identity.
+An unknown address is dialled twice. The first connection uses a temporary identity and learns the
+node's ID, which the user is asked to confirm. Without a terminal the node is refused, unless
+`--trust` is given. A node cannot connect to itself, so users dial their own node with a temporary
+identity.
 """
 
 import sys
@@ -27,12 +28,12 @@ from parley._node.trust.petnames import fingerprint, in_two_lines
 from parley._node.trust.policies import Candidate, FirstUse, known_peers_of
 
 _STRANGER: Final = """\
-You have not connected to {place} before. The node there has the id
+You have not connected to {place} before. The node there has the ID
     {node_id}
-or, in words to read aloud,
+or, as words to read aloud,
     {words}
-Its operator can compare with `parley id show`.
-Trust it from now on?"""
+Its operator can compare this with the output of `parley id show`.
+Trust this node from now on?"""
 
 
 @asynccontextmanager
@@ -50,7 +51,7 @@ async def open_node(options: NodeOptions, out: Output, address: str) -> AsyncIte
 
 @asynccontextmanager
 async def connect(options: NodeOptions, out: Output, address: str) -> AsyncIterator[Peer]:
-    """Connect to `address`; leaving closes the peer and the node."""
+    """Connect to `address`. Leaving the block closes the peer and the node."""
     async with open_node(options, out, address) as node:
         peer = await dial(node, address, options.dialling_trust(address))
         out.event("connected", **peer_fields(peer))
@@ -58,11 +59,11 @@ async def connect(options: NodeOptions, out: Output, address: str) -> AsyncItera
             yield peer
             await peer.close()
         finally:
-            peer.live.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
+            peer.live.drop(CloseCode.GOING_AWAY)  # no effect if already closed
 
 
 async def _identity_for(options: NodeOptions, out: Output, address: Address) -> Identity:
-    """Return the identity to dial with."""
+    """Return the identity to dial with, after recording an unknown node."""
     identity = options.identity()
     there = address.node_id
     policy = None if there or options.plaintext else options.dialling_trust(str(address))
@@ -79,14 +80,17 @@ async def _identity_for(options: NodeOptions, out: Output, address: Address) -> 
     if there != identity.node_id:
         return identity
     if not options.uses_own_identity:
-        raise ConfigError(f"{address} has the id of your own key: connect with another --identity")
+        raise ConfigError(
+            f"cannot connect to '{address}': it is your own node ID; give another key with "
+            "--identity"
+        )
     if sys.stderr.isatty():
-        out.remark(f"{address.place} is your own node: connecting with a temporary key")
+        out.remark(f"{address.place} is your own node: connecting with a temporary identity")
     return options.temporary_identity()
 
 
 async def _who_is_there(options: NodeOptions, address: Address) -> NodeId:
-    """Return the id that the node at an address proves, and disconnect."""
+    """Return the ID that the node at an address proves, and disconnect."""
     met: list[NodeId] = []
 
     async def look(candidate: Candidate) -> bool:
@@ -105,29 +109,32 @@ async def _who_is_there(options: NodeOptions, address: Address) -> NodeId:
 async def _introduce(
     out: Output, known_peers: KnownPeers, there: NodeId, place: str, *, trusted: bool
 ) -> None:
-    """Record the unknown node at an address, after asking the user. `trusted` is whether `--trust
-    first-use` is given, which accepts it without a terminal."""
+    """Record an unknown node at an address, after asking the user. If `trusted` (`--trust
+    first-use` is given), accept it without a question when there is no terminal.
+    """
     old = known_peers.lookup(there)
     words = fingerprint(there)
     if old is not None:
-        _say(f"the node at {place} is {_called(old)}, who is on record already")
+        _say(f"the node at {place} is already known as {_called(old)}")
     elif can_prompt(out):
         question = _STRANGER.format(place=place, node_id=there, words=in_two_lines(words, "    "))
         if not await prompt_yes_no(question):
-            raise NotTrustedError(f"the node at {place} was not trusted: {there}")
+            raise NotTrustedError(
+                f"cannot trust the node at {place!r}: you declined; its ID is {there}"
+            )
     elif trusted:
-        _say(f"first met at {place}, and on record from now on: {there} ({words})")
+        _say(f"trusting the node at {place} from now on: {there} ({words})")
     else:
         raise NotTrustedError(
-            f"cannot trust the node at {place!r}: it is not on record, and there is no terminal to "
-            f"ask at; its id is {there} ({words}); append #NODEID to the address, or give "
-            "--trust first-use"
+            f"cannot trust the node at {place!r}: it is unknown, and there is no terminal to ask "
+            f"at; its ID is {there} ({words}); append #NODEID to the address, or give --trust "
+            "first-use"
         )
     known_peers.add(there, place, datetime.now(UTC))
 
 
 def _called(peer: KnownPeer) -> str:
-    """Return the user's name for a peer, or else its first address, or its id."""
+    """Return the user's name for a peer, or its first address, or its ID."""
     named = [name for name in peer.names if "://" not in name]
     return (*named, *peer.names, str(peer.node_id))[0]
 

@@ -1,4 +1,4 @@
-"""`parley id`: make and show key files."""
+"""`parley id`: create and show key files."""
 
 from pathlib import Path
 
@@ -44,7 +44,10 @@ def show(path: Path | None, passphrase_file: Path | None, as_json: bool) -> None
     if path is None:
         path = default_key_path()
         if not path.exists():
-            raise FileError(f"you have no key yet at {path}: the first node that you run makes it")
+            raise FileError(
+                f"cannot show your key '{path}': it does not exist yet; create it with: parley "
+                "id new"
+            )
     encrypted = describe_keyfile(path)
     identity = load_identity(path, read_passphrase(passphrase_file))
     _show(Output(as_json), path, identity, encrypted)
@@ -52,7 +55,7 @@ def show(path: Path | None, passphrase_file: Path | None, as_json: bool) -> None
 
 def _show(out: Output, path: Path, identity: Identity, encrypted: bool) -> None:
     node_id = identity.node_id
-    out.print(f"node id     {node_id}")
+    out.print(f"node ID     {node_id}")
     out.print(f"words       {fingerprint(node_id)}")
     out.print(f"uuid        {node_id.uuid}")
     out.print(f"algorithms  {', '.join(identity.algorithms)}")

@@ -1,7 +1,7 @@
 """The self-reconnecting connection of a command, and reports about its state.
 
-A session that resumes over another transport has lost nothing. After a session that has ended, the
-command starts over in a new one.
+A session that resumes over another transport loses no data. If the session has ended, the command
+starts over in a new session.
 """
 
 import logging
@@ -25,9 +25,9 @@ from parley._node.peer.reconnecting import is_lasting
 from parley._node.protocol.codes import CloseCode
 from parley._node.transport.conditions import Condition
 
-# The links' own, which has a line for each dial that failed.
+# The logger of links, which logs each failed dial.
 _log: Final = logging.getLogger("parley.link")
-# Iterations of the loop in which a command that is done can close, before a loss is reported.
+# Iterations of the event loop to wait before a loss is reported, in case the command is closing.
 _TURNS: Final = 20
 
 
@@ -35,15 +35,15 @@ Drained = Callable[[], Awaitable[object]]
 
 
 class Report(Protocol):
-    """Shows a line for people, or the kind and the fields of a JSON line."""
+    """Reports a change as a line of text or a JSON line with its kind and fields."""
 
-    async def __call__(self, text: str, kind: str, /, **fields: Any) -> None:
-        """Show it."""
+    async def __call__(self, text: str, kind: str, /, **fields: Any) -> None: ...
 
 
 def report_remarks(out: Output, pace: PacedOutput) -> Report:
-    """Return a function that reports to people on standard error, unless the log has done so. JSON
-    lines go through `pace`, so that they don't interleave with other output."""
+    """Return a function that reports on standard error, unless the log has already done so. JSON
+    lines go through `pace`, so that they don't interleave with other output.
+    """
 
     async def report(text: str, kind: str, /, **fields: Any) -> None:
         if out.as_json:
@@ -66,8 +66,9 @@ async def open_link(
     give_up_after: float | None = None,
     drained: Drained = anyio.lowlevel.checkpoint,
 ) -> AsyncIterator[Link]:
-    """Open a link of `node` to `address` and report its state while it is used. `wanted`,
-    `give_up_after` and `drained`: see `LinkReporter`.
+    """Open a link of `node` to `address` and report changes of its state.
+
+    See `LinkReporter` for `wanted`, `give_up_after` and `drained`.
 
     Raises:
         AddressError, ConfigError, and the errors of `Node.connect`: the first connect failed.
@@ -87,7 +88,7 @@ async def open_link(
 
 @contextmanager
 def _silent_log() -> Iterator[None]:
-    """Disable the link's log while an error ends the command, since it would announce a retry."""
+    """Disable the link's log, which would announce a retry although the command is ending."""
     _log.disabled = True
     try:
         yield
@@ -100,9 +101,11 @@ class LinkReporter:
 
     The kinds are `suspended` (the session lost its transport and may resume), `resumed`,
     `disconnected` (the session ended, or a later connect failed) and `connected` (a new session).
-    After `patience` seconds without a connection it gives up; None waits forever. Once the link is
-    not `wanted`, a loss is neither reported nor waited for: a publisher may close before all is
-    read. Before it gives up, it waits for `drained`: until all received data is processed.
+    After `patience` seconds without a connection it raises the reason; None waits forever. Before
+    that it waits for `drained`, until all received data is processed.
+
+    While `wanted` returns False, losses are ignored: a publisher may close the connection before
+    all data is printed.
     """
 
     def __init__(
@@ -118,14 +121,14 @@ class LinkReporter:
         self._wanted = wanted
         self._patience = patience
         self._drained = drained
-        self._since: float | None = None  # when the connection was lost, if it is
+        self._since: float | None = None  # when the connection was lost; None while connected
         self._why: Exception = PeerClosedError(CloseCode.CONNECTION_LOST)
 
     async def follow(self, peer: Peer) -> None:
-        """Report until the link has ended; `peer` is that of the first session.
+        """Report until the link has ended. `peer` is the peer of the first session.
 
         Raises:
-            NotTrustedError, HandshakeError: waiting is useless (`is_lasting`).
+            NotTrustedError, HandshakeError: retrying cannot help (`is_lasting`).
             PeerClosedError, UnreachableError, HandshakeError: it was disconnected for too long.
         """
         following: Peer | None = peer
@@ -142,9 +145,9 @@ class LinkReporter:
 
         while peer.is_open:
             if peer.resumes > told:
-                await self._report_suspended(peer)  # if nobody looked while it was
+                await self._report_suspended(peer)  # a short suspension that was not noticed
                 told, seconds, self._since = peer.resumes, live.suspended_for, None
-                text = f"connection back after {seconds:.1f} s: nothing was lost"
+                text = f"connection restored after {seconds:.1f} s; no data was lost"
                 await self._report(text, "resumed", number=told, seconds=seconds)
             if peer.is_suspended:
                 await self._report_suspended(peer)
@@ -156,11 +159,11 @@ class LinkReporter:
             why = one_line(peer.live.suspended_by)
             self._why = PeerClosedError(CloseCode.CONNECTION_LOST, why)
             await self._mark_lost()
-            text = f"connection lost: {why}; going on as soon as it is back"
+            text = f"connection lost: {why}; reconnecting"
             await self._report(text, "suspended", text=why)
 
     async def _mark_lost(self) -> float:
-        """Mark the connection as lost; returns since when."""
+        """Mark the connection as lost, and return the time of the loss."""
         since = self._since
         if since is None:
             since = anyio.current_time()
@@ -174,7 +177,7 @@ class LinkReporter:
         return since
 
     async def _next(self) -> Peer | None:
-        """Return the peer of the next session; None if the link is over."""
+        """Return the peer of the next session; None if the link has ended."""
         link, told = self._link, 0
 
         def is_new() -> bool:
@@ -189,16 +192,16 @@ class LinkReporter:
                 if is_lasting(self._why):
                     await self._give_up()
                 why = one_line(str(self._why))
-                text = f"{why}; connecting again in {link.pause:.1f} s"
+                text = f"{why}; retrying in {link.pause:.1f} s"
                 await self._report(text, "disconnected", text=why, again_in=link.pause)
             await self._until(link.changes, is_new)
         seconds, self._since = anyio.current_time() - since, None
-        text = f"connected again after {seconds:.1f} s, in a new session"
+        text = f"reconnected after {seconds:.1f} s, in a new session"
         await self._report(text, "connected", **peer_fields(peer), seconds=seconds)
         return peer
 
     async def _until(self, changes: Condition, condition: Callable[[], bool]) -> None:
-        """Wait for `condition`, at most until patience ends."""
+        """Wait for `condition`; give up when `patience` is exhausted."""
         left = None
         if self._patience is not None and self._since is not None:
             left = self._since + self._patience - anyio.current_time()

@@ -1,8 +1,8 @@
 """The log of a command: lines on standard error, as text or JSON.
 
-In JSON each line is an object with `time` (UTC, to the microsecond), `level`, `logger`, `event`
-and `text`, the event's own fields (docs/reference/log-events.md), and the `traceback` of an error.
-Lines of other libraries have the event `other`.
+A JSON line is an object with `time` (UTC, microseconds), `level`, `logger`, `event`, `text`, the
+event's own fields (docs/reference/log-events.md), and a `traceback` if there is an error. Lines of
+other libraries have the event `other`.
 """
 
 import json
@@ -19,7 +19,7 @@ from parley._node.logs import one_line, visible
 from parley._node.settings.tables import LOG_FORMATS, LOG_LEVELS
 from parley._node.trust.petnames import Petnames
 
-# What every record has; anything else came with `extra=`.
+# Attributes of every record. All others were passed with `extra=`.
 _USUAL: Final = vars(logging.makeLogRecord({})).keys() | {"message", "asctime"}
 OTHER: Final = "other"
 ACCESS: Final = "parley.access"
@@ -29,17 +29,21 @@ RELOAD: Final = "parley.settings"
 def set_up_logging(
     level: str, form: str = "text", *, access: bool = False, requests: bool = False
 ) -> None:
-    """Log to standard error from `level` up, in the `form` "text" or "json". With `access` the
-    access log is included from info up, whatever the level, and with `requests` each answered
-    request.
+    """Log to standard error from `level` up, in the `form` "text" or "json".
+
+    With `access`, the access log is included whatever the level; with `requests`, also each
+    answered request.
 
     Raises:
         ConfigError: an unknown level or form.
     """
     if form not in LOG_FORMATS:
-        raise ConfigError(f"--log-format {form}: {' or '.join(LOG_FORMATS)}")
+        raise ConfigError(f"invalid --log-format {form!r}: expected {' or '.join(LOG_FORMATS)}")
     if level.lower() not in LOG_LEVELS:
-        raise ConfigError(f"--log-level {level}: {', '.join(LOG_LEVELS[:-1])} or {LOG_LEVELS[-1]}")
+        raise ConfigError(
+            f"invalid --log-level {level!r}: expected {', '.join(LOG_LEVELS[:-1])} or "
+            f"{LOG_LEVELS[-1]}"
+        )
     handler = _ToStderr()
     text = _OneLine("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(JsonLines() if form == "json" else text)
@@ -48,13 +52,13 @@ def set_up_logging(
 
 
 def change_level(level: str, *, access: bool, requests: bool = False) -> None:
-    """Change the levels, as `set_up_logging` sets them."""
+    """Change the levels; the arguments are those of `set_up_logging`."""
     logging.getLogger().setLevel(level.upper())
     own = logging.INFO if access else logging.NOTSET
     logging.getLogger(ACCESS).setLevel(logging.DEBUG if requests else own)
-    # An operator asked for a reload, and its result is logged whatever the level.
+    # The result of a reload is always logged, because an operator has requested it.
     logging.getLogger(RELOAD).setLevel(logging.INFO)
-    # Of a connection that fails it logs a traceback; the bus says it in a sentence.
+    # coredis logs a traceback for a failed connection, which the bus reports in one line.
     debugs = level.lower() == "debug"
     logging.getLogger("coredis").setLevel(logging.NOTSET if debugs else logging.CRITICAL)
 
@@ -78,17 +82,16 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        # Another library may call a field of its own like one of these.
+        # Another library may use one of these names for a field of its own.
         return json.dumps(to_json_value(line | own | line), default=str)
 
 
 def _encode_node_id(value: object) -> object:
-    """Return a node id, which is bytes, as text."""
     return str(value) if isinstance(value, NodeId) else value
 
 
 class _ToStderr(logging.Handler):
-    """Writes to the current sys.stderr, which a progress bar replaces while it is shown."""
+    """Writes to the current sys.stderr, which a progress bar temporarily replaces."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -99,8 +102,9 @@ class _ToStderr(logging.Handler):
 
 
 class _OneLine(logging.Formatter):
-    """Formats a message as one line, and a traceback as indented lines, without control characters:
-    they may contain text of another node."""
+    """Formats a message as one line and a traceback as indented lines, without control characters,
+    because they may contain text of another node.
+    """
 
     def __init__(self, form: str) -> None:
         super().__init__(form)

@@ -1,4 +1,6 @@
-"""The entry point of `parley`: runs a command; a failure becomes a sentence and an exit code."""
+"""The entry point of `parley`: run a command and report a failure with a message and an exit
+code.
+"""
 
 import os
 import signal
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def main() -> NoReturn:
-    """The entry point of the script `parley`."""
+    """Run `parley` with the arguments of the process."""
     set_up_streams()
     code = 0
     try:
@@ -33,13 +35,13 @@ def main() -> NoReturn:
 
 
 def _failed(error: BaseException) -> int:
-    # These take long to import, and most commands succeed.
+    # Imported here: these imports are slow, and most commands succeed.
     import logging
 
     from parley._node.cli.exit_codes import Exit, InterruptedCommandError, failure
     from parley._node.cli.output import CommandFailure, Output, discard_stdout
 
-    # Also for what fails before the options are read.
+    # Read from argv, because parsing the options may have failed.
     out = Output("--json" in takewhile(lambda argument: argument != "--", sys.argv))
     if isinstance(error, KeyboardInterrupt):
         error = InterruptedCommandError(signal.SIGINT)
@@ -47,12 +49,12 @@ def _failed(error: BaseException) -> int:
     found = failure(error)
     if found is None:
         logging.getLogger("parley").error(
-            "a bug in parley", exc_info=error, extra={"event": "cli.bug"}
+            "bug in parley: unexpected exception", exc_info=error, extra={"event": "cli.bug"}
         )
         text = f"internal error: {type(error).__name__}: {error}"
         found = CommandFailure(Exit.FAILED, Exit.FAILED, "internal-error", text)
     if isinstance(error, BrokenPipeError):
-        discard_stdout()  # the reader has left, as in `parley .. | head`: exit quietly
+        discard_stdout()  # the reader has closed the pipe, as in `parley .. | head`: exit quietly
         return 128 + signal.SIGPIPE
     try:
         out.fail(found)
@@ -66,7 +68,7 @@ def _failed(error: BaseException) -> int:
 def _cause(
     error: BaseException, failure: "Callable[[BaseException], CommandFailure | None]"
 ) -> BaseException:
-    """Return the cause inside the exception groups of task groups; a bug has priority."""
+    """Return the cause inside the exception groups of task groups, preferably a bug."""
     if not isinstance(error, ExceptionGroup):
         return error
     causes = [_cause(inner, failure) for inner in error.exceptions]
@@ -74,17 +76,17 @@ def _cause(
 
 
 def set_up_streams() -> None:
-    """Prepare the three standard files.
+    """Prepare standard input, output and error.
 
-    A closed one is replaced by the null device: otherwise a socket would get its number and the
-    program's output. Characters that an encoding lacks are escaped.
+    A closed descriptor is opened on the null device. Otherwise a socket could get its number and
+    receive the program's output. Characters that the encoding lacks are escaped.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
-    # That standard input is closed is said when it is read.
+            os.open(os.devnull, os.O_RDWR)  # uses the lowest free number, which is this one
+    # A closed standard input is reported when a command reads it.
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # until the process ends

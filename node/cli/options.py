@@ -1,4 +1,4 @@
-"""The options that every command that connects or listens has, and the settings they result in.
+"""The options shared by all commands that connect or listen, and the settings that they result in.
 
 They are declared in `node.cli.commands.shared`.
 """
@@ -31,16 +31,16 @@ from parley._node.trust.policies import AnyPeer, FirstUse, Known, TrustPolicy, p
 
 DEFAULT_ADDRESS = ServeSettings().listen[0]
 
-# The arguments that are an address.
+# Arguments that are addresses.
 _ADDRESSES = ("address", "bus", "home", "at")
 
-# Settings by name, each with the option that gives it and its value, for `load_settings`.
+# Settings by name, each with its option and value, for `load_settings`.
 GivenSettings = Mapping[str, tuple[str, object]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeOptions:
-    """The options as given, and for a server the `settings` that it has loaded."""
+    """The options as given and, for a server, the `settings` that it has loaded."""
 
     kex: str | None = None
     signing: str | None = None
@@ -73,7 +73,7 @@ class NodeOptions:
         given: GivenSettings = MappingProxyType({}),
         code: Settings | None = None,
     ) -> Settings:
-        """Load the settings of a file and the environment, below these and the `given` options.
+        """Load the settings of a file and the environment; these options and `given` override them.
 
         Raises:
             ConfigError: an invalid value. UnknownAlgorithmError: an unknown algorithm.
@@ -96,7 +96,7 @@ class NodeOptions:
             "node.plaintext": ("--plaintext", "only" if self.plaintext else None),
             **{f"node.algorithms.{name}": (f"--{name}", names) for name, names in named.items()},
         }
-        if self.max_payload is not None:  # else one would not fit
+        if self.max_payload is not None:  # otherwise one payload would exceed it
             options["node.peer_memory"] = ("--max-payload", AtLeast(2 * self.max_payload))
         settings = load_settings(path, environ, code=code, options=options)
         key = read_network_key(self.network_key)
@@ -106,14 +106,13 @@ class NodeOptions:
 
     @cached_property
     def config(self) -> NodeConfig:
-        """The node's settings; raises as `load`."""
+        """The node's settings; raises the errors of `load`."""
         return (self.load() if self.settings is None else self.settings).node
 
     def with_settings(self, settings: Settings) -> "NodeOptions":
-        """Return the options of a server that has loaded `settings`, which apply where no option
-        is given."""
+        """Return the options of a server with `settings`, which apply if an option is not given."""
         serve = settings.serve
-        own_key = self.fresh or self.identity_path is not None  # not that of the settings
+        own_key = self.fresh or self.identity_path is not None  # not the key of the settings
         return replace(
             self,
             settings=settings,
@@ -125,15 +124,17 @@ class NodeOptions:
         )
 
     def with_context(self, context: Context) -> "NodeOptions":
-        """Return the options with the values of the context where no option is given."""
+        """Return the options with values of the context for options that are not given."""
         key = None if self.fresh or context.identity is None else Path(context.identity)
         return replace(
             self, identity_path=self.identity_path or key, trust=self.trust or context.trust
         )
 
     def identity(self) -> Identity:
-        """Return the identity of the key file, the user's own, or a temporary one: if --fresh is
-        given, or if the user's own has none of the requested algorithms.
+        """Return the identity to use.
+
+        It is the identity of the key file, or the user's own, or a temporary one: if --fresh is
+        given, or if the user's own key has none of the requested algorithms.
 
         Raises:
             ConfigError: --identity and --fresh are given. KeyFileError: the file can't be used.
@@ -145,12 +146,15 @@ class NodeOptions:
                     "options out"
                 )
             return load_identity(self.identity_path, read_passphrase(self.passphrase_file))
-        if self.fresh or self.plaintext:  # which shows no identity
+        if self.fresh or self.plaintext:  # plaintext connections show no identity
             return self.temporary_identity()
         own = default_identity(read_passphrase(self.passphrase_file), warn)
         wanted = self._wanted_keys()
         if wanted and not set(wanted) & set(own.algorithms):
-            warn(f"your key has no {' and no '.join(wanted)}: this one is thrown away")
+            warn(
+                f"your key has no {' or '.join(wanted)} part: using a temporary identity, so "
+                "peers will not recognise this node next time"
+            )
             return self.temporary_identity()
         return own
 
@@ -159,7 +163,7 @@ class NodeOptions:
 
     @property
     def uses_own_identity(self) -> bool:
-        """Whether the identity is the user's own, neither named nor temporary."""
+        """Whether the identity is the user's own: neither --identity nor a temporary one."""
         return self.identity_path is None and not self.fresh
 
     def _wanted_keys(self) -> tuple[str, ...]:
@@ -169,26 +173,27 @@ class NodeOptions:
         )
 
     def listening_trust(self) -> TrustPolicy:
-        """Return the policy for incoming peers: by default every peer that proves its identity."""
+        """The trust policy for incoming peers; by default, every peer that proves its identity."""
         policy = parse_trust(self.trust or "any")
         _require_readable(policy, self.trust)
         return policy
 
     def dialling_trust(self, address: str) -> TrustPolicy:
-        """Return the policy for the node at an address without a node id."""
+        """Return the trust policy for the node at an address."""
         if self.trust is None and self.plaintext:
             return AnyPeer()
         policy = parse_trust(self.trust or "first-use")
-        if "#" not in address:  # with a node id there, no file decides
+        if "#" not in address:  # the node ID in the address decides, so no file is needed
             _require_readable(policy, self.trust)
         return policy
 
     def unattended_trust(self, address: str) -> TrustPolicy:
-        """Like `dialling_trust`, for links that are dialled without a user: without --trust, an
-        address without a node id must be on record.
+        """Return the trust policy for a link that is dialled without a user.
+
+        Without --trust, an address without a node ID must belong to a known peer.
 
         Raises:
-            NotTrustedError: it is not.
+            NotTrustedError: it does not.
         """
         policy, target = self.dialling_trust(address), Address.parse(address)
         if (
@@ -198,13 +203,13 @@ class NodeOptions:
             and policy.known_peers.by_name(target.place) is None
         ):
             raise NotTrustedError(
-                f"cannot trust the node at {target.place!r}: it is not on record; append #NODEID "
-                "to the address, or give --trust first-use"
+                f"cannot trust the node at {target.place!r}: it is unknown; append #NODEID to "
+                "the address, or give --trust first-use"
             )
         return policy
 
 
-# The names of the options that commands share.
+# The names of the shared options.
 SHARED = tuple(each.name for each in fields(NodeOptions) if each.name != "settings")
 
 
@@ -213,11 +218,12 @@ def take_node_options(given: dict[str, Any]) -> NodeOptions:
 
 
 def apply_context(options: NodeOptions, given: dict[str, Any]) -> NodeOptions:
-    """Return the options with the values of the context that --context or an address in `given`
-    names, and replace the addresses in `given` that are names.
+    """Apply the context that --context or an address in `given` names.
+
+    Addresses in `given` that are names are replaced.
 
     Raises:
-        ConfigError, FileError, KnownPeersError: as `resolve_address`.
+        ConfigError, FileError, KnownPeersError: as for `resolve_address`.
     """
     context = None if options.context is None else Contexts().find(options.context)
     for name in _ADDRESSES:
@@ -233,6 +239,9 @@ def apply_context(options: NodeOptions, given: dict[str, Any]) -> NodeOptions:
 def _require_readable(policy: TrustPolicy, text: str | None) -> None:
     """Raise for a missing or invalid file of known peers, before any connection is made."""
     if isinstance(policy, Known | FirstUse):
-        len(policy.known_peers)  # reads it
+        len(policy.known_peers)  # reads the file
     if isinstance(policy, Known) and text != Known.name and not policy.known_peers.path.exists():
-        raise FileError(f"there is no file of known peers at {policy.known_peers.path}")
+        raise FileError(
+            f"cannot read the known peers in '{policy.known_peers.path}': the file does not "
+            "exist; add peers with: parley peers add ID"
+        )

@@ -1,8 +1,7 @@
-"""What a command prints: text for people, or one JSON object a line.
+"""Output of commands: text for people, or one JSON object on each line.
 
-With `--json` standard output carries JSON lines alone, and the last one is `done` or `error`; logs
-and everything for the eye go to standard error. Text of another node never controls a
-terminal.
+With `--json`, standard output has only JSON lines, of which the last one is `done` or `error`. Logs
+and other text for people go to standard error. Text of another node cannot control a terminal.
 """
 
 import json
@@ -29,17 +28,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CommandFailure:
-    """How a command failed: `code` is that of the protocol, or else the exit code, and `kind` its
-    kind, as in `parley errors`."""
+    """How a command failed. `code` is a code of the protocol, or else the exit code; `kind` is the
+    kind of the code, as in `parley errors`.
+    """
 
     exit: int
     code: int
     name: str
     text: str
     kind: Literal["close", "result", "exit"] = "exit"
-    data: object = None  # what came with an answer that was a refusal
-    shown: str = ""  # for people in place of `text`, where one line does not do
-    fields: Mapping[str, str] = field(default_factory=dict)  # more for JSON
+    data: object = None  # data of a refusal
+    shown: str = ""  # text for people to print instead of `text`
+    fields: Mapping[str, str] = field(default_factory=dict)  # further fields for JSON
 
 
 class Output:
@@ -65,12 +65,13 @@ class Output:
         return Petnames.of_home()
 
     def bar(self, *columns: "ProgressColumn", kept: bool = False) -> "Progress":
-        """Return a progress bar for people at a terminal; with `kept`, its end is shown elsewhere
-        too. Log lines appear above it."""
+        """Return a progress bar for people at a terminal. Log lines appear above it. With `kept`,
+        the final state is also printed if there is no terminal.
+        """
         return self.console.bar(*columns, kept=kept)
 
     def table(self, *tables: "Table") -> None:
-        """Print tables at a terminal, and tab-separated lines elsewhere."""
+        """Print tables at a terminal, and tab-separated lines otherwise."""
         for table in tables:
             self.console.table(table)
 
@@ -81,12 +82,12 @@ class Output:
             self._print(_json_line(kind, {**fields, **called}))
 
     def print(self, text: str) -> None:
-        """Print a line for people, at a terminal without control characters."""
+        """Print a line for people, without control characters if it goes to a terminal."""
         if not self.as_json:
             self._print(_for_people(text))
 
     def line(self, text: str, kind: str, /, **fields: Any) -> str:
-        """Return the line that `event` or `say` would print."""
+        """Return the line that `event` or `print` would print."""
         return (_json_line(kind, fields) if self.as_json else _for_people(text)) + "\n"
 
     def remark(self, text: str) -> None:
@@ -150,7 +151,9 @@ def format_value(value: Any) -> str:
 
 
 def discard_stdout() -> None:
-    """Discard all output, including what the interpreter flushes at exit: its reader has closed."""
+    """Discard all output, including what the interpreter flushes at exit, because its reader has
+    closed.
+    """
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
@@ -158,8 +161,9 @@ def discard_stdout() -> None:
 
 @contextmanager
 def ignore_lost_output() -> Iterator[None]:
-    """Discard output from here on if it fails: a server continues when its terminal or the reader
-    of its output closes."""
+    """Discard output if writing fails, so that a server continues when its terminal or reader
+    closes.
+    """
     try:
         yield
     except OSError:
@@ -168,7 +172,7 @@ def ignore_lost_output() -> Iterator[None]:
 
 @contextmanager
 def stdout_errors(effect: str = "") -> Iterator[None]:
-    """Name standard output in an OSError, such as that of a full disk.
+    """Add "standard output" to an OSError, such as a full disk.
 
     Raises:
         FileError: the same error, if the command has had an `effect`.
@@ -181,7 +185,10 @@ def stdout_errors(effect: str = "") -> Iterator[None]:
         error.filename = "standard output"
         if not effect:
             raise
-        text = f"cannot write to standard output: {os_reason(error)}; {effect}: do not repeat it"
+        text = (
+            f"cannot write to standard output: {os_reason(error)}; {effect}: do not repeat the "
+            "command"
+        )
         raise FileError(text) from error
 
 
@@ -194,7 +201,7 @@ def _for_people(text: str) -> str:
 
 
 def format_time(nanoseconds: int | None) -> str | None:
-    """Format as ISO 8601 with milliseconds, for JSON."""
+    """Format nanoseconds as ISO 8601 with milliseconds, for JSON."""
     if nanoseconds is None:
         return None
     when = _when(nanoseconds)
@@ -204,7 +211,7 @@ def format_time(nanoseconds: int | None) -> str | None:
 
 
 def format_brief_time(nanoseconds: int | None) -> str:
-    """Format with seconds, for a table; empty for None."""
+    """Format nanoseconds with seconds, for a table; empty for None."""
     if nanoseconds is None:
         return ""
     when = _when(nanoseconds)

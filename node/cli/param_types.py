@@ -1,4 +1,4 @@
-"""Values of options and arguments: JSON, sizes, durations, algorithms, secrets in files."""
+"""Parsers of option and argument values: JSON, sizes, durations, algorithms, secrets in files."""
 
 import json
 import re
@@ -18,31 +18,29 @@ def read_value(text: str | None, as_json: str | None, *, name: str = "DATA") -> 
     """Return the value of argument `name` (`-` reads standard input) or of `--data-json`.
 
     Raises:
-        ConfigError: both are given, or invalid JSON. FileError: standard input is closed.
+        ConfigError: both are given, or the JSON is invalid. FileError: standard input is closed.
     """
     if as_json is not None:
         if text is not None:
-            raise ConfigError(f"give {name} or --data-json, not both")
+            raise ConfigError(
+                f"cannot use {name} with --data-json: they are the same data; leave one out"
+            )
         try:
             return parse_json(as_json)
         except ValueError as error:
-            raise ConfigError(f"--data-json is {error}") from error
+            raise ConfigError(f"invalid --data-json: {error}") from error
     if text != "-":
         return text
     if sys.stdin is None:
         raise FileError(
             f"cannot read {name} '-' from standard input: it is closed; redirect a file to it"
         )
-    # One byte more than can ever be sent is enough to be refused as too large.
+    # Read one byte more than the maximum payload, so that a longer input is refused.
     return sys.stdin.buffer.read(NEGOTIATED["max_payload"].maximum + 1)
 
 
 def parse_json(text: str | bytes) -> Encodable:
-    """Parse JSON.
-
-    Raises:
-        ValueError: invalid; the text has the reason.
-    """
+    """Parse JSON; raises ValueError with the reason."""
     try:
         value: Encodable = json.loads(text)
     except ValueError as error:
@@ -81,7 +79,9 @@ def parse_duration(text: str) -> float:
 def _parse(text: str, units: Mapping[str, int], what: str) -> float:
     match = _AMOUNT.fullmatch(text.strip())
     if match is None or match["unit"] not in units:
-        raise ConfigError(f"{text!r} is not {what}; the units are {', '.join(units)}")
+        raise ConfigError(
+            f"invalid value {text!r}: expected {what}; the units are {', '.join(units)}"
+        )
     return float(match["number"]) * units[match["unit"]]
 
 
@@ -119,8 +119,10 @@ def _listed(option: str, text: str | None) -> tuple[str, ...]:
         return ()
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names:
-        # An empty variable of a script must not pass for an option that is not given.
-        raise ConfigError(f"the {option} list is empty")
+        # An empty shell variable must not look like an option that is not given.
+        raise ConfigError(
+            f"invalid --{option} {text!r}: the list is empty; name at least one algorithm"
+        )
     return names
 
 
@@ -130,6 +132,6 @@ def parse_required(text: str | None) -> dict[str, frozenset[str]]:
     for name in _listed("require", text):
         parameter = next((p for p in PARAMETERS if name in NAMES[p]), None)
         if parameter is None:
-            raise ConfigError(f"--require {name}: unknown algorithm")
+            raise ConfigError(f"invalid --require {name!r}: unknown algorithm")
         required.setdefault(parameter, set()).add(name)
     return {parameter: frozenset(names) for parameter, names in required.items()}

@@ -1,7 +1,7 @@
-"""`parley peers`: show and change the file of known peers, or of accounts at a server here.
+"""`parley peers`: show and change the file of known peers, or of a local server's accounts.
 
-A change names exactly one peer; a name that fits several peers changes nothing and lists them. The
-format of the file is in `node.trust.known_peers`.
+A change applies to exactly one peer. A name that matches several peers changes nothing and lists
+them. `node.trust.known_peers` describes the file's format.
 """
 
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ from parley._node.trust.known_peers import (
 )
 from parley._node.trust.petnames import fingerprint
 
-SHORTEST_ID: Final = 4  # characters of a node id that may stand for all of it
+SHORTEST_ID: Final = 4  # minimum length of a node ID's prefix
 
 
 def list_peers(accounts: bool, known_peers: Path | None, as_json: bool) -> None:
@@ -32,10 +32,10 @@ def list_peers(accounts: bool, known_peers: Path | None, as_json: bool) -> None:
         out.event("peer", **_described(peer))
     if peers:
         rows = ((str(peer.node_id), first_seen_utc(peer), _names(peer, out)) for peer in peers)
-        title, since = ("accounts", "added") if accounts else ("peers on record", "first seen")
+        title, since = ("accounts", "added") if accounts else ("known peers", "first seen")
         out.table(table_of_nodes(title, since, rows))
     else:
-        out.print(f"no peers are on record in {known.path}")
+        out.print(f"no known peers in {known.path}")
     out.done(count=len(peers), known_peers=str(known.path))
 
 
@@ -48,7 +48,7 @@ def add(
 ) -> None:
     found = _node_id(node_id)
     if found is None:
-        raise ConfigError(f"{node_id!r} is not a node id")
+        raise ConfigError(f"invalid node ID {node_id!r}: expected 52 base32 characters")
     out = Output(as_json)
     known = _file(known_peers, accounts, must_exist=False)
     peer = known.add(found, name, datetime.now(UTC))
@@ -70,7 +70,9 @@ def forget(
     known, out = _file(known_peers, accounts), Output(as_json)
     peer = find_peer(known, who)
     if not known.forget(peer.node_id):
-        raise ConfigError(f"{peer.node_id} has just been struck out of {known.path}")
+        raise ConfigError(
+            f"cannot forget {peer.node_id}: another command has just removed it from '{known.path}'"
+        )
     out.effect = f"forgot {peer.node_id}"
     out.print(f"forgot {peer.node_id}, known since {first_seen_utc(peer)}")
     out.print(f"names  {', '.join(peer.names) or '-'}")
@@ -93,18 +95,24 @@ def rename(
 
 
 def find_peer(known: KnownPeers, who: str) -> KnownPeer:
-    """Return the peer with this name, address, node id or prefix of a node id.
+    """Return the peer with this name, address, node ID or prefix of a node ID.
 
     Raises:
-        ConfigError: no peer matches, or several, which are listed. KnownPeersError: as
+        ConfigError: no peer matches, or several, which are listed. KnownPeersError: as for
             `KnownPeers`.
     """
     found = {peer.node_id: peer for peer in known if _fits(peer, who)}
     if not found:
-        raise ConfigError(f"no peer in {known.path} has the name or the node id {who}")
+        raise ConfigError(
+            f"cannot find {who!r} in '{known.path}': no peer has this name or node ID; list all "
+            "with: parley peers list"
+        )
     if len(found) > 1:
         peers = "; ".join(f"{p.node_id} ({', '.join(p.names) or '-'})" for p in found.values())
-        raise ConfigError(f"{who} fits {len(found)} peers, name one of them: {peers}")
+        raise ConfigError(
+            f"cannot choose a peer by {who!r}: it matches {len(found)} peers; name one of them: "
+            f"{peers}"
+        )
     return next(iter(found.values()))
 
 
@@ -119,8 +127,8 @@ def _fits(peer: KnownPeer, who: str) -> bool:
 def _renamed(peer: KnownPeer, who: str, new_name: str) -> list[str]:
     """Return the names with `new_name` in place of the given one.
 
-    Addresses are kept, however the peer was found: they record which peer answered there, and an
-    unknown one would be accepted. Only another address replaces an address.
+    Addresses are kept, however the peer was found. They record which peer answered there, and a
+    removed address would be treated as unknown. Only another address replaces an address.
     """
     given = next((name for name in (who, _place(who)) if name in peer.names), None)
     if given is None:
@@ -149,12 +157,12 @@ def _file(path: Path | None, accounts: bool, *, must_exist: bool = True) -> Know
     if path is None:
         return KnownPeers(default_accounts() if accounts else default_known_peers())
     if must_exist and not path.exists():
-        raise FileError(f"there is no file of known peers at {path}")
+        raise FileError(f"cannot read the known peers in '{path}': the file does not exist")
     return KnownPeers(path)
 
 
 def _names(peer: KnownPeer, out: Output) -> list[str]:
-    """Return the names in the file, and the petname if it is another."""
+    """Return the names in the file, and also the petname if it differs."""
     petname = out.petnames.of(peer.node_id)
     return [*peer.names, *([] if petname in (None, *peer.names) else [f"({petname})"])]
 

@@ -1,4 +1,4 @@
-"""`parley ping`: measures round trips to a node, and with `--watch` shows a connection live."""
+"""`parley ping`: measure round trips to a node, and with `--watch` monitor the connection."""
 
 import statistics
 from collections import deque
@@ -21,9 +21,9 @@ from parley._node.peer.peer import Peer
 COUNT: Final = 4
 INTERVAL: Final = 0.2  # seconds
 WATCH_INTERVAL: Final = 1.0
-# A node sends no more than 512 pings a second for long (docs/protocol.md section 14).
+# A node sends at most 512 pings a second in the long run (docs/protocol.md section 14).
 SHORTEST_INTERVAL: Final = 0.01
-# Round trips of which a median is made.
+# Maximum number of round trips for the median.
 REMEMBERED: Final = 100_000
 
 
@@ -37,7 +37,10 @@ def ping(
     if watch:
         pause = WATCH_INTERVAL if interval is None else interval
         if not pause >= SHORTEST_INTERVAL:
-            raise ConfigError(f"with --watch, --interval is {SHORTEST_INTERVAL:g} or more")
+            raise ConfigError(
+                f"cannot use --interval {pause:g} with --watch: it must be at least "
+                f"{SHORTEST_INTERVAL:g} seconds"
+            )
 
         async def watching(options: NodeOptions, out: Output) -> None:
             await _watched(options, ConnectionMonitor(out, count, pause), address)
@@ -78,8 +81,9 @@ async def _watched(options: NodeOptions, watch: "ConnectionMonitor", address: st
 
 
 class ConnectionMonitor:
-    """Shows round trips and the state of a connection. A round trip with a loss in between isn't
-    counted."""
+    """Shows round trips and the state of a connection. Round trips during which the connection was
+    lost aren't counted.
+    """
 
     def __init__(self, out: Output, count: int | None, interval: float) -> None:
         self.began = False
@@ -90,10 +94,10 @@ class ConnectionMonitor:
         self.trips: deque[float] = deque(maxlen=REMEMBERED)
         self._minimum, self._maximum = float("inf"), 0.0
         self._suspended = self._resumed = self._sessions = 0
-        self._number = 0  # of times that this session was resumed, as far as was told
+        self._number = 0  # how often this session was resumed, as far as reported
         self._away = 0.0  # seconds
-        self._lost: float | None = None  # when the connection was, if it is
-        self._asked: float | None = None  # when a ping was sent that is not answered
+        self._lost: float | None = None  # when the connection was lost; None while connected
+        self._asked: float | None = None  # when the unanswered ping was sent
 
     async def run(self, options: NodeOptions, address: str) -> None:
         out = self._out
@@ -123,7 +127,7 @@ class ConnectionMonitor:
             await anyio.sleep(self._interval)
 
     async def _trip(self, peer: Peer) -> float | None:
-        """Return the round-trip time; None if the connection was lost meanwhile."""
+        """Return the round-trip time; None if the connection was lost during the round trip."""
         resumes, self._asked = peer.resumes, anyio.current_time()
         try:
             seconds = await peer.ping()
@@ -159,7 +163,7 @@ class ConnectionMonitor:
         elif kind == "resumed":
             times, self._number = fields["number"] - self._number, fields["number"]
             self._resumed += times
-            self._suspended += times - 1  # of which nothing was told, so short were they
+            self._suspended += times - 1  # suspensions that were too short to be reported
             text = f"{text} (resumed {pluralise(self._resumed, 'time')})"
         elif kind == "connected":
             self._sessions += 1
@@ -168,7 +172,7 @@ class ConnectionMonitor:
         self._out.print(text)
 
     def print_summary(self) -> None:
-        """Print the summary for people, if there was a connection."""
+        """Print the summary for people, if a connection was made."""
         if not self.began:
             return
         if self._lost is not None:

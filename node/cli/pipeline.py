@@ -1,7 +1,7 @@
-"""`parley pipeline run`, `follow` and `report`: journals to tables, and tables to a page.
+"""`parley pipeline run`, `follow` and `report`: turn journals into tables, and tables into a page.
 
-Each record is in the tables once, however often `run` and `follow` are repeated or killed. The
-first signal ends `follow` after the current batch, with complete tables; the second ends it
+Each record is in the tables exactly once, even if `run` and `follow` are repeated or killed. The
+first signal ends `follow` after the current batch, with complete tables. The second ends it
 immediately, and the next run repeats the unfinished batch.
 """
 
@@ -30,7 +30,7 @@ from parley._node.cli.terminal import show_stage, show_stages
 from parley._node.errors import FileError
 from parley._node.trust.known_peers import KnownPeers, default_known_peers
 
-_PATIENCE: Final = 0.2  # seconds between two looks for a directory
+_PATIENCE: Final = 0.2  # seconds between checks for the directory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ def run(given: PipelineOptions) -> None:
         if given.rebuild:
             stage("removing the tables")
             remove_tables_at(given.tables, given.remote)
-        stage("looking for what is new")
+        stage("searching for new records")
         outcome = unchanged_outcome(given.journals, given.tables, given.remote)
         if outcome is None:
             brief = are_journals_small(given.journals)
@@ -85,7 +85,7 @@ def run(given: PipelineOptions) -> None:
     else:
         out.print("no findings")
     if not keys:
-        out.print("nothing was decrypted: no auditor's key was given")
+        out.print("payloads were not decrypted: give --auditor-key")
     out.done(
         events=outcome.events.total(),
         statuses=outcome.events,
@@ -114,7 +114,7 @@ def follow(given: PipelineOptions) -> None:
         ending.enter_context(lock_tables(given.journals, given.tables, given.remote))
         with show_stage(out, "starting Spark"):
             spark = ending.enter_context(spark_session(given.master, given.remote, given.memory))
-        # After it: a session in this process takes SIGINT for itself.
+        # Set after Spark starts, because Spark installs its own SIGINT handler.
         stop = ending.enter_context(_stop())
         from parley._pipeline.jobs import follow as follow_job
 
@@ -149,7 +149,9 @@ def report(
 ) -> None:
     out = Output(as_json)
     if not html.parent.is_dir():
-        raise FileError(f"there is no directory {html.parent}")
+        raise FileError(
+            f"cannot write the page '{html}': the directory {html.parent} does not exist"
+        )
     with show_stages(out) as stage, gold_store(tables, master, remote, memory, stage) as store:
         from parley._pipeline.report.page import write_report
 
@@ -178,14 +180,14 @@ def _known_names() -> dict[str, str]:
 def _wait_for(journals: str, remote: str | None, stop: "_Stop", out: Output) -> None:
     if journals_exist(journals, remote):
         return
-    out.print(f"waiting for {journals}, which is not there yet; Ctrl-C stops")
+    out.print(f"waiting for {journals}, which does not exist yet; Ctrl-C stops")
     out.event("waiting")
     while not (stop.is_set() or journals_exist(journals, remote)):
         sleep(_PATIENCE)
 
 
 class _Stop:
-    """Set by the first signal; a second one raises KeyboardInterrupt as usual."""
+    """Set by the first signal; a second signal raises KeyboardInterrupt as usual."""
 
     def __init__(self) -> None:
         self._asked = False
@@ -194,7 +196,7 @@ class _Stop:
         return self._asked
 
     def ask(self, number: int, frame: FrameType | None) -> None:
-        # Not raised here: this may be in the middle of a word to Spark's Java.
+        # Don't raise here: the main thread may be in the middle of a message to Spark's Java.
         self._asked = True
         for either in (signal.SIGINT, signal.SIGTERM):
             signal.signal(either, signal.default_int_handler)

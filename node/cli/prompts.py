@@ -1,4 +1,4 @@
-"""Yes-or-no questions at the terminal, asked on standard error."""
+"""Yes-or-no questions on the terminal, printed on standard error."""
 
 import os
 import select
@@ -16,10 +16,10 @@ from parley._node.logs import one_line
 
 _YES: Final = ("y", "yes")
 _NO: Final = ("n", "no", "")
-_TRIES: Final = 3  # answers that are neither yes nor no
+_TRIES: Final = 3  # attempts to get a valid answer
 _LONGEST: Final = 1_024  # bytes of a line
-# Seconds between two looks at the keyboard. A loop that waits for a terminal may have to make it
-# non-blocking, and with it the terminal of the shell and of all that it has started.
+# Seconds between checks of the keyboard. Waiting for it in the event loop could make the terminal
+# non-blocking for the shell and all its programs.
 _LOOK: Final = 0.05
 
 
@@ -34,8 +34,9 @@ def can_prompt(out: Output) -> bool:
 
 
 async def prompt_yes_no(question: str) -> bool:
-    """Show a question and wait for yes or no; requires `can_prompt`. Earlier input is discarded.
-    The end of the input and three invalid answers mean no."""
+    """Ask a question and wait for yes or no. Requires `can_prompt`. Earlier input is discarded; the
+    end of the input and three invalid answers mean no.
+    """
     print("\n".join(map(one_line, question.split("\n"))), end="", file=sys.stderr, flush=True)
     _forget_what_was_typed(stdin_descriptor())
     for _ in range(_TRIES):
@@ -43,14 +44,14 @@ async def prompt_yes_no(question: str) -> bool:
         try:
             answer = await _line(stdin_descriptor())
         except anyio.get_cancelled_exc_class():
-            print(file=sys.stderr)  # what is said next begins a line
+            print(file=sys.stderr)  # start the next message on a new line
             raise
         if answer is None:
             print(file=sys.stderr)
             return False
         if answer in _YES or answer in _NO:
             return answer in _YES
-        print("That is neither.", end="", file=sys.stderr)
+        print("Please answer yes or no.", end="", file=sys.stderr)
     return False
 
 
@@ -59,10 +60,10 @@ def _forget_what_was_typed(descriptor: int) -> None:
     try:
         is_ours = os.tcgetpgrp(descriptor) == os.getpgrp()
     except OSError:
-        is_ours = True  # no terminal that a shell shares out among its jobs
-    # In the background it is the shell's, and to touch it would stop this process.
+        is_ours = True  # not the controlling terminal of this session
+    # In the background the terminal belongs to the shell, and using it would stop this process.
     if is_ours:
-        with suppress(termios.error):  # the terminal may hang up at any moment
+        with suppress(termios.error):  # the terminal may close at any moment
             termios.tcflush(descriptor, termios.TCIFLUSH)
 
 
@@ -70,6 +71,6 @@ async def _line(descriptor: int) -> str | None:
     """Read a line in lower case; None at the end of the input."""
     while not select.select([descriptor], [], [], 0)[0]:  # noqa: ASYNC110  # see _LOOK
         await anyio.sleep(_LOOK)
-    # A terminal gives a line at a time. A longer one is neither yes nor no.
+    # A terminal returns one line at a time; a longer one is not a valid answer.
     data = os.read(descriptor, _LONGEST)
     return data.decode(errors="replace").strip().lower() if data else None

@@ -1,4 +1,4 @@
-"""`parley pub`: publishes standard input, a line a note."""
+"""`parley pub`: publish each line of standard input as a note."""
 
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from parley._node.handlers.topic import Topic
 from parley._node.messaging.fanout import Slow
 from parley._node.protocol.errors import PayloadTooLargeError
 
-# Seconds that the input waits for a subscriber that does not keep up. A pipe can wait.
+# Seconds to wait for a slow subscriber; the input waits meanwhile.
 PATIENCE = 10.0
-# What a payload has besides the text of its note.
+# Bytes of a payload besides the text of its note.
 _OVERHEAD = 64
 
 
@@ -64,7 +64,7 @@ def pub(options: NodeOptions, given: PubOptions) -> None:
                         if await _publish(published, line, given.json_lines, notes + 1):
                             notes += 1
             except FileError as error:
-                problem = error  # what came before it is published all the same
+                problem = error  # the lines before it are published
             await published.finish()
         if problem is not None:
             raise problem
@@ -74,17 +74,17 @@ def pub(options: NodeOptions, given: PubOptions) -> None:
 
 
 async def _publish(topic: Topic, line: bytes, as_json: bool, number: int) -> bool:
-    """Publish a line; False for an empty one in JSON."""
+    """Publish a line; return False for an empty line of JSON."""
     if as_json and not line.strip():
         return False
     try:
         value = parse_json(line) if as_json else _text(line)
     except ValueError as error:
-        raise FileError(f"note {number:,} is {error}") from error
+        raise FileError(f"cannot publish line {number:,}: {error}") from error
     try:
         await topic.publish(value)
     except (LbmEncodeError, PayloadTooLargeError) as error:
-        raise FileError(f"note {number:,} cannot be sent: {error}") from error
+        raise FileError(f"cannot publish line {number:,}: {error}") from error
     return True
 
 

@@ -1,4 +1,4 @@
-"""Runs the coroutine of a command: logging, event loop and signals."""
+"""Run the coroutine of a command: logging, event loop and signals."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -49,11 +49,13 @@ def run(
     handles_signals: bool = False,
     uvloop: Uvloop = Uvloop.DEFAULT,
 ) -> None:
-    """Run `command` until it returns. SIGINT, SIGTERM and SIGHUP cancel it, unless it
-    `handles_signals` itself. `log_level` applies if the options have none.
+    """Run `command` until it returns.
+
+    SIGINT, SIGTERM and SIGHUP cancel it, unless it handles them itself (`handles_signals`).
+    `log_level` is the default if no level is given.
 
     Raises:
-        ConfigError: an unknown loop, log level or log format. InterruptedCommandError: by a signal.
+        ConfigError: an unknown loop, log level or log format. InterruptedCommandError: a signal.
     """
     set_up_logging(options.log_level or log_level, options.log_format or "text")
     start: Callable[[], Awaitable[None]] = partial(command, options, Output(options.as_json))
@@ -102,16 +104,16 @@ def event_loop(name: str, uvloop: bool | None = None) -> dict[str, Any]:
         ConfigError: the loop is unknown or not installed.
     """
     if name not in ("asyncio", "trio"):
-        raise ConfigError(f"--loop {name}: asyncio or trio")
+        raise ConfigError(f"invalid --loop {name!r}: expected asyncio or trio")
     wanted, extra = ("trio", "trio") if name == "trio" else ("uvloop", "fast")
     there = find_spec(wanted) is not None
     if not there and (uvloop or wanted == "trio"):
-        raise ConfigError(needs_extra(f"what runs on {wanted}", extra))
+        raise ConfigError(needs_extra(f"the event loop {wanted}", extra))
     if name == "trio":
         if uvloop:
             raise ConfigError(
-                "cannot use --uvloop with --loop trio: uvloop is for asyncio; leave one of the "
-                "options out"
+                "cannot use --uvloop with --loop trio: uvloop is for asyncio only; leave one of "
+                "the options out"
             )
         return {"backend": name}
     use_uvloop = there if uvloop is None else uvloop
@@ -126,37 +128,41 @@ def make_node(
 
 
 async def dial(node: Node, address: str, trust: TrustPolicy | AcceptHook) -> Peer:
-    """Connect to `address`; raises as `Node.connect`, with a hint if the node never answers."""
+    """Connect to `address`; raises the errors of `Node.connect`, with a hint if the node never
+    answers.
+    """
     with handshake_hint():
         return await node.connect(address, trust=trust)
 
 
 def require_other_node(node: Node, *addresses: str) -> None:
-    """Raise ConfigError if an address has the id of `node` itself, which can never connect to it.
-    That happens with two servers of one user that share a key."""
+    """Raise ConfigError if an address has the node ID of `node` itself.
+
+    This happens if two servers of one user share a key. Such servers can never connect.
+    """
     for address in addresses:
         if Address.parse(address).node_id == node.node_id:
             raise ConfigError(
-                f"{address} has the id of this node: give one of the two a key of its own "
-                "(parley id new FILE, then --identity FILE)"
+                f"cannot connect to {address!r}: it has the node ID of this node; give one of "
+                "the two another key (parley id new FILE, then --identity FILE)"
             )
 
 
 @contextmanager
 def handshake_hint() -> Iterator[None]:
-    """Add a hint to the error of a handshake that the other side never answers."""
+    """Add a hint to the error if the other side doesn't respond during the handshake."""
     try:
         yield
     except HandshakeError as error:
         if error.code != CloseCode.CONNECTION_LOST:
             raise
-        # A node with a network key is silent towards nodes without it.
-        hint = "it may have another network key, or speak another protocol"
+        # A node with a network key doesn't respond to nodes without it.
+        hint = "it may use another network key or another protocol"
         raise HandshakeError(error.code, f"{error.text}: {hint}") from error
 
 
 def peer_fields(peer: Peer) -> dict[str, Any]:
-    """Return a peer's identity and what was negotiated, for JSON and tables."""
+    """Return a peer's identity and the negotiated suite, for JSON and tables."""
     return {
         "node_id": str(peer.node_id) if peer.node_id else None,
         "role": peer.role,
@@ -166,7 +172,7 @@ def peer_fields(peer: Peer) -> dict[str, Any]:
 
 
 def report_closed(out: Output, signal_name: str, **fields: Any) -> None:
-    """Print the last lines of a command that a signal has ended."""
+    """Print the last lines of a command that was ended by a signal."""
     with ignore_lost_output():
         out.print(f"closed on {signal_name}")
         out.done(signal=signal_name, **fields)

@@ -1,7 +1,7 @@
-"""Signals: what SIGINT, SIGTERM and SIGHUP do to a command, and the forced exit if it doesn't end.
+"""Effects of SIGINT, SIGTERM and SIGHUP on a command, and a forced exit if it doesn't end.
 
-A handler in a thread can't be cancelled, and a coroutine can ignore cancellation. Both asyncio and
-Python itself wait for them without a limit when a program ends.
+A handler in a thread can't be cancelled, and a coroutine can ignore cancellation. When a program
+ends, asyncio and Python wait for both without a limit.
 """
 
 import logging
@@ -21,19 +21,19 @@ from parley._node.config import NodeConfig
 
 logger = logging.getLogger("parley")
 
-# What SIGHUP does.
+# The function that SIGHUP calls.
 Hangup = Callable[[], Awaitable[None]]
 
-# Seconds that closing a node takes at most after its `drain_timeout`.
+# Maximum seconds for closing a node after its `drain_timeout`.
 CLOSING: Final = 8.0
-# Threads that are named in the log if they don't end.
+# Maximum number of threads to name in the log if they don't end.
 MOST_NAMED: Final = 10
 
-_commands = 0  # that run in this process
+_commands = 0  # commands running in this process
 
 
 async def run_until_interrupted(command: Callable[..., Awaitable[None]], *args: Any) -> None:
-    """Run `command`; SIGINT, SIGTERM or SIGHUP cancels it, so that its peers are notified.
+    """Run `command`. SIGINT, SIGTERM and SIGHUP cancel it, so that its peers are notified.
 
     Raises:
         InterruptedCommandError: it was cancelled.
@@ -46,7 +46,7 @@ async def run_until_interrupted(command: Callable[..., Awaitable[None]], *args: 
 async def run_until_signal(
     command: Callable[..., Awaitable[None]], *args: Any
 ) -> signal.Signals | None:
-    """Like `run_until_interrupted`, but return the signal, if any."""
+    """Run `command` like `run_until_interrupted`, but return the signal, if any."""
     caught: list[signal.Signals] = []
 
     async def watch() -> None:
@@ -62,7 +62,7 @@ async def run_until_signal(
 
 
 async def run_with_hangup(command: Callable[[], Awaitable[None]], hangup: Hangup) -> None:
-    """Run `command`, while SIGHUP runs `hangup`, which raises nothing, instead of ending it."""
+    """Run `command`. SIGHUP calls `hangup`, which must not raise, instead of ending the command."""
 
     async def watch() -> None:
         async for _ in signals:
@@ -77,11 +77,10 @@ async def run_with_hangup(command: Callable[[], Awaitable[None]], hangup: Hangup
 
 @contextmanager
 def exit_signals(seconds: float | None = None) -> Iterator[AsyncIterator[signal.Signals]]:
-    """Receive SIGINT and SIGTERM; also SIGHUP, unless a server reloads on it or it is ignored, as
-    under nohup.
+    """Receive SIGINT and SIGTERM, and SIGHUP unless it reloads a server or is ignored (nohup).
 
-    After the first signal the process is ended within `seconds`; by default the longest time that
-    closing a node takes.
+    After the first signal the process is ended within `seconds`, by default the longest time that
+    closing a node can take.
     """
     ends = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
@@ -91,7 +90,7 @@ def exit_signals(seconds: float | None = None) -> Iterator[AsyncIterator[signal.
 
 
 class _ExitSignals:
-    """Signals, the first of which limits the time until the process ends."""
+    """Signals; the first one starts the time limit for the process to end."""
 
     def __init__(self, signals: AsyncIterator[signal.Signals], seconds: float) -> None:
         self._signals = signals
@@ -107,13 +106,15 @@ class _ExitSignals:
 
 
 def longest_shutdown(drain_timeout: float = NodeConfig().drain_timeout, drains: int = 1) -> float:
-    """Return the seconds that a node takes to close at most, with `drains` drain timeouts."""
+    """Return the maximum number of seconds that closing a node takes, with `drains` drain
+    timeouts.
+    """
     return drains * drain_timeout + CLOSING
 
 
 @contextmanager
 def running_command() -> Iterator[None]:
-    """Mark that a command runs: outside of it no exit is forced."""
+    """Mark that a command is running. Otherwise no exit is forced."""
     global _commands
     _commands += 1
     try:
@@ -123,20 +124,22 @@ def running_command() -> Iterator[None]:
 
 
 def force_exit_after(seconds: float, code: int) -> None:
-    """Exit with `code` after `seconds`, if the command still runs or Python waits for threads."""
+    """Exit with `code` after `seconds`, if the command still runs or Python is waiting for
+    threads.
+    """
     thread = threading.Thread(target=_end, args=(seconds, code), name="parley end", daemon=True)
     thread.start()
 
 
 def _end(seconds: float, code: int) -> None:
     threading.Event().wait(seconds)
-    # Python marks its main thread as ended before it waits for the others.
+    # Python marks its main thread as ended before it waits for other threads.
     if not _commands and threading.main_thread().is_alive():
         return
     logger.error(
-        "not ended %g s after the signal, and ended now; threads that run: %s",
+        "tasks did not end within %g s of the signal; exiting anyway; running threads: %s",
         seconds,
-        ", ".join(_threads()) or "none, so tasks ignore cancellation",
+        ", ".join(_threads()) or "none (tasks ignore cancellation)",
         extra={"event": "end.forced", "seconds": seconds},
     )
     logging.shutdown()

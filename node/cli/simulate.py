@@ -1,6 +1,6 @@
-"""`parley simulate`: journals of real nodes with generated traffic in simulated time.
+"""`parley simulate`: write journals of real nodes with generated traffic in simulated time.
 
-The totals it reports are counted from the journals.
+The reported totals are counted from the journals.
 """
 
 from collections import Counter
@@ -67,14 +67,17 @@ def simulation(given: SimulationOptions) -> None:
         mixed=not given.one_suite,
     )
     if given.journals.is_dir() and list_segments(given.journals):
-        raise FileError(f"{given.journals} has journals already")
+        raise FileError(
+            f"cannot write journals to '{given.journals}': it has journals already; name another "
+            "directory"
+        )
     given.journals.mkdir(mode=0o700, parents=True, exist_ok=True)
     key, key_file = _auditor(given.auditor, given.journals.absolute().parent / KEY_FILE)
     began = perf_counter()
     tally = _simulated(out, plan, Keeping(given.journals, key, given.segment_size), given.loop)
     seconds = perf_counter() - began
     with show_stages(out) as stage:
-        stage("counting what was kept")
+        stage("counting records")
         counts = count(given.journals)
     _show(out, tally, counts, seconds)
     if key_file is not None:
@@ -103,12 +106,13 @@ def _simulated(out: Output, plan: Plan, keeping: Keeping, loop: str) -> Tally:
 
 def _positive(option: str, value: float, least: float | None = None) -> float:
     if not (0 < value < 1e6 or value == least):
-        raise ConfigError(f"{option} is a number above 0, or 0 where that is allowed")
+        zero = " or 0" if least == 0 else ""
+        raise ConfigError(f"invalid {option} {value:g}: expected a number above 0{zero}")
     return value
 
 
 def _auditor(text: str | None, path: Path) -> tuple[AuditorKey, Path | None]:
-    """Return the public key to encrypt to, and the private key's file, if it is ours."""
+    """Return the public key to encrypt to, and the file of its private key, if it is local."""
     if text is not None:
         return AuditorKey.parse(text), None
     if path.exists():
@@ -144,7 +148,7 @@ def _show(out: Output, tally: Tally, counts: Counts, seconds: float) -> None:
         ("named events", tally.emits.total(), tally.emits),
         ("files", tally.files.total(), tally.files),
         ("key updates, rekeys", tally.key_updates + tally.rekeys, {}),
-        ("events kept", events, {}),
+        ("events recorded", events, {}),
         ("segments", counts.segments, {"bytes": counts.size}),
     ]
     for what, number, how in rows:

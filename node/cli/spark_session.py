@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 
 _CONNECT_PORT = 15002
-# Java compiles what it runs often, and what it runs very often once more, better and slower: that
-# takes a third of its time where there is little to do.
+# Java recompiles frequently used code with more optimisations, which takes a third of its time if
+# there is little to do.
 _BRIEF = "-XX:TieredStopAtLevel=1"
-_SMALL = 2**28  # bytes of journals
-_PATIENCE = 10  # seconds until a server must have answered
-LOCK = ".lock"  # in the directory of tables, held by the command that writes them
+_SMALL = 2**28  # total bytes of journals
+_PATIENCE = 10  # seconds to wait for a server
+LOCK = ".lock"  # file in the directory of tables, locked by the command that writes them
 
 
 @contextmanager
 def spark_session(
     master: str | None, remote: str | None, memory: str, *, brief: bool = False
 ) -> Iterator["SparkSession"]:
-    """Open a Spark session; a `brief` one ends before Java's optimisations pay off.
+    """Open a Spark session. With `brief`, skip Java's expensive optimisations.
 
     Raises:
         ConfigError: a missing extra, or invalid options. NoJavaError. UnreachableError: a
@@ -65,10 +65,10 @@ def spark_session(
         except PySparkException as error:
             if error.getCondition() == "JAVA_GATEWAY_EXITED":
                 raise ConfigError(
-                    "Spark's Java ended before it was ready; it says why above. Is --memory "
-                    f"{memory} a size that it takes, and that this machine has?"
+                    "cannot start Spark: its Java process ended early, for the reason above; "
+                    f"check that --memory {memory} is a valid size and available on this machine"
                 ) from error
-            raise UnreachableError(f"no session of Spark: {_first_line(error)}") from error
+            raise UnreachableError(f"cannot open a Spark session: {_first_line(error)}") from error
         try:
             try:
                 yield session
@@ -78,16 +78,17 @@ def spark_session(
             if not java_has_ended():
                 raise
             raise UnreachableError(
-                f"Spark's Java process ended early ({type(error).__name__}): the machine may be "
-                "out of memory; set its limit with --memory"
+                "cannot continue with Spark: its Java process ended early "
+                f"({type(error).__name__}), perhaps out of memory; set its limit with --memory"
             ) from error
 
 
 @contextmanager
 def _tracebacks_unlogged() -> Iterator[None]:
-    """Suppress the log of py4j: how a command ends is reported in one sentence."""
+    """Suppress the log of py4j, because a failure is reported in one sentence."""
     set_up_logging("error")
-    # Of these: the root's own filter is not asked about what py4j's loggers hand up to it.
+    # Filter in the handlers: records of py4j's loggers don't pass through filters of the root
+    # logger.
     handlers = list(logging.getLogger().handlers)
     for handler in handlers:
         handler.addFilter(_is_not_of_py4j)
@@ -109,13 +110,16 @@ def unchanged_outcome(journals: str, tables: str, remote: str | None) -> "Outcom
     try:
         from parley._pipeline.up_to_date import up_to_date_outcome
     except ImportError:
-        return None  # it is said when Spark is asked for
+        return None  # the missing extra is reported when Spark is needed
     return up_to_date_outcome(journals, tables)
 
 
 def remove_tables_at(tables: str, remote: str | None) -> None:
-    """Remove tables and their checkpoint. Raises ConfigError if they aren't on this machine;
-    OSError."""
+    """Remove tables and their checkpoint.
+
+    Raises:
+        ConfigError: they aren't on this machine. OSError: a file cannot be removed.
+    """
     try:
         from parley._pipeline.checkpoint import remove_tables
         from parley._pipeline.tables import local_directory
@@ -124,8 +128,8 @@ def remove_tables_at(tables: str, remote: str | None) -> None:
     directory = None if remote is not None else local_directory(tables)
     if directory is None:
         raise ConfigError(
-            f"cannot remove the tables in '{tables}': --rebuild needs a directory of this machine; "
-            "remove them where they are"
+            f"cannot remove the tables in '{tables}': --rebuild requires a directory on this "
+            "machine; remove them at their storage"
         )
     remove_tables(directory)
 
@@ -138,8 +142,9 @@ def gold_store(
     memory: str,
     stage: Callable[[str], None],
 ) -> Iterator["GoldStore"]:
-    """Open the gold tables: a directory of this machine, or else through Spark. Raises as
-    `spark_session`."""
+    """Open the gold tables in a local directory, or else through Spark; raises as
+    `spark_session`.
+    """
     if remote is None:
         try:
             from parley._pipeline.up_to_date import gold_directory
@@ -159,7 +164,7 @@ def gold_store(
 
 
 def are_journals_small(journals: str) -> bool:
-    """Whether the journals, as far as this machine sees them, are processed quickly."""
+    """Whether the journals on this machine are small enough to be processed quickly."""
     lock_tables = glob(journals) if has_magic(journals) else [journals.removeprefix("file://")]
     return sum(_size(path) for place in lock_tables for path in Path(place).glob("*")) <= _SMALL
 
@@ -167,12 +172,12 @@ def are_journals_small(journals: str) -> bool:
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except OSError:  # a node has just closed that segment, and it has another name
+    except OSError:  # the node has just closed and renamed this segment
         return 0
 
 
 def journals_exist(journals: str, remote: str | None) -> bool:
-    """Whether a directory of journals exists, as far as this machine can tell."""
+    """Whether the directory of journals exists, as far as this machine can tell."""
     if remote is not None or has_magic(journals):
         return True
     return Path(journals.removeprefix("file://")).is_dir()
@@ -180,8 +185,8 @@ def journals_exist(journals: str, remote: str | None) -> bool:
 
 @contextmanager
 def lock_tables(journals: str, tables: str, remote: str | None) -> Iterator[None]:
-    """Create the directory of tables, readable only by its owner, and lock it; nothing with
-    `remote`.
+    """Create the directory of tables, readable only by its owner, and lock it. With `remote`, do
+    nothing.
 
     Raises:
         ConfigError: a missing extra. FileError: no directory of journals, or the tables are
@@ -191,9 +196,11 @@ def lock_tables(journals: str, tables: str, remote: str | None) -> Iterator[None
         yield
         return
     if not journals_exist(journals, remote):
-        raise FileError(f"there is no directory {journals}")
+        raise FileError(f"cannot read journals in '{journals}': the directory does not exist")
     try:
-        from parley._pipeline.tables import local_directory  # no other command imports the pipeline
+        from parley._pipeline.tables import (
+            local_directory,
+        )  # imported here because other commands don't need the pipeline
     except ImportError as error:
         raise _without_extra(error) from error
     directory = local_directory(tables)
@@ -201,23 +208,27 @@ def lock_tables(journals: str, tables: str, remote: str | None) -> Iterator[None
         yield
         return
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Held by this process and by none that it starts: the system frees it, however we end.
+    # Not inherited by child processes; the system releases it even after a crash.
     lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise FileError(f"another command is writing the tables in {tables}") from error
+            raise FileError(
+                f"cannot write the tables in '{tables}': another command is writing them; try "
+                "again when it has ended"
+            ) from error
         yield
     finally:
         os.close(lock)
 
 
 def _check_server(remote: str) -> None:
-    """Check that a Spark Connect server answers, because Spark's client would try for ten minutes.
+    """Check that a Spark Connect server answers, because Spark's client would retry for ten
+    minutes.
 
     Raises:
-        ConfigError: an invalid address. UnreachableError.
+        ConfigError: an invalid address. UnreachableError: it does not answer.
     """
     parts = urlsplit(remote)
     try:
@@ -225,11 +236,13 @@ def _check_server(remote: str) -> None:
     except ValueError:
         host, port = None, 0
     if parts.scheme != "sc" or not host:
-        raise ConfigError(f"--remote is sc://HOST:PORT, not {remote}")
+        raise ConfigError(f"invalid --remote {remote!r}: expected sc://HOST:PORT")
     try:
         socket.create_connection((host, port), _PATIENCE).close()
     except OSError as error:
-        raise UnreachableError(f"no server of Spark's at {host}:{port}: {error}") from error
+        raise UnreachableError(
+            f"cannot connect to the Spark server at {host}:{port}: {error}"
+        ) from error
 
 
 def _without_extra(error: ImportError) -> ConfigError:

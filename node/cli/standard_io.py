@@ -1,6 +1,6 @@
-"""Standard input line by line, and standard output that doesn't block the event loop.
+"""Read standard input line by line, and write standard output without blocking the event loop.
 
-Waiting for either can be cancelled: no thread is left in a read.
+Both can be cancelled, because no thread is used.
 """
 
 import io
@@ -34,10 +34,10 @@ async def read_lines(descriptor: int, limit: int) -> AsyncGenerator[bytes]:
 
 
 async def read_batches(descriptor: int, limit: int) -> AsyncGenerator[list[bytes]]:
-    """Yield lines in batches of all that are available, about 64 KiB or one line at most.
+    """Yield batches of the available lines, each of about 64 KiB or one line at most.
 
     Raises:
-        FileError: as `read_lines`, after the lines before.
+        FileError: as for `read_lines`, after the lines before it.
     """
     waits, buffer, number = can_wait(descriptor), bytearray(), 0
     while True:
@@ -76,14 +76,15 @@ def stdin_descriptor() -> int:
 
 
 def can_wait(descriptor: int) -> bool:
-    """Whether an event loop can wait for a file: a pipe, socket or terminal. Others are always
-    ready."""
+    """Whether an event loop can wait for a file: a pipe, socket or terminal. Other files are always
+    ready.
+    """
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
 
 
 class PacedOutput:
-    """Prints to a file without blocking the event loop, one text after another."""
+    """Prints texts to a file, one after another, without blocking the event loop."""
 
     def __init__(self, file: TextIO | None) -> None:
         self._file = file
@@ -93,13 +94,15 @@ class PacedOutput:
             if file is not None and can_wait(file.fileno()):
                 self._descriptor = file.fileno()
         except (OSError, ValueError):
-            pass  # no file of the system's: it is memory, and always ready
+            pass  # not a file of the system but memory, which is always ready
         self._poll = select.poll()
         if self._descriptor is not None:
             self._poll.register(self._descriptor, select.POLLOUT)
 
     async def writable(self) -> None:
-        """Wait until the file is writable. A pipe without a reader is: printing raises then."""
+        """Wait until the file is writable. A pipe without a reader counts as writable; printing
+        then raises.
+        """
         if self._descriptor is not None and not self._poll.poll(0):
             await anyio.wait_writable(self._descriptor)
 
@@ -118,7 +121,7 @@ class PacedOutput:
             rest = text.encode(self._file.encoding or "utf-8", "backslashreplace")
             while rest:
                 await self.writable()
-                # A pipe that takes anything takes this much at once (POSIX).
+                # A writable pipe accepts this many bytes without blocking (POSIX).
                 rest = rest[os.write(self._descriptor, rest[: select.PIPE_BUF]) :]
 
 
@@ -136,4 +139,4 @@ async def _piece(descriptor: int, waits: bool) -> bytes:
 def _too_long(line: bytearray, limit: int, number: int) -> FileError | None:
     if len(line) <= limit:
         return None
-    return FileError(f"line {number:,} is longer than {limit:,} bytes")
+    return FileError(f"cannot read line {number:,}: it is longer than {limit:,} bytes")

@@ -1,4 +1,4 @@
-"""`parley sub`: prints what a node publishes on a topic, whatever becomes of the connection."""
+"""`parley sub`: print the notes of a topic, also after reconnects."""
 
 import sys
 from typing import Final
@@ -15,8 +15,8 @@ from parley._node.cli.run import Uvloop, run
 from parley._node.cli.standard_io import PacedOutput
 from parley._node.peer.link_subscription import LinkSubscription
 
-# `drained` takes a reader that has waited for so many turns of the loop as one without notes, and
-# looks again after so many seconds while a note is printed.
+# `drained` assumes that no note is left when the reader has waited for this many iterations of the
+# event loop. While a note is being printed, it checks again after this many seconds.
 _TURNS: Final = 20
 _LOOK: Final = 0.02
 
@@ -66,11 +66,11 @@ class Notes:
 
     @property
     def are_complete(self) -> bool:
-        """Whether all wanted notes have arrived; some may not be shown yet."""
+        """Whether all wanted notes have arrived; some may not be printed yet."""
         return self._subscription is not None and self._subscription.is_over
 
     async def drained(self) -> None:
-        """Wait until all notes that have arrived are printed."""
+        """Wait until all received notes are printed."""
         turns = 0
         while turns < _TURNS:
             if self._is_reading:
@@ -103,17 +103,16 @@ class Notes:
     async def _subscribed_again(self, subscription: LinkSubscription) -> None:
         recovered = None if subscription.position is None else subscription.recovered
         if recovered is None:
-            found = "notes may have been missed"
+            found = "some notes may be missing"
         else:
-            found = "no note was missed" if recovered else "some notes may be missing"
+            found = "no note is missing" if recovered else "some notes may be missing"
         fields = {"topic": self._topic, "data": subscription.data, "recovered": recovered}
-        await self.report(f"subscribed again: {found}", "subscribed", **fields)
+        await self.report(f"resubscribed: {found}", "subscribed", **fields)
 
     async def _count_lost(self, subscription: LinkSubscription) -> None:
         """Report notes that are missing before the last one."""
         lost = subscription.dropped + subscription.gaps
         if lost > self.lost:
             number, self.lost = lost - self.lost, lost
-            missing = "was lost: it was" if number == 1 else "were lost: they were"
-            text = f"{pluralise(number, 'note')} {missing} dropped before we could read"
+            text = f"{pluralise(number, 'note')} lost: this command reads too slowly"
             await self.report(text, "lost", count=number)

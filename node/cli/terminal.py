@@ -1,6 +1,6 @@
 """Output with rich: a console, tables, progress bars and stages.
 
-Apart from `output`, because rich is slow to import and short commands don't need it.
+Separate from `output` because rich is slow to import and short commands don't need it.
 """
 
 import sys
@@ -31,30 +31,31 @@ class TextConsole(Console):
     """A console for people, silent with JSON."""
 
     def __init__(self, as_json: bool) -> None:
-        # Without emoji: the address [2001:db8:a:b::1] has none.
+        # Without emoji codes, because the address [2001:db8:a:b::1] contains one.
         super().__init__(
             stderr=as_json, quiet=as_json, highlight=False, soft_wrap=True, emoji=False
         )
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Render a string with its control characters escaped: it may be remote text."""
+        """Render a string, which may be remote text, with escaped control characters."""
         return super().render_str(visible(text), **options)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Render anything else with control characters escaped, such as the columns of a bar."""
+        """Render any other object with escaped control characters, such as the columns of a bar."""
         for segment in super().render(renderable, options):
             text = segment.text if segment.control else visible(segment.text)
             yield segment if text == segment.text else segment._replace(text=text)
 
     def on_broken_pipe(self) -> None:
-        # Rich would leave by SystemExit, which passes by whatever has to be closed.
+        # Rich would raise SystemExit, which skips cleanup.
         raise BrokenPipeError
 
     def table(self, table: Table) -> None:
-        """Print a table at a terminal; elsewhere tab-separated lines that aren't wrapped, below a
-        line with # and the title."""
+        """Print a table at a terminal. Otherwise print a line with # and the title, then unwrapped
+        lines with tab-separated cells.
+        """
         if self.is_terminal:
             self.print(table)
             return
@@ -66,7 +67,9 @@ class TextConsole(Console):
             self._line("\t".join(map(self._plain, row)))
 
     def bar(self, *columns: ProgressColumn, kept: bool) -> Progress:
-        """Return a progress bar for a terminal; with `kept`, its end is shown elsewhere too."""
+        """Return a progress bar for a terminal. With `kept`, its final state is also printed
+        elsewhere.
+        """
         return Progress(
             *columns,
             console=self,
@@ -77,7 +80,7 @@ class TextConsole(Console):
 
     def _line(self, text: str) -> None:
         if not self.quiet:
-            print(text, file=self.file, flush=True)  # rich would make blanks of tabs
+            print(text, file=self.file, flush=True)  # rich would replace tabs by spaces
 
     def _plain(self, cell: RenderableType) -> str:
         text = self.render_str(cell).plain if isinstance(cell, str) else str(cell)
@@ -85,7 +88,7 @@ class TextConsole(Console):
 
 
 def table_of(title: str, *head: str) -> Table:
-    """Return a table whose cells are wrapped and never cut off."""
+    """Return a table whose cells are wrapped and never truncated."""
     table = Table(title=f"{title} (times are UTC)", title_justify="left", box=box.SIMPLE_HEAD)
     for name in head:
         table.add_column(name, overflow="fold")
@@ -93,7 +96,7 @@ def table_of(title: str, *head: str) -> Table:
 
 
 def table_of_nodes(title: str, since: str, rows: Iterable[tuple[str, str, Iterable[str]]]) -> Table:
-    """Return a table of node ids, days and names. An id fits on 80 columns."""
+    """Return a table of node IDs, dates and names. An ID fits into 80 columns."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("node id", no_wrap=True)
     table.add_column(since, no_wrap=True)

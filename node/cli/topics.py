@@ -1,8 +1,8 @@
 """`parley topics`: list the calls, topics, events and streams that a node offers.
 
-The answer (`parley.topics`, docs/protocol.md section 9) comes from another node: everything in it
-is checked and bounded. `--schema` prints one JSON Schema document that contains each schema as a
-resource of its own (JSON Schema 2020-12, section 9.3, "bundling").
+The response (`parley.topics`, docs/protocol.md section 9) comes from another node, so it is checked
+and limited. `--schema` prints one JSON Schema document that bundles all schemas (JSON Schema
+2020-12, section 9.3).
 """
 
 import json
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from parley._node.peer.peer import Peer
 
 
-# Levels that are looked into, and characters of the words for one type.
+# Maximum depth, and maximum length of the description of one type.
 _DEEPEST: Final = 4
 LONGEST: Final = 120
 _WORDS: Final = {
@@ -103,8 +103,8 @@ def _short(words: str) -> str:
 
 
 TOPICS_CALL: Final = "parley.topics"
-KINDS: Final = ("call", "topic", "event", "stream")  # as people are shown them
-# Of one node, in all: answers that are asked for, and what is in them.
+KINDS: Final = ("call", "topic", "event", "stream")  # in display order
+# Limits for one node: the number of requests, and of offers in the responses.
 MOST_ANSWERS: Final = 64
 MOST_OFFERS: Final = 8_192
 
@@ -128,7 +128,7 @@ class Offer:
 async def fetch_offers(
     peer: "Peer", prefix: str = "", *, brief: bool = False, timeout: float
 ) -> list[Offer]:
-    """Fetch a node's offers whose names begin with `prefix`; `timeout` applies to each response.
+    """Fetch a node's offers whose names begin with `prefix`. `timeout` applies to each response.
 
     Raises:
         CallRefused: the node doesn't publish them. ParleyError: an invalid or endless response.
@@ -143,8 +143,8 @@ async def fetch_offers(
                 raise
             raise CallRefused(
                 refused.code,
-                f"{peer} does not publish a list of its topics; its program can do so with "
-                "node.offer_topics()",
+                f"cannot list the topics of {peer}: it does not publish the list; its program "
+                "can enable it with node.offer_topics()",
             ) from refused
         found, more = _read(answer)
         offers += found
@@ -154,14 +154,14 @@ async def fetch_offers(
             break
         last = found[-1]
         wanted["after"] = [last.kind, last.name, last.namespace]
-    raise ParleyError(f"the node offers more than {len(offers):,} things: give a PREFIX")
+    raise ParleyError(f"cannot list more than {len(offers):,} topics; give a PREFIX")
 
 
 def _read(answer: object) -> tuple[list[Offer], bool]:
     match answer:
         case {"offers": list(offers), "more": bool(more)}:
             return [_offer(one) for one in offers], more
-    raise ParleyError(f"invalid response to {TOPICS_CALL}")
+    raise ParleyError(f"cannot list the topics: the node sent an invalid response to {TOPICS_CALL}")
 
 
 def _offer(told: object) -> Offer:
@@ -177,7 +177,9 @@ def _offer(told: object) -> Offer:
                 gives=_schema(_text(told, "gives")),
                 flags=tuple(flag for flag in _FLAGS if told.get(flag) is True),
             )
-    raise ParleyError(f"an offer in the response to {TOPICS_CALL} has no kind or name")
+    raise ParleyError(
+        f"cannot list the topics: an entry in the response to {TOPICS_CALL} has no kind or name"
+    )
 
 
 def _text(told: Mapping[Any, Any], key: str) -> str:
@@ -215,10 +217,10 @@ async def _ask(
 ) -> list[Offer]:
     there = target.node_id or _on_record(policy, target)
     if there is None:
-        raise ParleyError(f"nobody is known at {target.place}")
+        raise ParleyError(f"cannot complete names of {target.place!r}: no node is known there")
     identity = options.identity()
     if there == identity.node_id:
-        identity = options.temporary_identity()  # a node never talks to itself
+        identity = options.temporary_identity()  # a node cannot connect to itself
     with anyio.fail_after(seconds):
         async with Node(identity, config=options.config) as node:
             peer = await node.connect(str(target), trust=policy)
@@ -238,10 +240,10 @@ _TITLES = {
     "stream": "Streams",
 }
 _SAID = {
-    "items": "item by item",
-    "once": "may be made once",
-    "remembers": "remembers its last notes",
-    "writable": "you may publish it",
+    "items": "in items",
+    "once": "supports once",
+    "remembers": "keeps recent notes",
+    "writable": "accepts notes",
 }
 
 
@@ -256,7 +258,7 @@ def topics(
         raise ConfigError(
             "cannot use --schema with --json: --schema prints JSON already; leave --json out"
         )
-    if not timeout > 0:  # not a number is not above 0 either
+    if not timeout > 0:  # also rejects NaN
         raise ConfigError(f"cannot use --timeout {timeout:g}: it must be more than 0 seconds")
 
     async def asking(options: NodeOptions, out: Output) -> None:
@@ -290,9 +292,9 @@ def offer_fields(offer: Offer) -> dict[str, Any]:
 
 
 def offer_lines(offers: list[Offer]) -> Iterator[str]:
-    """Yield the lines for people: the offers by kind, then the types that they use."""
+    """Yield lines for people: the offers by kind, followed by the types that they use."""
     if not offers:
-        yield "the node offers you nothing"
+        yield "the node offers you no calls, topics or streams"
     models: dict[str, tuple[str, str]] = {}
     for kind in (*KINDS, *sorted({one.kind for one in offers} - set(KINDS))):
         of_kind = [one for one in offers if one.kind == kind]
@@ -335,6 +337,6 @@ def schema_document(offers: list[Offer], node_id: str | None) -> dict[str, Any]:
                 definitions[key] = {**own, **doc, **schema, **own}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"What {node_id or 'a node'} offers",
+        "title": f"Topics of {node_id or 'a node'}",
         "$defs": definitions,
     }

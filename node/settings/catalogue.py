@@ -1,5 +1,6 @@
-"""All settings that files and variables can have, found from the annotations of the dataclasses,
-and the names of settings of earlier versions.
+"""All settings of files and environment variables, found from the dataclasses' annotations.
+
+Also the names of settings of earlier versions.
 """
 
 from collections.abc import Iterator, Mapping
@@ -62,7 +63,7 @@ class Setting:
 
     @property
     def is_list(self) -> bool:
-        """Whether the value is a list of texts."""
+        """Whether the value is a list of strings."""
         return get_origin(self.hint) is tuple
 
 
@@ -93,8 +94,8 @@ SETTINGS: Final[Mapping[str, Setting]] = _from_tables() | _own()
 VARIABLES: Final[Mapping[str, str]] = {each.variable: name for name, each in SETTINGS.items()}
 
 _FIXED: Final = "it has a fixed value now; remove it"
-_SHARE: Final = "it is a part of {0} now; set {0} instead"
-# The tables of limits that each dialect had: what all dialects share now, and what is fixed.
+_SHARE: Final = "it is now part of {0}; set {0} instead"
+# Former tables of limits of each dialect: some are now shared by all dialects, some are fixed.
 _SHARED: Final = ("longest_frame", "client_memory", "memory", "clients", "idle_timeout")
 _OF_DIALECTS: Final = {
     "simproto": (
@@ -112,7 +113,7 @@ def _of_dialects() -> Iterator[tuple[str, str]]:
             yield f"{dialect}.limits.{name}", f"set dialects.limits.{name}, for all dialects"
         yield (
             f"{dialect}.limits.write_buffer",
-            "it is half of dialects.limits.client_memory now; set that, for all dialects",
+            "it is now half of dialects.limits.client_memory; set that, for all dialects",
         )
         for name in fixed:
             yield f"{dialect}.limits.{name}", _FIXED
@@ -121,7 +122,7 @@ def _of_dialects() -> Iterator[tuple[str, str]]:
             yield f"{dialect}.values", "set dialects.values, for all dialects"
 
 
-# Settings of earlier versions, and what to do instead.
+# Settings of earlier versions, with instructions.
 REMOVED: Final[Mapping[str, str]] = {
     **{
         f"node.{name}": _FIXED

@@ -1,7 +1,7 @@
-"""Small files with a secret in them: a passphrase, the key of a private network.
+"""Read small files with a secret: a passphrase, or the key of a private network.
 
-A secret is never part of an error or a log, and a file that others can read causes a warning.
-Identities have key files of their own (`crypto.keyfile`).
+Errors and logs never contain the secret. A file that other users can read causes a warning. Key
+files of identities are read by `crypto.keyfile`.
 """
 
 import os
@@ -19,11 +19,11 @@ NETWORK_KEY_SIZE: Final = 32
 def read_passphrase(path: Path, warn: Callable[[str], object]) -> bytes:
     """Read a passphrase, without the newline; FileError if it is unreadable or empty.
 
-    `warn` is called if others can read the file.
+    `warn` is called if other users can read the file.
     """
     passphrase = _read(path, warn).rstrip(b"\r\n")
     if not passphrase:
-        raise FileError(f"{path} holds no passphrase")
+        raise FileError(f"cannot read the passphrase in '{path}': the file is empty")
     return passphrase
 
 
@@ -36,7 +36,10 @@ def read_network_key(path: Path, warn: Callable[[str], object]) -> bytes:
         except ValueError:
             key = b""
     if len(key) != NETWORK_KEY_SIZE or not any(key):
-        raise FileError(f"{path} holds no network key (32 bytes, or 64 hex digits, not all 0)")
+        raise FileError(
+            f"cannot read the network key in '{path}': expected 32 bytes, raw or as 64 hex "
+            "digits, not all 0"
+        )
     return key
 
 
@@ -47,9 +50,9 @@ def _read(path: Path, warn: Callable[[str], object]) -> bytes:
             status = os.fstat(file.fileno())
             data = file.read(LONGEST + 1)
     except OSError as error:
-        raise FileError(f"cannot read {path}: {os_reason(error)}") from error
+        raise FileError(f"cannot read '{path}': {os_reason(error)}") from error
     if len(data) > LONGEST:
-        raise FileError(f"{path} is too long: at most {LONGEST} bytes are read")
+        raise FileError(f"cannot read '{path}': it is longer than {LONGEST:,} bytes")
     if stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        warn(f"others can read {path}; chmod 600 it")
+        warn(f"other users can read {path}; make it private with: chmod 600 {path}")
     return data

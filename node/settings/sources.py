@@ -41,7 +41,9 @@ from parley._node.settings.tables import (
     parse_accounts,
 )
 
-LIKENESS: Final = 0.75  # from which on a name is suggested in place of an unknown one, 0 to 1
+LIKENESS: Final = (
+    0.75  # minimum similarity (0 to 1) for suggesting a name in place of an unknown one
+)
 _FILE_URL: Final = "sqlite:///"
 
 logger = logging.getLogger("parley.settings")
@@ -49,7 +51,7 @@ logger = logging.getLogger("parley.settings")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of a node and of the commands that run one, by the tables of a file."""
+    """The settings of a node and of the commands that run one, by table."""
 
     node: NodeConfig = field(default_factory=NodeConfig)
     serve: ServeSettings = field(default_factory=ServeSettings)
@@ -64,14 +66,14 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class AtLeast:
-    """The value of an option that raises a setting to a minimum, and keeps a greater value."""
+    """The value of an option that raises a setting to a minimum but keeps a greater value."""
 
     minimum: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """A value, and where it comes from: a file, a variable or an option."""
+    """A value and its source: a file, a variable or an option."""
 
     value: Any
     source: str
@@ -84,12 +86,13 @@ def load_settings(
     code: Settings | None = None,
     options: Mapping[str, tuple[str, object]] | None = None,
 ) -> Settings:
-    """Read the settings in the TOML file at `path`, in `environ` and in `options`, over `code`.
+    """Read settings from the TOML file at `path`, the environment and `options`; they override
+    `code`.
 
-    `environ` is the process's environment by default; `{}` reads none. The variable of
+    `environ` is the process's environment by default; `{}` ignores it. The variable for
     `node.limits.max_payload` is PARLEY_NODE_LIMITS_MAX_PAYLOAD. `options` maps the name of a
-    setting to the name of a command-line option and its value; None is not given. Relative paths
-    start from the file's directory, in variables from the current one.
+    setting to the name of a command-line option and its value; None means not given. Relative paths
+    in a file are relative to the file's directory, those in variables to the current directory.
 
     Raises:
         ConfigError: the file cannot be read, a setting is unknown, or a value has another type or
@@ -129,7 +132,7 @@ def _built(code: Settings, given: Mapping[str, _Given]) -> Settings:
     names = [each.name for each in fields(Settings)]
     made = {name: replace(getattr(code, name), **tables[name]) for name in names}
     if any(name.startswith("node.") for name in given):
-        # The core checks the rest; it needs any identity that has one of the algorithms.
+        # The core checks the other values; any identity with one of the algorithms will do.
         signing = node["algorithms"].get("signing", ("ed25519",))
         made["node"].core(Identity.create(tuple(signing)))
     return Settings(**made)
@@ -142,14 +145,14 @@ def _explained(given: Mapping[str, _Given], error: Exception) -> ConfigError:
             _built(Settings(), {name: each})
         except (ParleyError, ValueError) as reason:
             if str(reason) != str(error):
-                continue  # wrong without the others, and not the cause
+                continue  # an error that only occurs without the other settings
             table, _, key = name.rpartition(".")
             hidden = {f.name for f in fields(TABLES.get(table, Settings)) if not f.repr}
             value = "" if key in hidden else f" to {_shown(each.value)}"
             text = str(reason).removeprefix(f"{key} is {_shown(each.value)}: ")
             text = text.removeprefix(f"{key}: ")
             return ConfigError(f"cannot set {name}{value}: {text}; correct {each.source}")
-    # Each is right alone.
+    # Each setting is valid separately.
     named = [name for name in given if name.rpartition(".")[2] in str(error)] or list(given)
     sources = ", ".join(f"{name} in {given[name].source}" for name in named)
     return ConfigError(f"cannot use these settings together: {error}; correct {sources}")
@@ -167,11 +170,13 @@ def _from_file(path: Path) -> dict[str, _Given]:
         with path.open("rb") as file:
             found = dict(_entries(tomllib.load(file)))
     except FileNotFoundError as error:
-        raise ConfigError(f"the settings file {path} does not exist") from error
+        raise ConfigError(
+            f"cannot read the settings in '{path}': the file does not exist"
+        ) from error
     except OSError as error:
-        raise ConfigError(f"cannot read the settings in {path}: {os_reason(error)}") from error
+        raise ConfigError(f"cannot read the settings in '{path}': {os_reason(error)}") from error
     except (ValueError, RecursionError) as error:  # neither UTF-8 nor TOML, or nested too deeply
-        raise ConfigError(f"cannot read the settings in {path}: {error}") from error
+        raise ConfigError(f"cannot read the settings in '{path}': {error}") from error
     _require_known(found, f" in {path}")
     directory = path.absolute().parent
     return {
@@ -197,14 +202,14 @@ def _require_known(names: Iterable[str], place: str) -> None:
             raise ConfigError(f"cannot set {name}{place}: {REMOVED[name]}")
         if any(known.startswith(f"{name}.") for known in SETTINGS):
             raise ConfigError(f"cannot set {name}{place}: it is a table; write [{name}]")
-        raise ConfigError(f"there is no setting {name}{place}{_meant(name, SETTINGS)}")
+        raise ConfigError(f"unknown setting {name!r}{place}{_meant(name, SETTINGS)}")
 
 
 # The environment.
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
-    # Other names that begin with PARLEY_, such as PARLEY_HOME, are not settings.
+    # Other variables that begin with PARLEY_, such as PARLEY_HOME, are not settings.
     ours = tuple(f"{PREFIX}{table.upper()}_" for table in TABLES if "." not in table)
     removed = {PREFIX + name.upper().replace(".", "_"): hint for name, hint in REMOVED.items()}
     given = {}
@@ -218,12 +223,12 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
         elif variable in removed:
             raise ConfigError(f"cannot use the variable {variable}: {removed[variable]}")
         elif variable.startswith(ours):
-            raise ConfigError(f"there is no setting {variable}{_meant(variable, VARIABLES)}")
+            raise ConfigError(f"unknown setting {variable!r}{_meant(variable, VARIABLES)}")
     return given
 
 
 def _parsed(setting: Setting, text: str) -> object:
-    """Parse a variable to the value that a file would have; invalid text stays text."""
+    """Parse a variable to the value that a file would have. Invalid text is returned unchanged."""
     if setting.name == "federation.accounts":
         return parse_accounts(text)
     if setting.is_list:
@@ -251,7 +256,7 @@ def _located(name: str, value: Any, directory: Path) -> Any:
         return _FILE_URL + quote(str(_path(unquote(path), directory))) + mark + query
     if Path in (setting.hint, *get_args(setting.hint)):
         return _path(value, directory)
-    if name == "serve.trust" and ("/" in value or "." in value):  # a file, as in `parse_trust`
+    if name == "serve.trust" and ("/" in value or "." in value):  # a file, as for `parse_trust`
         return str(_path(value, directory))
     return value
 
@@ -259,7 +264,7 @@ def _located(name: str, value: Any, directory: Path) -> Any:
 def _path(value: str, directory: Path) -> Path:
     try:
         return directory / Path(value).expanduser()
-    except RuntimeError:  # there is no such user: then it is a name, as in a shell
+    except RuntimeError:  # no user of this name, so the ~ is a part of the file name, as in a shell
         return directory / value
 
 
@@ -273,8 +278,9 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
 
 def changed(old: Settings, new: Settings) -> tuple[list[str], list[str]]:
-    """Return the names of settings that differ: those that are reloaded, and those that need a
-    restart; each sorted."""
+    """Return the names of the settings that differ: those that are reloaded and those that need a
+    restart, each sorted.
+    """
     names = sorted(name for name in SETTINGS if value_of(old, name) != value_of(new, name))
     reloaded = [name for name in names if SETTINGS[name].reload]
     return reloaded, [name for name in names if not SETTINGS[name].reload]

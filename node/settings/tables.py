@@ -1,4 +1,6 @@
-"""The tables of a settings file as dataclasses, except [node]: [serve], [bus], [journal] .."""
+"""The tables of a settings file as dataclasses: [serve], [bus], [journal], and so on, except
+[node].
+"""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -30,7 +32,7 @@ LogFormat = Literal["text", "json"]
 LOG_LEVELS: Final[tuple[LogLevel, ...]] = get_args(LogLevel)
 LOG_FORMATS: Final[tuple[LogFormat, ...]] = get_args(LogFormat)
 
-# A topic may have any character, = among them: the address is what begins like one.
+# A topic may contain '=', so the address is recognised by its scheme.
 _FORWARD: Final = re.compile(r"(?P<topic>.+?)=(?P<address>(?:tcp|unix)://.*)", re.DOTALL)
 
 
@@ -45,7 +47,9 @@ def parse_forward(text: str) -> ForwardedTopic:
     """Parse `TOPIC=ADDR`; raises ConfigError, and AddressError for the address."""
     match = _FORWARD.fullmatch(text)
     if match is None:
-        raise ConfigError(f"{text!r} is not TOPIC=ADDR, as news=tcp://host:port#NODEID")
+        raise ConfigError(
+            f"invalid forward {text!r}: expected TOPIC=ADDR, such as news=tcp://host:port#NODEID"
+        )
     Address.parse(match["address"])
     return ForwardedTopic(match["topic"], match["address"])
 
@@ -62,7 +66,7 @@ class ServeSettings:
         tuple[str, ...], setting("Addresses to listen on, tcp://host:port or unix:///path.")
     ] = ("tcp://127.0.0.1:0",)
     identity: Annotated[
-        Path | None, setting("Key file; by default the user's own (`parley id show`).")
+        Path | None, setting("Key file. Default: the user's own (`parley id show`).")
     ] = None
     passphrase_file: Annotated[
         Path | None, setting("File with the passphrase of the key file.")
@@ -79,22 +83,24 @@ class ServeSettings:
         str, setting("Its name in announcements, at most 63 bytes of UTF-8.")
     ] = ""
     console: Annotated[
-        str | None, setting("HOST:PORT of this machine where the console is served.")
+        str | None, setting("HOST:PORT at which to serve the console; a loopback address.")
     ] = None
-    metrics: Annotated[str | None, setting("HOST:PORT where metrics are served by HTTP.")] = None
+    metrics: Annotated[str | None, setting("HOST:PORT at which to serve metrics by HTTP.")] = None
     forward: Annotated[
         tuple[str, ...],
-        setting("Topics of other nodes that are published here too, each TOPIC=ADDR."),
+        setting("Topics of other nodes to republish, each TOPIC=ADDR."),
     ] = ()
     roles: Annotated[
         Path | None,
-        setting("File of roles, which rights on the bus can name.", reload=True),
+        setting("File of roles, to which rights on the bus can be granted.", reload=True),
     ] = None
     log_level: Annotated[
         LogLevel,
-        setting("Least severe level that is logged: debug, info, warning or error.", reload=True),
+        setting("Least severe level to log: debug, info, warning or error.", reload=True),
     ] = "warning"
-    log_format: Annotated[LogFormat, setting("Log lines as text, or as JSON objects.")] = "text"
+    log_format: Annotated[
+        LogFormat, setting("Format of log lines: text, or json for one object per line.")
+    ] = "text"
     access_log: Annotated[
         bool,
         setting("Log connections and refused requests, whatever the level.", reload=True),
@@ -110,7 +116,7 @@ class ServeSettings:
     def __post_init__(self) -> None:
         check_types(self, ConfigError)
         if not self.listen:
-            raise ConfigError("listen names no address")
+            raise ConfigError("listen has no address")
         for address in self.listen:
             Address.parse(address)
         parse_trust(self.trust)
@@ -131,12 +137,13 @@ _ENTRY: Final = re.compile(
     r"(?P<who>[^=:]+)=(?P<actions>[a-z+]+):(?P<events>[\w.*-]+)(?::(?P<groups>[!-~]+))?", re.ASCII
 )
 _ROLE: Final = "@"
-_FORM: Final = "NODEID=publish+consume:EVENTS[:GROUPS], @ROLE for a role, * for anybody or anything"
+_FORM: Final = "NODEID=publish+consume:EVENTS[:GROUPS], @ROLE for a role, * for any"
 
 
 class BusRight(NamedTuple):
-    """The rights of one entry, for `node_id` or any node, or for those with `role`. `events` and
-    `groups` are patterns in which `*` matches any characters."""
+    """The rights of one entry: for the node `node_id`, for nodes with `role`, or for any node.
+    `events` and `groups` are patterns in which `*` matches any characters.
+    """
 
     node_id: NodeId | None
     actions: frozenset[str]
@@ -152,13 +159,15 @@ class BusRight(NamedTuple):
         group: str,
         roles: Collection[str] = frozenset(),
     ) -> bool:
-        """Whether a node with these roles may do that; an empty `name` or `group` means all."""
+        """Return whether a node with these roles has the right. An empty `name` or `group` means
+        all.
+        """
         return (
             (self.node_id is None or node_id == self.node_id)
             and (not self.role or self.role in roles)
             and action in self.actions
             and _fits(self.events, name)
-            # Events are published for all groups.
+            # Publishing doesn't depend on a group.
             and (action == "publish" or _fits(self.groups, group))
         )
 
@@ -171,10 +180,13 @@ def parse_right(text: str) -> BusRight:
     """
     match = _ENTRY.fullmatch(text)
     if match is None:
-        raise ConfigError(f"{text!r} is not {_FORM}")
+        raise ConfigError(f"invalid right {text!r}: expected {_FORM}")
     actions = frozenset(match["actions"].split("+"))
     if not actions <= set(ACTIONS):
-        raise ConfigError(f"{match['actions']!r} in {text!r} is not of {', '.join(ACTIONS)}")
+        raise ConfigError(
+            f"invalid right {text!r}: the actions {match['actions']!r} are not of "
+            f"{', '.join(ACTIONS)}"
+        )
     who, events, groups = match["who"], match["events"], match["groups"] or _ANY
     if len(who) > 1 and who.startswith(_ROLE):
         return BusRight(None, actions, events, groups, who.removeprefix(_ROLE))
@@ -192,16 +204,16 @@ class BusSettings:
     url: Annotated[
         str | None,
         setting(
-            "Address of the bus that is offered, such as sqlite:////var/lib/parley/bus.db; "
-            "relative paths start from the file's directory."
+            "Address of the bus to offer, such as sqlite:////var/lib/parley/bus.db; relative "
+            "paths start from the file's directory."
         ),
-    ] = field(default=None, repr=False)  # it may hold a password
+    ] = field(default=None, repr=False)  # it may contain a password
     allow: Annotated[
         tuple[str, ...],
         setting(
-            "Who can do what: NODEID=ACTIONS:EVENTS[:GROUPS]. ACTIONS are publish, consume, "
-            "inspect and manage, joined by +; EVENTS and GROUPS are patterns with *; @ROLE names "
-            "the nodes with a role, and * any node. Everything else is refused.",
+            "Rights on the bus: NODEID=ACTIONS:EVENTS[:GROUPS]. ACTIONS are publish, consume, "
+            "inspect and manage, joined by +; EVENTS and GROUPS are patterns with *; @ROLE means "
+            "the nodes with a role, and * any node. Access is denied by default.",
             reload=True,
         ),
     ] = ()
@@ -224,12 +236,14 @@ def _who(text: str, entry: str) -> NodeId | None:
         return NodeId.parse(text)
     except IdentityError as error:
         raise ConfigError(
-            f"{text!r} in {entry!r} is neither a node id, nor @ROLE, nor *"
+            f"invalid right {entry!r}: {text!r} is neither a node ID, nor @ROLE, nor *"
         ) from error
 
 
 def _fits(pattern: str, name: str) -> bool:
-    """Whether a pattern matches a name; an empty name requires a pattern that matches all."""
+    """Return whether a pattern matches a name. An empty name requires a pattern that matches
+    everything.
+    """
     if pattern == _ANY:
         return True
     *parts, last = pattern.split(_ANY)
@@ -238,7 +252,7 @@ def _fits(pattern: str, name: str) -> bool:
     if not name.startswith(parts[0]):
         return False
     place = len(parts[0])
-    for part in parts[1:]:  # the first place that fits leaves most for the others
+    for part in parts[1:]:  # the first match leaves the most text for the rest of the pattern
         found = name.find(part, place)
         if found < 0:
             return False
@@ -248,7 +262,7 @@ def _fits(pattern: str, name: str) -> bool:
 
 Flavour = Literal["plain", "typed"]
 FLAVOURS: Final[tuple[Flavour, ...]] = get_args(Flavour)
-# Of the formats that we know, those that the crate has as well.
+# The formats that both Parley and the crate support.
 Format = Literal["msgpack", "json", "raw"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 
@@ -272,8 +286,8 @@ class DialectSettings:
     values: Annotated[
         Rest,
         setting(
-            "Form of answers and notes that are neither bytes nor text (SimProto, and a relay's "
-            "bridge): cbor, msgpack or json."
+            "Format of responses and notes that are neither bytes nor text (SimProto, and a "
+            "relay's bridge): cbor, msgpack or json."
         ),
     ] = "cbor"
     limits: DialectLimits = field(default_factory=DialectLimits)
@@ -331,8 +345,8 @@ class RelaySettings:
     bridge: Annotated[
         str | None,
         setting(
-            "Topic of the node whose notes the relay broadcasts, and that gets the relay's "
-            "broadcasts as notes."
+            "Topic that publishes the relay's broadcasts as notes, and whose notes the relay "
+            "broadcasts."
         ),
     ] = None
     feedback: Annotated[bool, setting("Notify a sender whose target is not connected.")] = True
@@ -347,12 +361,12 @@ def _require_addresses(addresses: Collection[str]) -> None:
         Address.parse(address)
 
 
-# Who may have an account, where it is not said by node ids.
+# Rules for accounts other than a list of node IDs.
 AccountRule = Literal["off", "known", "any"]
 ACCOUNT_RULES: Final[tuple[AccountRule, ...]] = get_args(AccountRule)
-# Node ids of accounts that settings name; more stand in a file (`known`).
+# Maximum number of account IDs in settings; a file (`known`) can have more.
 MOST_ACCOUNTS: Final = 4_096
-# Addresses of one server that is linked.
+# Maximum number of addresses of one linked server.
 MOST_PLACES: Final = 16
 
 
@@ -368,38 +382,38 @@ class FederationSettings:
     links: Annotated[
         tuple[str, ...],
         setting(
-            f"Addresses of servers to keep a link with, each with its node id: at most "
+            "Addresses of servers to keep a link with, each with its node ID: at most "
             f"{MOST_LINKS} servers with {MOST_PLACES} addresses each, which are tried in turn."
         ),
     ] = ()
     members: Annotated[
         tuple[str, ...],
         setting(
-            "Node ids of other servers whose cards are accepted and that can link here, at most "
-            f"{MOST_SERVERS - 1:,} with those of links.",
+            "Node IDs of other servers whose cards and links are accepted, at most "
+            f"{MOST_SERVERS - 1} including those of links.",
             reload=True,
         ),
     ] = ()
     carry: Annotated[
         tuple[str, ...],
-        setting("Node ids of servers whose tunnels are forwarded.", reload=True),
+        setting("Node IDs of servers whose tunnels are forwarded.", reload=True),
     ] = ()
     exports: Annotated[
         tuple[str, ...],
         setting(
-            "What peers that come through a tunnel can request: at most "
-            f"{MOST_EXPORTS} names and patterns that end in *, of {LONGEST_EXPORT} bytes."
+            f"Names that peers can request through a tunnel: at most {MOST_EXPORTS} names and "
+            f"patterns that end in *, of up to {LONGEST_EXPORT} bytes."
         ),
     ] = ()
     follow: Annotated[
         tuple[str, ...],
-        setting("Topics elsewhere that accounts read with this server's right, by patterns."),
+        setting("Remote topics that accounts can read with this server's rights, by patterns."),
     ] = ()
     accounts: Annotated[
         AccountRule | tuple[str, ...],
         setting(
-            "Who can have an account: off, known (nodes in the file of accounts), any, or "
-            f"a list of at most {MOST_ACCOUNTS:,} node ids."
+            "Which nodes can have an account: off, known (nodes in the file of accounts), any, "
+            f"or a list of at most {MOST_ACCOUNTS} node IDs."
         ),
     ] = "off"
 
@@ -407,10 +421,12 @@ class FederationSettings:
         check_types(self, ConfigError)
         places = self.places
         if len(places) > MOST_LINKS:
-            raise ConfigError(f"links to {len(places)} servers: at most {MOST_LINKS}")
+            raise ConfigError(f"links has {len(places):,} servers: at most {MOST_LINKS}")
         for texts in places.values():
             if len(texts) > MOST_PLACES:
-                raise ConfigError(f"{len(texts)} addresses of one server: at most {MOST_PLACES}")
+                raise ConfigError(
+                    f"links has {len(texts):,} addresses of one server: at most {MOST_PLACES}"
+                )
         if len(self.all_members) > MOST_SERVERS - 1:
             raise ConfigError(f"{len(self.all_members):,} members: at most {MOST_SERVERS - 1:,}")
         node_ids("carry", self.carry, MOST_SERVERS)
@@ -427,9 +443,11 @@ class FederationSettings:
             address = Address.parse(text)
             node_id = address.node_id
             if address.scheme == "via":
-                raise ConfigError(f"a link is direct, and does not go by a server: {text}")
+                raise ConfigError(
+                    f"links has {text!r}, which is a path through a server; give a direct address"
+                )
             if node_id is None:
-                raise ConfigError(f"the link {text} has no node id: write it after a #")
+                raise ConfigError(f"links has {text!r}, which has no node ID; append #NODEID")
             places[node_id] = tuple(dict.fromkeys((*places.get(node_id, ()), text)))
         return places
 
@@ -445,20 +463,22 @@ class FederationSettings:
 
 
 def node_ids(name: str, texts: Iterable[str], most: int) -> frozenset[NodeId]:
-    """Parse the node ids of the setting `name`; ConfigError if one is invalid, or above `most`."""
+    """Parse the node IDs of the setting `name`; ConfigError for an invalid one or more than
+    `most`.
+    """
     found = set()
     for text in texts:
         try:
             found.add(NodeId.parse(text))
         except IdentityError as error:
-            raise ConfigError(f"{name} has {text!r}, which is not a node id") from error
+            raise ConfigError(f"{name} has {text!r}, which is not a node ID") from error
     if len(found) > most:
-        raise ConfigError(f"{name} has {len(found):,} node ids: at most {most:,}")
+        raise ConfigError(f"{name} has {len(found):,} node IDs: at most {most:,}")
     return frozenset(found)
 
 
 def parse_accounts(text: str) -> AccountRule | tuple[str, ...]:
-    """Parse `off`, `known`, `any` or a comma list of node ids, which the settings check."""
+    """Parse `off`, `known`, `any` or a comma list of node IDs, which the settings check later."""
     for rule in ACCOUNT_RULES:
         if text == rule:
             return rule
@@ -478,7 +498,7 @@ class JournalSettings:
     """
 
     directory: Annotated[
-        Path | None, setting("Directory of the segments; without it no journal is kept.")
+        Path | None, setting("Directory of the segments. Default: no journal.")
     ] = None
     auditors: Annotated[
         tuple[str, ...],
@@ -487,8 +507,8 @@ class JournalSettings:
     segment_size: Annotated[
         int,
         setting(
-            "Size after which a segment is closed; after an hour it is closed too. An eighth of it "
-            "can wait to be written before connections wait.",
+            "Size at which a segment is closed; it is also closed after an hour. Connections "
+            "wait while more than an eighth of it is unwritten.",
             unit="bytes",
             ge=1 << 16,
         ),
@@ -496,15 +516,15 @@ class JournalSettings:
     fsync: Annotated[
         Fsync,
         setting(
-            "When records are forced to the disk: always (before anything is sent), interval (each "
+            "When to force records to disk: always (before any data is sent), interval (every "
             "second) or never (the system decides)."
         ),
     ] = "interval"
     on_failure: Annotated[
         OnFailure,
         setting(
-            "When the journal can't be written: alarm (the node continues without it) or stop (all "
-            "connections are closed)."
+            "What to do when the journal cannot be written: alarm (continue without it) or stop "
+            "(close all connections)."
         ),
     ] = "alarm"
 
@@ -527,14 +547,14 @@ class JournalSettings:
         if self.directory is None:
             if self.auditors:
                 raise ConfigError(
-                    f"there are auditors ({len(self.auditors)}), and no directory for a journal; "
-                    "set journal.directory or --journal"
+                    f"directory is not set, but there are {len(self.auditors)} auditors; set "
+                    "journal.directory or give --journal"
                 )
             return None
         if not self.auditors:
             raise ConfigError(
-                f"cannot keep a journal in '{self.directory}': a journal needs an auditor's key: "
-                "parley journal keygen makes one"
+                f"cannot write a journal to '{self.directory}': it has no auditor; create a key "
+                "with parley journal keygen, and set journal.auditors or give --auditor"
             )
         from parley._node.journal.journal import Journal
 

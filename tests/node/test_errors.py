@@ -83,7 +83,7 @@ def test_a_refusal_quotes_the_beginning_of_its_data() -> None:
 
 @pytest.mark.parametrize("code", [True, 0, -1, 2**32])
 def test_a_refusal_has_a_code_of_the_wire(code: int) -> None:
-    with pytest.raises(ValueError, match="not a code of refusal"):
+    with pytest.raises(ValueError, match="invalid refusal code"):
         CallRefused(code)
 
 
@@ -100,7 +100,7 @@ def test_each_result_code_of_ours_has_its_sentence() -> None:
         (
             CloseCode.CONNECTION_LOST,
             HandshakeError,
-            "the other side hung up during the handshake (connection-lost)",
+            "the other side closed the connection during the handshake (connection-lost)",
         ),
     ],
 )

@@ -22,13 +22,13 @@ CASES = {
     "at the responder alone": (
         None,
         ONE,
-        (CloseCode.CONNECTION_LOST, "the other side hung up during the handshake"),
+        (CloseCode.CONNECTION_LOST, "the other side closed the connection during the handshake"),
         "a wrong network mac: the other side has no network key",
     ),
     "another at each": (
         ONE,
         OTHER,
-        (CloseCode.CONNECTION_LOST, "the other side hung up during the handshake"),
+        (CloseCode.CONNECTION_LOST, "the other side closed the connection during the handshake"),
         "a wrong network mac: the other side has another network key",
     ),
 }

@@ -33,7 +33,7 @@ def test_a_java_that_is_killed_is_told_in_a_sentence() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WORKING], capture_output=True, text=True, timeout=170, check=True
     )
-    assert done.stdout.startswith("Spark's Java process ended early (")
+    assert done.stdout.startswith("cannot continue with Spark: its Java process ended early (")
     assert "Traceback" not in done.stderr
 
 

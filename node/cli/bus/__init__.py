@@ -1,1 +1,1 @@
-"""`parley bus`: events of a durable bus, from a shell."""
+"""Commands of `parley bus`."""

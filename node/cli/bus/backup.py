@@ -1,4 +1,4 @@
-"""`parley bus backup` and `restore`: copy a bus in a file while it is in use; put a copy back."""
+"""`parley bus backup` and `restore`: copy a SQLite bus while it is in use, and restore a copy."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def restore(
     out.effect = f"{path} restored from {file}"
     out.print(out.effect)
     if kept is not None:
-        out.print(f"the bus that was there before is kept as {kept}")
+        out.print(f"the former bus was renamed to {kept}")
     out.done(file=str(path), kept=kept)
 
 
@@ -47,7 +47,7 @@ def _file(bus: str, verb: str) -> Path:
     path = sqlite_path(bus)
     if path is None:
         raise ConfigError(
-            f"cannot {verb} {without_password(bus)!r}: it is not a bus in a file; "
-            "name sqlite:///FILE, or use the tools of Redis"
+            f"cannot {verb} {without_password(bus)!r}: it is not a SQLite bus; give "
+            "sqlite:///FILE, or use the tools of Redis"
         )
     return path

@@ -1,6 +1,6 @@
-"""The bus that a command works on: a file, a Redis, or another node's over the network.
+"""Opening the bus of a command: a SQLite file, a Redis server, or the bus of another node.
 
-Looking for a bus never creates its file; only publishing does.
+Only publishing creates a missing file.
 """
 
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ _FILE: Final = "sqlite"
 async def open_bus_at(
     options: NodeOptions, out: Output, address: str, *, consumer: str = "", new: bool = False
 ) -> AsyncIterator[Bus]:
-    """Open the bus at an address; with `new`, its file need not exist.
+    """Open the bus at an address. With `new`, its file need not exist.
 
     Raises:
         AddressError, ConfigError: an invalid address. FileError: the file doesn't exist.
@@ -43,7 +43,10 @@ async def open_bus_at(
 
     file = sqlite_path(address)
     if file is not None and not new and not file.exists():
-        raise FileError(f"there is no bus at {file}")
+        raise FileError(
+            f"cannot open the bus '{file}': the file does not exist; check the path, or publish "
+            "an event to create it"
+        )
     async with open_bus(address, config) as bus:
         yield bus
 
@@ -52,8 +55,11 @@ async def open_bus_at(
 async def open_lasting_bus(
     options: NodeOptions, out: Output, address: str, pace: PacedOutput, *, consumer: str = ""
 ) -> AsyncIterator[tuple[Bus, Link | None]]:
-    """Open the bus at an address, and reconnect if it is another node's; yields the bus and its
-    link. The state of the link is reported on `out` through `pace`. Raises as `open_bus_at`."""
+    """Open the bus at an address; if it belongs to another node, reconnect after a loss.
+
+    Yields the bus and its link, if any. The state of the link is reported on `out` through `pace`.
+    Raises as `open_bus_at`.
+    """
     if not address.startswith(NODE_SCHEMES):
         async with open_bus_at(options, out, address, consumer=consumer) as bus:
             yield bus, None
@@ -67,9 +73,9 @@ async def open_lasting_bus(
 
 
 async def require_connection(link: Link | None) -> None:
-    """Close a link without a connection and raise BusUnavailableError."""
+    """Raise BusUnavailableError and close the link if it has no connection."""
     if link is not None and (link.peer is None or link.peer.is_suspended):
-        await link.aclose(graceful=False)  # nothing is to wait for it any more
+        await link.aclose(graceful=False)  # don't wait for pending requests
         raise BusUnavailableError(
             f"cannot use the bus over the {link}: the connection was lost; run the command again "
             "when that node is back"
@@ -88,8 +94,9 @@ def sqlite_path(address: str) -> Path | None:
 
 
 def require_offerable(url: str) -> None:
-    """Raise ConfigError or AddressError if a node can't offer the bus at this address. Opens
-    nothing."""
+    """Raise ConfigError or AddressError if a node can't offer the bus at this address. The bus
+    isn't opened.
+    """
 
     if url.startswith(NODE_SCHEMES):
         raise ConfigError(
@@ -99,4 +106,4 @@ def require_offerable(url: str) -> None:
     open_store(url)
     file = sqlite_path(url)
     if file is not None and not file.parent.is_dir():
-        raise ConfigError(f"there is no directory {file.parent} for the bus")
+        raise ConfigError(f"cannot create a bus in '{file.parent}': the directory does not exist")

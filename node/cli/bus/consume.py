@@ -1,7 +1,7 @@
 """`parley bus consume`: print the events of a group, or run a command for each.
 
-An event is acknowledged once its line was printed and flushed, or its command exited with 0.
-Otherwise another consumer gets it, after its command has ended.
+An event is acknowledged after its line was printed and flushed, or its command exited with 0.
+Otherwise the event is redelivered after the command has ended.
 """
 
 import json
@@ -26,8 +26,8 @@ from parley._node.cli.run import Uvloop, run
 from parley._node.cli.standard_io import PacedOutput
 from parley._node.errors import ConfigError
 
-BATCH: Final = 100  # events that are fetched at once, to be printed
-LONGEST_DELAY: Final = 300.0  # seconds until what a command failed at is handed out again
+BATCH: Final = 100  # events to fetch at once when printing
+LONGEST_DELAY: Final = 300.0  # maximum seconds until a failed event is redelivered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +54,8 @@ def consume(options: NodeOptions, given: ConsumeOptions) -> None:
     delay, reclaim = parse_duration(given.retry_delay), parse_duration(given.reclaim_after)
     if not reclaim:
         raise ConfigError(
-            f"cannot use --reclaim-after {given.reclaim_after}: it must be more than 0; "
-            "give, say, 60s"
+            f"invalid --reclaim-after {given.reclaim_after!r}: it must be more than 0; give, for "
+            "example, 60s"
         )
 
     async def consuming(options: NodeOptions, out: Output) -> None:
@@ -78,7 +78,7 @@ def consume(options: NodeOptions, given: ConsumeOptions) -> None:
             ) as events,
         ):
             while given.count is None or task.done + task.failed < given.count:
-                # Asking for the next one acknowledges the one before.
+                # Fetching the next event acknowledges the previous one.
                 with anyio.move_on_after(patience) as waiting:
                     event = await anext(events)
                 if waiting.cancelled_caught:
@@ -117,9 +117,9 @@ class _Executing:
             self.done += 1
             return
         self.failed += 1
-        said = f"the command ended with {code}"
+        said = f"the command exited with {code}"
         self._out.remark(f"{event.id} (attempt {event.attempt}): {said}")
-        # Doubled without end it would overflow.
+        # Limited, because endless doubling would overflow.
         grown = min(self._delay * 2.0 ** min(event.attempt - 1, 60), LONGEST_DELAY)
         await event.nack(delay=grown, reason=said)
 
@@ -128,23 +128,23 @@ def _delivered(event: BusEvent) -> dict[str, Any]:
     return {**event_fields(event), "group": event.group, "attempt": event.attempt}
 
 
-# Seconds between SIGTERM and SIGKILL for a command that is cancelled.
+# Seconds between SIGTERM and SIGKILL for a cancelled command.
 GRACE: Final = 5.0
-# Seconds between two looks whether all its processes have ended.
+# Seconds between checks whether all processes of a command have ended.
 _STEP: Final = 0.02
 _STDERR: Final = 2
 
 
 async def execute(command: str, event: Mapping[str, Any], *, to_stderr: bool) -> int:
-    """Run a command in the shell with the event as JSON on its standard input, and return its exit
-    code, or 128 plus the number of the signal that ended it.
+    """Run a command in the shell with the event as JSON on its standard input.
 
-    Its output goes to standard output, or with `to_stderr` to standard error. On cancellation, all
-    processes of its session are ended first.
+    Return its exit code, or 128 plus the number of the signal that ended it. Its output goes to
+    standard output, or with `to_stderr` to standard error. On cancellation, all processes of its
+    session are ended first.
     """
     output = _STDERR if to_stderr else None
     line = json.dumps(to_json_value(event)).encode() + b"\n"
-    with anyio.CancelScope(shield=True):  # a process that has started is also ended
+    with anyio.CancelScope(shield=True):  # so that a started process is always ended
         process = await anyio.open_process(
             command, stdout=output, stderr=None, start_new_session=True
         )
@@ -161,7 +161,7 @@ async def execute(command: str, event: Mapping[str, Any], *, to_stderr: bool) ->
 
 
 async def _give(stdin: ByteSendStream, data: bytes) -> None:
-    # It may end, or close its input, without having read it all.
+    # The command may exit or close its input without reading everything.
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
         await stdin.send(data)
     with suppress(anyio.BrokenResourceError, OSError):
@@ -174,7 +174,7 @@ async def _end(process: Process) -> None:
         os.killpg(process.pid, signal.SIGTERM)
         with anyio.move_on_after(GRACE):
             await process.wait()
-            while True:  # ends with ProcessLookupError when the last process has ended
+            while True:  # raises ProcessLookupError when the last process has ended
                 os.killpg(process.pid, 0)
                 await anyio.sleep(_STEP)
         os.killpg(process.pid, signal.SIGKILL)

@@ -1,6 +1,6 @@
-"""`parley bus dlq`: shows, replays and drops the events that could not be processed.
+"""`parley bus dlq`: list, replay and drop the dead letters of an event.
 
-Without ids, `--all` or `--group` nothing is replayed or dropped.
+Without IDs, `--all` or `--group`, nothing is replayed or dropped.
 """
 
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ from parley._node.cli.run import run
 from parley._node.cli.terminal import show_stage
 from parley._node.errors import ConfigError, ParleyError
 
-AT_ONCE: Final = 1_000  # dead letters that are dropped together
+AT_ONCE: Final = 1_000  # dead letters to drop in one request
 
 
 def list_dead(
@@ -53,7 +53,7 @@ def replay_dead(
 
     async def replaying(options: NodeOptions, out: Output) -> None:
         async with open_bus_at(options, out, bus) as opened_bus:
-            with show_stage(out, "handing dead letters to their groups"):
+            with show_stage(out, "replaying dead letters"):
                 done = await opened_bus.replay_dead(name, ids or None, group=group)
         out.effect = f"{pluralise(len(done), 'dead letter')} replayed"
         out.print(out.effect)
@@ -96,17 +96,20 @@ def _require_choice(ids: list[str] | None, every: bool, group: str | None) -> No
     for id in ids or ():
         parse_id(id)
     if not ids and not every and group is None:
-        raise ConfigError("no dead letter is selected; give ids of dead letters, --group or --all")
+        raise ConfigError("cannot select dead letters: none is named; give ids, --group or --all")
 
 
 def _require_all(name: str, ids: list[str] | None, done: set[str]) -> None:
     missing = sorted(set(ids or ()) - done)
     if missing:
-        raise ParleyError(f"{name} has no such dead letter: {', '.join(missing)}")
+        raise ParleyError(
+            f"cannot find the dead letters {', '.join(missing)} of {name}; list all with: parley "
+            f"bus dlq list BUS {name}"
+        )
 
 
 async def _letters(bus: buses.Bus, name: str, group: str | None) -> AsyncIterator[DeadLetter]:
-    """Yield the dead letters of a group, or all, oldest first, including new ones."""
+    """Yield the dead letters of a group, or of all groups, oldest first, including new ones."""
     whole, place = group and bus.config.group_name(group), BEFORE_ALL
     while page := await bus.dead_letters(name, after=place):
         for letter in page:

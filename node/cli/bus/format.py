@@ -1,4 +1,4 @@
-"""Text forms of `parley bus`: events as lines or JSON, addresses, positions and times."""
+"""Text forms used by `parley bus`: events as lines or JSON, addresses, positions and times."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -31,7 +31,7 @@ def event_fields(event: BusEvent) -> dict[str, Any]:
 
 
 def publish_time(id: str | None) -> str | None:
-    """Return the time at which an event of this id was published, if it is known."""
+    """Return the publish time in an event ID, if it has one."""
     return format_time(_nanoseconds(id))
 
 
@@ -56,7 +56,7 @@ def _written(event: BusEvent) -> str:
 def _data(event: BusEvent) -> dict[str, Any]:
     try:
         return {"data": event.data}
-    except InvalidEventError:  # another program wrote it; what it is can be seen all the same
+    except InvalidEventError:  # written by another program; show it anyway
         return {"data": None, "body": event.body}
 
 
@@ -65,19 +65,19 @@ BUSES: Final = ("sqlite:", "redis:", "rediss:", "redis+unix:", "tcp:", "unix:", 
 
 def check_bus_address(text: str) -> str:
     if not text.startswith(BUSES):
-        shown = text.partition("://")[0].rpartition("@")[2]  # without a password
+        shown = text.partition("://")[0].rpartition("@")[2]  # the scheme, without a password
         raise ConfigError(
-            f"BUS: {one_line(shown)!r} is not the address of a bus: sqlite:///FILE, "
-            "redis://HOST:PORT/DB or tcp://HOST:PORT#NODEID, before all other arguments"
+            f"invalid bus address {one_line(shown)!r}: expected sqlite:///FILE, "
+            "redis://HOST:PORT/DB or tcp://HOST:PORT#NODEID; give it before all other arguments"
         )
     return text
 
 
 def parse_position(text: str, option: str = "--start") -> Position:
-    """Parse `first`, `new`, an id, a time with its zone, or an age.
+    """Parse `first`, `new`, an ID, a time with its zone, or an age.
 
     Raises:
-        ConfigError: it is none of these.
+        ConfigError: the text is none of these.
     """
     if text in (FIRST, NEW):
         return text
@@ -89,10 +89,10 @@ def parse_position(text: str, option: str = "--start") -> Position:
 
 
 def parse_time(text: str, option: str) -> datetime:
-    """Parse a time in ISO 8601 with its zone, or an age such as `90s`, `15m`, `2h` and `7d`.
+    """Parse an ISO 8601 time with a zone, or an age such as `90s`, `15m`, `2h` and `7d`.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: the text is neither.
     """
     try:
         when = datetime.fromisoformat(text)
@@ -101,7 +101,12 @@ def parse_time(text: str, option: str) -> datetime:
             seconds = parse_duration(text)
             return datetime.now(UTC) - timedelta(seconds=seconds)
         except (ConfigError, OverflowError):
-            raise ConfigError(f"{option} {text}: neither an id, a time nor an age") from None
+            raise ConfigError(
+                f"invalid {option} {text!r}: expected an ID, a time such as 2026-01-31T12:00Z, "
+                "or an age such as 2h"
+            ) from None
     if when.tzinfo is None:
-        raise ConfigError(f"{option} {text}: a time needs its zone, as in {text}Z or {text}+01:00")
+        raise ConfigError(
+            f"invalid {option} {text!r}: the time zone is missing; write {text}Z or {text}+01:00"
+        )
     return when

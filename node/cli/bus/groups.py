@@ -1,7 +1,6 @@
-"""`parley bus groups` and `replay`: which groups read what, how far behind they are, and how
-to move them.
+"""`parley bus groups` and `replay`: show consumer groups and their lag, and move them.
 
-Looking changes nothing, so a monitor may look as often as it likes.
+`groups` changes nothing, so a monitor can run it as often as needed.
 """
 
 from contextlib import suppress
@@ -33,18 +32,18 @@ def groups(
     most: int | None,
 ) -> None:
     if group is not None and name is None:
-        raise ConfigError(f"cannot show the group '{group}' of all events; give NAME")
+        raise ConfigError(f"cannot show the group {group!r} of all events; give NAME")
     behind: list[str] = []
 
     async def looking(options: NodeOptions, out: Output) -> None:
         async with open_bus_at(options, out, bus) as opened_bus:
-            with show_stage(out, "counting what groups have not read"):
+            with show_stage(out, "counting unread events"):
                 streams = [] if name is not None else await opened_bus.streams()
                 if name is not None and (group is not None or most is not None):
                     found = await wanted_groups(opened_bus, name, group)
                 else:
                     found = await opened_bus.groups(name)
-                # Of the store, since the names of these groups are whole already.
+                # Use the store, because these names already have the prefix of the bus.
                 store = await opened_bus.opened()
                 who = [(g, await store.consumers(g.stream, g.name)) for g in found if consumers]
         _streams(out, streams)
@@ -65,9 +64,12 @@ async def wanted_groups(bus: buses.Bus, name: str, group: str | None) -> list[Gr
         whole = bus.config.group_name(group)
         found = [each for each in found if each.name == whole]
         if not found:
-            raise ParleyError(f"there is no group {whole} of {name}")
+            raise ParleyError(
+                f"cannot find the group {whole!r} of {name}; list all with: parley bus groups "
+                f"BUS {name}"
+            )
     if not found:
-        raise ParleyError(f"no group reads {name}")
+        raise ParleyError(f"cannot find a group of {name}: no group consumes this event")
     return found
 
 
@@ -84,12 +86,14 @@ def _streams(out: Output, streams: list[StreamInfo]) -> None:
 
 
 def _groups(out: Output, groups: list[GroupInfo], most: int | None) -> list[str]:
-    """Show the groups, and return the names of those that lag by more than `most`."""
+    """Show the groups, and return the names of groups with more than `most` unacknowledged
+    events.
+    """
     behind = []
     head = ("event", "group", "lag", "pending", "retried", "dead", "consumers", "read up to")
     table = table_of("groups", *head)
     for each in groups:
-        # What the store cannot count may be any number.
+        # An unknown lag may be any number.
         late = most is not None and (each.lag is None or each.lag + each.pending > most)
         if late:
             behind.append(each.name)
@@ -106,7 +110,7 @@ def _groups(out: Output, groups: list[GroupInfo], most: int | None) -> list[str]
         )
     out.table(table)
     for name in behind:
-        out.print(f"behind: {name} has more than {most:,} events to acknowledge")
+        out.print(f"behind: {name} has more than {most:,} unacknowledged events")
     return behind
 
 
@@ -150,11 +154,11 @@ def replay(
 
     async def replaying(options: NodeOptions, out: Output) -> None:
         async with open_bus_at(options, out, bus) as opened_bus:
-            with suppress(BusRefusedError):  # a peer without the right to look is not told
+            with suppress(BusRefusedError):  # without the right to inspect, skip this check
                 await wanted_groups(opened_bus, name, group)
-            with show_stage(out, f"having {one_line(group)} read on from {start}"):
+            with show_stage(out, f"moving {one_line(group)} to {start}"):
                 await opened_bus.replay(name, group, position)
-        out.effect = f"{group} reads {name} from {start} on"
+        out.effect = f"{group} continues {name} from {start}"
         out.print(out.effect)
         out.done(name=name, group=group, start=start)
 

@@ -1,6 +1,6 @@
-"""`parley bus publish`: one event, or one for each line of standard input.
+"""`parley bus publish`: publish one event, or one for each line of standard input.
 
-An id is printed once the bus has stored the event, not before.
+An ID is printed only after the bus has stored the event.
 """
 
 import sys
@@ -74,8 +74,12 @@ async def _one(
     try:
         return await bus.publish(name, event, idempotency_key=key, durable=durable)
     except BusUnavailableError as error:
-        again = "safe to publish again with the same --key" if key else "--key makes it safe to try"
-        text = f"it may have been stored, or not ({again}): {error}"
+        again = (
+            "publish again with the same --key to be safe"
+            if key
+            else "with --key, publishing again would be safe"
+        )
+        text = f"cannot tell whether the event was stored: {error}; {again}"
         raise BusUnavailableError(text) from error
 
 
@@ -96,7 +100,7 @@ async def _lines(bus: buses.Bus, name: str, descriptor: int, out: Output, *, dur
                     if line.strip():
                         events.append((number, _line(line, number)))
             except FileError as error:
-                problem = error  # what came before it is published all the same
+                problem = error  # the lines before it are published
             ids, refusal = await _publish(bus, name, events, durable=durable)
             count += len(ids)
             if ids:
@@ -112,42 +116,42 @@ async def _lines(bus: buses.Bus, name: str, descriptor: int, out: Output, *, dur
 async def _publish(
     bus: buses.Bus, name: str, events: list[tuple[int, dict[str, Any]]], *, durable: bool
 ) -> tuple[list[str], FileError | None]:
-    """Publish numbered events up to the first invalid one. Return the ids and the error."""
+    """Publish numbered events up to the first invalid one. Return the IDs and the error."""
     try:
         return await bus.publish_many(name, [event for _, event in events], durable=durable), None
     except InvalidEventError:
-        pass  # nothing was stored; which one it is shows when they go one by one
+        pass  # nothing was stored; publish one by one to find the invalid event
     except BusUnavailableError as error:
-        text = f"{_place(events)} may have been stored, or not: {error}"
+        text = f"cannot tell whether {_place(events)} was stored: {error}"
         raise BusUnavailableError(text) from error
     except BusClosedError as error:
-        raise BusUnavailableError(f"{_place(events)} was not stored: {error}") from error
+        raise BusUnavailableError(f"cannot store {_place(events)}: {error}") from error
     ids: list[str] = []
     for number, event in events:
         try:
             ids.append(await bus.publish(name, event, durable=durable))
         except InvalidEventError as error:
-            return ids, FileError(f"line {number:,}: {error}")
+            return ids, FileError(f"cannot publish line {number:,}: {error}")
     return ids, None
 
 
 def _place(events: list[tuple[int, dict[str, Any]]]) -> str:
     first, last = events[0][0], events[-1][0]
-    return f"line {first:,}" if first == last else f"what stands in lines {first:,} to {last:,}"
+    return f"line {first:,}" if first == last else f"the batch of lines {first:,} to {last:,}"
 
 
 def _line(line: bytes, number: int) -> dict[str, Any]:
     try:
         return _require_object(parse_json(line))
     except ValueError as error:
-        raise FileError(f"line {number:,} is {error}") from error
+        raise FileError(f"cannot publish line {number:,}: {error}") from error
 
 
 def _object(text: str | None) -> dict[str, Any]:
     try:
         return {} if text is None else _require_object(parse_json(text))
     except ValueError as error:
-        raise ConfigError(f"the data is {error}") from error
+        raise ConfigError(f"invalid data: {error}") from error
 
 
 def _fields(texts: list[str]) -> dict[str, Any]:
@@ -155,7 +159,7 @@ def _fields(texts: list[str]) -> dict[str, Any]:
     for text in texts:
         name, mark, value = text.partition("=")
         if not mark or not name:
-            raise ConfigError(f"--field {text} is not NAME=VALUE")
+            raise ConfigError(f"invalid --field {text!r}: expected NAME=VALUE")
         try:
             data[name] = parse_json(value)
         except ValueError:
@@ -165,5 +169,5 @@ def _fields(texts: list[str]) -> dict[str, Any]:
 
 def _require_object(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"JSON, but not an object: {ascii(value)[:80]}")
+        raise ValueError(f"not a JSON object: {ascii(value)[:80]}")
     return value

@@ -1,7 +1,7 @@
-"""`parley bus tail` and `trim`: the events that are stored, whatever the groups do with them.
+"""`parley bus tail` and `trim`: print and delete stored events, independently of groups.
 
-Looking creates no group and acknowledges nothing. Trimming removes only what the given bounds
-allow; without a bound it removes nothing.
+`tail` creates no group and acknowledges nothing. `trim` deletes only events beyond the given
+bounds.
 """
 
 import sys
@@ -43,7 +43,10 @@ def tail(
     run(options, tailing, log_level="warning", uvloop=Uvloop.IMPOSSIBLE)
 
 
-_BOUNDS = "name at least one bound: --max-length 100000, --max-age 7d, --max-bytes 1GB or --before"
+_BOUNDS = (
+    "cannot trim: no bound is given; give --max-length 100000, --max-age 7d, --max-bytes 1GB or "
+    "--before"
+)
 
 
 def trim(
@@ -61,7 +64,10 @@ def trim(
     size = None if max_bytes is None else parse_size(max_bytes)
     first = None if before is None else parse_position(before, "--before")
     if first in (FIRST, NEW):
-        raise ConfigError(f"--before {first}: an id, a time, or how long ago")
+        raise ConfigError(
+            f"invalid --before {first!r}: expected an ID, a time such as 2026-01-31T12:00Z, or "
+            "an age such as 2h"
+        )
 
     async def trimming(options: NodeOptions, out: Output) -> None:
         async with open_bus_at(options, out, bus) as opened_bus:

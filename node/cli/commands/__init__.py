@@ -1,4 +1,6 @@
-"""Every command of `parley` is declared here, with its options: add a new one to the file of its
-section (`connect`, `serve`, `bus`, `journal`, `setup`, `try_it`), naming the function in
-`node/cli/` that runs it. click makes help and completion from these declarations.
+"""Declarations of all commands of `parley`.
+
+Add a new command to the file of its section (`connect`, `serve`, `bus`, `journal`, `setup`,
+`try_it`), and name the function in `node/cli/` that runs it. click generates help and completion
+from these declarations.
 """

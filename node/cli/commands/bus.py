@@ -31,11 +31,11 @@ BUS: Final = argument(
     help="sqlite:///FILE, redis://HOST:PORT/DB, or the address or @NAME of a node that offers a "
     "bus.",
 )
-NAME: Final = argument("name", "NAME", help="Name of the event: API.EVENT.")
-ANY_GROUP: Final = option("--group", help="Only this group. Default: all.")
-GROUP: Final = option("--group", required=True, help="The group of consumers.")
+NAME: Final = argument("name", "NAME", help="Name of the event, API.EVENT.")
+ANY_GROUP: Final = option("--group", help="Only this consumer group. Default: all.")
+GROUP: Final = option("--group", required=True, help="Name of the consumer group.")
 IDS: Final = argument(
-    "ids", "IDS", required=False, nargs=-1, help="Ids of dead letters, from `dlq list`."
+    "ids", "IDS", required=False, nargs=-1, help="IDs of dead letters, as `dlq list` shows them."
 )
 EVERY: Final = flag("--all", "every", help="All dead letters of the event.")
 BUS_FILE: Final = argument(
@@ -49,19 +49,26 @@ BUS_FILE: Final = argument(
 BUS_PUBLISH: Final = node_command(
     "publish",
     "bus.publish:publish",
-    "Publish one or more events and print their ids.",
+    "Publish one or more events and print their IDs.",
     BUS,
     NAME,
-    argument("data", "JSON", required=False, help="The data, one object. Default: {}."),
+    argument("data", "JSON", required=False, help="Data of the event, a JSON object. Default: {}."),
     option(
         "--field",
         metavar="NAME=VALUE",
         multiple=True,
         help="One field of the data; the value is JSON or text. Repeatable.",
     ),
-    flag("--json-lines", help="Publish each line of standard input, a JSON object, as an event."),
+    flag(
+        "--json-lines",
+        help="Publish each line of standard input as an event; each is a JSON object.",
+    ),
     option("--key", help="Idempotency key: repeated publishes with the same key store one event."),
-    option("--durable/--no-durable", default=True, help="Wait until the event is on disk."),
+    option(
+        "--durable/--no-durable",
+        default=True,
+        help="Wait until the event is on disk before printing its ID.",
+    ),
     examples=(
         'parley bus publish sqlite:///bus.db auth.user_registered \'{"username": "admin"}\'',
     ),
@@ -83,13 +90,14 @@ BUS_CONSUME: Final = node_command(
     option(
         "--batch",
         type=click.IntRange(min=1),
-        help="Events to fetch at once. Default: 100, with --exec 1.",
+        help="Number of events to fetch at once. Default: 100, with --exec 1.",
     ),
     option(
         "--start",
         default="first",
         completes=("first", "new"),
-        help="first, new, an id, a time (2026-01-31T12:00Z), or how long ago (2h).",
+        help="Where a new group starts: first, new, an ID, a time (2026-01-31T12:00Z), or an age "
+        "(2h).",
     ),
     option(
         "--exec",
@@ -128,16 +136,16 @@ BUS_CONSUME: Final = node_command(
 BUS_TAIL: Final = node_command(
     "tail",
     "bus.stream:tail",
-    "Print stored events, and with --follow new ones, without a group.",
+    "Print the stored events of a stream, and with --follow new ones. Consumes nothing.",
     BUS,
     NAME,
     option(
         "--start",
         completes=("first", "new"),
-        help="first, new, an id, a time (2026-01-31T12:00Z), or how long ago (2h). Default: "
-        "first; with --follow new.",
+        help="Where to start: first, new, an ID, a time (2026-01-31T12:00Z), or an age (2h). "
+        "Default: first; with --follow new.",
     ),
-    flag("--follow", "-f", help="Continue with new events."),
+    flag("--follow", "-f", help="Continue with new events until interrupted."),
     option(
         "--count",
         type=click.IntRange(min=1),
@@ -153,13 +161,13 @@ BUS_GROUPS: Final = node_command(
     BUS,
     argument("name", "NAME", required=False, help="Only this event. Default: all."),
     ANY_GROUP,
-    flag("--consumers", help="Show each consumer."),
+    flag("--consumers", help="Also show each consumer."),
     option(
         "--max",
         "most",
         type=click.IntRange(min=0),
-        help="Exit with 7 if a group has more unacknowledged events (lag plus pending), or if "
-        "the number is unknown.",
+        help="Exit with 7 if a group has more than this many unacknowledged events (lag plus "
+        "pending), or if their number is unknown.",
     ),
     examples=(
         "parley bus groups sqlite:///bus.db",
@@ -170,7 +178,7 @@ BUS_GROUPS: Final = node_command(
 BUS_DLQ_LIST: Final = node_command(
     "list",
     "bus.dead_letters:list_dead",
-    "Show the dead letters of an event, with group and reason.",
+    "List the dead letters of an event, with group and reason.",
     BUS,
     NAME,
     ANY_GROUP,
@@ -213,8 +221,8 @@ BUS_REPLAY: Final = node_command(
         "--start",
         required=True,
         completes=("first", "new"),
-        help="The new position: first, new (skip all stored events), an id, a time "
-        "(2026-01-31T12:00Z), or how long ago (2h).",
+        help="The new position: first, new (skip all stored events), an ID, a time "
+        "(2026-01-31T12:00Z), or an age (2h).",
     ),
     examples=("parley bus replay sqlite:///bus.db auth.user_registered --group mailer --start 2h",),
 )
@@ -229,7 +237,7 @@ BUS_TRIM: Final = node_command(
     option(
         "--max-age",
         metavar="TIME",
-        help="Keep events that are not older than this, such as 7d or 12h.",
+        help="Keep events that are at most this old, such as 7d or 12h.",
     ),
     option("--before", metavar="ID-OR-TIME", help="Keep this event and all later ones."),
     option("--max-bytes", metavar="SIZE", help="Keep at most this many bytes, such as 500MB."),
@@ -249,7 +257,8 @@ BUS_BACKUP: Final = command(
 BUS_RESTORE: Final = command(
     "restore",
     "bus.backup:restore",
-    "Replace a bus that no process uses with a backup. The former bus is kept.",
+    "Replace a SQLite bus with a backup while no process uses it. The former bus is renamed, not "
+    "deleted.",
     argument("file", "FILE", type=PATH, help="A backup from `parley bus backup`."),
     BUS_FILE,
     JSON,

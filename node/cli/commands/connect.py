@@ -1,4 +1,4 @@
-"""Commands of the group "Connect": they connect to a node, or wait for one."""
+"""Commands of the section "Connect"."""
 
 from typing import Final
 
@@ -24,13 +24,13 @@ HOME: Final = option(
     "--home",
     metavar="ADDR",
     section="Short codes",
-    help="A server or @NAME at which both sides have an account; connect through it.",
+    help="Connect through this server (an address or @NAME), at which both sides have an account.",
 )
 
 CALL: Final = node_command(
     "call",
     "call:call",
-    "Call a topic and print the response.",
+    "Make a call to a node and print the response.",
     ADDRESS,
     argument(
         "topic", "TOPIC", completes="completion.offered_names:calls", help="Name of the call."
@@ -54,7 +54,7 @@ CALL: Final = node_command(
 SUB: Final = node_command(
     "sub",
     "sub:sub",
-    "Subscribe to a topic and print its notes until the publisher ends it.",
+    "Subscribe to a topic and print its notes until the publisher ends the topic.",
     ADDRESS,
     argument(
         "topic", "TOPIC", completes="completion.offered_names:topics", help="Name of the topic."
@@ -96,18 +96,18 @@ PUB: Final = node_command(
         "--buffer",
         type=click.IntRange(min=1024),
         default=1048576,
-        help="Bytes buffered for each subscriber; a note counts 64 more than its length.",
+        help="Bytes to buffer for each subscriber; a note counts its length plus 64.",
     ),
     option(
         "--patience",
         type=Number(min=0.0),
         default=10.0,
-        help="Seconds to wait for a slow subscriber before it loses anything.",
+        help="Seconds to wait for a slow subscriber before it loses notes or its subscription.",
     ),
     option(
         "--keep",
         type=click.IntRange(min=1),
-        help="Number of notes to keep for later subscribers, 16 MiB at most.",
+        help="Number of notes to keep for later subscribers; at most 16 MiB in total.",
     ),
     options_class="pub:PubOptions",
     examples=("tail -f log | parley pub log.lines --listen tcp://127.0.0.1:4747 --wait 1",),
@@ -154,7 +154,7 @@ CHAT: Final = node_command(
         help="Host a room at tcp://host:port or unix:///path; repeatable.",
     ),
     option("--name", help="Your name. Default: the login name."),
-    option("--room", default="lobby", help="Name of the room."),
+    option("--room", default="lobby", help="Name of the room to host or join."),
     examples=(
         "parley chat --listen tcp://127.0.0.1:4747 --name alice",
         "parley chat tcp://127.0.0.1:4747 --name bob",
@@ -164,21 +164,22 @@ CHAT: Final = node_command(
 SEND: Final = node_command(
     "send",
     "transfer.send:send",
-    "Send files to `parley receive`. Rerun the command to resume an interrupted transfer.\n\n"
-    "Without ADDR it shows a code for `parley receive CODE` on the other machine.",
+    "Send files to `parley receive`. Rerun the command to resume an interrupted "
+    "transfer.\n\nWithout ADDR, show a code to enter on the other machine with `parley receive "
+    "CODE`.",
     argument(
         "files_and_address",
         "FILE... [ADDR]",
         nargs=-1,
-        help="Files, then optionally tcp://host:port or unix:///path, preferably followed by "
-        "#NODEID, or @NAME. Without an address a code is shown.",
+        help="Files, then optionally the receiver: tcp://host:port or unix:///path, preferably "
+        "followed by #NODEID, or @NAME.",
     ),
     option(
         "--retries",
         type=click.IntRange(min=0, max=1000),
         default=8,
-        help="Consecutive failed connects or transfers before giving up; the delay grows from "
-        "0.5 s to 30 s.",
+        help="Give up after this many consecutive failed connects or transfers; the delay "
+        "between them grows from 0.5 s to 30 s.",
     ),
     option(
         "--parallel",
@@ -199,8 +200,8 @@ SEND: Final = node_command(
         "announced",
         default=None,
         section="Short codes",
-        help="Announce the code's number on the local network. Default: if the `discovery` extra "
-        "is installed, and without --home.",
+        help="Announce the code's number on the local network. Default: yes if the `discovery` "
+        "extra is installed and --home is not given.",
     ),
     examples=(
         "parley send photo.jpg",
@@ -211,8 +212,8 @@ SEND: Final = node_command(
 RECEIVE: Final = node_command(
     "receive",
     "transfer.receive:receive",
-    "Receive files sent with `parley send` until SIGINT or SIGTERM.\n\nWith the CODE that "
-    "`send` shows, receive from that sender until it has sent all files.",
+    "Receive files sent with `parley send` until SIGINT or SIGTERM.\n\nWith the CODE that the "
+    "sender shows, receive all files of that sender and exit.",
     argument(
         "what", "DIR|CODE", help="Directory for the files, or the code that the sender shows."
     ),
@@ -258,9 +259,9 @@ RECEIVE: Final = node_command(
 TOPICS: Final = node_command(
     "topics",
     "topics:topics",
-    "List what a node offers you: names, kinds, types and descriptions.",
+    "List the calls, topics and streams that a node offers you, with types and descriptions.",
     ADDRESS,
-    argument("prefix", "PREFIX", default="", help="Only names with this prefix."),
+    argument("prefix", "PREFIX", default="", help="List only names with this prefix."),
     flag("--schema", help="Print one JSON Schema document instead of a list."),
     TIMEOUT,
     examples=(
@@ -272,14 +273,14 @@ TOPICS: Final = node_command(
 FIND: Final = command(
     "find",
     "find:find",
-    "List the nodes announced on the local network (requires the `discovery` extra).\n\n"
-    "Announcements are unverified: only a connection to the node id proves the identity.",
+    "List the nodes announced on the local network (requires the `discovery` "
+    "extra).\n\nAnnouncements are not verified: a node proves its ID only when you connect to it.",
     option("--seconds", type=Number(), default=3.0, help="Seconds to search."),
     option(
         "--interface",
         metavar="IP",
         multiple=True,
-        help="Search only on this interface, an IPv4 address of this machine; repeatable.",
+        help="Search only on the interface with this IPv4 address; repeatable.",
     ),
     JSON,
     examples=("parley find --seconds 5",),

@@ -1,4 +1,4 @@
-"""How commands are declared: click's classes with sections, examples and lazily imported functions.
+"""Helpers to declare commands: click's classes with sections, examples and lazy imports.
 
 A declaration names the function that runs the command as `module:function`. Help, completion and
 the reference page need only the declarations, and don't import that function.
@@ -17,12 +17,12 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-ADDRESS: Final = "address"  # the argument that a context can provide
+ADDRESS: Final = "address"  # the argument that a context can supply
 _MARK: Final = "@"
-_PACKAGE: Final = __name__.rpartition(".commands.")[0]  # of the functions
+_PACKAGE: Final = __name__.rpartition(".commands.")[0]  # package of the functions
 _ALL: Final = "parley.help_all"
 
-# Words, or the `module:function` that returns them with descriptions, called as click calls it.
+# Fixed words, or `module:function` that returns words with descriptions; click calls it.
 Completions = Sequence[str] | str
 
 
@@ -49,7 +49,7 @@ class Number(click.ParamType[float]):
 
 
 class _File(click.Path):
-    """A non-empty path: an empty one would be the current directory."""
+    """A path that isn't empty. click would treat an empty path as the current directory."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
@@ -62,7 +62,7 @@ FILE: Final = _File(path_type=Path)
 
 
 class Option(click.Option):
-    """An option in a `section` of the help. `--help` leaves `advanced` options out.
+    """An option in a `section` of the help. `--help` hides `advanced` options.
 
     If it has a `setting`, such as `serve.listen`, the command receives it in `settings`, a mapping
     for `load_settings`.
@@ -99,7 +99,7 @@ def argument(
 
 
 class Command(click.Command):
-    """A command that shows its options by section, and `--help-all` if some are advanced."""
+    """A command that lists its options by section, with `--help-all` if some are advanced."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Command(click.Command):
     def _run(self, **given: Any) -> None:
         function = load(self.target)
         begin()
-        # An option that was not given is None, also a repeatable one.
+        # Options that are not given are None, including repeatable ones.
         given = {
             name: (list(value) or None) if isinstance(value, tuple) else value
             for name, value in given.items()
@@ -141,7 +141,7 @@ class Command(click.Command):
         function(*first, **given)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; a missing ADDR becomes that of the selected context."""
+        """Parse the arguments. If ADDR is missing, use the address of the selected context."""
         first = next((one for one in self.params if isinstance(one, click.Argument)), None)
         if (
             first is not None
@@ -195,7 +195,7 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; fails for a former name."""
+        """Find the command; fail with the replacement for a former name."""
         if args[0] in self._moved and not ctx.resilient_parsing:
             ctx.fail(f"'{ctx.command_path} {args[0]}' is now '{self._moved[args[0]]}'.")
         return super().resolve_command(ctx, args)
@@ -258,10 +258,13 @@ def group(
 
 
 def begin() -> None:
-    """Prepare to run a command after its imports: collect garbage, except among the imported
-    modules, and let SIGINT raise KeyboardInterrupt."""
+    """Prepare to run a command after its imports.
+
+    Collect garbage from now on, except among the imported modules, and let SIGINT raise
+    KeyboardInterrupt.
+    """
     if gc.isenabled():
-        return  # the program began before, as in tests
+        return  # already prepared, as in tests
     gc.freeze()
     gc.enable()
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:

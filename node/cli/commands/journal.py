@@ -21,21 +21,21 @@ from parley._node.cli.commands.shared import (
     PASSPHRASE_FILE,
 )
 
-DIRECTORY: Final = argument("directory", "DIR", type=PATH, help="Directory of the segments.")
+DIRECTORY: Final = argument("directory", "DIR", type=PATH, help="Directory of the journals.")
 
 AUDITOR_KEY: Final = option(
     "--auditor-key",
     metavar="FILE",
     type=PATH,
     multiple=True,
-    help="An auditor's key file, from `parley journal keygen`; repeatable. Without it nothing is "
-    "decrypted.",
+    help="An auditor's key file, from `parley journal keygen`; repeatable. Without it, payloads "
+    "stay encrypted.",
 )
 
 NODE: Final = option(
     "--node",
     metavar="ID",
-    help="Only the journal of this node: its id or a prefix. Default: all in DIR.",
+    help="Only the journal of this node: its ID or a prefix. Default: all in DIR.",
 )
 
 TABLES: Final = option(
@@ -52,14 +52,16 @@ MASTER: Final = option(
 )
 
 REMOTE: Final = option(
-    "--remote", metavar="sc://HOST:PORT", help="Spark Connect server, instead of --master."
+    "--remote",
+    metavar="sc://HOST:PORT",
+    help="Address of a Spark Connect server, instead of --master.",
 )
 
 MEMORY: Final = option(
     "--memory",
     metavar="SIZE",
     default="2g",
-    help="Memory of the Spark driver, if it is started here.",
+    help="Memory of the Spark driver, if this command starts it.",
 )
 
 JOURNALS: Final = option(
@@ -74,7 +76,7 @@ NO_PAYLOADS: Final = flag("--no-payloads", help="Don't store payloads in the tab
 SIMULATE: Final = command(
     "simulate",
     "simulate:simulation",
-    "Run nodes with generated traffic in simulated time and write their journals.",
+    "Simulate nodes with generated traffic, in simulated time, and write their journals.",
     option(
         "--journals",
         metavar="DIR",
@@ -88,47 +90,47 @@ SIMULATE: Final = command(
         "--seed",
         type=int,
         default=0,
-        help="The same seed gives the same traffic. Keys are always new.",
+        help="Seed of the traffic: the same seed gives the same traffic. Keys are new in each run.",
     ),
     option(
         "--auditor",
         metavar="KEY",
-        help="The auditor's public key. Default: the one of auditor.key next to DIR, created if "
-        "missing.",
+        help="The auditor's public key. Default: the key of the file auditor.key next to DIR, "
+        "created if missing.",
     ),
     option(
         "--segment-size",
         metavar="BYTES",
         type=int,
         default=67108864,
-        help="Size at which a segment is closed.",
+        help="Size at which a journal segment is closed.",
     ),
     option(
         "--rate",
         type=Number(),
         default=1.0,
         section="Traffic",
-        help="Multiple of the usual traffic.",
+        help="Multiplier of the usual amount of traffic.",
     ),
     option(
         "--traffic",
         type=click.Choice(["calls", "topics", "files", "events", "keys", "faults"]),
         multiple=True,
         section="Traffic",
-        help="Only this kind; repeatable. Default: all.",
+        help="Generate only this kind of traffic; repeatable. Default: all.",
     ),
     option(
         "--payload",
         metavar="BYTES",
         type=click.IntRange(min=0, max=524288),
         section="Traffic",
-        help="Size of each call and note; calls are simple then. Default: various sizes.",
+        help="Size of each payload; calls then only echo it. Default: various sizes.",
     ),
     option(
         "--burst",
         type=click.IntRange(min=1, max=4096),
         section="Traffic",
-        help="Notes published at once. Default: mostly one, sometimes many.",
+        help="Number of notes published together. Default: mostly one, sometimes many.",
     ),
     option(
         "--latency",
@@ -141,7 +143,7 @@ SIMULATE: Final = command(
     flag(
         "--one-suite",
         section="Traffic",
-        help="All nodes prefer the same algorithms, and sign with Ed25519.",
+        help="Give all nodes the same preferred algorithms and Ed25519 keys.",
     ),
     LOOP,
     JSON,
@@ -168,11 +170,11 @@ JOURNAL_KEYGEN: Final = command(
 JOURNAL_INSPECT: Final = command(
     "inspect",
     "journal.inspect:inspect",
-    "List the segments, runs and sessions of the journals in a directory.",
+    "Show the segments, runs and sessions of the journals in a directory.",
     DIRECTORY,
     NODE,
     flag("--sessions", help="List each session."),
-    flag("--tunnels", help="List each tunnel that the node joined."),
+    flag("--tunnels", help="List each tunnel that the node forwarded."),
     JSON,
     examples=("parley journal inspect journals --sessions",),
 )
@@ -214,19 +216,19 @@ JOURNAL_EXPORT: Final = command(
 JOURNAL_PRUNE: Final = command(
     "prune",
     "journal.prune:prune",
-    "Remove the oldest segments of the journals in a directory, but no open segment.",
+    "Delete the oldest closed segments of the journals in a directory.",
     DIRECTORY,
     option(
         "--older-than",
         metavar="TIME",
-        help="Remove segments that ended longer ago, such as 30d or 12h.",
+        help="Delete segments that ended longer ago than this, such as 30d or 12h.",
     ),
     option(
         "--max-size",
         metavar="SIZE",
-        help="Remove the oldest until the total is at most this: 10GB.",
+        help="Delete the oldest segments until the total is at most this, such as 10GB.",
     ),
-    flag("--dry-run", help="Only show what would be removed."),
+    flag("--dry-run", help="Show what would be deleted, without deleting it."),
     JSON,
     examples=("parley journal prune journals --older-than 30d --dry-run",),
 )
@@ -234,8 +236,8 @@ JOURNAL_PRUNE: Final = command(
 PIPELINE_RUN: Final = command(
     "run",
     "pipeline:run",
-    "Update the tables with the new records of the journals.\n\nSpark is started only if there "
-    "are new records. Missing or damaged silver tables are rebuilt from bronze.",
+    "Update the tables with the new records of the journals.\n\nStarts Spark only if there are "
+    "new records. Missing or damaged silver tables are rebuilt from bronze.",
     JOURNALS,
     TABLES,
     AUDITOR_KEY,
@@ -253,8 +255,8 @@ PIPELINE_RUN: Final = command(
 PIPELINE_FOLLOW: Final = command(
     "follow",
     "pipeline:follow",
-    "Update the tables continuously while journals are written.\n\nWaits for a missing "
-    "directory of journals.",
+    "Update the tables continuously while journals are written.\n\nIf the directory of journals "
+    "does not exist yet, wait for it.",
     JOURNALS,
     TABLES,
     AUDITOR_KEY,
@@ -283,8 +285,8 @@ PIPELINE_FOLLOW: Final = command(
 PIPELINE_REPORT: Final = command(
     "report",
     "pipeline:report",
-    "Write the report of the tables as one HTML page.\n\nSpark is started only if the tables "
-    "aren't on this machine. Nodes are shown with the names of your known peers.",
+    "Write a report of the tables as one HTML page.\n\nStarts Spark only if the tables are not "
+    "on this machine. Nodes have the names of your known peers.",
     TABLES,
     option("--html", metavar="FILE", type=PATH, required=True, help="The page to write."),
     MASTER,
@@ -294,9 +296,9 @@ PIPELINE_REPORT: Final = command(
         "--rows",
         type=click.IntRange(min=1, max=100000),
         default=2000,
-        help="Maximum number of rows of a table.",
+        help="Maximum number of rows of each table.",
     ),
-    flag("--without-events", help="Show sessions without their events, which is much faster."),
+    flag("--without-events", help="Leave out the events of sessions, which is much faster."),
     JSON,
     examples=("parley pipeline report --tables tables --html report.html",),
 )

@@ -40,7 +40,8 @@ def _show_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> N
 
 PARLEY: Final = group(
     PROGRAM,
-    "A secure peer-to-peer messaging node.",
+    "Run and use nodes for secure peer-to-peer messaging.\n\nTo begin, run `parley demo`. "
+    "`parley COMMAND --help` explains a command.",
     sections={
         "Try": (DEMO, DOCTOR, DEMO_RESPONDER, DEMO_SERVER),
         "Connect": (CALL, SUB, PUB, PING, CHAT, SEND, RECEIVE, TOPICS, FIND),

@@ -1,4 +1,4 @@
-"""Commands of the group "Serve": servers and tools for them."""
+"""Commands of the section "Serve"."""
 
 from typing import Final
 
@@ -24,7 +24,7 @@ ANNOUNCE: Final = option(
     "--announce/--no-announce",
     default=None,
     setting="serve.announce",
-    help="Announce the node's id, addresses and name on the local network. Requires the "
+    help="Announce the node's ID, addresses and name on the local network. Requires the "
     "`discovery` extra.",
 )
 
@@ -66,7 +66,7 @@ JOURNAL_FSYNC: Final = option(
     completes=("always", "interval", "never"),
     section="Journal",
     setting="journal.fsync",
-    help="When to force it to disk: always, interval or never. Default: interval.",
+    help="When to force the journal to disk: always, interval or never. Default: interval.",
 )
 
 JOURNAL_ON_FAILURE: Final = option(
@@ -74,7 +74,7 @@ JOURNAL_ON_FAILURE: Final = option(
     completes=("alarm", "stop"),
     section="Journal",
     setting="journal.on_failure",
-    help="If it cannot be written: alarm (continue without it) or stop. Default: alarm.",
+    help="If the journal cannot be written: alarm (continue without it) or stop. Default: alarm.",
 )
 
 CONSOLE: Final = option(
@@ -102,8 +102,9 @@ LOG_REQUESTS: Final = option(
 SERVE: Final = node_command(
     "serve",
     "serve.command:serve",
-    "Serve parley.echo, parley.info and parley.clock until SIGINT or SIGTERM.\n\nSIGHUP "
-    "reloads the settings.",
+    "Run a server that offers parley.echo, parley.info and parley.clock, until SIGINT or "
+    "SIGTERM.\n\nOptions add a bus, gateways, a journal or a federation. SIGHUP reloads the "
+    "settings.",
     SERVE_LISTEN,
     CONFIG,
     option(
@@ -111,8 +112,8 @@ SERVE: Final = node_command(
         metavar="TOPIC=ADDR",
         multiple=True,
         setting="serve.forward",
-        help="Republish a topic of the node at ADDR; repeatable. Reconnects within 30 s. "
-        "Without a node id in ADDR the node must be a known peer, unless --trust is given.",
+        help="Republish a topic of the node at ADDR; repeatable. Reconnects within 30 s. Without "
+        "#NODEID in ADDR, the node must be a known peer, unless --trust is given.",
     ),
     ANNOUNCE,
     ANNOUNCE_NAME,
@@ -120,35 +121,35 @@ SERVE: Final = node_command(
     option(
         "--simproto",
         multiple=True,
-        section="Other dialects (nothing is encrypted there)",
+        section="Other dialects (unencrypted)",
         setting="simproto.listen",
         help="Listen for SimProto on tcp://host:port or unix:///path; repeatable.",
     ),
     option(
         "--named",
         multiple=True,
-        section="Other dialects (nothing is encrypted there)",
+        section="Other dialects (unencrypted)",
         setting="named.listen",
         help="Listen for named events (the Rust crate bromine); repeatable.",
     ),
     option(
         "--named-flavour",
         completes=("plain", "typed"),
-        section="Other dialects (nothing is encrypted there)",
+        section="Other dialects (unencrypted)",
         setting="named.flavour",
         help="plain (bromine 0.14 to 0.17) or typed (since 0.18). Default: plain.",
     ),
     option(
         "--relay",
         multiple=True,
-        section="Other dialects (nothing is encrypted there)",
+        section="Other dialects (unencrypted)",
         setting="relay.listen",
-        help="Listen for clients of the event relay, which have UUIDs; repeatable.",
+        help="Listen for clients of the event relay, identified by UUIDs; repeatable.",
     ),
     option(
         "--bridge",
         metavar="TOPIC",
-        section="Other dialects (nothing is encrypted there)",
+        section="Other dialects (unencrypted)",
         setting="relay.bridge",
         help="Publish the relay's broadcasts as notes of this topic, and vice versa.",
     ),
@@ -156,7 +157,7 @@ SERVE: Final = node_command(
         "--allow-insecure",
         default=None,
         setting="dialects.allow_insecure",
-        section="Other dialects (nothing is encrypted there)",
+        section="Other dialects (unencrypted)",
         help="Allow --simproto, --named and --relay on addresses that other machines can reach, "
         "without encryption.",
     ),
@@ -178,7 +179,7 @@ SERVE: Final = node_command(
         multiple=True,
         section="Durable bus",
         setting="bus.allow",
-        help="Grant rights on the bus: NODEID=publish+consume:EVENTS[:GROUPS], also inspect and "
+        help="Grant rights on the bus: NODEID=publish+consume:EVENTS[:GROUPS]; also inspect and "
         "manage; * for any node, event or group. Repeatable. Default: no access.",
     ),
     option(
@@ -187,7 +188,7 @@ SERVE: Final = node_command(
         multiple=True,
         section="Federation of servers",
         setting="federation.links",
-        help="Keep a link to the server at ADDR, which must include its node id; repeatable.",
+        help="Keep a link to the server at ADDR, which must include #NODEID; repeatable.",
     ),
     option(
         "--member",
@@ -195,7 +196,7 @@ SERVE: Final = node_command(
         multiple=True,
         section="Federation of servers",
         setting="federation.members",
-        help="Accept the cards and links of this server; repeatable.",
+        help="Accept links and cards (signed descriptions of a server) of this server; repeatable.",
     ),
     option(
         "--carry",
@@ -211,7 +212,7 @@ SERVE: Final = node_command(
         multiple=True,
         section="Federation of servers",
         setting="federation.exports",
-        help="Names that peers may request through a tunnel, such as shop.*; repeatable. "
+        help="Let peers request these names through a tunnel, such as shop.*; repeatable. "
         "Default: none.",
     ),
     option(
@@ -220,7 +221,7 @@ SERVE: Final = node_command(
         multiple=True,
         section="Federation of servers",
         setting="federation.follow",
-        help="Remote topics that accounts may read with this server's rights; repeatable. "
+        help="Let accounts read these remote topics with this server's rights; repeatable. "
         "Default: none.",
     ),
     option(
@@ -229,7 +230,7 @@ SERVE: Final = node_command(
         completes=("off", "known", "any"),
         section="Federation of servers",
         setting="federation.accounts",
-        help="Which nodes may have an account: off, known, any, or a comma list of node ids.",
+        help="Which nodes can have an account: off, known, any, or comma-separated node IDs.",
     ),
     CONSOLE,
     ACCESS_LOG,
@@ -243,12 +244,12 @@ SERVE: Final = node_command(
 RUN: Final = node_command(
     "run",
     "serve.command:run_application",
-    "Serve a node defined in a Python module (MODULE:NODE or MODULE:FUNCTION) until SIGINT "
-    "or SIGTERM.\n\nSIGHUP reloads the settings.",
+    "Serve a node defined in a Python module (MODULE:NODE or MODULE:FUNCTION) until SIGINT or "
+    "SIGTERM.\n\nSIGHUP reloads the settings.",
     argument(
         "target",
         "MODULE[:NAME]",
-        help="A Node, or a function that takes one. Default NAME: node or app.",
+        help="A Node, or a function that accepts one. Default NAME: node or app.",
     ),
     SERVE_LISTEN,
     CONFIG,
@@ -257,20 +258,20 @@ RUN: Final = node_command(
         type=PATH,
         default=".",
         show_default="current directory",
-        help="Directory that is searched for the module first.",
+        help="Search this directory first for the module.",
     ),
-    flag("--reload", help="Restart when a file changes, for development."),
+    flag("--reload", help="Restart when a file changes (for development)."),
     option(
         "--reload-dir",
         type=PATH,
         multiple=True,
-        help="Watch this directory; repeatable. Default: that of --app-dir.",
+        help="Directory to watch; repeatable. Default: that of --app-dir.",
     ),
     option(
         "--topics/--no-topics",
         "offers_topics",
         default=True,
-        help="Let peers list what is offered to them (`parley topics`).",
+        help="Let peers list the names that this node offers them (`parley topics`).",
     ),
     ANNOUNCE,
     ANNOUNCE_NAME,
@@ -292,7 +293,7 @@ CONSOLE_COMMAND: Final = command(
     "console",
     "console:console",
     "Print a one-time link (valid for 10 minutes) to the web console of a server on this machine.",
-    flag("--act", help="Let the link also act: close, forget, replay, drop, drain."),
+    flag("--act", help="Let the link also perform actions: close, forget, replay, drop, drain."),
     flag("--open", "open_it", help="Open the link in the browser."),
     option("--port", type=int, help="Port of the console, if several are running."),
     JSON,
@@ -320,7 +321,7 @@ FEDERATION_PATH: Final = node_command(
         "to",
         "ID...",
         nargs=-1,
-        help="Node id of a server, or of a home server and of a node there.",
+        help="Node ID of the target server; for an account, the ID of its server and then its own.",
     ),
     TIMEOUT,
     examples=(
@@ -332,7 +333,7 @@ FEDERATION_PATH: Final = node_command(
 FEDERATION_CHECK: Final = node_command(
     "check",
     "federation:check",
-    "Show problems of a federation as one of its servers sees them. Exits with 1 if there are any.",
+    "List problems of a federation as one of its servers sees them. Exits with 1 if there are any.",
     ADDRESS,
     TIMEOUT,
     examples=("parley federation check tcp://127.0.0.1:4747 --identity admin.key",),

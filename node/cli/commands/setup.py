@@ -1,4 +1,4 @@
-"""Commands of the group "Set up": keys, known peers, contexts, completion and codes."""
+"""Commands of the section "Set up"."""
 
 from typing import Final
 
@@ -31,14 +31,14 @@ KNOWN_PEERS: Final = option(
 )
 
 KEY_FILE: Final = argument(
-    "path", "PATH", type=FILE, required=False, help="The key file. Default: your own."
+    "path", "PATH", type=FILE, required=False, help="The key file. Default: your own key."
 )
 
 WHO: Final = argument(
     "who",
     "ID-OR-NAME",
     completes="completion.suggestions:known_names",
-    help="A name, a node id, or a unique prefix of a node id.",
+    help="A name, a node ID, or a unique prefix of a node ID.",
 )
 
 CONTEXT_NAME: Final = argument(
@@ -58,7 +58,7 @@ ID_NEW: Final = command(
         "--algorithm",
         default="ed25519",
         completes="completion.suggestions:algorithms",
-        help="Comma list of algorithms; the first key determines the node id.",
+        help="Comma-separated algorithms, one key for each; the first key determines the node ID.",
     ),
     PASSPHRASE_FILE,
     JSON,
@@ -71,7 +71,7 @@ ID_NEW: Final = command(
 ID_SHOW: Final = command(
     "show",
     "identity:show",
-    "Show the node id and algorithms of a key file, or an auditor's public key.",
+    "Show the node ID and algorithms of a key file, or an auditor's public key.",
     KEY_FILE,
     PASSPHRASE_FILE,
     JSON,
@@ -94,9 +94,9 @@ PEERS_LIST: Final = command(
 PEERS_ADD: Final = command(
     "add",
     "peers:add",
-    "Add a node id, with an optional name; with --accounts, give it an account.",
-    argument("node_id", "ID", help="The complete node id."),
-    argument("name", "NAME", required=False, help="Name of the peer, without commas and blanks."),
+    "Add a known peer by node ID, with an optional name; with --accounts, give it an account.",
+    argument("node_id", "ID", help="The complete node ID."),
+    argument("name", "NAME", required=False, help="Name of the peer, without commas and spaces."),
     ACCOUNTS,
     KNOWN_PEERS,
     JSON,
@@ -118,9 +118,9 @@ PEERS_FORGET: Final = command(
 PEERS_RENAME: Final = command(
     "rename",
     "peers:rename",
-    "Rename a peer. Its addresses are kept.",
+    "Rename a known peer. Its addresses are kept.",
     WHO,
-    argument("new_name", "NEW-NAME", help="The new name, without commas and blanks."),
+    argument("new_name", "NEW-NAME", help="The new name, without commas and spaces."),
     ACCOUNTS,
     KNOWN_PEERS,
     JSON,
@@ -130,8 +130,10 @@ PEERS_RENAME: Final = command(
 CONTEXT_ADD: Final = command(
     "add",
     "context:add",
-    "Save a node's address, key and trust settings under a name.",
-    argument("name", "NAME", help="Letters, digits and - _ . , at most 64."),
+    "Save a node's address, key and trust settings under a name, for use as @NAME.",
+    argument(
+        "name", "NAME", help="Name of the context: letters, digits, '-', '_' and '.', at most 64."
+    ),
     argument(
         "address",
         "ADDR",
@@ -145,7 +147,9 @@ CONTEXT_ADD: Final = command(
         completes=("any", "first-use", "known"),
         help="any, first-use, known, or a file of known peers.",
     ),
-    option("--auditor", metavar="KEY", help="Public key of the auditor for `serve --journal`."),
+    option(
+        "--auditor", metavar="KEY", help="Public key of the auditor for `parley serve --journal`."
+    ),
     flag("--use", help="Select the context."),
     flag("--force", help="Replace an existing context."),
     JSON,
@@ -211,7 +215,7 @@ COMPLETION: Final = command(
 ERRORS: Final = command(
     "errors",
     "error_catalogue:errors",
-    "Explain close codes, result codes, codes of other dialects and exit codes.",
+    "Explain close codes, result codes, exit codes, and codes of other dialects.",
     argument(
         "code",
         "CODE",
@@ -233,7 +237,7 @@ ID_COMMANDS: Final = group(
 
 PEERS_COMMANDS: Final = group(
     "peers",
-    "List and change known peers.",
+    "List, add, rename and forget known peers.",
     PEERS_LIST,
     PEERS_ADD,
     PEERS_FORGET,

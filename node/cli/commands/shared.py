@@ -19,53 +19,53 @@ KEX: Final = option(
     completes="completion.suggestions:algorithms",
     section="Negotiation (comma lists, best first)",
     advanced=True,
-    help="Of x25519-mlkem768, x25519.",
+    help="Key exchanges: x25519-mlkem768, x25519.",
 )
 SIGNING: Final = option(
     "--signing",
     completes="completion.suggestions:algorithms",
     section="Negotiation (comma lists, best first)",
     advanced=True,
-    help="Of ed25519, ml-dsa-65, ecdsa-p256.",
+    help="Signature algorithms: ed25519, ml-dsa-65, ecdsa-p256.",
 )
 HASH: Final = option(
     "--hash",
     completes="completion.suggestions:algorithms",
     section="Negotiation (comma lists, best first)",
     advanced=True,
-    help="Of blake3, sha256, blake2b-256, sha512.",
+    help="Hash algorithms: blake3, sha256, blake2b-256, sha512.",
 )
 CIPHER: Final = option(
     "--cipher",
     completes="completion.suggestions:algorithms",
     section="Negotiation (comma lists, best first)",
     advanced=True,
-    help="Of aes-256-gcm, chacha20-poly1305, xchacha20-poly1305.",
+    help="Ciphers: aes-256-gcm, chacha20-poly1305, xchacha20-poly1305.",
 )
 SEALING: Final = option(
     "--sealing",
     completes="completion.suggestions:algorithms",
     section="Negotiation (comma lists, best first)",
     advanced=True,
-    help="Of chain, each.",
+    help="When to sign: chain (one signature for many events), each (every event).",
 )
 REQUIRE: Final = option(
     "--require",
     completes="completion.suggestions:any_algorithm",
     section="Negotiation (comma lists, best first)",
     advanced=True,
-    help="Algorithms that a connection must use; others of the same kind are refused.",
+    help="Refuse connections that use other algorithms than these, for each kind that is named.",
 )
 MAX_PAYLOAD: Final = option(
     "--max-payload",
     type=int,
     section="Negotiation (comma lists, best first)",
     advanced=True,
-    help="Longest payload in bytes, 1 KiB to 64 MiB.",
+    help="Largest payload in bytes, 1 KiB to 64 MiB.",
 )
 PLAINTEXT: Final = flag(
     "--plaintext",
-    section="Negotiation (comma lists, best first)",
+    section="Disable encryption (for debugging only).",
     advanced=True,
     help="Don't encrypt, for debugging.",
 )
@@ -74,7 +74,7 @@ IDENTITY: Final = option(
     "identity_path",
     type=PATH,
     section="Identity and trust",
-    help="Key file. Default: your own (see `parley id show`).",
+    help="Key file. Default: your own key (see `parley id show`).",
 )
 FRESH: Final = flag(
     "--fresh",
@@ -89,34 +89,35 @@ CONTEXT: Final = option(
     completes="completion.suggestions:contexts",
     section="Identity and trust",
     advanced=True,
-    help="Take identity, trust, auditor and a missing ADDR from this context.",
+    help="Use the identity, trust policy, auditor and (without ADDR) the address of this context.",
 )
 PASSPHRASE_FILE: Final = option(
     "--passphrase-file",
     type=PATH,
     section="Identity and trust",
-    help="File with the key file's passphrase.",
+    help="File with the passphrase of the key file.",
 )
 TRUST: Final = option(
     "--trust",
     completes=("any", "first-use", "known"),
     section="Identity and trust",
     help="Which nodes to trust: any, first-use, known, or a file of known peers. Default: "
-    "first-use when dialling, any when listening. An address with a node id trusts only that id.",
+    "first-use when dialling, any when listening. If ADDR has #NODEID, only that node is "
+    "trusted.",
 )
 NETWORK_KEY: Final = option(
     "--network-key",
     type=PATH,
     section="Identity and trust",
     advanced=True,
-    help="File with the network's 32-byte key, raw or as 64 hex digits.",
+    help="File with the key of a private network: 32 bytes, raw or as 64 hex digits.",
 )
 ROLE: Final = option(
     "--role",
     completes=("client", "server", "peer"),
     section="Identity and trust",
     advanced=True,
-    help="client, server or peer. Default: peer.",
+    help="Role of this node: client, server or peer. Default: peer.",
 )
 RESUME: Final = option(
     "--resume",
@@ -124,8 +125,7 @@ RESUME: Final = option(
     type=Number(),
     section="Negotiation (comma lists, best first)",
     advanced=True,
-    help="How long a session waits for a new transport after a connection loss, 0 to 600. "
-    "Default: 30.",
+    help="Seconds for which a session survives the loss of its connection, 0 to 600. Default: 30.",
 )
 LOOP: Final = option(
     "--loop", default="asyncio", advanced=True, help="Event loop: asyncio or trio."
@@ -140,13 +140,14 @@ LOG_LEVEL: Final = option(
     "--log-level",
     completes=("debug", "info", "warning", "error"),
     advanced=True,
-    help="debug, info, warning or error. Default: warning for servers and the bus, else error.",
+    help="Least severe level to log: debug, info, warning or error. Default: warning for servers "
+    "and the bus, otherwise error.",
 )
 LOG_FORMAT: Final = option(
     "--log-format",
     completes=("text", "json"),
     advanced=True,
-    help="text, or json: one object per line. Default: text.",
+    help="Format of log lines: text, or json for one object per line. Default: text.",
 )
 JSON: Final = flag("--json", "as_json", help="Print JSON, one object per line.")
 LISTEN: Final = option(

@@ -1,4 +1,4 @@
-"""Commands of the group "Try": a demonstration, and the doctor."""
+"""Commands of the section "Try": demo and doctor."""
 
 from typing import Final
 
@@ -19,8 +19,9 @@ from parley._node.cli.commands.shared import (
 DEMO: Final = command(
     "demo",
     "demo.command:demo",
-    "Run a demo: two nodes connect, call, publish, chat, send a file and detect tampering; or "
-    "`demo federation`: five servers. (Write ./federation for a file of that name.)",
+    "Run a demo: two nodes connect, call, publish, chat, send a file and detect "
+    "tampering.\n\n`parley demo federation` shows five servers instead; write ./federation for a "
+    "file of that name.",
     argument(
         "what",
         "FILE",
@@ -39,13 +40,14 @@ DEMO: Final = command(
 DOCTOR: Final = node_command(
     "doctor",
     "doctor.command:doctor",
-    "Find problems and weaknesses of this machine and of a connection. Exits with 1 on a problem.",
+    "Find problems and weaknesses of this machine, and of the connection to ADDR. Exits with 1 "
+    "on a problem.",
     argument(
         "address",
         "ADDR",
         required=False,
         completes="completion.suggestions:places",
-        help="Also check the connection to this node.",
+        help="Check the connection to this node.",
     ),
     option(
         "--count", type=click.IntRange(min=1), default=5, help="Number of round trips to measure."
@@ -53,20 +55,20 @@ DOCTOR: Final = node_command(
     option(
         "--config",
         type=PATH,
-        help="TOML file with settings; dialects, journal and bus are checked.",
+        help="Check the dialects, journal and bus in this TOML file with settings.",
     ),
     option(
         "--dialect",
         metavar="ADDR",
         multiple=True,
-        help="Also check this address of another dialect; repeatable.",
+        help="Check this address of another dialect; repeatable.",
     ),
     option(
         "--bus",
         metavar="URL",
         multiple=True,
         completes="completion.suggestions:bus_files",
-        help="Also check who can access this bus, and its file; repeatable.",
+        help="Check the file of this bus, and who can access it; repeatable.",
     ),
     examples=(
         "parley doctor",

@@ -1,1 +1,1 @@
-"""What a shell is told when TAB is pressed, and the script with which it asks."""
+"""Shell completion: the shell scripts, and the completions that they request."""

@@ -1,7 +1,7 @@
 """Completion of the calls and topics of a node, from a cache or from the node itself.
 
-Only nodes that are already trusted are asked: the id is in the address or on record. Completion
-waits 2.5 seconds at most.
+Only trusted nodes are contacted: the node ID is in the address or belongs to a known peer.
+Completion waits at most 2.5 seconds.
 """
 
 import json
@@ -26,21 +26,21 @@ from parley._node.trust.known_peers import default_known_peers
 if TYPE_CHECKING:
     from parley._node.cli.topics import Offer
 
-# Seconds: for a node to answer, for all that is done for it, and until the process is over.
+# Limits in seconds: for the node's response, for all work on it, and for the process.
 ANSWER: Final = 1.5
 PATIENCE: Final = 2.5
 LEAVE: Final = 0.5
-# Names that were heard so many seconds ago are not asked for again.
+# Seconds for which cached names are used without asking the node.
 FRESH: Final = 60.0
-# What is kept: nodes, names of each, and bytes of one file.
+# Limits of the cache: nodes, names of each node, and bytes of each file.
 MOST_NODES: Final = 64
 MOST_NAMES: Final = 1_024
 MOST_BYTES: Final = 256 * 1024
 _LONGEST_FILE_NAME: Final = 200
 
-_KINDS: Final = ("call", "topic")  # the kinds of names that are completed
+_KINDS: Final = ("call", "topic")  # kinds of names to complete
 
-Names = dict[str, list[tuple[str, str]]]  # by kind: each name, and what is said of it
+Names = dict[str, list[tuple[str, str]]]  # by kind: each name and its description
 
 
 def calls(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[tuple[str, str]]:
@@ -54,7 +54,7 @@ def topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 def _offered(ctx: click.Context, kind: str) -> list[tuple[str, str]]:
     try:
         return _names(ctx.params).get(kind, [])
-    except Exception:  # whatever it is, nothing is offered then
+    except Exception:  # completion never fails: suggest nothing
         return []
 
 
@@ -86,7 +86,7 @@ def load_names(address: str) -> tuple[Names, float]:
         if file is None or file.stat().st_size > MOST_BYTES:
             return {}, float("inf")
         found = json.loads(file.read_text("utf-8"))
-        # Earlier versions kept descriptions as they came.
+        # Earlier versions stored descriptions unchanged.
         names = {
             kind: [
                 (name, safe_description(text))
@@ -104,7 +104,7 @@ def _names(params: dict[str, Any]) -> Names:
     address, _ = resolve_address(params.get("address") or "")
     names, age = load_names(address)
     if age > FRESH:
-        # In a thread of its own: a resolver that does not answer holds up nothing else.
+        # In a separate thread, because a slow DNS resolver must not delay completion.
         asking = threading.Thread(target=_ask, args=(address, dict(params)), daemon=True)
         asking.start()
         asking.join(PATIENCE)
@@ -115,7 +115,7 @@ def _names(params: dict[str, Any]) -> Names:
 
 
 def _ask(address: str, params: dict[str, Any]) -> None:
-    """Cache the names of the node, if it is known and answers."""
+    """Cache the names of the node, if it is known and responds."""
     from parley._node.cli.topics import known_offers
 
     with suppress(Exception):
@@ -123,7 +123,7 @@ def _ask(address: str, params: dict[str, Any]) -> None:
 
 
 def exit_after(seconds: float) -> None:
-    """Exit after so many seconds, whatever the process waits for."""
+    """Exit after this many seconds, even if the process is waiting."""
 
     def leave(*_: object) -> None:
         sys.stdout.flush()
@@ -141,7 +141,7 @@ def _file(address: str) -> Path | None:
 
 
 def _age(file: Path) -> float:
-    """Return the seconds since the file was written."""
+    """Return the age of the file in seconds."""
     try:
         return max(0.0, datetime.now(UTC).timestamp() - file.stat().st_mtime)
     except OSError:

@@ -1,7 +1,7 @@
-"""Answers a shell that completes a word of `parley`: lines for the scripts in `scripts.py`.
+"""Print the completions of a word for the scripts in `scripts.py`.
 
 Names and descriptions come from other nodes, and a shell inserts words into the command line. Allow
-lists keep out everything that a shell could expand or evaluate.
+lists exclude everything that a shell could expand or evaluate.
 """
 
 import os
@@ -13,7 +13,7 @@ from typing import Final
 from click.shell_completion import CompletionItem, ShellComplete, add_completion_class
 
 VARIABLE: Final = "_PARLEY_COMPLETE"
-INSTRUCTION: Final = "complete_lines"  # the value of VARIABLE in our scripts
+INSTRUCTION: Final = "complete_lines"  # the value of VARIABLE in the scripts
 LINE: Final = "_PARLEY_COMPLETE_LINE"  # the command line up to the cursor
 
 
@@ -27,7 +27,7 @@ class PlainLines(ShellComplete):
         return split_words(os.environ.get(LINE, ""))
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
-        """Return the completions; those of `--option=value` begin with the option."""
+        """Return the completions. Those of `--option=value` include the option."""
         found = super().get_completions(args, incomplete)
         name, equals, _ = incomplete.partition("=")
         if equals and name.startswith("-"):
@@ -54,8 +54,11 @@ def format_lines(found: Iterable[tuple[str, str]]) -> str:
 
 
 def split_words(line: str) -> tuple[list[str], str]:
-    """Split a line as a shell does. Return the words between `parley` and the last one, and the
-    last one, which is empty after a blank and may lack its closing quote."""
+    """Split a line as a shell does.
+
+    Return the words between `parley` and the last word, and the last word itself. It is empty after
+    a space and may lack its closing quote.
+    """
     reader = shlex.shlex(line, posix=True)
     reader.whitespace_split = True
     reader.commenters = ""
@@ -77,20 +80,20 @@ def answer() -> None:
         print(PlainLines(PARLEY, {}, PROGRAM, VARIABLE).complete())
 
 
-# A name that another node or a file provides. It can't begin with '-', which would make it an
-# option, or with '=' or '%', which some shells expand.
+# A name from another node or a file. It can't begin with '-', which would make it an option, or
+# with '=' or '%', which some shells expand.
 SAFE_NAME: Final = re.compile(r"[A-Za-z0-9_./:@+][A-Za-z0-9_.:@+/=%\[\]-]{0,199}")
-# A word of any kind: also an option, an address with its node id, or a comma list.
+# Any word: also an option, an address with a node ID, or a comma list.
 _SAFE_WORD: Final = re.compile(r"[A-Za-z0-9_.:@+/=%#,\[\]-]+")
 _LONGEST_DESCRIPTION: Final = 80
 
 
 def is_safe(word: str) -> bool:
-    """Return whether no shell expands or evaluates anything in this word."""
+    """Return whether every shell leaves this word unchanged."""
     return _SAFE_WORD.fullmatch(word) is not None
 
 
 def safe_description(text: str) -> str:
-    """Return the first line of a description, reduced to letters, digits, blanks and `.,:/_+-`."""
+    """Return the first line of a description, with only letters, digits, spaces and `.,:/_+-`."""
     line = next(iter(text.splitlines()), "")[:_LONGEST_DESCRIPTION]
     return "".join(sign for sign in line if sign.isalnum() or sign in " .,:/_+-")

@@ -1,12 +1,13 @@
 """`parley completion`: shell scripts that complete `parley`.
 
-The scripts never evaluate the output of `parley`. The command doesn't write to files of a shell.
+The scripts never evaluate the output of `parley`. The command doesn't change the user's shell
+files.
 """
 
 from typing import Final
 
-# Bash takes a word apart at each colon, which every address has, and replaces only the text behind
-# it, which is $2.
+# Bash splits words at colons, which every address has, and replaces only the text after the last
+# colon, which is $2.
 _BASH: Final = r"""
 _parley_completion() {
     local line="${COMP_LINE:0:COMP_POINT}" head="" answer

@@ -1,6 +1,6 @@
 """Completion of addresses, names, files and algorithms.
 
-Completion never fails and prints nothing else; on an error it suggests nothing.
+On an error, completion suggests nothing and prints nothing.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ from parley._node.trust.known_peers import KnownPeer, KnownPeers, default_known_
 
 _FILE: Final = "sqlite:///"
 _REDIS: Final = ("redis://", "rediss://", "redis+unix:///")
-MOST_FILES: Final = 100  # that are offered
+MOST_FILES: Final = 100  # maximum number of suggestions
 
 
 def known_addresses(

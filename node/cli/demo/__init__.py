@@ -1,1 +1,1 @@
-"""`parley demo`: what Parley is, shown in a minute by real nodes in two processes."""
+"""`parley demo`: a demonstration with real nodes in several processes."""

@@ -1,6 +1,6 @@
 """`parley demo`: two processes connect, call, publish, chat and transfer a file.
 
-Everything shown was measured in this run. A scene that goes wrong ends the demo with an error.
+All numbers are measured during the run. A failed scene ends the demo with an error.
 """
 
 import hashlib
@@ -56,14 +56,14 @@ PATIENCE = 10.0
 
 @dataclass(frozen=True)
 class Stage:
-    """The nodes of the demo: alice, carol and dave in this process, bob in the other."""
+    """The nodes of the demo: alice, carol and dave in this process, bob in the other one."""
 
     out: Output
-    address: str  # bob's, with his node id
+    address: str  # bob's address with his node ID
     alice: Node
     carol: Node
     dave: Node
-    bob: Peer  # as alice sees him
+    bob: Peer  # the peer of alice
 
 
 async def call(stage: Stage) -> float:
@@ -78,9 +78,9 @@ async def call(stage: Stage) -> float:
 async def streamed_answer(stage: Stage) -> None:
     async with stage.bob.call_stream("demo.poem", timeout=PATIENCE) as answer:
         items = [str(item) async for item in answer]
-    _require(items == list(POEM), "the streamed answer is not what it should be")
+    _require(items == list(POEM), "the streamed response is wrong")
     text = " ".join(items)
-    stage.out.console.print(f"stream   an answer in {len(items)} items: [green]{text}[/]")
+    stage.out.console.print(f"stream   a response in {len(items)} items: [green]{text}[/]")
     stage.out.event("streamed-answer", items=items)
 
 
@@ -120,7 +120,7 @@ async def topic(stage: Stage) -> float:
 
 
 async def chat(stage: Stage) -> None:
-    """Show a chat message with its author, the id that the handshake proved."""
+    """Show a chat message with its author, the node ID that the handshake proved."""
     dave, carol = _peer_of(stage.dave), _peer_of(stage.carol)
     with anyio.fail_after(PATIENCE):
         async with dave.subscribe(ROOM) as room:
@@ -128,28 +128,30 @@ async def chat(stage: Stage) -> None:
             line = await anext(aiter(room))
     author = line.get("from") if isinstance(line, dict) else None
     text = line.get("text") if isinstance(line, dict) else None
-    _require(author == stage.carol.node_id.short, "the line is not carol's")
-    stage.out.console.print(f"chat     dave reads of {author} (carol): [green]{text}[/]")
+    _require(author == stage.carol.node_id.short, "another line than carol's arrived")
+    stage.out.console.print(f"chat     dave receives from {author} (carol): [green]{text}[/]")
     stage.out.event("chat", author=author, text=text)
 
 
 async def wrong_id(stage: Stage) -> None:
-    """Connect to a node that can't prove bob's id, which is refused."""
+    """Connect to a node that can't prove bob's node ID; the connection is refused."""
     async with Node(Identity.create()) as mallory:
         place = Address.parse(await mallory.listen("tcp://127.0.0.1:0"))
         expected = Address.parse(stage.address).node_id
         if expected is None:
-            raise ParleyError(f"bob's address {stage.address!r} has no node id")
+            raise ParleyError(
+                f"cannot show the impostor: bob's address {stage.address!r} has no node ID"
+            )
         try:
             await stage.alice.connect(str(place.with_node_id(expected)), timeout=PATIENCE)
         except NotTrustedError as error:
             name = code_name(error.code)
         else:
             raise ParleyError(
-                f"the node at {place} was accepted as {expected}, which is not its id"
+                f"the node at {place} was accepted as {expected}, although that is not its ID"
             )
     stage.out.console.print(
-        f"mallory  poses as bob at another port: [red]refused[/], {name} (he is not "
+        f"mallory  impersonates bob at another port: [red]rejected[/], {name} (not "
         f"{expected.short})"
     )
     stage.out.event("wrong-id", refused=True, code=name, kind="close", expected=str(expected))
@@ -160,7 +162,7 @@ async def flipped_bit(stage: Stage) -> None:
     async with FaultyProxy(stage.address) as proxy:
         peer = await stage.alice.connect(proxy.address, timeout=PATIENCE)
         await peer.call("greet", "bob", timeout=PATIENCE)
-        # After the frame's length and stream: in what is encrypted.
+        # Behind the frame's length and stream, in the encrypted part.
         proxy.to_server.flip(after=30)
         try:
             await peer.call("greet", "bob again", timeout=PATIENCE)
@@ -168,9 +170,9 @@ async def flipped_bit(stage: Stage) -> None:
             code = error.code
         else:
             raise ParleyError(f"{stage.address} did not detect a flipped bit")
-    # The seal of the first call may be what meets the fault.
+    # The error may also be found by the seal of the first call.
     noticed = code in (CloseCode.BAD_RECORD, CloseCode.SEAL_VIOLATION)
-    _require(noticed, f"the code is {code_name(code)}")
+    _require(noticed, f"the close code is {code_name(code)}")
     stage.out.console.print(
         f"proxy    flips 1 bit of a call: [red]detected and closed[/], "
         f"{code_name(code)} (code {int(code)})"
@@ -220,11 +222,11 @@ async def send_file(out: Output, peer: Peer, name: str, content: Path | bytes) -
             receipt = json.loads(b"".join([piece async for piece in stream]))
     seconds = perf_counter() - began
     if done != size:
-        raise FileError(f"{name} changed its size while it was being sent")
+        raise FileError(f"cannot send {name}: its size changed during the transfer")
     if receipt != {"sha256": digest.hexdigest(), "size": size}:
         raise ParleyError(
-            f"{name} was altered in transit: its SHA-256 is {digest.hexdigest()}, "
-            f"and the receiver's is {one_line(str(receipt.get('sha256')))[:80]}"
+            f"{name} was altered in transit: its SHA-256 is {digest.hexdigest()}, but the "
+            f"receiver's is {one_line(str(receipt.get('sha256')))[:80]}"
         )
     result = {"name": name, "size": size, "seconds": seconds, "sha256": digest.hexdigest()}
     out.console.print(f"sha256   {digest.hexdigest()} on both sides")
@@ -253,7 +255,9 @@ def escape_name(name: str) -> str:
 
 
 def content_of(file: Path | None) -> tuple[str, Path | bytes]:
-    """Return the name and content of the file, or of the README, also from package metadata."""
+    """Return the name and content of the file, or of the README in the source or the package
+    metadata.
+    """
     if file is None:
         readme = Path(__file__).parents[4] / "README.md"
         if readme.is_file():
@@ -261,11 +265,11 @@ def content_of(file: Path | None) -> tuple[str, Path | bytes]:
         return "README.md", str(metadata("parley-node").json["description"]).encode()
     try:
         if not stat.S_ISREG(file.stat().st_mode):
-            raise FileError(f"{file} is not a regular file")
+            raise FileError(f"cannot send '{file}': it is not a regular file")
         with file.open("rb"):
             return file.name, file
     except OSError as error:
-        raise FileError(f"cannot read {file}: {os_reason(error)}") from error
+        raise FileError(f"cannot read '{file}': {os_reason(error)}") from error
 
 
 FEDERATION: Final = "federation"
@@ -277,7 +281,7 @@ def demo(
     as_json: bool,
 ) -> None:
     set_up_logging("error")
-    if what == FEDERATION:  # a server is killed, which all others tell of
+    if what == FEDERATION:  # hide the other servers' warnings about the killed server
         change_level("critical", access=False)
     out = Output(as_json)
     if what == FEDERATION:
@@ -302,7 +306,7 @@ def demo_responder(loop: str) -> None:
 
 async def _demo(out: Output, loop: str, name: str, content: Path | bytes) -> None:
     start = perf_counter()
-    out.console.rule("[bold]Parley: nodes in two processes, and what is said between them")
+    out.console.rule("[bold]Parley: two nodes in two processes, and what they send each other")
     async with (
         other_process("demo-responder", "--loop", loop) as other,
         Node(Identity.create()) as alice,
@@ -333,7 +337,7 @@ async def _demo(out: Output, loop: str, name: str, content: Path | bytes) -> Non
         (f"file {escape_name(name)}", f"{sent['size']:,} bytes", sent["seconds"], _rate(sent)),
     ]
     _table(out, rows)
-    changed = "; the keys changed under way" if sent["size"] else ", being empty"
+    changed = "; the keys were updated during the transfer" if sent["size"] else " (it is empty)"
     out.console.print(f"[bold green]The file arrived unchanged{changed}.[/]")
     out.done(
         seconds=perf_counter() - start,

@@ -24,15 +24,15 @@ from parley._node.tunnels.home_server import Home
 
 NAMES: Final = ("ada", "bob", "cleo", "dan", "eve")
 PATIENCE: Final = 15.0
-LINES: Final = 20  # of each writer
+LINES: Final = 20  # lines of each writer
 WRITERS: Final = ("bob", "cleo", "dan")
 CALLERS: Final = 64
-LOAD: Final = 1.5  # seconds, in the middle of which a server is killed
+LOAD: Final = 1.5  # seconds of load; the server is killed halfway
 
 
 @dataclass(frozen=True)
 class Cast:
-    """The servers by name, and the name of each id. carol's home is ada, dave's is cleo."""
+    """The servers by name, and the name for each node ID. carol's home is ada, dave's is cleo."""
 
     out: Output
     servers: dict[str, OtherProcess]
@@ -57,7 +57,7 @@ async def federation_demo(out: Output, loop: str) -> None:
         await _room(cast)
         await _liar(cast)
         await _killed(cast)
-    out.console.print(f"[bold green]All of it took {perf_counter() - began:.1f} s.[/]")
+    out.console.print(f"[bold green]Finished in {perf_counter() - began:.1f} s.[/]")
     out.done(seconds=perf_counter() - began)
 
 
@@ -102,7 +102,7 @@ async def _gather(out: Output, loop: str, stack: AsyncExitStack) -> Cast:
 
 
 async def _started(loop: str, stack: AsyncExitStack) -> dict[str, OtherProcess]:
-    """Start all servers at once."""
+    """Start all servers concurrently."""
     started: dict[str, OtherProcess] = {}
     over = anyio.Event()
 
@@ -123,20 +123,20 @@ async def _started(loop: str, stack: AsyncExitStack) -> dict[str, OtherProcess]:
 
 
 async def _call_across(cast: Cast) -> None:
-    """Call over three hops, or four if the cards of that path arrived first."""
+    """Make a call over three hops, or four if the cards of that path arrived first."""
     async with _reached(cast) as dave:
         began = perf_counter()
         answer = await dave.call("greet", timeout=PATIENCE)
         seconds = perf_counter() - began
         path = _path_to_dave(cast)
-    cast.out.console.print(f"call     carol calls dave by {cast.shown(path)}")
+    cast.out.console.print(f"call     carol calls dave via {cast.shown(path)}")
     cast.out.console.print(f"         -> [green]{answer!r}[/] in {seconds * 1e3:.1f} ms")
     cast.out.event("call", path=[cast.names[one] for one in path], answer=answer, seconds=seconds)
-    _require(len(path) >= 4, "the call did not go over three hops")
+    _require(len(path) >= 4, "the call did not take three hops")
 
 
 async def _room(cast: Cast) -> None:
-    """Use a topic on eve: writers on three servers, readers at two homes, one order."""
+    """Use a topic on eve: writers at three servers and readers at two homes see the same order."""
     heard: dict[str, list[object]] = {}
     topic = f"{FEDERATION_ROOM}@{cast.id_of('eve')}"
     ready = {name: anyio.Event() for name in ("carol", "dave")}
@@ -158,7 +158,9 @@ async def _room(cast: Cast) -> None:
                 await event.wait()
             for name in WRITERS:
                 tasks.start_soon(_write, cast, name)
-    _require(heard["carol"] == heard["dave"], "the room has two orders")
+    _require(
+        heard["carol"] == heard["dave"], "carol and dave received the lines in different orders"
+    )
     count = len(heard["carol"])
     cast.out.console.print(
         f"room     at eve's; {', '.join(WRITERS)} write, carol and dave read: "
@@ -184,15 +186,16 @@ async def _liar(cast: Cast) -> None:
     except PeerClosedError as error:
         name = code_name(error.code)
     else:
-        raise ParleyError(f"{between} changed a bit, and the receiver did not detect it")
+        raise ParleyError(f"{between} flipped a bit, and the receiver did not detect it")
     cast.out.console.print(
-        f"liar     {between}, in between, changes 1 bit: [red]detected at the end[/], {name}"
+        f"tamper   {between}, a server on the path, flips 1 bit: [red]detected by the "
+        f"receiver[/], {name}"
     )
     cast.out.event("liar", server=between, detected=True, name=name)
 
 
 async def _killed(cast: Cast) -> None:
-    """Kill a server on the path under load: the session resumes over another path."""
+    """Kill a server on the path under load; the session resumes over another path."""
     answered = failed = 0
     async with _reached(cast) as dave:
         await dave.call("greet", timeout=PATIENCE)
@@ -214,11 +217,11 @@ async def _killed(cast: Cast) -> None:
             await anyio.sleep(LOAD / 3)
             before = answered
             await cast.servers[between].kill()
-        _require(dave.resumes > 0 and answered > before, "the session did not go on")
+        _require(dave.resumes > 0 and answered > before, "the session did not resume")
         way = _path_to_dave(cast)
     cast.out.console.print(
-        f"killed   {between}, under {CALLERS} calls at a time: [green]{answered:,} answered, "
-        f"{failed} failed[/]; on by {cast.shown(way)}"
+        f"killed   {between}, during {CALLERS} concurrent calls: [green]{answered} answered, "
+        f"{failed} failed[/]; continued via {cast.shown(way)}"
     )
     cast.out.event(
         "killed",
@@ -227,12 +230,12 @@ async def _killed(cast: Cast) -> None:
         failed=failed,
         path=[cast.names[one] for one in way],
     )
-    _require(not failed, "a caller met an error")
+    _require(not failed, "a caller got an error")
 
 
 @asynccontextmanager
 async def _reached(cast: Cast) -> AsyncIterator[Peer]:
-    """Open a session of carol with dave, at his home."""
+    """Open a session from carol to dave through his home."""
     async with await cast.carol.reach(
         cast.id_of("cleo"), cast.id_of("dave"), timeout=PATIENCE
     ) as dave:
@@ -240,14 +243,14 @@ async def _reached(cast: Cast) -> AsyncIterator[Peer]:
 
 
 def _path_to_dave(cast: Cast) -> tuple[NodeId, ...]:
-    """Return the current path of carol's session, as dave sees it."""
+    """Return the current path of carol's session, in the order that dave sees."""
     return next(peer.path for peer in cast.daves.peers if peer.path)
 
 
 def _id_of(address: str) -> NodeId:
     node_id = Address.parse(address).node_id
     if node_id is None:
-        raise ParleyError(f"the address {address!r} has no node id")
+        raise ParleyError(f"invalid address {address!r}: it has no node ID")
     return node_id
 
 

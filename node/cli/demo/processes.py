@@ -1,6 +1,6 @@
-"""The demo's other processes: how they are started and ended, and what runs in them.
+"""The other processes of the demo: starting and ending them, and their main functions.
 
-A process ends when its standard input does, or by SIGKILL.
+A process ends when its standard input closes, or by SIGKILL.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ STOP_TIMEOUT = 5.0
 
 
 class OtherProcess:
-    """A process that runs a hidden command; `address` is that of its node, with the node id."""
+    """A process that runs a hidden command. `address` is its node's address with the node ID."""
 
     def __init__(self, process: Process) -> None:
         self.address = ""
@@ -42,7 +42,7 @@ class OtherProcess:
         self._text = ""
         self._killed = False
         if process.stdout is None or process.stdin is None:
-            raise ParleyError(f"the other process ({process.pid}) has no input or output")
+            raise ParleyError(f"cannot talk to process {process.pid}: it has no input or output")
         self._out = TextReceiveStream(process.stdout)
         self._in = process.stdin
 
@@ -53,7 +53,7 @@ class OtherProcess:
                 self._text += await self._out.receive()
             except anyio.EndOfStream:
                 raise ParleyError(
-                    f"the other process ({self._process.pid}) ended before it was ready"
+                    f"process {self._process.pid} of the demo ended before it was ready"
                 ) from None
         line, _, self._text = self._text.partition("\n")
         return json.loads(line)
@@ -75,7 +75,7 @@ class OtherProcess:
         with _in_time(STOP_TIMEOUT, "end"):
             if (code := await self._process.wait()) != 0 and not self._killed:
                 raise ParleyError(
-                    f"the other process ({self._process.pid}) failed with exit code {code}"
+                    f"process {self._process.pid} of the demo failed with exit code {code}"
                 )
 
 
@@ -86,8 +86,8 @@ async def other_process(command: str, *options: str) -> AsyncIterator[OtherProce
     Raises:
         ParleyError: it did not start, or failed.
     """
-    # The same code as here, found in the same places: -m would look in the directory
-    # where the demo is run first, or find another installation.
+    # Use the code of this process: -m would first search the current directory, or find another
+    # installation.
     code = f"import sys; sys.path[:] = {sys.path!r}; from parley._node.cli.main import main; main()"
     process = await anyio.open_process(
         [sys.executable, "-P", "-c", code, command, *options],
@@ -128,7 +128,7 @@ POEM = ("Two", "nodes", "met;", "neither", "spoke", "in", "the", "clear.")
 async def respond() -> None:
     """Run bob until standard input ends."""
     out = Output(as_json=True)
-    # Between processes of one machine a transport that ends has a process at its end that did.
+    # On one machine, a lost transport means that the other process has ended.
     async with Node(Identity.create(), config=NodeConfig(resume=0.0)) as node:
         offer(node)
         address = await node.listen("tcp://127.0.0.1:0")
@@ -159,7 +159,7 @@ def offer(node: Node) -> None:
 
     @node.on_call("demo.say")
     async def say(call: Call) -> None:
-        # Who said it is what the handshake proved, not what the line says.
+        # Use the identity from the handshake, not the name in the message.
         author = call.peer.node_id
         await room.publish(
             {
@@ -179,7 +179,9 @@ def offer(node: Node) -> None:
 
 FEDERATION_ROOM: Final = "room"
 _PATIENCE: Final = 15.0  # seconds
-_LEAST_LIE: Final = 128  # bytes: what is shorter may be a Received, which nobody waits for
+_LEAST_LIE: Final = (
+    128  # bytes; a shorter message may be a Received, which the receiver doesn't wait for
+)
 
 
 async def serve_demo() -> None:
@@ -226,8 +228,8 @@ def _lie() -> None:
 
     def write(self: TunnelWriter, data: bytes, cost: int = 0) -> None:
         if len(data) >= _LEAST_LIE:
-            TunnelWriter.write = honest  # type: ignore[method-assign]  # honest again
+            TunnelWriter.write = honest  # type: ignore[method-assign] # restore the original method
             data = data[:-1] + bytes((data[-1] ^ 1,))
         honest(self, data, cost)
 
-    TunnelWriter.write = write  # type: ignore[method-assign]  # that is what lying takes
+    TunnelWriter.write = write  # type: ignore[method-assign] # the demo tampers with its own traffic

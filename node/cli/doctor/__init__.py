@@ -1,1 +1,1 @@
-"""`parley doctor`: what is wrong or weak here, and with a node that can be reached."""
+"""`parley doctor`: find problems and weaknesses of this machine and of a connection."""

@@ -38,13 +38,14 @@ from parley._node.protocol.limits import NEGOTIATED, Limits
 from parley._node.trust.petnames import Petnames
 
 SLOW_ROUND_TRIP: Final = 0.5  # seconds
-SLOW_HANDSHAKE: Final = 3.0  # of the 10 s that it may take
+SLOW_HANDSHAKE: Final = 3.0  # the limit is 10 s
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts about a connection: `trust` is the policy's name, `pinned` whether the address has an
-    id."""
+    """Facts about a connection. `trust` is the policy's name; `pinned` is whether the address has a
+    node ID.
+    """
 
     suite: Suite | None
     trust: str
@@ -61,18 +62,20 @@ def weaknesses(facts: Facts) -> Iterator[Diagnosis]:
         yield Diagnosis(
             Level.WEAK,
             "encryption",
-            "none: an attacker can read and change everything and impersonate either side",
+            "none: an attacker can read and change all traffic and impersonate either side",
             "leave --plaintext out on both sides",
         )
     else:
-        yield Diagnosis(Level.OK, "encryption", f"{facts.suite.cipher}, and both sides are known")
+        yield Diagnosis(
+            Level.OK, "encryption", f"{facts.suite.cipher}; both sides are authenticated"
+        )
         yield from _suite(facts.suite, facts.limits)
         yield _trust(facts)
         if not facts.own_identity:
             yield Diagnosis(
                 Level.NOTE,
                 "identity",
-                "temporary: the other side cannot recognise you next time",
+                "temporary: the other side will not recognise this node next time",
                 "leave --fresh out",
             )
     yield from _times(facts)
@@ -83,20 +86,20 @@ def _suite(suite: Suite, limits: Limits) -> Iterator[Diagnosis]:
         yield Diagnosis(
             Level.WEAK,
             "kex",
-            "x25519: a quantum computer of the future can read what is recorded today",
+            "x25519: a future quantum computer can decrypt traffic recorded today",
             "put x25519-mlkem768 first in --kex on both sides, or --require it",
         )
     else:
-        yield Diagnosis(Level.OK, "kex", f"{suite.kex}: also against a quantum computer")
+        yield Diagnosis(Level.OK, "kex", f"{suite.kex}: resists quantum computers")
     if suite.signing == "ml-dsa-65":
-        yield Diagnosis(Level.OK, "signing", "ml-dsa-65: also against a quantum computer")
+        yield Diagnosis(Level.OK, "signing", "ml-dsa-65: resists quantum computers")
     else:
         yield Diagnosis(
             Level.NOTE,
             "signing",
-            f"{suite.signing}: as good as any today, but seals that are kept do not outlast a "
-            "quantum computer",
-            "parley id new --algorithm ml-dsa-65 on both sides, and --require ml-dsa-65",
+            f"{suite.signing}: secure today, but a quantum computer could forge stored seals",
+            "create keys with parley id new --algorithm ml-dsa-65 on both sides, and --require "
+            "ml-dsa-65",
         )
     if suite.sealing == "each":
         yield Diagnosis(Level.OK, "sealing", "each: every event is signed")
@@ -105,25 +108,28 @@ def _suite(suite: Suite, limits: Limits) -> Iterator[Diagnosis]:
     seen = f"chain: one signature for at most {limits.seal_events:,} events"
     seen += f" or {limits.seal_delay_ms:,} ms"
     if limits.seal_delay_ms > usual[0] or limits.seal_events > usual[1]:
-        text = f"{seen}; what came after the last one proves nothing to others"
+        text = f"{seen}; events after the last seal cannot be proved to others"
         yield Diagnosis(Level.NOTE, "sealing", text, "lower both limits, or --sealing each")
     else:
         yield Diagnosis(Level.OK, "sealing", seen)
 
 
 def _trust(facts: Facts) -> Diagnosis:
-    mend = "put #NODEID after the address, as its owner tells you by another way"
+    mend = "append #NODEID to the address; get the ID from the operator over a separate channel"
     if facts.pinned:
-        return Diagnosis(Level.OK, "trust", "the address has the node id: no other is accepted")
+        return Diagnosis(
+            Level.OK, "trust", "the address has the node ID; no other node is accepted"
+        )
     if facts.trust == "any":
-        text = "any: every node that answers at this address is accepted"
+        text = "any: any node that answers at this address is accepted"
         return Diagnosis(Level.WEAK, "trust", text, mend)
     if facts.trust == "first-use":
         text = (
-            "first-use: the id is checked from the second connection on, the first was not checked"
+            "first-use: the ID was not checked at the first connection, and is checked from the "
+            "second on"
         )
         return Diagnosis(Level.NOTE, "trust", text, mend)
-    return Diagnosis(Level.OK, "trust", f"{facts.trust}: the id was on record before")
+    return Diagnosis(Level.OK, "trust", f"{facts.trust}: the ID was known before")
 
 
 def _times(facts: Facts) -> Iterator[Diagnosis]:
@@ -133,7 +139,9 @@ def _times(facts: Facts) -> Iterator[Diagnosis]:
     ):
         if seconds > slow:
             text = f"{seconds:.3f} s is slow"
-            yield Diagnosis(Level.NOTE, subject, text, "look at the network, and at the load there")
+            yield Diagnosis(
+                Level.NOTE, subject, text, "check the network and the load of that machine"
+            )
         else:
             yield Diagnosis(Level.OK, subject, f"{seconds * 1e3:.3f} ms")
 
@@ -225,12 +233,12 @@ async def _connection(
 def _shown(peer: Peer, petnames: Petnames) -> dict[str, str]:
     suite = peer.suite.names() if peer.suite else {}
     return {
-        "node id": petnames.beside(peer.node_id or "not known: unencrypted"),
+        "node ID": petnames.beside(peer.node_id or "unknown (unencrypted)"),
         "protocol": f"version {VERSION}",
-        "role": f"{peer.role} (it says)",
+        "role": f"{peer.role} (as the peer claims)",
         "suite": ", ".join(suite.values()) or "none",
         "limits": ", ".join(f"{name} {value:,}" for name, value in asdict(peer.limits).items()),
-        "says of itself": format_value(dict(peer.info)) if peer.info else "nothing",
+        "node info": format_value(dict(peer.info)) if peer.info else "nothing",
     }
 
 

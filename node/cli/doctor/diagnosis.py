@@ -8,9 +8,9 @@ class Level(StrEnum):
     """The severity of a finding, in ascending order."""
 
     OK = "ok"
-    NOTE = "note"  # good to know
-    WEAK = "weak"  # it works, and could protect better
-    PROBLEM = "problem"  # it does not work, or does not protect
+    NOTE = "note"  # for information
+    WEAK = "weak"  # works, but the protection could be better
+    PROBLEM = "problem"  # does not work, or does not protect
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""What `parley doctor` looks at on this machine: versions, algorithms, files, limits.
+"""Checks of `parley doctor` on this machine: versions, algorithms, files, limits.
 
-Looking changes nothing, and what cannot be looked at is a finding too.
+The checks change nothing. A check that cannot be made is reported as a finding.
 """
 
 import os
@@ -20,10 +20,10 @@ from parley._node.errors import ConfigError, KnownPeersError, os_reason
 from parley._node.protocol import session
 from parley._node.trust.known_peers import KnownPeers, default_known_peers
 
-# What a process needs beside its connections: standard files, the loop's, modules, logs.
+# File descriptors besides connections: standard files, the event loop, modules, logs.
 SPARE_DESCRIPTORS: Final = 64
 FEW_DESCRIPTORS: Final = 256
-MOST_FILES: Final = 1_000  # of the home that are looked at
+MOST_FILES: Final = 1_000  # files of the home directory to check
 
 _OPTIONAL: Final = ("uvloop", "trio", "blake3")
 
@@ -78,19 +78,19 @@ def check_home() -> Iterator[Diagnosis]:
         return
     home = known_peers.parent
     if not home.exists():
-        yield Diagnosis(Level.OK, "home", f"{home} does not exist yet and is created when needed")
+        yield Diagnosis(Level.OK, "home", f"{home} does not exist yet; it is created when needed")
         return
     try:
         paths = [home, *sorted(home.iterdir())[:MOST_FILES]]
         found = [finding for path in paths for finding in _check_path(path)]
     except OSError as error:
-        text = f"cannot look into {home}: {os_reason(error)}"
+        text = f"cannot read {home}: {os_reason(error)}"
         yield Diagnosis(Level.PROBLEM, "home", text, "set PARLEY_HOME to a directory of your own")
         return
     yield from found
     yield from _check_known_peers(known_peers)
     if not found:
-        yield Diagnosis(Level.OK, "home", f"{home} is yours alone")
+        yield Diagnosis(Level.OK, "home", f"{home} is accessible to you only")
 
 
 def check_descriptors(soft: int) -> Diagnosis:
@@ -98,11 +98,11 @@ def check_descriptors(soft: int) -> Diagnosis:
     wanted = NodeConfig().max_connections + SPARE_DESCRIPTORS
     mend = f"ulimit -n {wanted}"
     if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return Diagnosis(Level.OK, "descriptors", "as many connections as a node takes")
+        return Diagnosis(Level.OK, "descriptors", "the node's limit of connections")
     text = f"{soft:,} file descriptors: about {max(0, soft - SPARE_DESCRIPTORS):,} connections"
     if soft < FEW_DESCRIPTORS:
         return Diagnosis(Level.WEAK, "descriptors", text, mend)
-    text += "; a node that serves takes 10,000 unless it is told otherwise"
+    text += "; a server accepts 10,000 by default"
     return Diagnosis(Level.NOTE, "descriptors", text, mend)
 
 
@@ -114,10 +114,10 @@ def _check_path(path: Path) -> Iterator[Diagnosis]:
         return
     subject = f"file {path}"
     if status.st_uid != os.geteuid():
-        text = "it belongs to another user, who can change your identity and trusted peers"
+        text = "another user owns it, and can change your identity and known peers"
         yield Diagnosis(Level.PROBLEM, subject, text, f"chown {os.geteuid()} '{path}'")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        text = "other users can change it, including your identity and trusted peers"
+        text = "other users can change it, including your identity and known peers"
         yield Diagnosis(Level.PROBLEM, subject, text, f"chmod go-w '{path}'")
     elif status.st_mode & (stat.S_IRWXG | stat.S_IRWXO) and stat.S_ISREG(status.st_mode):
         text = "other users can read it: known peers, or a key, which Parley then refuses to use"
@@ -128,9 +128,9 @@ def _check_known_peers(path: Path) -> Iterator[Diagnosis]:
     try:
         count = len(KnownPeers(path))
     except KnownPeersError as error:
-        yield Diagnosis(Level.PROBLEM, "known peers", str(error), f"mend or remove {path}")
+        yield Diagnosis(Level.PROBLEM, "known peers", str(error), f"correct or remove {path}")
     else:
-        yield Diagnosis(Level.OK, "known peers", f"{count} on record in {path}")
+        yield Diagnosis(Level.OK, "known peers", f"{count:,} in {path}")
 
 
 def installed_version(distribution: str) -> str | None:

@@ -1,6 +1,6 @@
 """Checks of `parley doctor` on the settings: dialects, journal and bus.
 
-They follow from the settings and from files, which are only read. Nothing is dialled or changed.
+They only read settings and files. No connection is made and nothing is changed.
 """
 
 import os
@@ -34,7 +34,9 @@ from parley._node.trust.known_peers import default_known_peers
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _ENTER: Final = stat.S_IXGRP | stat.S_IXOTH
 _WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
-_MEND: Final = "listen on 127.0.0.1, [::1] or a Unix socket; from afar, --forward between two nodes"
+_MEND: Final = (
+    "listen on 127.0.0.1, [::1] or a Unix socket; for remote access use --forward between two nodes"
+)
 
 
 def check_settings(path: Path | None) -> Iterator[Diagnosis]:
@@ -43,13 +45,13 @@ def check_settings(path: Path | None) -> Iterator[Diagnosis]:
         settings = load_settings(path)
     except ParleyError as error:
         yield Diagnosis(
-            Level.PROBLEM, "settings", str(error), "mend it: parley serve will not start"
+            Level.PROBLEM, "settings", str(error), "correct it: parley serve will not start"
         )
         return
     found = list(check_dialects(settings))
     yield from found
     if not found:
-        yield Diagnosis(Level.OK, "dialects", "the settings name no address where one is spoken")
+        yield Diagnosis(Level.OK, "dialects", "the settings have no address of another dialect")
 
 
 def check_dialects(settings: Settings) -> Iterator[Diagnosis]:
@@ -73,24 +75,24 @@ def check_address(dialect: str, text: str, *, allowed: bool = True) -> Diagnosis
     if address.scheme == "unix":
         return _of_socket(subject, Path(address.path))
     if is_local(address):
-        text = "nothing is encrypted there; every program of this machine can reach it"
-        mend = "if others use this machine too: a Unix socket in a directory of your own"
+        text = "unencrypted: every program on this machine can connect"
+        mend = "if other people use this machine, use a Unix socket in a directory of your own"
         return Diagnosis(Level.NOTE, subject, text, mend)
     text = (
-        f"nothing is encrypted there: {_who(address.host)} can send anything, and an attacker "
-        "on the path can read and change everything"
+        f"unencrypted: {_who(address.host)} can send anything, and an attacker on the path can "
+        "read and change all traffic"
     )
     if not allowed:
-        text += "; without allow_insecure it is not listened on"
+        text += "; without allow_insecure the server does not listen there"
     return Diagnosis(Level.PROBLEM, subject, text, _MEND)
 
 
 def _of_socket(subject: str, path: Path) -> Diagnosis:
     if _is_own(path):
-        text = "nothing is encrypted there; only you (and root) can open it"
+        text = "unencrypted; only you (and root) can connect"
         return Diagnosis(Level.OK, subject, text)
-    text = f"nothing is encrypted there; other users may open it, who can enter {path.parent}"
-    return Diagnosis(Level.NOTE, subject, text, "a directory of your own: chmod 700")
+    text = f"unencrypted; other users who can enter {path.parent} may connect"
+    return Diagnosis(Level.NOTE, subject, text, "use a directory of your own: chmod 700")
 
 
 def _is_own(path: Path) -> bool:
@@ -102,7 +104,7 @@ def keeps_out(path: Path, needed: int) -> bool:
     try:
         status = path.stat()
     except OSError:
-        return False  # not there yet, or not ours to look into: nothing is known of it
+        return False  # missing or not readable, so nothing is known about it
     return status.st_uid == os.geteuid() and not status.st_mode & _OTHERS & needed
 
 
@@ -110,18 +112,18 @@ def _who(host: str) -> str:
     try:
         place: IPv4Address | IPv6Address = ip_address(host.partition("%")[0])
     except ValueError:
-        return f"every host that reaches {host}"
+        return f"every host that can reach {host}"
     if place.is_unspecified:
-        return "every host that reaches any address of this machine"
+        return "every host that can reach any address of this machine"
     if place.is_private or place.is_link_local:
         return f"every host in the network of {host}"
-    return f"every host that reaches {host}, possibly from anywhere,"
+    return f"every host that can reach {host}, possibly from anywhere,"
 
 
-# What SQLite keeps beside a database while it is open; events stand there too.
+# Files that SQLite creates next to an open database; they also contain events.
 _BESIDE: Final = ("", "-wal", "-shm")
 _REDIS_PORT: Final = 6379
-# Seconds for which the contents of a file are checked.
+# Maximum seconds for checking the contents of a file.
 PATIENCE: Final = 10.0
 
 
@@ -130,7 +132,7 @@ def check_bus(path: Path | None) -> Iterator[Diagnosis]:
     try:
         settings = load_settings(path)
     except ParleyError:
-        return  # said of the settings as a whole
+        return  # check_settings reports it
     yield from check_offered(settings)
     if settings.bus.url is not None:
         yield from check_contents(settings.bus.url)
@@ -141,8 +143,8 @@ def check_offered(settings: Settings) -> Iterator[Diagnosis]:
         yield from check_store(settings.bus.url)
         yield from check_rights(settings)
     elif settings.bus.allow:
-        text = "the settings have rights of a bus and name none: parley serve will not start"
-        yield Diagnosis(Level.PROBLEM, "bus", text, "name bus.url")
+        text = "the settings grant rights on the bus but have no bus: parley serve will not start"
+        yield Diagnosis(Level.PROBLEM, "bus", text, "set bus.url")
 
 
 def check_store(url: str) -> Iterator[Diagnosis]:
@@ -152,7 +154,7 @@ def check_store(url: str) -> Iterator[Diagnosis]:
         require_offerable(url)
     except ParleyError as error:
         text = f"{error}: parley serve will not start"
-        yield Diagnosis(Level.PROBLEM, subject, text, "sqlite:///FILE or redis://HOST:PORT/DB")
+        yield Diagnosis(Level.PROBLEM, subject, text, "give sqlite:///FILE or redis://HOST:PORT/DB")
         return
     file, parts = sqlite_path(url), urlsplit(url)
     if file is not None:
@@ -184,43 +186,45 @@ def check_contents(url: str) -> Iterator[Diagnosis]:
         mend = f"stop the node, then parley bus restore BACKUP {without_password(url)}"
         yield Diagnosis(Level.PROBLEM, subject, text, mend)
     except BusError as error:
-        yield Diagnosis(Level.NOTE, subject, f"its contents were not checked: {error}", "try later")
+        yield Diagnosis(
+            Level.NOTE, subject, f"its contents were not checked: {error}", "try again later"
+        )
     else:
-        text = "its contents are sound"
+        text = "its contents are intact"
         if not all_of_it:
-            text = f"its contents were checked for {PATIENCE:g} s, and no damage was found"
+            text = f"its contents were checked for {PATIENCE:g} s without finding damage"
         yield Diagnosis(Level.OK, subject, text)
 
 
 def check_rights(settings: Settings) -> Iterator[Diagnosis]:
-    """Check the rights of nodes that aren't named."""
+    """Check the rights that aren't limited to named nodes."""
     anybody = [right for right in settings.bus.rights if right.node_id is None]
-    # Any stranger may come, or only nodes that a policy or a network key lets in.
+    # Whether unknown nodes can connect, or only nodes that a policy or a network key accepts.
     strangers = settings.serve.trust == "any" and settings.node.network_key is None
     for right in anybody:
         yield _of_anybody(right, strangers=strangers)
     if not settings.bus.allow:
-        text = "it is offered, and no node may use it"
-        yield Diagnosis(Level.NOTE, "bus rights", text, "name bus.allow")
+        text = "the bus is offered, but no node can use it"
+        yield Diagnosis(Level.NOTE, "bus rights", text, "set bus.allow")
     elif not anybody:
-        yield Diagnosis(Level.OK, "bus rights", "each is a node's whose id is named")
+        yield Diagnosis(Level.OK, "bus rights", "each right is granted to a named node or role")
 
 
 def _of_anybody(right: BusRight, *, strangers: bool) -> Diagnosis:
     actions = "+".join(sorted(right.actions))
     subject = f"bus rights *={actions}:{right.events}:{right.groups}"
-    who = "any stranger" if strangers else "every node that is let in"
+    who = "any unknown node" if strangers else "every node that can connect"
     if "manage" in right.actions:
-        text = f"{who} may delete events, and have groups read them again"
+        text = f"{who} can delete events, and make groups read them again"
         level = Level.PROBLEM if strangers else Level.WEAK
-        return Diagnosis(level, subject, text, "name the node ids that may manage")
+        return Diagnosis(level, subject, text, "name the node IDs that can manage the bus")
     if right.actions == {"inspect"}:
-        text = f"{who} may see the events, how many there are, and who reads them"
-        return Diagnosis(Level.WEAK if strangers else Level.NOTE, subject, text, "name node ids")
-    text = f"{who} may {' and '.join(sorted(right.actions))}"
+        text = f"{who} can see the events, their number and their readers"
+        return Diagnosis(Level.WEAK if strangers else Level.NOTE, subject, text, "name node IDs")
+    text = f"{who} can {' and '.join(sorted(right.actions))}"
     if "consume" in right.actions:
         text += ", which takes events from their intended readers"
-    return Diagnosis(Level.WEAK if strangers else Level.NOTE, subject, text, "name node ids")
+    return Diagnosis(Level.WEAK if strangers else Level.NOTE, subject, text, "name node IDs")
 
 
 def _check_file(subject: str, file: Path) -> Iterator[Diagnosis]:
@@ -237,7 +241,7 @@ def _check_file(subject: str, file: Path) -> Iterator[Diagnosis]:
         try:
             status = path.stat()
         except OSError:
-            continue  # not there yet, or not ours to look into
+            continue  # missing or not readable
         found = True
         if status.st_uid != os.geteuid() or status.st_mode & _WRITE:
             text = f"other users can change {path} and all events"
@@ -248,9 +252,9 @@ def _check_file(subject: str, file: Path) -> Iterator[Diagnosis]:
             text = f"other users can read {path} and all events"
             yield Diagnosis(Level.WEAK, subject, text, f"chmod 600 '{path}'")
         else:
-            yield Diagnosis(Level.OK, subject, f"{path} is yours alone")
+            yield Diagnosis(Level.OK, subject, f"{path} is accessible to you only")
     if not found:
-        yield Diagnosis(Level.OK, subject, "it does not exist yet and is created when needed")
+        yield Diagnosis(Level.OK, subject, "it does not exist yet; it is created when needed")
 
 
 def _check_redis(subject: str, parts: SplitResult) -> Iterator[Diagnosis]:
@@ -267,20 +271,20 @@ def _check_redis(subject: str, parts: SplitResult) -> Iterator[Diagnosis]:
         text = (
             "without TLS: an attacker on the path can read and change all events and the password"
         )
-        yield Diagnosis(Level.WEAK, subject, text, "rediss://, with TLS in redis.conf")
+        yield Diagnosis(Level.WEAK, subject, text, "use rediss://, and set up TLS in redis.conf")
     if parts.password is None:
         fine = False
-        who = "every program of this machine" if local else "every host that reaches the address"
-        text = f"without a password: {who} reads and changes all events"
+        who = "every program on this machine" if local else "every host that can reach the address"
+        text = f"without a password: {who} can read and change all events"
         level = Level.NOTE if local else Level.PROBLEM
-        yield Diagnosis(level, subject, text, "requirepass or an ACL in redis.conf")
+        yield Diagnosis(level, subject, text, "set requirepass or an ACL in redis.conf")
     if fine:
         yield Diagnosis(Level.OK, subject, "with a password" + ("" if local else ", and over TLS"))
 
 
-# Segments that the disk should have room for at least.
+# Minimum number of segments that should fit on the disk.
 FEW_SEGMENTS: Final = 4
-MOST_FILES: Final = 1_000  # of a directory that are looked at
+MOST_FILES: Final = 1_000  # files of a directory to check
 
 _WHAT_SHOWS: Final = "peers, times and sizes are not encrypted"
 
@@ -290,7 +294,7 @@ def check_journal(path: Path | None) -> Iterator[Diagnosis]:
     try:
         settings = load_settings(path).journal
     except ParleyError:
-        return  # said of the settings as a whole
+        return  # check_settings reports it
     yield from check_kept(settings)
 
 
@@ -301,7 +305,7 @@ def check_kept(settings: JournalSettings) -> Iterator[Diagnosis]:
         what = "a directory" if settings.directory is None else "an auditor's key"
         text = f"the settings of the journal lack {what}: parley serve will not start"
         yield Diagnosis(
-            Level.PROBLEM, "journal", text, "name journal.directory and journal.auditors"
+            Level.PROBLEM, "journal", text, "set journal.directory and journal.auditors"
         )
         return
     yield from _check_directory(settings, settings.directory)
@@ -315,35 +319,40 @@ def _check_directory(settings: JournalSettings, directory: Path) -> Iterator[Dia
         yield Diagnosis(Level.OK, subject, "it does not exist yet; parley serve creates it")
         return
     if not directory.is_dir() or not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
-        text = "it is not a directory that you can write to: parley serve will not start"
-        yield Diagnosis(Level.PROBLEM, subject, text, "name another one")
+        text = "you cannot write to it, or it is not a directory: parley serve will not start"
+        yield Diagnosis(Level.PROBLEM, subject, text, "choose another directory")
         return
     status = directory.stat()
     if status.st_uid != os.geteuid() or status.st_mode & _WRITE:
-        text = "others may remove or replace segments, which only other journals would show"
+        text = (
+            "other users can remove or replace segments, which only the journals of peers would "
+            "reveal"
+        )
         yield Diagnosis(Level.PROBLEM, subject, text, f"chown {os.geteuid()} it, and chmod 700 it")
     elif status.st_mode & _OTHERS:
-        text = f"others may look into it; {_WHAT_SHOWS}"
+        text = f"other users can look into it; {_WHAT_SHOWS}"
         yield Diagnosis(Level.WEAK, subject, text, f"chmod 700 '{directory}'")
     else:
-        yield Diagnosis(Level.OK, subject, "it is yours alone")
+        yield Diagnosis(Level.OK, subject, "it is accessible to you only")
     free = shutil.disk_usage(directory).free
     if free < FEW_SEGMENTS * settings.segment_size:
-        text = f"{free:,} bytes are free: few segments of {settings.segment_size:,}"
-        follows = "the node will stop" if settings.on_failure == "stop" else "it will end"
+        text = f"{free:,} bytes are free, room for few segments of {settings.segment_size:,}"
+        follows = "the node will stop" if settings.on_failure == "stop" else "the journal will end"
         yield Diagnosis(Level.WEAK, "journal's disk", f"{text}; once it is full, {follows}", _PRUNE)
 
 
-_PRUNE: Final = "parley journal prune --max-size, now and then"
+_PRUNE: Final = "run parley journal prune --max-size from time to time"
 
 
 def _check_auditors(settings: JournalSettings) -> Iterator[Diagnosis]:
     count = len(set(settings.auditors))
     if count == 1:
-        text = "one can read the journal: if that key is lost, the journal cannot be read"
-        yield Diagnosis(Level.NOTE, "auditors", text, "name a second one, whose key is kept away")
+        text = "one auditor can read the journal: if that key is lost, nobody can read it"
+        yield Diagnosis(
+            Level.NOTE, "auditors", text, "add a second auditor, and store that key elsewhere"
+        )
     else:
-        yield Diagnosis(Level.OK, "auditors", f"{count} can read the journal, each alone")
+        yield Diagnosis(Level.OK, "auditors", f"{count} auditors can read the journal, each alone")
 
 
 def _check_keys(directories: Iterable[Path]) -> Iterator[Diagnosis]:
@@ -354,8 +363,8 @@ def _check_keys(directories: Iterable[Path]) -> Iterator[Diagnosis]:
         except OSError:
             continue
         for path in found:
-            text = "an auditor's private key: whose holder can read the journal of this machine"
-            yield Diagnosis(Level.WEAK, f"file {path}", text, "keep it on another machine")
+            text = "an auditor's private key: anyone who copies it can read this machine's journals"
+            yield Diagnosis(Level.WEAK, f"file {path}", text, "move it to another machine")
 
 
 def _is_key(path: Path) -> bool:
@@ -365,7 +374,7 @@ def _is_key(path: Path) -> bool:
         with path.open("rb") as file:
             return file.read(len(AUDITOR_MAGIC)) == AUDITOR_MAGIC
     except OSError:
-        return False  # not ours to read, so nor are its boxes to open
+        return False  # a key that this user cannot read cannot decrypt anything
 
 
 def _home() -> list[Path]:

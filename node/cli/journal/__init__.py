@@ -1,1 +1,1 @@
-"""`parley journal`: an auditor's keys, and looking at, checking and thinning out journals."""
+"""`parley journal`: create auditors' keys; inspect, verify, export and prune journals."""

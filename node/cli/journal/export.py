@@ -1,6 +1,7 @@
 """`parley journal export`: write verified events, sessions, tunnels and findings to files.
 
-Each row has its status. Existing files are kept, and a file gets its name when it is complete.
+Each row has its status. Existing files are not replaced, and a file gets its final name when it is
+complete.
 """
 
 from pathlib import Path
@@ -27,7 +28,7 @@ def export(
     try:
         from parley._node.cli.journal.parquet import ParquetFiles
     except ImportError as error:
-        raise ConfigError(needs_extra(f"--to {to}", "pipeline")) from error
+        raise ConfigError(needs_extra(f"invalid --to {to!r}", "pipeline")) from error
     out = Output(as_json)
     auditors = read_auditor_keys(auditor_key, passphrase_file)
     journals = find_segments(directory, node)

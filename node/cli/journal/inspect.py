@@ -1,7 +1,7 @@
 """`parley journal inspect`: list the journals in a directory and the contents of their segments.
 
-Everything is read and nothing is verified or decrypted; `verify` does that. Memory grows with the
-sessions and tunnels, not with the events.
+Nothing is verified or decrypted; `verify` does that. Memory grows with the number of sessions and
+tunnels, but not with events.
 """
 
 from collections import Counter
@@ -37,8 +37,8 @@ from parley._node.journal.segments import CLOSED, SegmentFile, SegmentName
 from parley._node.protocol.codes import code_name
 from parley._node.trust.petnames import Petnames
 
-OPEN: Final = "open"  # being written, or the newest and left by a crash
-LEFT: Final = "left open"  # a newer segment is there: a crash left it
+OPEN: Final = "open"  # being written, or the newest one after a crash
+LEFT: Final = "left open"  # a crash left it open, and a newer segment exists
 
 
 @dataclass(slots=True)
@@ -64,8 +64,9 @@ class SegmentFacts:
 
 @dataclass(slots=True)
 class SessionCounts:
-    """One session, as its node recorded it. `code` is None until it ends; `parted` and `resumed`
-    count lost and replaced transports."""
+    """Counts of one session, as its node recorded it. `code` is None until the session ends;
+    `parted` and `resumed` count lost and replaced transports.
+    """
 
     session_id: str
     run: str

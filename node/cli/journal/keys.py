@@ -1,6 +1,6 @@
-"""`parley journal keygen`, and the auditors' key files that other commands read.
+"""`parley journal keygen`, and reading the auditors' key files for other commands.
 
-Only public keys are printed.
+Private keys are never printed.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ def keygen(
 
 def show_auditor_key(out: Output, path: Path, shown: AuditorPrivateKey) -> None:
     out.print(shown.public.text)
-    out.remark(f"the private key is in {path}; nodes take the line above (--auditor)")
+    out.remark(f"wrote the private key to {path}; give the line above to nodes as --auditor")
     out.done(path=str(path), auditor=shown.public.text)
 
 

@@ -1,7 +1,7 @@
-"""Rows of an audit in Parquet files: the columns of the pipeline's silver tables.
+"""Write the rows of an audit to Parquet files, with the columns of the pipeline's silver tables.
 
-Memory is bounded, as rows are written in groups. The files are readable by their owner alone, since
-they hold what was encrypted. Importing this module needs pyarrow, from the extra `pipeline`.
+Rows are written in groups to limit memory. Only the owner can read the files, because they contain
+decrypted data. This module requires pyarrow, from the extra `pipeline`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from parley._node.errors import FileError
 from parley._node.journal.audit.rows import EVENT_COLUMNS, Finding, SessionRow, TunnelRow
 
 GROUP_ROWS: Final = 50_000
-GROUP_SIZE: Final = 1 << 25  # bytes of payloads, at which a group goes out early
+GROUP_SIZE: Final = 1 << 25  # bytes of payloads that cause a group to be written early
 
 _LARGEST: Final = 2**63 - 1
 _US_A_DAY: Final = 86_400 * 10**6
@@ -44,14 +44,14 @@ _TIMES: Final = {
 
 
 class ParquetFiles:
-    """`events`, `sessions`, `tunnels` and `findings.parquet` in a directory.
+    """The files `events`, `sessions`, `tunnels` and `findings.parquet` in a directory.
 
-    The files get their names when the block is left without an error; otherwise they are removed.
-    `written` then has the number of rows of each.
+    The files get their final names if the block ends without an error; otherwise they are removed.
+    `written` then has the number of rows of each file.
     """
 
     def __init__(self, directory: Path) -> None:
-        """Raises FileError if a file exists, OSError."""
+        """Create the files; raises FileError if one exists, and OSError."""
         self.written: dict[Path, int] = {}
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         columns = {
@@ -63,7 +63,7 @@ class ParquetFiles:
         paths = {name: directory / f"{name}.parquet" for name in columns}
         for path in paths.values():
             if path.exists():
-                raise FileError(f"there is a file at {path} already")
+                raise FileError(f"cannot write '{path}': the file exists already")
         self._tables = [_Table(paths[name], names) for name, names in columns.items()]
 
     def __enter__(self) -> "ParquetFiles":
@@ -133,7 +133,9 @@ class _Table:
 
 
 def schema(columns: Sequence[str]) -> pa.Schema:
-    """Return the schema of a table with these columns and `date`; times are microseconds, UTC."""
+    """Return the schema of a table with these columns and `date`. Times are in microseconds,
+    UTC.
+    """
     named = [(_TIMES.get(name, name), _type(name)) for name in columns]
     return pa.schema([*named, ("date", pa.date32())])
 
@@ -154,7 +156,7 @@ def arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     try:
         return pa.array(values, kind)
     except (OverflowError, pa.ArrowInvalid):
-        # A journal may claim any u64, also what no signed column holds.
+        # A journal may contain any u64, but columns are signed.
         if not pa.types.is_int64(kind):
             raise
         return pa.array([v if v is None else min(v, _LARGEST) for v in values], kind)

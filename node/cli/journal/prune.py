@@ -1,6 +1,6 @@
-"""`parley journal prune`: removes the oldest segments, so that a disk does not fill up.
+"""`parley journal prune`: delete the oldest segments to free disk space.
 
-It names each file that it removed, or with --dry-run would remove.
+It prints each deleted file; with --dry-run, each file that it would delete.
 """
 
 import time
@@ -12,7 +12,7 @@ from parley._node.cli.param_types import parse_duration, parse_size
 from parley._node.errors import ConfigError
 from parley._node.journal.prune import prune as prune_segments
 
-_LIMITS: Final = "name at least one limit: --older-than 30d or --max-size 10GB"
+_LIMITS: Final = "cannot prune: no limit is given; give --older-than 30d or --max-size 10GB"
 
 
 def prune(

@@ -1,8 +1,7 @@
-"""Going through journals: which segments, a progress bar for people, and the audit of them piece by
-piece.
+"""Find and audit the segments of journals, with a progress bar.
 
-Memory is bounded however long a journal is. Each node's segments go through an audit of their own,
-in order, and its rows are handed on before more is read.
+Each node's segments are audited separately and in order. Rows are yielded in batches, so memory is
+limited.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,14 +28,14 @@ from parley._node.journal.segments import (
     read_range,
 )
 
-SHORTEST_ID: Final = 4  # characters of a node id that may stand for all of it
-_BAR_STEP: Final = 1 << 20  # bytes between two moves of the bar
-_PIECE_RECORDS: Final = 4_096  # records between two pieces
-_PIECE_SIZE: Final = 1 << 24  # bytes, likewise
+SHORTEST_ID: Final = 4  # minimum length of a node ID's prefix
+_BAR_STEP: Final = 1 << 20  # bytes between updates of the progress bar
+_PIECE_RECORDS: Final = 4_096  # maximum records of a batch
+_PIECE_SIZE: Final = 1 << 24  # maximum bytes of a batch
 
 
 def find_segments(directory: Path, node: str | None) -> dict[str, list[SegmentFile]]:
-    """Return the segments in a directory by node id, in order.
+    """Return the segments in a directory by node ID, in order.
 
     Raises:
         FileError: there are none. ConfigError: `node` matches no node, or several. OSError.
@@ -46,7 +45,7 @@ def find_segments(directory: Path, node: str | None) -> dict[str, list[SegmentFi
         for text, segments in groupby(list_segments(directory), key=lambda each: each.name.node)
     }
     if not found:
-        raise FileError(f"there is no journal in {directory}")
+        raise FileError(f"cannot read journals in '{directory}': there are none")
     if node is None:
         return found
     fitting = [text for text in found if text.startswith(node)]
@@ -135,7 +134,7 @@ def audit_segments(
 
 def _take_batch(audit: Audit, node: str, records: int, *, payloads: bool) -> AuditBatch:
     events = audit.take_events()
-    # What waits at a break for a seal behind it: all is read in order here, so none will come.
+    # All segments are read in order, so a seal that is still missing will not come.
     for _, pending in audit.take_spans():
         unsealed = [row._replace(status=UNSEALED) for row in pending]
         events += event_rows(unsealed, None, payloads=payloads)

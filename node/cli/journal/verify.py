@@ -1,6 +1,6 @@
 """`parley journal verify`: verify every chain, seal and commitment of the journals in a directory.
 
-Exits with 0 if there are no findings, else with 7. docs/guides/journal.md explains the findings.
+Exits with 7 if there are findings. docs/guides/journal.md explains them.
 """
 
 from collections import Counter
@@ -30,12 +30,12 @@ from parley._node.journal.segments import CLOSED, parse_name
 from parley._node.logs import one_line
 from parley._node.trust.petnames import Petnames
 
-MOST_SHOWN: Final = 200  # findings in a table; --json has them all
+MOST_SHOWN: Final = 200  # findings to show in a table; --json shows all
 
 _ITEM_AT: Final = EVENT_COLUMNS.index("item")
-# Statuses of events in their places that are told by direction, since they are not findings.
+# Statuses that are not findings; they are shown by direction.
 _OPEN: Final = (UNSEALED, UNDECRYPTABLE, MALFORMED)
-_CHANGES: Final = ("parted", "resumed")  # what a node says of its transports
+_CHANGES: Final = ("parted", "resumed")  # changes of transports, as nodes record them
 _KEY: Final = tuple(map(EVENT_COLUMNS.index, ("journal", "session", "direction", "status")))
 _PLACE_AT: Final = EVENT_COLUMNS.index("place")
 
@@ -66,7 +66,7 @@ def verify(
     _show(out, shown, every.findings.total())
     _show_open(out, every.open)
     if not auditors:
-        out.print("nothing was decrypted: no auditor's key was given")
+        out.print("payloads were not decrypted: give --auditor-key")
     out.done(
         journals=len(journals),
         segments=sum(map(len, journals.values())),
@@ -86,7 +86,7 @@ def verify(
 
 @dataclass(slots=True)
 class EventRange:
-    """Number and places of events with one status, in one direction of a session."""
+    """Number and positions of the events with one status, in one direction of a session."""
 
     first: int
     last: int
@@ -94,20 +94,21 @@ class EventRange:
 
 
 class Totals:
-    """Counts of an audit: `changes` of transports, joined `tunnels`, `statuses` of events,
-    `findings` by kind; `open` has the events with `_OPEN` statuses by journal, session, direction
-    and status."""
+    """Counts of an audit: `changes` of transports, forwarded `tunnels`, `statuses` of events and
+    `findings` by kind. `open` has the events with `_OPEN` statuses by journal, session, direction
+    and status.
+    """
 
     def __init__(self) -> None:
         self.records = self.tunnels = 0
         self.sessions: set[str] = set()
-        self.changes: Counter[str] = Counter()  # sessions parted and resumed
+        self.changes: Counter[str] = Counter()  # sessions suspended and resumed
         self.statuses: Counter[str] = Counter()
         self.findings: Counter[str] = Counter()
         self.open: dict[tuple[str, str, str, str], EventRange] = {}
 
     def add(self, piece: AuditBatch) -> None:
-        """Count a batch; of the notes of one event only the first."""
+        """Count a batch. Of several notes of one event, only the first counts."""
         self.records += piece.records
         self.sessions.update(row.session for row in piece.sessions)
         self.changes.update(row.what for row in piece.sessions if row.what in _CHANGES)
@@ -158,7 +159,7 @@ def _show(out: Output, findings: list[Finding], total: int) -> None:
         table.add_row(each.kind, escape(where), escape(evidence))
     out.table(table)
     if total > len(findings):
-        out.print(f"and {total - len(findings):,} more: --json shows all")
+        out.print(f"and {total - len(findings)} more; --json shows all")
 
 
 def _show_open(out: Output, found: dict[tuple[str, str, str, str], EventRange]) -> None:
@@ -175,7 +176,7 @@ def _show_open(out: Output, found: dict[tuple[str, str, str, str], EventRange]) 
             table.add_row(status, escape(at), f"{which.count:,}", places)
     out.table(table)
     if len(found) > MOST_SHOWN:
-        out.print(f"and {len(found) - MOST_SHOWN:,} more: --json shows all")
+        out.print(f"and {len(found) - MOST_SHOWN:,} more; --json shows all")
 
 
 def _where(finding: Finding, petnames: Petnames) -> str:

@@ -1,1 +1,1 @@
-"""`parley serve`: a node that listens, and everything it offers."""
+"""`parley serve` and `parley run`."""

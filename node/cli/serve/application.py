@@ -1,7 +1,7 @@
-"""Loads the application of `parley run`: `module:name`, a Node or a function that takes one.
+"""Load the application of `parley run`: `module:name`, a Node or a function that accepts one.
 
-The function registers handlers. If it returns an asynchronous context manager, that is entered
-once the node runs and left when the node has drained.
+The function registers handlers. If it returns an asynchronous context manager, that is entered when
+the node runs and exited when the node has drained.
 """
 
 import inspect
@@ -22,7 +22,7 @@ from parley._node.journal.journal import Journal
 from parley._node.node import Node
 from parley._node.settings import Settings
 
-# The names that are searched for if only a module is given.
+# Names to try if only a module is given.
 NAMES: Final = ("node", "app")
 # Options that don't concern the node itself.
 _OF_THE_PROCESS: Final = ("loop", "uvloop", "log_level", "log_format", "as_json")
@@ -31,11 +31,11 @@ _OF_THE_PROCESS: Final = ("loop", "uvloop", "log_level", "log_format", "as_json"
 class Application:
     """The application that `target` names, in a module that is searched for in `directory` first.
 
-    With `offers_topics` peers can list what it offers (`parley.topics`), unless it has decided that
-    itself.
+    With `offers_topics`, peers can list what the application offers (`parley.topics`), unless it
+    registers that call itself.
 
     Raises:
-        ConfigError: it doesn't exist, or is neither a Node nor a function that takes one.
+        ConfigError: it doesn't exist, or is neither a Node nor a function that accepts one.
     """
 
     def __init__(self, target: str, directory: Path, *, offers_topics: bool = True) -> None:
@@ -46,11 +46,13 @@ class Application:
         self._function: Callable[[Node], Any] | None = None
         if self._node is None:
             if isinstance(found, type) or not callable(found):
-                raise ConfigError(f"{target} is neither a Node nor a function that is given one")
+                raise ConfigError(
+                    f"cannot run {target!r}: it is neither a Node nor a function that accepts one"
+                )
             self._function = found
 
     def own_node(self, options: NodeOptions, journal: Journal | None = None) -> Node | None:
-        """Return the node of the module, or None for a function; `options` have the settings.
+        """Return the node of the module; None for a function. `options` have the settings.
 
         Raises:
             ConfigError: options, settings or a journal are given, which can't change that node.
@@ -69,14 +71,15 @@ class Application:
             given.append("a journal")
         if given:
             raise ConfigError(
-                f"{self.target} is a Node, which its module has made: {', '.join(given)} would "
-                "change nothing; name a function that is given the node in its place"
+                f"cannot apply {', '.join(given)} to {self.target!r}: its module creates the "
+                "Node; name a function that accepts a node instead"
             )
         return self._node
 
     @asynccontextmanager
     async def running(self, node: Node) -> AsyncIterator[None]:
-        """Run the function with the running node, and what it returns as a context.
+        """Call the function with the running node, and enter the context manager that it returns,
+        if any.
 
         Raises:
             ConfigError: the function fails or returns something else.
@@ -88,13 +91,15 @@ class Application:
                     await entered.enter_async_context(given)
             except ParleyError:
                 raise
-            except Exception as error:  # an application may fail in any way
-                raise _failed(f"{self.target} failed", error) from error
+            except Exception as error:  # an application can raise any error
+                raise _failed(f"cannot run {self.target!r}", error) from error
             if self._offers_topics and not node.handlers.calls.has(TOPICS_CALL):
                 node.offer_topics()
             yield
             if given is not None:
-                await node.aclose()  # its handlers may use what is left now
+                await (
+                    node.aclose()
+                )  # drain first: handlers may still use the application's resources
 
     async def _call(
         self, node: Node, function: Callable[[Node], Any]
@@ -105,15 +110,17 @@ class Application:
         if given is None or isinstance(given, AbstractAsyncContextManager):
             return given
         raise ConfigError(
-            f"{self.target} gave {type(given).__name__}, which is not an asynchronous context "
-            "manager: is @asynccontextmanager missing?"
+            f"cannot run {self.target!r}: it returned {type(given).__name__}, which is not an "
+            "asynchronous context manager; is @asynccontextmanager missing?"
         )
 
 
 def _found(target: str, directory: Path) -> Any:
     place, colon, name = target.partition(":")
     if not place or (colon and not name) or place.endswith(".py") or "/" in place:
-        raise ConfigError(f"{target!r} is not module:name, such as shop:app or shop.nodes:node")
+        raise ConfigError(
+            f"invalid MODULE:NAME {target!r}: expected, for example, shop:app or shop.nodes:node"
+        )
     module = _imported(place, directory)
     for one in [name] if name else NAMES:
         found: Any = module
@@ -121,26 +128,32 @@ def _found(target: str, directory: Path) -> Any:
             found = getattr(found, part, None)
         if found is not None:
             return found
-    raise ConfigError(f"{place} has no {name or ' and no '.join(NAMES)}")
+    raise ConfigError(
+        f"cannot find {name or ' or '.join(NAMES)} in the module {place!r}; name the node or "
+        "function as MODULE:NAME"
+    )
 
 
 def _imported(place: str, directory: Path) -> ModuleType:
     """Import the module of the application.
 
     Raises:
-        ConfigError: it doesn't exist or fails; the text says where.
+        ConfigError: it doesn't exist or fails; the message names the line.
     """
     if place.partition(".")[0] == "parley":
-        raise ConfigError(f"{place} is a module of Parley itself: call yours something else")
+        raise ConfigError(f"cannot run {place!r}: the name belongs to Parley; rename your module")
     sys.path.insert(0, str(directory.resolve()))
     try:
         return import_module(place)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{place}.".startswith(f"{error.name}."):
-            raise ConfigError(f"there is no module {place} in {directory.resolve()}") from error
-        raise _failed(f"{place} cannot be imported", error) from error
-    except Exception as error:  # an application may fail in any way
-        raise _failed(f"{place} cannot be imported", error) from error
+            raise ConfigError(
+                f"cannot import the module {place!r}: it does not exist in "
+                f"{directory.resolve()}; see --app-dir"
+            ) from error
+        raise _failed(f"cannot import the module {place!r}", error) from error
+    except Exception as error:  # an application can raise any error
+        raise _failed(f"cannot import the module {place!r}", error) from error
 
 
 def _failed(what: str, error: Exception) -> ConfigError:

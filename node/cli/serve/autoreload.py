@@ -1,8 +1,7 @@
-"""`parley run --reload`: run the same command without `--reload` in a child process, and restart it
-when a file changes.
+"""`parley run --reload`: run the same command in a child process, and restart it on file changes.
 
-The child is interrupted as by a user, so that it has time to drain. A child that failed is
-restarted at the next change.
+The child gets the signal that a user would send, so that it can drain. A failed child is restarted
+at the next change.
 """
 
 import signal
@@ -23,9 +22,9 @@ from parley._node.cli.run import run
 from parley._node.errors import FileError, os_reason
 from parley._node.logs import one_line
 
-# Seconds for the child to end before it is killed.
+# Seconds to wait for the child before it is killed.
 END: Final = 15.0
-# Names of changed files that a message has.
+# Maximum number of changed files to print.
 MOST_NAMES: Final = 3
 
 
@@ -35,7 +34,7 @@ class SourceFilter(PythonFilter):
     ignore_dirs = (*PythonFilter.ignore_dirs, "site-packages")
 
 
-# Why the child ends: a signal, files that changed, or a directory that cannot be watched.
+# Why the child is ended: a signal, changed files, or a directory that cannot be watched.
 Reason = signal.Signals | list[str] | FileError
 
 
@@ -72,14 +71,14 @@ async def _supervise(
     options: NodeOptions,
     out: Output,
 ) -> None:
-    # Without a buffer: changes are collected while the child ends.
+    # Without a buffer, so that changes accumulate while the child ends.
     reasons, came = anyio.create_memory_object_stream[Reason](0)
     only_others = {str(path) for path in others}
     async with anyio.create_task_group() as tasks, reasons, came:
         tasks.start_soon(_signalled, reasons)
         tasks.start_soon(partial(_changed, reasons, directories, SourceFilter()))
         if others:
-            # An editor may replace the file, so that the directory is watched.
+            # Watch the directory, because an editor may replace the file.
             parents = list({path.parent for path in others})
             tasks.start_soon(
                 partial(_changed, reasons, parents, lambda _, path: path in only_others, deep=False)
@@ -110,7 +109,7 @@ async def _supervise(
 
 
 async def _signalled(reasons: MemoryObjectSendStream[Reason]) -> None:
-    # SIGHUP too: the child has its own session, and would outlive the terminal.
+    # Also SIGHUP: the child has its own session, and would survive the terminal.
     ending = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
     with anyio.open_signal_receiver(*ending) as signals:
         async for number in signals:
@@ -124,7 +123,7 @@ async def _changed(
     *,
     deep: bool = True,
 ) -> None:
-    """Send the names of files that change in `places`, or below them if `deep`."""
+    """Send the names of files that change in `places`, or also below them if `deep`."""
     here = Path.cwd()
     try:
         async for changes in awatch(*places, watch_filter=wanted, recursive=deep):
@@ -144,7 +143,7 @@ async def _changed(
 async def _ended(process: Process, out: Output) -> None:
     code = await process.wait()
     out.event("ended", exit=code)
-    out.remark(f"parley: it ended with exit code {code}: waiting for a change")
+    out.remark(f"parley: exited with {code}; waiting for a change")
 
 
 async def _end(process: Process, number: signal.Signals) -> None:

@@ -1,4 +1,4 @@
-"""Rights on the bus of a server: those of the settings, which a reload replaces."""
+"""The rights on the bus of a server, which a reload replaces."""
 
 from collections.abc import Awaitable
 
@@ -19,8 +19,9 @@ class BusRights:
         self._rights = settings.rights
 
     def allow(self, request: BusRequest) -> bool | Awaitable[bool]:
-        """Return whether a request of a peer is allowed. If a role decides, the application may be
-        asked."""
+        """Return whether a request of a peer is allowed. If it depends on a role, the application
+        may be asked.
+        """
         who, group, name = request.peer.node_id, request.group or "", request.name or ""
         roles = frozenset(
             right.role

@@ -51,7 +51,7 @@ from parley._node.trust.policies import TrustPolicy, known_peers_of
 CLOCK_TOPIC: Final = "parley.clock"
 CLOCK_INTERVAL: Final = 1.0  # seconds
 
-# If a program has imported this, it reads the metrics of OpenTelemetry's API.
+# If a program has imported this module, it reads metrics through OpenTelemetry's API.
 _OPENTELEMETRY: Final = "opentelemetry.metrics"
 
 
@@ -81,10 +81,10 @@ def run_application(
 def _run(
     options: NodeOptions, load: Callable[[], Settings], application: Application | None = None
 ) -> None:
-    """Run a server until a signal, with the settings that `load` returns now and at each SIGHUP."""
+    """Run a server until a signal. `load` returns the settings, now and at each SIGHUP."""
     settings = load()
     reloader = Reloader(load, options, settings)
-    # The trust of the settings is for incoming peers; that of the options for dialled ones.
+    # The trust policy of the settings is for incoming peers; --trust is for dialled ones.
     command = partial(_serve, settings, options.unattended_trust, reloader, application)
     keep_freed_memory()
     run_server(options.with_settings(settings), command, settings.serve, reloader.hangup)
@@ -98,13 +98,15 @@ async def _serve(
     options: NodeOptions,
     out: Output,
 ) -> None:
-    """Open everything that the settings name, from the node to the console, and wait for a signal.
-    Closing goes the other way."""
+    """Open everything in the settings, from the node to the console, and wait for a signal.
+
+    Everything is closed in the opposite order.
+    """
     journal, supervisor, clock = settings.journal.open(), Supervisor(), None
     own = None if application is None else application.own_node(options, journal)
     node = own or make_node(options, options.listening_trust(), journal)
     async with AsyncExitStack() as stack:
-        # Before the node, so that metrics can be read while it drains.
+        # Before the node, so that metrics can be read while the node drains.
         await serve_metrics(stack, node, settings.serve, out)
         await stack.enter_async_context(node)
         if settings.serve.roles is not None:
@@ -121,9 +123,9 @@ async def _serve(
             require_offerable(settings.bus.url)
             await stack.enter_async_context(node.bus(settings.bus.url, allow=rights.allow))
         federation = await _open_federation(stack, node, settings.federation)
-        # Before anything is printed: a reader of `ready` can signal immediately. It ends
-        # before the node drains, so that a second signal doesn't wait for that. Gateways drain
-        # first, then the node does.
+        # Before anything is printed, because a reader of `ready` can send a signal immediately. It
+        # ends before the node drains, so that a second signal doesn't wait for that. Gateways drain
+        # first, and then the node.
         drains = 2 if gateways.simproto or gateways.named else 1
         shutdown = longest_shutdown(node.config.drain_timeout, drains)
         signals = stack.enter_context(exit_signals(shutdown))
@@ -155,7 +157,7 @@ async def _serve(
     report_closed(out, signal_name, **counts)
 
 
-# What every `parley serve` answers.
+# Calls that every `parley serve` offers.
 
 
 def offer_builtin_calls(node: Node) -> None:
@@ -170,7 +172,7 @@ def offer_builtin_calls(node: Node) -> None:
     @node.on("parley.echo")
     async def echo_event(event: NamedEvent) -> Payload:
         """Replies with the payload of the event."""
-        return event.payload  # unread: raw bytes and tandem payloads have no format to read by
+        return event.payload  # unread: raw bytes and tandem payloads have no format
 
     @node.on_call("parley.info")
     async def info(call: Call) -> dict[str, Value]:
@@ -191,7 +193,7 @@ def offer_builtin_calls(node: Node) -> None:
 
 def offer_clock(node: Node) -> Topic:
     """Return the topic of the clock; `tick` publishes its notes."""
-    # Old times are useless: a slow subscriber loses notes, not its subscription.
+    # Old times are useless, so a slow subscriber loses notes, not its subscription.
     return node.topic(CLOCK_TOPIC, slow="drop-oldest", patience=0)
 
 
@@ -206,12 +208,12 @@ async def tick(topic: Topic, interval: float) -> None:
         await topic.publish({"time": now, "count": count})
 
 
-# Other dialects, and topics of other nodes.
+# Gateways, and topics of other nodes.
 
 
 @dataclass(frozen=True, slots=True)
 class Gateways:
-    """The gateways that have an address in the settings, and the topics forwarded from others."""
+    """The gateways with an address in the settings, and the topics forwarded from other nodes."""
 
     simproto: SimProtoGateway | None
     named: NamedGateway | None
@@ -249,7 +251,7 @@ async def _open_gateways(
     settings: Settings,
     dialling_trust: Callable[[str], TrustPolicy],
 ) -> Gateways:
-    """Enter the gateways, which don't listen yet, and the forwarded topics.
+    """Create the gateways and forwarded topics. The gateways don't listen yet.
 
     Raises:
         ConfigError: a topic can't be bridged or forwarded.
@@ -297,7 +299,7 @@ def _forwards(
     wanted = [parse_forward(text) for text in dict.fromkeys(texts)]
     for topic, _ in wanted:
         if topic == CLOCK_TOPIC:
-            raise ConfigError(f"{topic} cannot be forwarded: each node has a clock of its own")
+            raise ConfigError(f"cannot forward {topic!r}: every node publishes its own clock")
     require_other_node(node, *(address for _, address in wanted))
     return tuple(
         Forward(node, topic, address, trust=dialling_trust(address)) for topic, address in wanted
@@ -341,7 +343,7 @@ async def serve_metrics(
         trace(node)
     if settings.metrics is None:
         return
-    # Here: HTTP and its libraries take longer to import than a node to start.
+    # Imported here because HTTP libraries take longer to import than a node takes to start.
     try:
         from parley._node.web.http_server import serve_asgi
         from parley._node.web.metrics import metrics_app, reasons_unready
@@ -370,7 +372,7 @@ async def _serve_console(
     if settings.serve.console is None:
         return
     try:
-        # Here: an extra, which is slow to import.
+        # Imported here because it is an extra that is slow to import.
         from parley._node.cli.console import console_directory
         from parley._node.cli.doctor.settings_checks import findings
         from parley._node.web.console.console import Console
@@ -387,7 +389,7 @@ async def _serve_console(
     served = await stack.enter_async_context(serve_console(console, settings.serve.console))
     stack.enter_context(served.found_in(console_directory()))
     link = served.link()
-    out.print(f"the console, to look, once: {link}")
+    out.print(f"console (read-only, opens once): {link}")
     out.event("console", url=served.url, link=link)
 
 
@@ -404,9 +406,9 @@ async def watch_journal(out: Output, journal: Journal) -> None:
 
 def _report_journal(out: Output, journal: Journal) -> None:
     for each in journal.recovered:
-        cut = f", {each.cut:,} bytes cut off its end" if each.cut else ""
+        cut = f", {each.cut:,} bytes truncated" if each.cut else ""
         damaged = f", {each.damaged:,} damaged" if each.damaged else ""
-        out.print(f"closed {each.name}, left by a crash: {each.records:,} records{damaged}{cut}")
+        out.print(f"recovered {each.name} after a crash: {each.records:,} records{damaged}{cut}")
         out.event(
             "recovered",
             segment=str(each.name),
@@ -415,7 +417,7 @@ def _report_journal(out: Output, journal: Journal) -> None:
             cut=each.cut,
         )
     auditors = [key.text for key in journal.settings.auditors]
-    out.print(f"keeping a journal in {journal.directory} for {', '.join(auditors)}")
+    out.print(f"writing a journal to {journal.directory} for {', '.join(auditors)}")
     out.event("journal", directory=str(journal.directory), auditors=auditors)
 
 
@@ -425,7 +427,7 @@ def _report_bus(out: Output, settings: BusSettings) -> None:
     url = without_password(settings.url)
     out.print(f"offering the bus at {url}")
     if not settings.allow:
-        out.print("no node may use it: give --bus-allow")
+        out.print("no node can use the bus; grant rights with --bus-allow")
     out.event("bus", url=url, rights=list(settings.allow))
 
 
@@ -433,9 +435,7 @@ def _report_federation(out: Output, settings: FederationSettings) -> None:
     if settings == FederationSettings():
         return
     links, members = len(settings.places), len(settings.all_members)
-    out.print(
-        f"a server of a federation: {pluralise(links, 'link')}, {pluralise(members, 'member')}"
-    )
+    out.print(f"member of a federation: {pluralise(links, 'link')}, {pluralise(members, 'member')}")
     accounts = settings.accounts
     out.event(
         "federation",

@@ -1,7 +1,7 @@
-"""SIGHUP: read the settings again and apply those that can change without a restart, all or none.
+"""Reload the settings at SIGHUP, and apply those that can change without a restart, all or none.
 
-If the new settings are invalid, the old ones stay, and the log has the reason. Settings that need
-a restart are logged.
+If the new settings are invalid, the old ones stay and the reason is logged. Settings that need a
+restart are logged.
 """
 
 import logging
@@ -33,8 +33,9 @@ logger = logging.getLogger("parley.settings")
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """The running parts whose settings can change. If the module of an `application` has created
-    the node, the module owns its limits and its trust."""
+    """The running parts whose settings can change. If the module of an `application` created the
+    node, the module controls its limits and trust.
+    """
 
     node: Node
     federation: Federation | None
@@ -46,7 +47,7 @@ class RunningServer:
 
 @dataclass(frozen=True, slots=True)
 class _Reread:
-    """The settings that will apply, and the objects created from them."""
+    """The new settings, and the objects created from them."""
 
     settings: Settings
     config: NodeConfig
@@ -58,7 +59,7 @@ class _Reread:
 
 
 class Reloader:
-    """Loads the settings again with `load`; `settings` are the current ones."""
+    """Reloads the settings with `load`. `settings` are the current ones."""
 
     def __init__(
         self, load: Callable[[], Settings], options: NodeOptions, settings: Settings
@@ -70,7 +71,9 @@ class Reloader:
 
     @contextmanager
     def reloads(self, served: RunningServer) -> Iterator[None]:
-        """Apply new settings to this server at a hangup; outside of it a hangup is ignored."""
+        """Reload the settings of this server on SIGHUP inside the block; outside, SIGHUP is
+        ignored.
+        """
         self._served = served
         try:
             yield
@@ -81,7 +84,7 @@ class Reloader:
         """Reload the settings. Errors are logged and not raised."""
         served = self._served
         if served is None:
-            text = "SIGHUP is ignored: the server is not ready yet, or it is closing"
+            text = "ignored SIGHUP: the server is starting or closing"
             logger.warning(text, extra={"event": "reload.ignored"})
             return
         with served.supervisor.reloading():
@@ -91,7 +94,7 @@ class Reloader:
             except Exception as error:
                 found = failure(error)
                 logger.error(
-                    "the settings were read again, and stay as they were: %s",
+                    "cannot reload the settings, which stay unchanged: %s",
                     found.text if found is not None else _unknown(error),
                     exc_info=error if found is None else None,
                     extra={"event": "reload.failed"},
@@ -106,7 +109,7 @@ class Reloader:
         new = self._load()
         require_bus(new.bus)
         taken, restart = changed(self._settings, new)
-        # A federation or a bus that the server has started without needs a restart.
+        # A server that started without a federation or a bus needs a restart to get one.
         there = {"federation": served.federation, "bus": self._settings.bus.url}
         restart += [name for name in taken if there.get(name.partition(".")[0], True) is None]
         restart.sort()
@@ -135,16 +138,16 @@ class Reloader:
 
     def _report(self, reread: _Reread, out: Output) -> None:
         logger.info(
-            "settings reloaded, and every peer's trust checked again; changed: %s",
+            "settings reloaded and every peer's trust re-evaluated; changed: %s",
             ", ".join(reread.taken) or "none",
             extra={"event": "reload.done", "changed": reread.taken},
         )
         with ignore_lost_output():
-            out.print(f"settings read again: {', '.join(reread.taken) or 'nothing'} changed")
+            out.print(f"settings reloaded: {', '.join(reread.taken) or 'nothing'} changed")
             out.event("reloaded", changed=reread.taken, restart=reread.restart)
         if reread.restart:
             logger.warning(
-                "these settings have changed and need a restart: %s",
+                "cannot apply changes of these settings without a restart: %s",
                 ", ".join(reread.restart),
                 extra={"event": "reload.needs-restart", "settings": reread.restart},
             )
@@ -155,7 +158,7 @@ def _unknown(error: Exception) -> str:
 
 
 async def _apply(reread: _Reread, served: RunningServer, before: Settings) -> None:
-    """Apply the settings. If one fails, those before it are undone, and the error is raised."""
+    """Apply the settings. If one fails, undo the previous ones and raise the error."""
     node, rights, new = served.node, served.rights, reread.settings
     with ExitStack() as undo:
         was = node.config

@@ -1,6 +1,6 @@
 """The service protocol of systemd (`sd_notify(3)`): ready, reloading, stopping, and the watchdog.
 
-Without `NOTIFY_SOCKET` nothing is sent. A failure is logged once and ends nothing.
+Without `NOTIFY_SOCKET`, nothing is sent. A failure is logged once and otherwise ignored.
 """
 
 import logging
@@ -18,9 +18,9 @@ from parley._node.logs import one_line
 
 logger = logging.getLogger("parley.supervisor")
 
-# Signs of life in the time that the watchdog gives.
+# Keep-alive messages in each watchdog interval.
 SIGNS: Final = 3
-# Characters of a status.
+# Maximum characters of a status.
 LONGEST_STATUS: Final = 256
 
 
@@ -41,8 +41,10 @@ class Supervisor:
 
     @contextmanager
     def reloading(self) -> Iterator[None]:
-        """Report that the settings are being reloaded, until the block is left."""
-        now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1_000  # by which systemd orders them
+        """Report to systemd that the settings are being reloaded while the block runs."""
+        now = (
+            time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1_000
+        )  # systemd orders reloads by this time
         self._notify("RELOADING=1", f"MONOTONIC_USEC={now}")
         try:
             yield
@@ -50,12 +52,14 @@ class Supervisor:
             self._notify("READY=1")
 
     async def keep_alive(self) -> None:
-        """Send the watchdog's signs of life while the event loop runs; returns if there is none."""
+        """Send keep-alive messages to the watchdog while the event loop runs; return if there is no
+        watchdog.
+        """
         while self._pause is not None:
             self._notify("WATCHDOG=1")
             await anyio.sleep(self._pause)
 
-    # Inside.
+    # Implementation.
 
     def _notify(self, *lines: str) -> None:
         if self._address is None:
@@ -68,7 +72,7 @@ class Supervisor:
             if not self._warned:
                 self._warned = True
                 logger.warning(
-                    "the supervisor cannot be told %s: %s",
+                    "cannot notify the supervisor of %s: %s",
                     lines[0],
                     os_reason(error),
                     extra={"event": "supervisor.unheard"},
@@ -76,14 +80,14 @@ class Supervisor:
 
 
 def _address(text: str) -> str | None:
-    """Return the socket's address: a path, or `@` and the name of an abstract socket."""
+    """Return the address of the socket: a path, or `@` and the name of an abstract socket."""
     if text.startswith("@"):
         return "\0" + text[1:]
     return text if text.startswith("/") else None
 
 
 def _pause(environ: Mapping[str, str]) -> float | None:
-    """Return the seconds between signs of life; None if this process sends none."""
+    """Return the seconds between keep-alive messages; None without a watchdog."""
     microseconds, pid = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", "")
     if not microseconds.isdecimal() or pid not in ("", str(os.getpid())):
         return None

@@ -1,1 +1,1 @@
-"""`parley send` and `parley receive`: files from node to node."""
+"""`parley send` and `parley receive`: transfer files between nodes."""

@@ -1,4 +1,4 @@
-"""Connections by a short code, on both sides: the sender shows the code, the receiver types it."""
+"""Connect by a short code: the sender shows the code, and the receiver enters it."""
 
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -34,7 +34,8 @@ from parley._node.trust.policies import AnyPeer, Pinned
 from parley._node.tunnels.home_server import Home
 
 EVERYWHERE: Final = "tcp://0.0.0.0:0"
-# Of an address that is all of a machine's: its kind, one of documentation, and loopback.
+# For addresses that mean all interfaces: the socket family, an address of the documentation range
+# to find the outgoing interface, and the loopback address.
 _ELSEWHERE: Final = {
     "0.0.0.0": (socket.AF_INET, "192.0.2.1", "127.0.0.1"),  # noqa: S104  # not bound here
     "::": (socket.AF_INET6, "2001:db8::1", "::1"),
@@ -53,7 +54,7 @@ class Rendezvous:
     def chosen(
         cls, home: str | None, listen: list[str] | None, announced: bool | None
     ) -> "Rendezvous":
-        """Return what the options mean; ConfigError if they exclude each other."""
+        """Return the rendezvous for the options; ConfigError if they exclude each other."""
         places = listen or ([] if home else [EVERYWHERE])
         if announced and not places:
             raise ConfigError(
@@ -70,10 +71,10 @@ class Rendezvous:
 async def accept_by_code(
     options: NodeOptions, out: Output, meeting: Rendezvous
 ) -> AsyncIterator[Peer]:
-    """Show a code and yield the peer that used it, which is recorded as known.
+    """Show a code, and yield the peer that used it. The peer is recorded as known.
 
     Raises:
-        WrongCodeError, CodeGoneError: as `CodeListener.taker`. And the errors of listening.
+        WrongCodeError, CodeGoneError: as for `CodeListener.taker`. Also the errors of listening.
     """
     async with AsyncExitStack() as stack:
         if meeting.home is None:
@@ -101,8 +102,8 @@ async def accept_by_code(
             tasks.cancel_scope.cancel()
         if home is not None:
             await _freed(home, slot)
-        assert peer.node_id is not None  # it is proved by the code
-        await node.change_trust(Pinned(peer.node_id))  # nobody else stays
+        assert peer.node_id is not None  # the code has proved it
+        await node.change_trust(Pinned(peer.node_id))  # refuse all other nodes
         record_peer(out, peer.node_id)
         yield peer
 
@@ -120,7 +121,7 @@ async def log_in(
 
 
 def record_peer(out: Output, node_id: NodeId) -> None:
-    """Record a peer that a code has proved; warn if the file cannot be written."""
+    """Record a peer that has proved the code. Warn if the file cannot be written."""
     words = fingerprint(node_id)
     out.event("met", node_id=str(node_id), words=words)
     out.print(f"met   {out.petnames.beside(node_id)}")
@@ -128,11 +129,11 @@ def record_peer(out: Output, node_id: NodeId) -> None:
     try:
         KnownPeers(default_known_peers()).add(node_id, None, datetime.now(UTC))
     except (KnownPeersError, ConfigError) as error:
-        warn(f"not put on record: {error}")
+        warn(f"cannot record the peer: {error}")
 
 
 async def _freed(home: Home, slot: int) -> None:
-    with suppress(ParleyError):  # else it is when the session ends
+    with suppress(ParleyError):  # otherwise the slot is freed when the session ends
         await free_slot(home, slot)
 
 
@@ -153,17 +154,19 @@ def _show(out: Output, code: Code, places: Sequence[str], meeting: Rendezvous) -
     for port in [place.port for place in map(Address.parse, places) if place.host in _ELSEWHERE]:
         out.print(f"listening on all network interfaces, port {port}; --listen ADDR restricts it")
     out.print(f"code  {code}")
-    out.print(f"      good for one receiver, and for {SECONDS / 60:g} minutes")
+    out.print(f"      valid for one receiver, for {SECONDS / 60:g} minutes")
     ways = [f" --home {meeting.home}"] if meeting.home else []
     ways += [""] if meeting.announced else []
     ways += [f" --at {_dialled(place)}" for place in places]
     for number, way in enumerate(ways):
-        out.print(f"{'   or' if number else 'there'} parley receive {code}{way}")
+        out.print(f"{'   or' if number else 'enter'} parley receive {code}{way}")
 
 
 def _dialled(place: str) -> str:
-    """Return an address for the receiver: without the node id, which the code proves, and with a
-    reachable host in place of all interfaces."""
+    """Return an address for the receiver, with a reachable host in place of all interfaces.
+
+    The node ID is left out, because the code proves it.
+    """
     address = Address.parse(place).without_node_id()
     there = _ELSEWHERE.get(address.host)
     if there is None:
@@ -172,16 +175,16 @@ def _dialled(place: str) -> str:
     with socket.socket(version, socket.SOCK_DGRAM) as sock:
         try:
             sock.connect((elsewhere, 9))
-            host = sock.getsockname()[0]  # nothing was sent
+            host = sock.getsockname()[0]  # connecting a UDP socket sends nothing
         except OSError:
             host = loopback
     return str(replace(address, host=host))
 
 
-MOST_TRIED: Final = 3  # nodes on the local network that say they wait at the slot
+MOST_TRIED: Final = 3  # maximum number of announced nodes to try
 
 
-# Called with the node and the peer that has the code, before the peer is told so.
+# Called with the node and the peer that has proved the code, before the peer is notified.
 Ready = Callable[[Node, Peer], object]
 
 
@@ -192,8 +195,8 @@ async def connect_by_code(
     """Connect to the sender of the code: at an address, through a home, or on the local network.
 
     Raises:
-        WrongCodeError, CodeGoneError: as `take_code`, or no sender waits. ConfigError: `at` and
-            `home` are given, or the local network can't be searched. And as `Node.connect`.
+        WrongCodeError, CodeGoneError: as for `take_code`, or no sender waits. ConfigError: `at` and
+            `home` are given, or the local network can't be searched. Also those of `Node.connect`.
     """
     if at is not None and home is not None:
         raise ConfigError(f"cannot use --at {at} with --home {home}: leave one of the options out")
@@ -208,7 +211,7 @@ async def connect_by_code(
                     f"cannot receive from {there.short}: it is your own node id; give --fresh on "
                     "one side"
                 )
-            assert server.server is not None  # it has answered
+            assert server.server is not None  # set, because the home has answered
             peer = await server.reach(server.server, there)
             await _prove(node, peer, code, ready)
             yield peer
@@ -223,7 +226,7 @@ async def connect_by_code(
             except HandshakeError as error:
                 if error.code != CloseCode.AUTHENTICATION_FAILED or identity is identities[-1]:
                     raise
-                continue  # it may be our own node, which does not say so
+                continue  # it may be the user's own node, which refuses without a reason
             yield peer
             return
 
@@ -244,19 +247,21 @@ async def _announced(out: Output, code: Code) -> list[tuple[str, ...]]:
             f"cannot find the sender of the code {code.slot}-..: searching the local network "
             "requires the extra 'discovery'; give --at ADDR or --home ADDR"
         )
-    out.remark("looking on the local network ..")
+    out.remark("searching the local network")
     found = await find(slot=code.slot)
     if not found:
         raise CodeGoneError(
-            f"no sender on the local network waits at {code.slot}: give --at ADDR or --home ADDR, "
-            "as the sender shows it"
+            f"cannot find the sender of the code {code.slot}-..: no node on the local network "
+            "announces it; give --at ADDR or --home ADDR, as the sender shows"
         )
     return [one.addresses for one in found[:MOST_TRIED]]
 
 
 def _identities(options: NodeOptions, places: Sequence[tuple[str, ...]]) -> list[Identity]:
-    """Return the identities to try. A node cannot connect to itself: users receive from themselves
-    with a temporary one."""
+    """Return the identities to try, in order.
+
+    A node cannot connect to itself, so a user who sends files to themselves needs a temporary one.
+    """
     identity = options.identity()
     if not options.uses_own_identity:
         return [identity]
@@ -272,12 +277,14 @@ async def _first(
     places: list[tuple[str, ...]],
     ready: Ready,
 ) -> Peer:
-    """Connect to the first sender that has the code; else raise the last error. Tried senders are
-    removed from `places`."""
-    why: ParleyError = CodeGoneError("no sender waits for this code")
+    """Connect to the first sender that has the code, or raise the last error.
+
+    Tried senders are removed from `places`.
+    """
+    why: ParleyError = CodeGoneError("cannot receive: no sender is waiting for this code")
     for place in list(places):
         address, *also = place
-        # The code proves who it is, so that whoever answers will do until then.
+        # The code proves the sender's identity, so any node may answer at first.
         trust = AnyPeer() if options.trust is None else options.dialling_trust(address)
         try:
             with handshake_hint():

@@ -1,7 +1,7 @@
-"""How a transfer looks: bars for people at a terminal, or JSON lines now and then.
+"""Show the progress of transfers: bars at a terminal, or occasional JSON lines.
 
-Printing never fails a transfer: once the reader of the output has left, nothing is printed. Names
-come from strangers and are shown on one line.
+A printing error never fails a transfer: after the reader of the output has closed, printing stops.
+Names come from unknown peers and are shown on one line.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ from parley._node.cli.output import Output, discard_stdout
 from parley._node.errors import CallRefused, ParleyError
 from parley._node.logs import one_line
 
-PROGRESS_INTERVAL = 1.0  # seconds between two JSON lines of one file
+PROGRESS_INTERVAL = 1.0  # seconds between JSON lines of one file
 
 
 class Display(Watcher):
@@ -95,7 +95,7 @@ class Display(Watcher):
         )
         offer = transfer.offer
         rate = f", {sent / seconds / 1e6:,.1f} MB/s" if seconds and sent else ""
-        note = rate if new else ", was there already"
+        note = rate if new else ", already complete"
         peer = self._out.petnames.beside(transfer.peer)
         self._say(f"{offer.name} {self._arrow} {peer}: {offer.size:,} bytes{note}")
         self._say(f"sha256 {offer.sha256.hex()} on both sides")
@@ -105,11 +105,11 @@ class Display(Watcher):
         text = str(error.data) if isinstance(error, CallRefused) else str(error)
         self._event("refused", name=name, peer=peer, code=int(code), kind="result", text=text)
         whom = self._out.petnames.beside(peer)
-        self._say(f"{name or 'a file'} {self._arrow} {whom}: refused: {text}")
+        self._say(f"{name or 'a file'} {self._arrow} {whom}: rejected: {text}")
 
     def retrying(self, name: str, error: Exception, number: int, pause: float) -> None:
         self._event("retry", name=name, number=number, seconds=pause, text=str(error))
-        self._say(f"{name}: {error}; trying again in {pause:g} s")
+        self._say(f"{name}: {error}; retrying in {pause} s")
 
     async def report(self, text: str, kind: str, /, **fields: Any) -> None:
         self._event(kind, **fields)
@@ -135,7 +135,7 @@ class Display(Watcher):
         try:
             show()
         except OSError:
-            discard_stdout()  # whoever read it has left; the files are wanted all the same
+            discard_stdout()  # the reader of the output has closed; continue the transfer
 
 
 def _described(transfer: Transfer) -> dict[str, Any]:

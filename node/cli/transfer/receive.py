@@ -1,7 +1,7 @@
-"""`parley receive`: receive files in a directory, from any sender or from one with a code.
+"""`parley receive`: receive files in a directory, from any sender or from the sender of a code.
 
-Without `--yes` or `--trust`, a user at a terminal is asked once for each unknown sender; without a
-terminal the files are refused.
+Without `--yes` or `--trust`, the user is asked once about each unknown sender. Without a terminal,
+files of unknown senders are refused.
 """
 
 from collections import OrderedDict
@@ -34,18 +34,20 @@ from parley._node.remote.remote import Remote
 from parley._node.trust.known_peers import KnownPeers, default_known_peers
 from parley._node.trust.petnames import fingerprint, in_two_lines
 
-REMEMBERED: Final = 1_024  # answers
+REMEMBERED: Final = 1_024  # answers to remember
 _QUESTION: Final = """\
-An unknown sender wants to send {name} ({size:,} bytes). It has proved the id
+An unknown sender wants to send {name} ({size:,} bytes). It has proved the ID
     {node_id}
-or, in words to read aloud,
+or, as words to read aloud,
     {words}
 Accept files from this sender from now on?"""
-_NAMELESS: Final = "A sender without an id wants to send {name} ({size:,} bytes). Accept it?"
+_NAMELESS: Final = "A sender without an ID wants to send {name} ({size:,} bytes). Accept it?"
 
 
 class SenderConsent:
-    """Asks about each unknown sender once. `paused` suspends other output meanwhile."""
+    """Asks the user once about each unknown sender. `paused` suspends other output during a
+    question.
+    """
 
     def __init__(
         self,
@@ -60,9 +62,9 @@ class SenderConsent:
         self._turn = anyio.Lock()  # one question at a time
 
     async def welcome(self, peer: Remote, offer: FileOffer) -> bool:
-        """Whether to accept files of this peer; KnownPeersError as `KnownPeers`."""
+        """Return whether to accept files of this peer; raises the errors of `KnownPeers`."""
         if self._is_known(peer):
-            return True  # whatever question about others waits for an answer
+            return True  # known peers don't wait for questions about others
         async with self._turn:
             who = str(peer.node_id or peer.name)
             if who not in self.answers:
@@ -79,10 +81,10 @@ class SenderConsent:
         words = "" if node_id is None else fingerprint(node_id)
         self._out.event("stranger", node_id=node_id and str(node_id), words=words, name=offer.name)
         if not can_prompt(self._out):
-            who = f"{node_id} ({words})" if node_id else f"{peer.name}, who proves no id"
+            who = f"{node_id} ({words})" if node_id else f"{peer.name}, which proved no ID"
             self._out.remark(
-                f"parley: refused files of an unknown sender: {who}; there is no terminal to ask "
-                "at: give --yes, --trust, or `parley peers add` the sender"
+                f"parley: refused files from unknown sender {who}: there is no terminal to ask "
+                "at; give --yes or --trust, or add the sender with `parley peers add`"
             )
             return False
         question = _NAMELESS if node_id is None else _QUESTION
@@ -126,10 +128,15 @@ def receive(options: NodeOptions, given: ReceiveOptions) -> None:
         )
     code = Code.parse(given.what) if looks_like_code(given.what) else None
     if code is None and given.directory is not None:
-        raise ConfigError(f"{given.what} is not a code, and one directory is enough")
+        raise ConfigError(
+            f"cannot receive into both {given.what!r} and '{given.directory}': the first is not "
+            "a code; give one directory"
+        )
     if code is None and (given.at is not None or given.home is not None):
         option = f"--home {given.home}" if given.at is None else f"--at {given.at}"
-        raise ConfigError(f"cannot use {option} with the directory {given.what!r}: it needs a code")
+        raise ConfigError(
+            f"cannot use {option} with the directory {given.what!r}: it requires a code"
+        )
     if code is not None and given.listen:
         raise ConfigError(
             f"cannot use --listen {given.listen[0]} with a code: the receiver connects to the "
@@ -182,7 +189,7 @@ def receive(options: NodeOptions, given: ReceiveOptions) -> None:
 
             async with connect_by_code(options, out, code, given.at, given.home, ready) as peer:
                 out.event("connected", **peer_fields(peer))
-                assert peer.node_id is not None  # it is proved by the code
+                assert peer.node_id is not None  # the code has proved it
                 record_peer(out, peer.node_id)
                 with display.shown():
                     await _until_sent(peer, taking)
@@ -217,4 +224,4 @@ def _opened(directory: Path, *, force: bool, max_size: int | None) -> FileStore:
     try:
         return FileStore(directory, force=force, max_size=max_size)
     except OSError as error:
-        raise FileError(f"cannot put files in {directory}: {os_reason(error)}") from error
+        raise FileError(f"cannot store files in '{directory}': {os_reason(error)}") from error

@@ -49,8 +49,8 @@ def send(
     if address is not None:
         if home or listen or announced is not None:
             raise ConfigError(
-                f"cannot use --home, --listen or --announce with the address {last!r}: they are "
-                "for a code; leave the address or the options out"
+                f"cannot use --home, --listen or --announce with the address {last!r}: they "
+                "apply to a code; leave the address or the options out"
             )
         command = partial(_to_address, address=address)
     else:
@@ -109,7 +109,7 @@ async def _by_code(
 
 @asynccontextmanager
 async def _opened(out: Output, paths: list[Path]) -> AsyncIterator[list[Source]]:
-    """Open and hash the files; leaving reports that all were sent."""
+    """Open and hash the files. Leaving the block reports that all were sent."""
     began = perf_counter()
     with ExitStack() as opened:
         sources = [opened.enter_context(await Source.open(path)) for path in paths]
@@ -144,9 +144,13 @@ async def _send_all(
 def _require_sendable(paths: Sequence[Path]) -> None:
     """Raise ConfigError for files that no receiver accepts."""
     if not paths:
-        raise ConfigError("no file is given; give FILE... [ADDR], with the address last")
+        raise ConfigError(
+            "cannot send: no file is given; give FILE... [ADDR], with the address last"
+        )
     met: dict[str, Path] = {}
     for path in paths:
         other = met.setdefault(same_file_key(safe_name(path)), path)
         if other is not path:
-            raise ConfigError(f"{other} and {path} would have the same name there")
+            raise ConfigError(
+                f"cannot send {other} and {path} together: they would have the same name there"
+            )

@@ -24,8 +24,8 @@ from tests.node.cli.serve_topics import HOSTILE
 from tests.node.cli.vt100 import Display
 
 HELP_LINES = [
-    "you are ann; /who shows who is here, /quit leaves, /help sho",
-    "ws this; // begins a line with /",
+    "you are ann; /who lists the people here, /quit leaves, /help",
+    " shows this; // sends a leading /",
 ]
 ANYWHERE = ("--listen", "tcp://127.0.0.1:0")
 
@@ -119,12 +119,12 @@ def test_text_for_people_is_one_harmless_line_each(processes: Processes) -> None
     lines = [eyes.line()]
     while not lines[-1].startswith("ann: "):
         lines.append(eyes.line())
-    assert lines[0].startswith("you are eyes; /who shows")
+    assert lines[0].startswith("you are eyes; /who lists")
     assert lines[1].startswith("  Host ")
     assert lines[-1].isprintable()
     assert "\\x1b]0;owned\\x07\\u2028parley: all is well\\r\\x1b[2J" in lines[-1]
     eyes.type("/help\n")
-    assert eyes.line().startswith("/who shows")
+    assert eyes.line().startswith("/who lists")
 
 
 def test_who_is_verified(processes: Processes, tmp_path: Path) -> None:
@@ -363,7 +363,11 @@ def test_a_terminal_needs_asyncio(processes: Processes, terminals: list[Terminal
     terminal = Terminal(processes, "chat", *ANYWHERE, "--loop", "trio")
     terminals.append(terminal)
     assert terminal.process.wait(TIMEOUT) == 2
-    terminal.until("parley: --loop trio: at a terminal, chat runs on asyncio", "")
+    terminal.until(
+        "parley: cannot use --loop trio at a terminal: chat requires",
+        "asyncio there; leave --loop out",
+        "",
+    )
 
 
 @pytest.mark.parametrize(("keys", "code"), [("\x03", 130), ("\x04", 0)])
@@ -406,6 +410,9 @@ def test_a_line_of_a_pipe_that_is_not_said_fails_the_command(processes: Processe
     data = ("x" * (TEXT_LENGTH + 1) + "\nhello\n").encode()
     ann = processes.run("chat", address, "--name", "ann", data=data)
     assert ann.code == 1
-    assert ann.err == "parley: 1 line of the input could not be said\n"
+    assert ann.err == (
+        "parley: cannot send 1 line of the input: the room refused them or the connection "
+        "was lost; the reasons are above\n"
+    )
     assert hosting.event("message")["text"] == "hello"
     hosting.stop(SIGTERM)

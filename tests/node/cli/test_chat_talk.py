@@ -27,14 +27,14 @@ LOST = PeerClosedError(CloseCode.CONNECTION_LOST)
                 "event": "refused",
                 "code": 3,
                 "kind": "result",
-                "text": "not said: hello (not in the room for 30 s)",
+                "text": "cannot send 'hello': not in the room for 30 s",
             },
-            "! not said: hello (not in the room for 30 s)",
+            "! cannot send 'hello': not in the room for 30 s",
         ),
         (
             LOST,
             {"event": "unanswered", "text": "hello", "error": str(LOST)},
-            f"! perhaps not said: hello ({LOST})",
+            f"! may not have been delivered: hello ({LOST})",
         ),
         (
             received_refusal(ResultCode.DEADLINE_EXCEEDED, None),
@@ -43,7 +43,8 @@ LOST = PeerClosedError(CloseCode.CONNECTION_LOST)
                 "text": "hello",
                 "error": "the deadline passed (code 17, deadline-exceeded)",
             },
-            "! perhaps not said: hello (the deadline passed (code 17, deadline-exceeded))",
+            "! may not have been delivered: hello (the deadline passed (code 17, "
+            "deadline-exceeded))",
         ),
         (
             received_refusal(ResultCode.OVERLOADED, "at most 20 messages in 10 s"),

@@ -72,7 +72,7 @@ def test_where_none_runs_it_is_said(parley: Parley) -> None:
     ):
         (console_directory() / name).write_text(text)
     done = parley("console")
-    assert (done.code, "no console runs here" in done.err) == (2, True)
+    assert (done.code, "no console is running on this machine" in done.err) == (2, True)
 
 
 def test_it_is_not_offered_to_others(parley: Parley) -> None:

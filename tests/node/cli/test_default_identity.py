@@ -58,7 +58,7 @@ def test_nobody_sees_half_of_the_one_that_id_new_makes(
     done = parley("id", "new")
     assert (done.code, done.err) == (
         6,
-        f"parley: there is a file at {default_key_path()} already\n",
+        f"parley: cannot create the key file '{default_key_path()}': it exists already\n",
     )
     assert [one.node_id for one in made] == [default_identity(None, silent).node_id]
     assert os.listdir(home) == ["identity.key"]
@@ -94,7 +94,8 @@ def test_where_others_could_read_it_none_is_kept(
     monkeypatch.setattr(own_key, "save_identity", save)
     default_identity(None, said.append)
     assert said == [
-        f"cannot save the key (no file in {home} can be its owner's alone): "
+        f"cannot save the key (cannot create a key file in '{home}': its file system cannot "
+        "make a file readable only by its owner): "
         "using a temporary identity, so peers will not recognise this node next time"
     ]
     assert os.listdir(home) == []
@@ -150,7 +151,10 @@ def test_which_identity_options_mean(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == ""
     assert common(signing="ml-dsa-65").identity().algorithms == ("ml-dsa-65",)
     said = capsys.readouterr().err
-    assert said == "parley: warning: your key has no ml-dsa-65: this one is thrown away\n"
+    assert said == (
+        "parley: warning: your key has no ml-dsa-65 part: using a temporary identity, so "
+        "peers will not recognise this node next time\n"
+    )
 
 
 def test_identity_and_fresh_exclude_each_other(parley: Parley, tmp_path: Path) -> None:
@@ -164,14 +168,14 @@ def test_it_is_shown(parley: Parley, home: Path) -> None:
     path = str(home / "identity.key")
     none = parley("id", "show")
     assert (none.code, none.out) == (6, "")
-    assert none.err.startswith(f"parley: you have no key yet at {path}: ")
+    assert none.err.startswith(f"parley: cannot show your key '{path}': it does not exist yet; ")
     made = parley("id", "new", "--json")
     assert (made.code, made.last["path"]) == (0, path)
     shown = parley("id", "show", "--json").last
     assert shown == made.last
     assert len(shown["words"].split()) == 10
     assert shown["words"] in parley("id", "show").out
-    assert "there is a file at" in parley("id", "new").err  # it is never written over
+    assert "it exists already" in parley("id", "new").err  # it is never written over
 
 
 def test_a_server_that_starts_again_is_the_same_node(processes: Processes, parley: Parley) -> None:

@@ -88,17 +88,17 @@ def test_what_people_see(processes: Processes, tmp_path: Path) -> None:
         "(another process)",
         "kex x25519-mlkem768",
         "call     greet('alice')",
-        "an answer in 8 items",
+        "a response in 8 items",
         "1,000 notes to 3 subscribers, all in order",
         "(carol): good morning, everybody",
-        "refused, peer-not-trusted",
+        "rejected, peer-not-trusted",
         "detected and closed",
         f"sha256   {hashlib.sha256(content).hexdigest()} on both sides",
         "3,072,000 bytes",
         "MB/s",
         "handshake",
         "round trip",
-        "The file arrived unchanged; the keys changed under way.",
+        "The file arrived unchanged; the keys were updated during the transfer.",
     ):
         assert word in done.out, word
     assert "\x1b" not in done.out  # it is no terminal
@@ -120,7 +120,7 @@ def test_an_empty_file_is_no_boast(parley: Parley, tmp_path: Path) -> None:
     path.touch()
     done = parley("demo", str(path))
     assert done.code == 0
-    assert "The file arrived unchanged, being empty." in done.out
+    assert "The file arrived unchanged (it is empty)." in done.out
 
 
 def test_an_odd_name_is_shown_and_steers_nothing(parley: Parley, tmp_path: Path) -> None:
@@ -134,9 +134,9 @@ def test_an_odd_name_is_shown_and_steers_nothing(parley: Parley, tmp_path: Path)
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("missing", "cannot read {}: No such file or directory"),
-        (".", "{} is not a regular file"),
-        ("pipe", "{} is not a regular file"),
+        ("missing", "cannot read '{}': No such file or directory"),
+        (".", "cannot send '{}': it is not a regular file"),
+        ("pipe", "cannot send '{}': it is not a regular file"),
     ],
 )
 def test_what_cannot_be_sent(parley: Parley, tmp_path: Path, name: str, sentence: str) -> None:
@@ -181,7 +181,7 @@ def test_a_file_that_shrinks_is_told(processes: Processes, large: Path) -> None:
     os.truncate(large, 4096)
     done = running.finish()
     assert done.code == 6
-    assert done.last["text"] == "large changed its size while it was being sent"
+    assert done.last["text"] == "cannot send large: its size changed during the transfer"
 
 
 @pytest.mark.parametrize(("place", "what"), [(1, []), (2, ["federation"])])

@@ -69,9 +69,9 @@ def test_what_a_server_knows(parley: Parley, pair: Pair) -> None:
     assert (listed.code, listed.err) == (0, "")
     server, link, member = listed.out.splitlines()
     assert server == f"server  {pair.server}"
-    assert link == f"link    {pair.other}  up, dialled by this side"
+    assert link == f"link    {pair.other}  up, dialled by this server"
     assert member == (
-        f"member  {pair.other}  1 hop; 1 link; carries for nobody; exports parley.echo"
+        f"member  {pair.other}  1 hop; 1 link; forwards tunnels of no server; exports parley.echo"
     )
     *lines, last = ask(parley, pair, "list", "--json").lines[1:]
     assert [line["event"] for line in lines] == ["link", "server"]
@@ -81,7 +81,7 @@ def test_what_a_server_knows(parley: Parley, pair: Pair) -> None:
     path = ask(parley, pair, "path", str(pair.other))
     assert path.out == f"0  {pair.server}\n1  {pair.other}\n"
     check = ask(parley, pair, "check")
-    assert (check.code, check.out) == (0, "nothing is wrong\n")
+    assert (check.code, check.out) == (0, "no problems found\n")
 
 
 def test_a_call_through_a_server(parley: Parley, pair: Pair) -> None:
@@ -107,5 +107,11 @@ def test_who_is_not_told(parley: Parley, pair: Pair, tmp_path: Path) -> None:
 def test_what_is_wrong(parley: Parley, pair: Pair) -> None:
     unknown = str(Identity.create().node_id)
     nowhere = ask(parley, pair, "path", unknown)
-    assert (nowhere.code, nowhere.err) == (1, f"parley: it knows of no way to {unknown}\n")
-    assert ask(parley, pair, "path", "nobody").err == "parley: 'nobody' is not a node id\n"
+    assert (nowhere.code, nowhere.err) == (
+        1,
+        f"parley: cannot find a path to {unknown}: the server knows none\n",
+    )
+    assert (
+        ask(parley, pair, "path", "nobody").err
+        == "parley: invalid node ID 'nobody': expected 52 base32 characters\n"
+    )

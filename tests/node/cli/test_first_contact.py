@@ -77,7 +77,7 @@ async def test_with_trust_and_without_a_terminal_it_is_a_line(
         assert await call_on(host.place, trust="first-use") == host.node_id
         assert capsys.readouterr() == (
             "",
-            f"parley: first met at {host.place}, and on record from now on: {host.node_id} "
+            f"parley: trusting the node at {host.place} from now on: {host.node_id} "
             f"({fingerprint(host.node_id)})\n",
         )
         assert on_record() == {host.node_id: (host.place,)}
@@ -103,7 +103,9 @@ async def test_a_no_leaves_nothing_and_tells_nothing(anyio_backend: str) -> None
     async with hosted() as host:
         with at_terminal() as terminal:
             async with terminal.answered("no\n"):
-                with pytest.raises(NotTrustedError, match=f"was not trusted: {host.node_id}"):
+                with pytest.raises(
+                    NotTrustedError, match=f"you declined; its ID is {host.node_id}"
+                ):
                     await call_on(host.place)
         assert on_record() == {}
         assert host.met == []  # not even a throw-away id
@@ -117,7 +119,7 @@ async def test_a_known_peer_elsewhere_is_no_stranger(anyio_backend: str) -> None
         with at_terminal() as terminal:
             await call_on(host.place)
             shown = terminal.read()
-        assert shown == f"parley: the node at {host.place} is bob, who is on record already\n"
+        assert shown == f"parley: the node at {host.place} is already known as bob\n"
         assert on_record() == {host.node_id: ("tcp://elsewhere:1", "bob", host.place)}
 
 
@@ -128,12 +130,12 @@ async def test_one_s_own_node_is_dialled_with_a_throw_away_key(anyio_backend: st
             with at_terminal() as terminal:
                 assert await call_on(address) == own.node_id
                 assert terminal.read() == (
-                    f"{host.place} is your own node: connecting with a temporary key\n"
+                    f"{host.place} is your own node: connecting with a temporary identity\n"
                 )
         await call_on(host.place)  # on record by now, and silent in scripts
         assert len(set(host.met)) == 3
         assert own.node_id not in host.met
-        with pytest.raises(ConfigError, match="has the id of your own key"):
+        with pytest.raises(ConfigError, match="it is your own node ID"):
             await call_on(host.place, identity_path=default_key_path())
         with pytest.raises(NotTrustedError, match="the peer has our own node id"):
             await call_on(host.place, trust="any")  # nobody looked who is there
@@ -168,13 +170,13 @@ def test_a_server_does_not_dial_itself(parley: Parley, tmp_path: Path) -> None:
     ):
         done = parley(*command, "--identity", str(key))
         assert (done.code, done.out) == (2, "")
-        assert f"{itself} has the id of this node: give one of the two a key of its own" in done.err
+        assert f"cannot connect to '{itself}': it has the node ID of this node" in done.err
 
 
 def test_a_server_does_not_trust_whom_nobody_was_asked_about(parley: Parley) -> None:
     done = parley("serve", "--listen", "tcp://127.0.0.1:0", "--forward", "news=tcp://127.0.0.1:1")
     assert (done.code, done.out) == (4, "")
-    assert "cannot trust the node at 'tcp://127.0.0.1:1': it is not on record" in done.err
+    assert "cannot trust the node at 'tcp://127.0.0.1:1': it is unknown" in done.err
 
 
 def test_a_script_ends_with_code_4(parley: Parley, server: str) -> None:

@@ -112,7 +112,7 @@ def test_network_keys(processes: Processes, parley: Parley, server: str, tmp_pat
     for options in (["--network-key", wrong], []):
         done = parley("call", address, "parley.echo", "x", *options)
         assert (done.code, done.out) == (3, "")
-        assert "it may have another network key" in done.err
+        assert "it may use another network key" in done.err
         assert done.err.count("\n") == 1
     assert running.stop().code == 0
     # One who has a key does not talk to a node that has none.

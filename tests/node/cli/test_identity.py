@@ -70,9 +70,9 @@ def test_a_passphrase_seals_the_file(parley: Parley, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"", "holds no passphrase"),
-        (b"\n", "holds no passphrase"),
-        (b"x" * 5000, "is too long: at most 4096 bytes are read"),
+        (b"", "cannot read the passphrase in '{}': the file is empty"),
+        (b"\n", "cannot read the passphrase in '{}': the file is empty"),
+        (b"x" * 5000, "cannot read '{}': it is longer than 4,096 bytes"),
     ],
 )
 def test_a_passphrase_file_holds_one(
@@ -80,7 +80,7 @@ def test_a_passphrase_file_holds_one(
 ) -> None:
     file = _passphrase(tmp_path / "passphrase", content)
     done = parley("id", "new", str(tmp_path / "key"), "--passphrase-file", file)
-    assert done == (6, "", f"parley: {file} {sentence}\n")
+    assert done == (6, "", f"parley: {sentence.format(file)}\n")
     assert not (tmp_path / "key").exists()
 
 
@@ -92,7 +92,10 @@ def test_a_passphrase_that_others_can_read_is_warned_of(parley: Parley, tmp_path
     done = parley("id", "new", str(tmp_path / "key"), "--passphrase-file", str(file), "--json")
     assert done.code == 0
     assert len(done.lines) == 1
-    assert done.err == f"parley: warning: others can read {file}; chmod 600 it\n"
+    assert (
+        done.err
+        == f"parley: warning: other users can read {file}; make it private with: chmod 600 {file}\n"
+    )
     assert done.last["encrypted"] is True
     assert load_identity(tmp_path / "key", b"secret").keys
 
@@ -170,8 +173,8 @@ def test_where_no_key_file_can_be_made(
     [
         ("rsa", "there is no signing 'rsa'"),
         ("ed25519,rsa", "there is no signing 'rsa'"),
-        ("", "the signing list is empty"),
-        (" , ", "the signing list is empty"),
+        ("", "the list is empty"),
+        (" , ", "the list is empty"),
     ],
 )
 def test_algorithms_that_make_no_identity(

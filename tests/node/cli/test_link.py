@@ -62,10 +62,10 @@ async def test_a_session_that_is_cut_and_goes_on(anyio_backend: str) -> None:
             await screen.has("suspended", "resumed")
             text, fields = screen.lines[-2]
             assert fields["text"]
-            assert text == f"connection lost: {fields['text']}; going on as soon as it is back"
+            assert text == f"connection lost: {fields['text']}; reconnecting"
             text, fields = screen.lines[-1]
             assert fields == {"number": count, "seconds": peer.live.suspended_for}
-            assert text.startswith("connection back after ")
+            assert text.startswith("connection restored after ")
         tasks.cancel_scope.cancel()
 
 
@@ -110,7 +110,7 @@ async def test_a_server_that_is_started_anew(anyio_backend: str) -> None:
         assert "going away" in first["text"]
         assert "nobody listens" in second["text"]
         assert 0.05 <= first["again_in"] <= 0.1
-        assert text == f"{first['text']}; connecting again in {first['again_in']:.1f} s"
+        assert text == f"{first['text']}; retrying in {first['again_in']:.1f} s"
         await server.start()
         await eventually(lambda: screen.kinds[-1] == "connected")
         text, fields = screen.lines[-1]

@@ -123,7 +123,10 @@ def test_a_command_refuses_what_is_none(parley: Parley) -> None:
     done = parley("find", "--log-format", "xml")
     assert done.code == 2
     done = parley("call", "tcp://127.0.0.1:1", "x", "--log-format", "xml")
-    assert (done.code, done.err) == (2, "parley: --log-format xml: text or json\n")
+    assert (done.code, done.err) == (
+        2,
+        "parley: invalid --log-format 'xml': expected text or json\n",
+    )
 
 
 @pytest.mark.anyio

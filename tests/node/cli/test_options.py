@@ -78,7 +78,7 @@ def test_an_unknown_name_is_refused(parameter: str, name: str) -> None:
 @sweep("option", [*PARAMETERS, "require"])
 @sweep("text", ["", " ", ",,"])
 def test_a_list_that_names_nothing_is_no_default(option: str, text: str) -> None:
-    with pytest.raises(ConfigError, match=f"the {option} list is empty"):
+    with pytest.raises(ConfigError, match=f"invalid --{option} {text!r}: the list is empty"):
         common(**{option: text}).load()
 
 
@@ -88,7 +88,7 @@ def test_require_sorts_names_by_what_they_are() -> None:
         "kex": {"x25519-mlkem768"},
         "cipher": {"aes-256-gcm", "chacha20-poly1305"},
     }
-    with pytest.raises(ConfigError, match="--require rot13: unknown algorithm"):
+    with pytest.raises(ConfigError, match="invalid --require 'rot13': unknown algorithm"):
         common(require="sha256,rot13").load()
 
 
@@ -227,7 +227,7 @@ def test_trust_as_asked_for(home: Path) -> None:
 def test_a_trust_file_that_is_not_there_is_refused(home: Path) -> None:
     options = common(trust=str(home / "friend.txt"))
     for policy in (options.listening_trust, lambda: options.dialling_trust(PLACE)):
-        with pytest.raises(FileError, match="there is no file of known peers at"):
+        with pytest.raises(FileError, match="cannot read the known peers in"):
             policy()
     assert isinstance(common(trust="known").listening_trust(), Known)  # empty so far
 
@@ -258,23 +258,27 @@ REFUSED = [
     (["--hash", "md5"], 2, "there is no hash 'md5'"),
     (["--cipher", "des"], 2, "there is no cipher 'des'"),
     (["--sealing", "wax"], 2, "there is no sealing 'wax'"),
-    (["--require", "rot13"], 2, "--require rot13: unknown algorithm"),
-    (["--require", ""], 2, "the require list is empty"),
+    (["--require", "rot13"], 2, "invalid --require 'rot13': unknown algorithm"),
+    (["--require", ""], 2, "invalid --require '': the list is empty"),
     (["--max-payload", "5"], 2, "cannot set node.limits.max_payload to 5: max_payload is 5"),
     (["--role", "king"], 2, "cannot set node.role to 'king'"),
     (["--resume", "601"], 2, "cannot set node.resume to 601.0: expected float <= 600"),
     (["--trust", "anyone"], 2, "invalid trust 'anyone'"),
-    (["--trust", "/proc/nonexistent/friends"], 6, "there is no file of known peers at"),
+    (["--trust", "/proc/nonexistent/friends"], 6, "cannot read the known peers in"),
     (["--plaintext", "--trust", "known"], 2, "cannot use trust 'known' with plaintext='only'"),
     (["--plaintext", "--require", "sha256"], 2, "cannot require sha256 with --plaintext"),
     (["--identity", "/proc/nonexistent/key"], 6, "cannot open the key file /proc/nonexistent/key"),
     (
         ["--network-key", "/proc/nonexistent/key"],
         6,
-        "cannot read /proc/nonexistent/key: No such file",
+        "cannot read '/proc/nonexistent/key': No such file",
     ),
-    (["--network-key", "/dev/zero"], 6, "/dev/zero is too long"),
-    (["--log-level", "loud"], 2, "--log-level loud: debug, info, warning or error"),
+    (["--network-key", "/dev/zero"], 6, "cannot read '/dev/zero': it is longer than"),
+    (
+        ["--log-level", "loud"],
+        2,
+        "invalid --log-level 'loud': expected debug, info, warning or error",
+    ),
 ]
 
 

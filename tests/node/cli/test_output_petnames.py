@@ -59,6 +59,9 @@ def test_what_people_see(parley: Parley, server: str, known: KnownPeers) -> None
     )
     assert f"{node_id} (bob)" in parley("doctor", server, "--count", "1").out
     wrong = parley("peers", "add", "bob", "bob")
-    assert (wrong.code, wrong.err) == (2, "parley: 'bob' is not a node id\n")
+    assert (wrong.code, wrong.err) == (
+        2,
+        "parley: invalid node ID 'bob': expected 52 base32 characters\n",
+    )
     taken = parley("peers", "add", node_id, "alice")
     assert (taken.code, "cannot use the name 'alice' for" in taken.err) == (6, True)

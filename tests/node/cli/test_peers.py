@@ -38,7 +38,7 @@ def test_list(parley: Parley, known: KnownPeers) -> None:
     done = parley("peers", "list")
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines() == [
-        "# peers on record",
+        "# known peers",
         "node id\tfirst seen\tnames",
         f"{ALICE}\t{SEEN[:10]}\t{PLACE}, alice",
         f"{BOB}\t{SEEN[:10]}\tbob",
@@ -65,14 +65,18 @@ def test_an_address_is_shown_as_it_is(parley: Parley, known: KnownPeers) -> None
 
 def test_nobody_is_known(parley: Parley, tmp_path: Path) -> None:
     path = tmp_path / "home" / "known_peers"
-    assert parley("peers", "list") == (0, f"no peers are on record in {path}\n", "")
+    assert parley("peers", "list") == (0, f"no known peers in {path}\n", "")
     assert parley("peers", "list", "--json").last["count"] == 0
 
 
 def test_another_file(parley: Parley, known: KnownPeers, tmp_path: Path) -> None:
     other = tmp_path / "others"
     missing = parley("peers", "list", "--known-peers", str(other))
-    assert missing == (6, "", f"parley: there is no file of known peers at {other}\n")
+    assert missing == (
+        6,
+        "",
+        f"parley: cannot read the known peers in '{other}': the file does not exist\n",
+    )
     KnownPeers(other).add(BOB, "robert", NOW)
     assert parley("peers", "forget", "robert", "--known-peers", str(other)).code == 0
     assert len(KnownPeers(other)) == 0
@@ -115,7 +119,7 @@ def test_forget_nobody(parley: Parley, known: KnownPeers, who: str) -> None:
     before = known.path.read_bytes()
     done = parley("peers", "forget", who)
     assert (done.code, done.out) == (2, "")
-    assert f"no peer in {known.path} has the name or the node id {who}".strip() in done.err
+    assert f"cannot find {who!r} in '{known.path}'" in done.err
     assert known.path.read_bytes() == before
 
 
@@ -126,7 +130,7 @@ def test_what_fits_several_changes_nothing(parley: Parley, known: KnownPeers) ->
     for command in (["forget", short], ["rename", short, "robert"]):
         done = parley("peers", *command)
         assert done.code == 2
-        assert f"{short} fits 2 peers" in done.err
+        assert f"cannot choose a peer by {short!r}: it matches 2 peers" in done.err
         assert f"{BOB} (bob)" in done.err
         assert f"{BOBBY} (-)" in done.err
         assert known.path.read_bytes() == before
@@ -182,7 +186,7 @@ def test_rename_to_what_cannot_be(
 
 def test_accounts_are_in_a_file_of_their_own(parley: Parley, tmp_path: Path) -> None:
     path, option = tmp_path / "home" / "accounts", "--accounts"
-    assert parley("peers", "list", option).out == f"no peers are on record in {path}\n"
+    assert parley("peers", "list", option).out == f"no known peers in {path}\n"
     assert parley("peers", "add", str(ALICE), "alice", option).out.startswith(
         f"{ALICE} has an account as alice\n"
     )

@@ -180,7 +180,11 @@ def test_a_watch_of_so_many(parley: Parley, server: str) -> None:
 
 def test_what_cannot_be_watched(parley: Parley, server: str) -> None:
     done = parley("ping", server, "--watch", "--interval", "0")
-    assert done == (2, "", "parley: with --watch, --interval is 0.01 or more\n")
+    assert done == (
+        2,
+        "",
+        "parley: cannot use --interval 0 with --watch: it must be at least 0.01 seconds\n",
+    )
     done = parley("ping", "tcp://127.0.0.1:1", "--watch", "--trust", "any")
     assert (done.code, done.out) == (3, "")
 

@@ -73,7 +73,7 @@ def test_run_says_what_the_tables_hold(
     assert done.out.splitlines() == [
         "1,203 events and notes (1,200 ok, 3 unsealed)",
         "2 findings: 2 gap",
-        "nothing was decrypted: no auditor's key was given",
+        "payloads were not decrypted: give --auditor-key",
     ]
     last = parley("pipeline", "run", *WHERE, "--remote", "sc://somewhere", "--json").last
     assert (last["events"], last["kinds"], last["decrypted"]) == (1203, {"gap": 2}, False)
@@ -161,7 +161,11 @@ def test_report_writes_a_page_or_says_why_not(
     assert (done.code, done.err) == (1, "parley: there are no tables\n")
     assert len(asked) == 1
     done = parley("pipeline", "report", "--tables", "t", "--html", str(tmp_path / "a" / "b"))
-    assert (done.code, done.err) == (6, f"parley: there is no directory {tmp_path / 'a'}\n")
+    assert (done.code, done.err) == (
+        6,
+        f"parley: cannot write the page '{tmp_path / 'a' / 'b'}': the directory {tmp_path / 'a'} "
+        "does not exist\n",
+    )
 
 
 def test_tables_are_for_their_owner_and_journals_must_be_there(
@@ -174,7 +178,10 @@ def test_tables_are_for_their_owner_and_journals_must_be_there(
     elsewhere = ("pipeline", "run", "--journals", "none", "--tables", "none")
     assert parley(*elsewhere, "--remote", "sc://somewhere").code == 0
     done = parley(*elsewhere)
-    assert (done.code, done.err) == (6, "parley: there is no directory none\n")
+    assert (done.code, done.err) == (
+        6,
+        "parley: cannot read journals in 'none': the directory does not exist\n",
+    )
     assert not (place / "none").exists()
 
 
@@ -183,10 +190,13 @@ def test_a_server_that_is_not_there_is_said_at_once(parley: Parley) -> None:
         port = server.getsockname()[1]
     done = parley("pipeline", "run", *WHERE, "--remote", f"sc://127.0.0.1:{port}/;user_id=me")
     assert done.code == 3
-    assert done.err.startswith(f"parley: no server of Spark's at 127.0.0.1:{port}: ")
+    assert done.err.startswith(f"parley: cannot connect to the Spark server at 127.0.0.1:{port}: ")
     for wrong in ("http://127.0.0.1:1", "sc://", "sc://host:port", "127.0.0.1:15002"):
         done = parley("pipeline", "run", *WHERE, "--remote", wrong)
-        assert (done.code, done.err) == (2, f"parley: --remote is sc://HOST:PORT, not {wrong}\n")
+        assert (done.code, done.err) == (
+            2,
+            f"parley: invalid --remote {wrong!r}: expected sc://HOST:PORT\n",
+        )
     done = parley("pipeline", "run", *WHERE, "--remote", "sc://somewhere", "--master", "local")
     assert done.code == 2
     assert done.err.startswith("parley: cannot use --master local with --remote sc://somewhere: ")
@@ -207,7 +217,8 @@ def test_one_command_at_a_time_writes_tables(
         done = parley("pipeline", command, *WHERE)
         assert (done.code, done.err) == (
             6,
-            "parley: another command is writing the tables in t\n",
+            "parley: cannot write the tables in 't': another command is writing them; try again "
+            "when it has ended\n",
         )
         assert len(asked) == 1  # no Java was started for it
         uri = (place / "t").as_uri()
@@ -285,7 +296,9 @@ def test_a_java_that_does_not_start_is_a_sentence(place: Path) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 2
     assert "no room" in done.stderr
-    assert done.stderr.endswith("Is --memory 2g a size that it takes, and that this machine has?\n")
+    assert done.stderr.endswith(
+        "check that --memory 2g is a valid size and available on this machine\n"
+    )
     assert "JAVA_GATEWAY_EXITED" not in done.stderr
 
 
@@ -305,7 +318,7 @@ def test_rebuild_removes_the_tables_first(
     assert found == [[LOCK, "checks"]]
     done = parley("pipeline", "run", *WHERE, "--rebuild", "--remote", "sc://somewhere")
     assert done.code == 2
-    assert done.err.startswith("parley: cannot remove the tables in 't': --rebuild needs")
+    assert done.err.startswith("parley: cannot remove the tables in 't': --rebuild requires")
 
 
 def test_tables_without_their_checkpoint_are_not_continued(

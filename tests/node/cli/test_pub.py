@@ -110,10 +110,18 @@ def test_a_line_that_is_no_text_goes_as_bytes(processes: Processes, parley: Parl
 @pytest.mark.parametrize(
     ("options", "data", "sentence"),
     [
-        (["--json-lines"], b"1\n{\n2\n", "note 2 is not JSON"),
-        (["--json-lines"], b"1\n" + b"[" * 60_000 + b"\n", "note 2 is nested too deeply"),
-        (["--json-lines"], b"1\n36893488147419103232\n", "note 2 cannot be sent"),
-        (["--max-payload", "1024"], b"1\n" + b"x" * 2_000, "line 2 is longer than 960 bytes"),
+        (["--json-lines"], b"1\n{\n2\n", "cannot publish line 2: not JSON"),
+        (
+            ["--json-lines"],
+            b"1\n" + b"[" * 60_000 + b"\n",
+            "cannot publish line 2: nested too deeply",
+        ),
+        (["--json-lines"], b"1\n36893488147419103232\n", "cannot publish line 2: an integer"),
+        (
+            ["--max-payload", "1024"],
+            b"1\n" + b"x" * 2_000,
+            "cannot read line 2: it is longer than 960 bytes",
+        ),
     ],
 )
 def test_what_came_before_a_bad_line_arrives(
@@ -176,7 +184,11 @@ def test_somebody_else_answers(parley: Parley, server: str) -> None:
 
 def test_data_and_data_json(parley: Parley) -> None:
     done = parley("sub", "tcp://127.0.0.1:1", "t", "--data", "x", "--data-json", "1")
-    assert done == (2, "", "parley: give --data or --data-json, not both\n")
+    assert done == (
+        2,
+        "",
+        "parley: cannot use --data with --data-json: they are the same data; leave one out\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -230,7 +242,7 @@ def test_a_publisher_that_is_killed_and_comes_back(processes: Processes, tmp_pat
     assert (told.code, told.out) == (0, "one\ntwo\nthree\n")
     assert "connection lost: " in told.err
     assert told.err.count(" s, in a new session\n") == 2
-    assert told.err.count("subscribed again: some notes may be missing\n") == 2
+    assert told.err.count("resubscribed: some notes may be missing\n") == 2
 
 
 def test_another_publisher_at_the_same_place(processes: Processes) -> None:
@@ -264,7 +276,7 @@ def test_a_subscriber_that_gives_up(processes: Processes) -> None:
     running.stop(SIGTERM)
     done = reader.finish()
     assert done.code == 3
-    assert "nobody listens there; connecting again in " in done.err
+    assert "nobody listens there; retrying in " in done.err
 
 
 @pytest.mark.parametrize(("number", "code"), [(SIGINT, 130), (SIGTERM, 143)])

@@ -104,8 +104,8 @@ def test_a_full_disk_does_not_hide_what_was_stored(processes: Processes) -> None
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        ("", b"the call was made and answered: do not repeat it"),
-        ("--raw", b"the call was made and answered: do not repeat it"),
+        ("", b"the call was made and answered: do not repeat the command"),
+        ("--raw", b"the call was made and answered: do not repeat the command"),
         ("--json", b""),  # the first line is about the connection, before the call
     ],
 )

@@ -68,7 +68,7 @@ def test_the_demo(processes: Processes) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--loop", "twisted"), "--loop twisted: asyncio or trio"),
+        (("--loop", "twisted"), "invalid --loop 'twisted': expected asyncio or trio"),
         (("--loop", "trio", "--uvloop"), "cannot use --uvloop with --loop trio"),
     ],
 )

@@ -96,7 +96,7 @@ async def test_a_line_too_long(anyio_backend: str, pipe: tuple[int, int], data: 
     os.write(pipe[1], data)
     async with aclosing(read_lines(pipe[0], 100)) as lines:
         assert await anext(lines) == b"ok"
-        with pytest.raises(FileError, match="line 2 is longer than 100 bytes"):
+        with pytest.raises(FileError, match="line 2: it is longer than 100 bytes"):
             await anext(lines)
 
 
@@ -201,6 +201,6 @@ async def test_lines_that_are_there_come_at_once(pipe: tuple[int, int]) -> None:
             found.append(await anext(batches))
             os.write(writing, b"e\n" + bytes(101) + b"\nf\n")
             found.append(await anext(batches))
-            with pytest.raises(FileError, match="line 6 is longer than 100 bytes"):
+            with pytest.raises(FileError, match="line 6: it is longer than 100 bytes"):
                 await anext(batches)
     assert found == [[b"a", b"b", b""], [b"cd"], [b"e"]]

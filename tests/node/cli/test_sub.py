@@ -98,9 +98,9 @@ async def test_lines_of_a_topic_that_remembers(
     out, err = capsys.readouterr()
     assert out == "1\n2\n3\n6\n7\n"
     assert err.splitlines() == [
-        *["subscribed again: no note was missed"] * 2,
-        "subscribed again: some notes may be missing",
-        "2 notes were lost: they were dropped before we could read",
+        *["resubscribed: no note is missing"] * 2,
+        "resubscribed: some notes may be missing",
+        "2 notes lost: this command reads too slowly",
     ]
 
 
@@ -110,7 +110,7 @@ async def test_a_topic_that_does_not_remember(
     await interrupted("forgets", as_json=False)
     out, err = capsys.readouterr()
     assert out == "1\n"
-    assert err == "subscribed again: notes may have been missed\n" * 3
+    assert err == "resubscribed: some notes may be missing\n" * 3
     await interrupted("forgets", as_json=True)
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["recovered"] for line in told if "recovered" in line] == [None] * 3

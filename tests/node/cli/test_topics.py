@@ -56,7 +56,7 @@ def test_what_a_server_offers(parley: Parley, server: str) -> None:
         "      Replies with the payload of the event.",
     ]
     done = parley("topics", server, "nothing begins with this")
-    assert (done.code, done.out) == (0, "the node offers you nothing\n")
+    assert (done.code, done.out) == (0, "the node offers you no calls, topics or streams\n")
 
 
 def test_json(parley: Parley, server: str) -> None:
@@ -108,12 +108,12 @@ def test_people_see_kinds_types_and_what_is_said_of_them() -> None:
     ]
     assert list(offer_lines(offers)) == [
         "Calls",
-        "  place (Order) -> integer  [item by item, may be made once]",
+        "  place (Order) -> integer  [in items, supports once]",
         "      Place it.",
         "",
         "      \\x1b[2JNow.",
         "Topics",
-        "  prices: number  [you may publish it]",
+        "  prices: number  [accepts notes]",
         "Named events",
         "  cursor/moved",
         "\\x07new",
@@ -149,8 +149,8 @@ async def test_a_node_that_does_not_tell(anyio_backend: str) -> None:
             await fetch_offers(met.peer, timeout=5)
     assert refused.value.code == 1
     assert refused.value.data == (
-        f"{met.peer} does not publish a list of its topics; its program can do so with "
-        "node.offer_topics()"
+        f"cannot list the topics of {met.peer}: it does not publish the list; its program can "
+        "enable it with node.offer_topics()"
     )
 
 
@@ -172,7 +172,7 @@ async def test_a_node_that_does_not_stop_telling(anyio_backend: str, size: int) 
 @pytest.mark.anyio
 async def test_what_is_no_schema_is_left_out(anyio_backend: str) -> None:
     async with meeting() as met:
-        answer = {"offers": endless(1)(None)["offers"], "more": False}  # type: ignore[arg-type]  # unread
+        answer = {"offers": endless(1)(None)["offers"], ("more"): False}  # type: ignore[arg-type]  # unread
         met.server.on_call(TOPICS_CALL)(lambda call: answer)
         assert await fetch_offers(met.peer, timeout=5) == [Offer(kind="call", name="a")]
     assert MOST_OFFERS > 1_000

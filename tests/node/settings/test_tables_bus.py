@@ -51,17 +51,17 @@ def test_who_proved_nothing_is_only_anybody() -> None:
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ("", "is not NODEID="),
-        ("*", "is not NODEID="),
-        ("*=publish", "is not NODEID="),
-        ("*=publish:", "is not NODEID="),
-        ("*=publish:a b", "is not NODEID="),
-        ("*=publish:a.b:g h", "is not NODEID="),
-        ("*=publish:[a]", "is not NODEID="),
-        ("*=:a.b", "is not NODEID="),
-        ("*=publish+:a.b", "is not of publish, consume"),
-        ("*=all:a.b", "is not of publish, consume"),
-        ("bob=publish:a.b", "is neither a node id"),
+        ("", "expected NODEID="),
+        ("*", "expected NODEID="),
+        ("*=publish", "expected NODEID="),
+        ("*=publish:", "expected NODEID="),
+        ("*=publish:a b", "expected NODEID="),
+        ("*=publish:a.b:g h", "expected NODEID="),
+        ("*=publish:[a]", "expected NODEID="),
+        ("*=:a.b", "expected NODEID="),
+        ("*=publish+:a.b", "are not of publish, consume"),
+        ("*=all:a.b", "are not of publish, consume"),
+        ("bob=publish:a.b", "is neither a node ID"),
     ],
 )
 def test_what_is_no_entry(entry: str, said: str) -> None:

@@ -68,9 +68,9 @@ def test_what_is_no_rule_for_accounts(tmp_path: Path, value: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"links": ("tcp://b.example:4747",)}, "has no node id"),
-        ({"links": (f"via://b.example:4747/{OTHER}#{ONE}",)}, "a link is direct"),
-        ({"members": ("b",)}, "members has 'b', which is not a node id"),
+        ({"links": ("tcp://b.example:4747",)}, "has no node ID"),
+        ({"links": (f"via://b.example:4747/{OTHER}#{ONE}",)}, "a path through a server"),
+        ({"members": ("b",)}, "members has 'b', which is not a node ID"),
         ({"carry": ("b",)}, "carry has 'b'"),
         ({"exports": ("",)}, "invalid export"),
         ({"follow": ("x" * (LONGEST_EXPORT + 1),)}, "invalid export"),

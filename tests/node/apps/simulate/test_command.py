@@ -37,7 +37,7 @@ def test_for_people_and_for_an_auditor_elsewhere(parley: Parley, tmp_path: Path)
     options = ("--auditor", key.public.text, "--loop", "trio", "--traffic", "calls", "--rate", "5")
     done = parley("simulate", *SMALL, "--journals", str(place), *options)
     assert done.code == 0, done.err
-    for word in ("sessions", "calls", "events kept", "simulated  in "):
+    for word in ("sessions", "calls", "events recorded", "simulated  in "):
         assert word in done.out
     assert not (tmp_path / "auditor.key").exists()
     audited = audit(place, key)

@@ -93,7 +93,7 @@ def test_what_people_see(processes: Processes, parley: Parley, directory: Path, 
     again, address = receive(processes, directory, "--once")
     lines = parley("send", str(file), address).out.splitlines()
     assert lines[0].startswith("a file.bin -> ")
-    assert lines[0].endswith(", was there already")
+    assert lines[0].endswith(", already complete")
     assert again.finish().code == 0
     received = running.finish()
     assert received.code == 0

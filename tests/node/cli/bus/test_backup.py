@@ -20,7 +20,7 @@ def test_a_backup_is_restored(parley: Parley, publish: Publish, tmp_path: Path) 
     kept = f"{tmp_path}/bus.db.before-restore"
     done = parley("bus", "restore", str(copy), url)
     assert done.out == (
-        f"{tmp_path}/bus.db restored from {copy}\nthe bus that was there before is kept as {kept}\n"
+        f"{tmp_path}/bus.db restored from {copy}\nthe former bus was renamed to {kept}\n"
     )
     for path, count in ((f"{tmp_path}/bus.db", 1), (kept, 2)):
         done = parley("bus", "tail", f"sqlite:///{path}", "shop.sold", "--json")
@@ -43,10 +43,10 @@ def test_doctor_reports_a_file_with_the_log_of_another(
     path, backup = make(tmp_path, 1_000)
     url = f"sqlite:///{path}"
     (found,) = check_contents(url)
-    assert (str(found.level), found.text) == ("ok", "its contents are sound")
+    assert (str(found.level), found.text) == ("ok", "its contents are intact")
     monkeypatch.setattr(doctor_bus, "PATIENCE", -1.0)
     (found,) = check_contents(url)
-    assert (str(found.level), "no damage was found" in found.text) == ("ok", True)
+    assert (str(found.level), "without finding damage" in found.text) == ("ok", True)
     monkeypatch.undo()
     shutil.copy(backup, path)
     (found,) = check_contents(url)

@@ -114,7 +114,7 @@ def test_a_command_that_fails_is_tried_again_until_the_event_dies(
     assert done.last == {"event": "done", "acknowledged": 0, "failed": 2, "reason": "idle"}
     (letter,) = said(parley("bus", "dlq", "list", bus, NAME, "--json"), "dead-letter")
     assert (letter["event_id"], letter["group"], letter["attempts"]) == (id, "mailer", 2)
-    assert "the command ended with 3" in letter["history"][0]["error"]
+    assert "the command exited with 3" in letter["history"][0]["error"]
 
 
 @pytest.mark.process
@@ -133,7 +133,7 @@ def test_people_are_told_of_failures(parley: Parley, bus: str, publish: Publish)
     consume = ("bus", "consume", bus, NAME, *GROUP, "--count", "1", "--retry-delay", "0s")
     done = parley(*consume, "--exec", "kill -9 $$")
     assert (done.code, done.out) == (0, "")
-    assert done.err == f"{id} (attempt 1): the command ended with 137\n"
+    assert done.err == f"{id} (attempt 1): the command exited with 137\n"
     done = parley("bus", "consume", bus, NAME, *GROUP, "--count", "1")
     assert done.out == f'{id}\t{{"n": 1}}\tattempt 2\n'
 
@@ -257,5 +257,9 @@ def test_options_that_are_wrong(parley: Parley, bus: str, publish: Publish) -> N
 def test_looking_for_a_file_makes_none(parley: Parley, bus: str, tmp_path: Path) -> None:
     for command in (("consume", *GROUP), ("tail",), ("groups",), ("trim", "--max-length", "1")):
         done = parley("bus", command[0], bus, NAME, *command[1:])
-        assert (done.code, done.err) == (6, f"parley: there is no bus at {tmp_path}/bus.db\n")
+        assert (done.code, done.err) == (
+            6,
+            f"parley: cannot open the bus '{tmp_path}/bus.db': the file does not exist; check "
+            "the path, or publish an event to create it\n",
+        )
     assert list(tmp_path.glob("bus*")) == []

@@ -35,7 +35,7 @@ def test_a_group_reads_again(parley: Parley, bus: str, publish: Publish) -> None
     ids = publish(3)
     assert consumed(parley, bus) == [1, 2, 3]
     done = parley("bus", "replay", bus, NAME, *GROUP, "--start", ids[1])
-    assert (done.code, done.out) == (0, f"mailer reads {NAME} from {ids[1]} on\n")
+    assert (done.code, done.out) == (0, f"mailer continues {NAME} from {ids[1]}\n")
     assert consumed(parley, bus) == [2, 3]
     assert parley("bus", "replay", bus, NAME, *GROUP, "--start", "1h", "--json").last == {
         "event": "done",
@@ -53,7 +53,11 @@ def test_a_mistyped_name_makes_no_group(
     publish(1)
     assert consumed(parley, bus) == [1]
     done = parley("bus", "replay", bus, name, "--group", group, "--start", "first")
-    assert (done.code, done.err) == (1, f"parley: there is no group {group} of {name}\n")
+    assert (done.code, done.err) == (
+        1,
+        f"parley: cannot find the group {group!r} of {name}; list all with: parley bus groups "
+        f"BUS {name}\n",
+    )
     streams = said(parley("bus", "groups", bus, "--json"), "stream")
     assert [one["name"] for one in streams] == [NAME]
     assert parley("bus", "groups", bus, "--json").last["groups"] == 1
@@ -109,7 +113,7 @@ def test_what_died_is_shown(parley: Parley, bus: str, dead: list[str]) -> None:
     assert out.startswith(f"{dead[0]}  {NAME} ")
     assert "group     mailer, after 1 attempt" in out
     assert '{"n":1}' in out
-    assert "the command ended with 1" in out
+    assert "the command exited with 1" in out
     assert dead[1] not in out
     assert letters(parley, bus, *GROUP) == dead
     assert letters(parley, bus, "--group", "audit") == []
@@ -141,7 +145,10 @@ def test_a_dead_letter_that_is_not_there(parley: Parley, bus: str, dead: list[st
     for verb in ("replay", "drop"):
         done = parley("bus", "dlq", verb, bus, NAME, dead[0], "1-1")
         assert (done.code, done.out.split()[0]) == (1, "1")
-        assert done.err == f"parley: {NAME} has no such dead letter: 1-1\n"
+        assert done.err == (
+            f"parley: cannot find the dead letters 1-1 of {NAME}; list all with: parley bus "
+            f"dlq list BUS {NAME}\n"
+        )
         dead = dead[1:]
         assert letters(parley, bus) == dead
 
@@ -149,16 +156,16 @@ def test_a_dead_letter_that_is_not_there(parley: Parley, bus: str, dead: list[st
 def test_what_is_not_done(parley: Parley, bus: str, publish: Publish) -> None:
     publish(1)
     for command, args, sentence in (
-        ("dlq drop", (), "give ids of dead letters, --group or --all"),
+        ("dlq drop", (), "none is named; give ids, --group or --all"),
         ("dlq replay", ("--all", "1-1"), "cannot use --all with the id '1-1'"),
         ("dlq drop", ("x",), "invalid event ID 'x'"),
-        ("trim", (), "name at least one bound"),
-        ("trim", ("--before", "new"), "--before new"),
-        ("trim", ("--before", "2026-01-01"), "needs its zone"),
+        ("trim", (), "no bound is given"),
+        ("trim", ("--before", "new"), "invalid --before 'new'"),
+        ("trim", ("--before", "2026-01-01"), "the time zone is missing"),
         ("trim", ("--max-age", "7"), "the units are"),
         ("trim", ("--max-bytes", "7"), "the units are"),
         ("replay", GROUP, "--start"),
-        ("replay", (*GROUP, "--start", "x"), "--start x"),
+        ("replay", (*GROUP, "--start", "x"), "invalid --start 'x'"),
         ("replay", ("--start", "first"), "--group"),
     ):
         done = parley("bus", *command.split(), bus, NAME, *args)

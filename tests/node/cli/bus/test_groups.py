@@ -77,7 +77,7 @@ def test_lag(parley: Parley, bus: str, publish: Publish) -> None:
     for name in ([], [NAME]):
         assert parley("bus", "groups", bus, *name, "--max", "2").code == 0
         done = parley("bus", "groups", bus, *name, "--max", "1")
-        late = "behind: mailer has more than 1 events to acknowledge"
+        late = "behind: mailer has more than 1 unacknowledged events"
         assert (done.code, done.out.splitlines()[-1]) == (7, late)
         done = parley("bus", "groups", bus, *name, "--max", "1", "--json")
         assert [(line["group"], line["behind"]) for line in said(done, "group")] == [
@@ -92,8 +92,17 @@ def test_lag(parley: Parley, bus: str, publish: Publish) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        ([NAME, "--group", "nobody"], 1, f"there is no group nobody of {NAME}"),
-        (["shop.orderd", "--max", "0"], 1, "no group reads shop.orderd"),
+        (
+            [NAME, "--group", "nobody"],
+            1,
+            f"cannot find the group 'nobody' of {NAME}; list all with: parley bus groups BUS "
+            f"{NAME}",
+        ),
+        (
+            ["shop.orderd", "--max", "0"],
+            1,
+            "cannot find a group of shop.orderd: no group consumes this event",
+        ),
         (["--group", "audit"], 2, "cannot show the group 'audit' of all events; give NAME"),
     ],
 )

@@ -54,10 +54,13 @@ def test_lines(parley: Parley, bus: str) -> None:
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        (b"{", "line 3 is not JSON"),
-        (b"[1]", "line 3 is JSON, but not an object"),
-        (b'{"n": NaN}', "line 3: the data is not JSON"),
-        (b'{"n": "' + b"x" * 2**20 + b'"}', "line 3 is longer than 1,048,576 bytes"),
+        (b"{", "cannot publish line 3: not JSON"),
+        (b"[1]", "cannot publish line 3: not a JSON object"),
+        (b'{"n": NaN}', "cannot publish line 3: the data is not JSON"),
+        (
+            b'{"n": "' + b"x" * 2**20 + b'"}',
+            "cannot read line 3: it is longer than 1,048,576 bytes",
+        ),
     ],
 )
 def test_what_came_before_a_bad_line_is_published(
@@ -74,14 +77,14 @@ def test_what_came_before_a_bad_line_is_published(
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        ((NAME, "{"), "the data is not JSON"),
-        ((NAME, "[]"), "the data is JSON, but not an object"),
+        ((NAME, "{"), "invalid data: not JSON"),
+        ((NAME, "[]"), "invalid data: not a JSON object"),
         ((NAME, '{"n": NaN}'), "the data is not JSON"),
         ((NAME, "{}", "--field", "a=1"), "cannot use DATA with --field: give the data in one way"),
         ((NAME, "--json-lines", "--field", "a=1"), "cannot use --field with --json-lines"),
         ((NAME, "--json-lines", "--key", "k"), "cannot use --key 'k' with --json-lines"),
-        ((NAME, "--field", "a"), "--field a is not NAME=VALUE"),
-        ((NAME, "--field", "=a"), "--field =a is not NAME=VALUE"),
+        ((NAME, "--field", "a"), "invalid --field 'a': expected NAME=VALUE"),
+        ((NAME, "--field", "=a"), "invalid --field '=a': expected NAME=VALUE"),
         ((NAME, "--key", "a b"), "invalid idempotency key 'a b'"),
         (("ordered",), "invalid event name 'ordered'"),
     ],
@@ -97,9 +100,9 @@ def test_what_is_not_published(
 @pytest.mark.parametrize(
     ("address", "sentence"),
     [
-        ("bus.db", "BUS: 'bus.db' is not the address of a bus"),
-        ("auth.registered", "BUS: 'auth.registered' is not the address of a bus"),
-        ("reddis://user:secret@127.0.0.1/0", "'reddis' is not the address of a bus"),
+        ("bus.db", "invalid bus address 'bus.db'"),
+        ("auth.registered", "invalid bus address 'auth.registered'"),
+        ("reddis://user:secret@127.0.0.1/0", "invalid bus address 'reddis'"),
         ("sqlite://bus.db", "three slashes"),
         ("sqlite:///bus.db?colour=red", "unknown setting 'colour'"),
         ("tcp://127.0.0.1", "port"),

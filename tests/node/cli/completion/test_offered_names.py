@@ -80,9 +80,9 @@ def test_so_are_those_of_one_s_own_node(processes: Processes) -> None:
 
 def test_nobody_is_met_for_the_first_time(parley: Parley, server: str) -> None:
     place, _, node_id = server.partition("#")
-    with pytest.raises(ParleyError, match="nobody is known"):
+    with pytest.raises(ParleyError, match="no node is known there"):
         known_offers(place, {}, 5)
-    with pytest.raises(ParleyError, match="nobody is known"):
+    with pytest.raises(ParleyError, match="no node is known there"):
         known_offers(place, {"trust": "any"}, 5)
     assert not default_known_peers().exists()
     KnownPeers(default_known_peers()).add(NodeId.parse(node_id), place, datetime.now(UTC))

@@ -91,7 +91,7 @@ def test_a_shell_is_answered(answer: Answer, line: str, expected: set[str]) -> N
 
 
 def test_words_have_descriptions(answer: Answer) -> None:
-    assert answer("parley bus t")[0].startswith("tail\tPrint stored events, and")
+    assert answer("parley bus t")[0].startswith("tail\tPrint the stored events of a stream, and")
     assert answer("parley --v") == ["--version\tShow the version."]
 
 

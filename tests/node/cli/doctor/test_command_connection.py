@@ -44,7 +44,7 @@ def test_nothing_is_weak() -> None:
 @pytest.mark.parametrize(
     ("facts", "subject", "level", "said"),
     [
-        (replace(STRONG, suite=None), "encryption", Level.WEAK, "read and change everything"),
+        (replace(STRONG, suite=None), "encryption", Level.WEAK, "read and change all traffic"),
         (replace(STRONG, suite=replace(BEST, kex="x25519")), "kex", Level.WEAK, "quantum"),
         (replace(STRONG, suite=replace(BEST, signing="ed25519")), "signing", Level.NOTE, "quantum"),
         (
@@ -57,10 +57,15 @@ def test_nothing_is_weak() -> None:
             replace(STRONG, pinned=False, trust="any"),
             "trust",
             Level.WEAK,
-            "every node that answers",
+            "any node that answers",
         ),
-        (replace(STRONG, pinned=False), "trust", Level.NOTE, "the first was not checked"),
-        (replace(STRONG, own_identity=False), "identity", Level.NOTE, "cannot recognise you"),
+        (replace(STRONG, pinned=False), "trust", Level.NOTE, "not checked at the first connection"),
+        (
+            replace(STRONG, own_identity=False),
+            "identity",
+            Level.NOTE,
+            "will not recognise this node",
+        ),
         (replace(STRONG, handshake=3.5), "handshake", Level.NOTE, "3.500 s is slow"),
         (replace(STRONG, round_trip=0.6), "round trip", Level.NOTE, "0.600 s is slow"),
     ],

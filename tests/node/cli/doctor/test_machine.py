@@ -124,7 +124,7 @@ def test_a_home_that_cannot_be_looked_into(home: Path, monkeypatch: pytest.Monke
     (found,) = check_home()
     assert (found.level, found.text) == (
         Level.PROBLEM,
-        f"cannot look into {home}: Permission denied",
+        f"cannot read {home}: Permission denied",
     )
 
 

@@ -25,20 +25,20 @@ from parley._node.settings import (
 @pytest.mark.parametrize(
     ("place", "level", "said"),
     [
-        ("tcp://127.0.0.1:7101", Level.NOTE, "every program of this machine"),
-        ("tcp://[::1]:7101", Level.NOTE, "every program of this machine"),
+        ("tcp://127.0.0.1:7101", Level.NOTE, "every program on this machine"),
+        ("tcp://[::1]:7101", Level.NOTE, "every program on this machine"),
         ("tcp://0.0.0.0:7101", Level.PROBLEM, "any address of this machine"),
         ("tcp://[::]:7101", Level.PROBLEM, "any address of this machine"),
         ("tcp://192.168.1.7:7101", Level.PROBLEM, "the network of 192.168.1.7"),
         ("tcp://[fe80::1%eth0]:7101", Level.PROBLEM, "the network of fe80::1%eth0"),
         ("tcp://8.8.8.8:7101", Level.PROBLEM, "possibly from anywhere"),
-        ("tcp://example.org:7101", Level.PROBLEM, "every host that reaches example.org"),
+        ("tcp://example.org:7101", Level.PROBLEM, "every host that can reach example.org"),
     ],
 )
 def test_each_kind_of_address(place: str, level: Level, said: str) -> None:
     found = check_address("SimProto", place)
     assert (found.level, found.subject) == (level, f"SimProto {place}")
-    assert "nothing is encrypted there" in found.text
+    assert "unencrypted" in found.text
     assert said in found.text
     assert found.mend
 
@@ -48,11 +48,11 @@ def test_a_socket_is_as_open_as_what_is_above_it(tmp_path: Path) -> None:
     assert check_address("x", f"unix://{tmp_path}/s") == Diagnosis(
         Level.OK,
         f"x unix://{tmp_path}/s",
-        "nothing is encrypted there; only you (and root) can open it",
+        "unencrypted; only you (and root) can connect",
     )
     found = check_address("x", "unix:///nowhere/of-all/s")
-    assert (found.level, found.mend) == (Level.NOTE, "a directory of your own: chmod 700")
-    assert "other users may open it, who can enter /nowhere/of-all" in found.text
+    assert (found.level, found.mend) == (Level.NOTE, "use a directory of your own: chmod 700")
+    assert "other users who can enter /nowhere/of-all may connect" in found.text
 
 
 @pytest.mark.parametrize(("mode", "kept"), [(0o700, True), (0o744, True), (0o711, False)])
@@ -80,7 +80,7 @@ def test_every_address_of_the_settings() -> None:
     allowed = list(check_dialects(insecure))[1]
     assert (first.level, last.level) == (Level.NOTE, Level.NOTE)
     assert refused.level is allowed.level is Level.PROBLEM
-    assert "without allow_insecure it is not listened on" in refused.text
+    assert "without allow_insecure the server does not listen there" in refused.text
     assert "allow_insecure" not in allowed.text
     assert [f.subject.partition(" tcp")[0] for f in (first, allowed, last)] == [
         "SimProto",

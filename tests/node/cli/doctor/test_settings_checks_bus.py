@@ -50,12 +50,13 @@ def test_rights_of_anybody(
 @pytest.mark.parametrize(
     ("actions", "sentence"),
     [
-        ("publish", "any stranger may publish"),
+        ("publish", "any unknown node can publish"),
         (
             "consume+publish",
-            "any stranger may consume and publish, which takes events from their intended readers",
+            "any unknown node can consume and publish, which takes events from their intended "
+            "readers",
         ),
-        ("inspect+publish", "any stranger may inspect and publish"),
+        ("inspect+publish", "any unknown node can inspect and publish"),
     ],
 )
 def test_the_sentence_on_rights_of_anybody(

@@ -68,7 +68,7 @@ def test_one_node(parley: Parley, journals: Path, tmp_path: Path) -> None:
         assert parley("journal", "inspect", str(journals), "--node", node).code == 2
     assert parley("journal", "inspect", str(tmp_path / "none")).code == 6
     (tmp_path / "empty").mkdir()
-    assert "there is no journal in" in parley("journal", "inspect", str(tmp_path / "empty")).err
+    assert "cannot read journals in" in parley("journal", "inspect", str(tmp_path / "empty")).err
 
 
 def test_what_a_crash_left(parley: Parley, journals: Path) -> None:

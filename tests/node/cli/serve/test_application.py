@@ -111,7 +111,7 @@ async def test_a_function_that_fails_is_no_bug_of_parley_s(
         ):
             with pytest.raises(ConfigError) as failed:
                 await Application(f"{name}:{function}", tmp_path).running(node).__aenter__()
-            assert str(failed.value).startswith(f"{name}:{function} failed: ")
+            assert str(failed.value).startswith(f"cannot run '{name}:{function}': ")
             assert str(failed.value).endswith(why)
         with pytest.raises(UnreachableError, match="nobody is there"):
             await Application(f"{name}:elsewhere", tmp_path).running(node).__aenter__()
@@ -162,29 +162,35 @@ def test_a_node_is_as_its_module_made_it(tmp_path: Path) -> None:
     application = Application(module(tmp_path, text), tmp_path)
     own = application.own_node(options(loop="trio", log_level="info"))
     assert isinstance(own, Node)
-    with pytest.raises(ConfigError, match="--plaintext, --role would change nothing"):
+    with pytest.raises(ConfigError, match="cannot apply --plaintext, --role to 'shop_a'"):
         application.own_node(options(role="server", plaintext=True))
-    with pytest.raises(ConfigError, match="--identity would change nothing"):
+    with pytest.raises(ConfigError, match="cannot apply --identity to 'shop_a'"):
         application.own_node(options(identity_path=tmp_path))
 
 
 @pytest.mark.parametrize(
     ("target", "text"),
     [
-        ("", "is not module:name"),
-        ("shop_a.py", "is not module:name"),
-        ("./shop_a", "is not module:name"),
-        ("shop_a:", "is not module:name"),
-        ("shop_none", "there is no module shop_none in "),
-        ("shop_a.sub:app", "there is no module shop_a.sub in "),
-        ("parley.errors:node", "parley.errors is a module of Parley itself"),
-        ("shop_a:nothing", "shop_a has no nothing"),
-        ("shop_b", "shop_b has no node and no app"),
+        ("", "invalid MODULE:NAME"),
+        ("shop_a.py", "invalid MODULE:NAME"),
+        ("./shop_a", "invalid MODULE:NAME"),
+        ("shop_a:", "invalid MODULE:NAME"),
+        ("shop_none", "cannot import the module 'shop_none': it does not exist in "),
+        ("shop_a.sub:app", "cannot import the module 'shop_a.sub': it does not exist in "),
+        ("parley.errors:node", "cannot run 'parley.errors': the name belongs to Parley"),
+        ("shop_a:nothing", "cannot find nothing in the module 'shop_a'"),
+        ("shop_b", "cannot find node or app in the module 'shop_b'"),
         ("shop_a:number", "is neither a Node nor a function"),
         ("shop_a:Node", "is neither a Node nor a function"),
-        ("shop_c", r"shop_c cannot be imported: ZeroDivisionError: .* \(.*shop_c.py, line 2\)"),
-        ("shop_d", r"shop_d cannot be imported: SyntaxError: .* \(.*shop_d.py, line 1\)"),
-        ("shop_e", r"shop_e cannot be imported: ModuleNotFoundError: .*shop_e.py, line 1\)"),
+        (
+            "shop_c",
+            r"cannot import the module 'shop_c': ZeroDivisionError: .* \(.*shop_c.py, line 2\)",
+        ),
+        ("shop_d", r"cannot import the module 'shop_d': SyntaxError: .* \(.*shop_d.py, line 1\)"),
+        (
+            "shop_e",
+            r"cannot import the module 'shop_e': ModuleNotFoundError: .*shop_e.py, line 1\)",
+        ),
     ],
 )
 def test_what_is_not_there_is_one_sentence(tmp_path: Path, target: str, text: str) -> None:

@@ -68,7 +68,7 @@ def test_a_server_says_what_part_it_takes(processes: Processes, tmp_path: Path) 
     file = tmp_path / "parley.toml"
     file.write_text(f'[federation]\nmembers = ["{node_id}"]\naccounts = "any"\n')
     running = processes.start("serve", "--config", str(file))
-    assert running.line() == "a server of a federation: 0 links, 1 member"
+    assert running.line() == "member of a federation: 0 links, 1 member"
     running.line()
     assert running.stop().code == 0
 
@@ -76,11 +76,11 @@ def test_a_server_says_what_part_it_takes(processes: Processes, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--link", "tcp://127.0.0.1:1"), "has no node id"),
-        (("--member", "bob"), "'bob', which is not a node id"),
-        (("--carry", "bob"), "'bob', which is not a node id"),
+        (("--link", "tcp://127.0.0.1:1"), "has no node ID"),
+        (("--member", "bob"), "'bob', which is not a node ID"),
+        (("--carry", "bob"), "'bob', which is not a node ID"),
         (("--export", ""), "invalid export"),
-        (("--accounts", "some"), "'some', which is not a node id"),
+        (("--accounts", "some"), "'some', which is not a node ID"),
     ],
 )
 def test_what_is_no_option(parley: Parley, options: tuple[str, ...], said: str) -> None:

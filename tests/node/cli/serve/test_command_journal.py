@@ -89,8 +89,11 @@ async def test_a_failure_is_said_or_ends_the_node(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--journal", "there"], "a journal needs an auditor's key"),
-        (["--auditor", AuditorPrivateKey.create().public.text], "no directory for a journal"),
+        (["--journal", "there"], "it has no auditor"),
+        (
+            ["--auditor", AuditorPrivateKey.create().public.text],
+            "set journal.directory or give --journal",
+        ),
         (
             ["--journal", "there", "--auditor", "me"],
             "cannot read the auditor's key 'me': it begins with",

@@ -194,7 +194,7 @@ async def test_roles_are_read_once_and_go_back_with_the_rest(
         fails = True
         file.write_text(f"{OTHER} cook\n")
         assert await server.reload(text) == [
-            ("reload.failed", "the settings were read again, and stay as they were: no such trust")
+            ("reload.failed", "cannot reload the settings, which stay unchanged: no such trust")
         ]
         assert node.roles.of(OTHER) == {"clerk"}
 
@@ -224,10 +224,10 @@ async def test_it_goes_on_where_nobody_reads_what_it_prints(
     [
         ("[node", "cannot read the settings"),
         ("[node]\nmemorie = 1", "did you mean node.memory"),
-        ("[node]\nmemory = 2_000_000\n[serve]\ntrust = './none'", "no file of known peers"),
+        ("[node]\nmemory = 2_000_000\n[serve]\ntrust = './none'", "cannot read the known peers in"),
         ("[node]\nmemory = 2_000_000\npeer_memory = 65_536", "at most half of peer_memory"),
         ("[node]\nmemory = 2_000_000\n[bus]\nallow = ['*=publish:*']", "no bus is configured"),
-        ("[node]\nmemory = 2_000_000\n[federation]\nmembers = ['x']", "not a node id"),
+        ("[node]\nmemory = 2_000_000\n[federation]\nmembers = ['x']", "not a node ID"),
     ],
 )
 async def test_a_broken_file_leaves_everything_as_it_was(
@@ -298,7 +298,7 @@ async def test_a_node_of_a_module_keeps_its_limits_and_its_trust(
             assert node.roles.of(OTHER) == {"clerk"}
             ((event, why),) = await server.reload("[node]\nmemory = 2_000_000")
             assert event == "reload.failed"
-            assert "[node] of the settings would change nothing" in why
+            assert "cannot apply [node] of the settings to" in why
         assert node.config == config
         assert node.trust is trust
         assert server.peer.is_open

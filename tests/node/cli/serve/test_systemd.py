@@ -88,7 +88,7 @@ def test_who_does_not_listen_is_logged_once(
     with caplog.at_level(logging.WARNING):
         supervisor.ready("here")
         supervisor.stopping()
-    assert caplog.messages == ["the supervisor cannot be told READY=1: No such file or directory"]
+    assert caplog.messages == ["cannot notify the supervisor of READY=1: No such file or directory"]
 
 
 def test_a_supervisor_that_reads_nothing_holds_nobody_up(

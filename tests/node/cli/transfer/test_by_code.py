@@ -88,9 +88,9 @@ def test_a_file_goes_to_whoever_has_the_code(
 def test_what_people_see(processes: Processes, parley: Parley, directory: Path, file: Path) -> None:
     sender = processes.start("send", str(file), "--listen", HERE, "--no-announce")
     code = sender.line().removeprefix("code  ")
-    assert sender.line() == "      good for one receiver, and for 10 minutes"
+    assert sender.line() == "      valid for one receiver, for 10 minutes"
     there = sender.line()
-    assert there.startswith(f"there parley receive {code} --at tcp://127.0.0.1:")
+    assert there.startswith(f"enter parley receive {code} --at tcp://127.0.0.1:")
     *_, at = there.split()  # without its node id: the code proves who is there
     done = parley("receive", code, str(directory), "--at", at)
     assert (done.code, done.err) == (0, "")
@@ -147,8 +147,11 @@ def test_what_does_not_go_together(parley: Parley, directory: Path, file: Path) 
         (("send", str(file), there, "--home", there), f"with the address '{there}'"),
         (("send", str(file), there, "--no-announce"), f"with the address '{there}'"),
         (("send", str(file), "--home", there, "--announce"), "give --listen too"),
-        (("receive", str(directory), "--at", there), "it needs a code"),
-        (("receive", str(directory), str(directory)), "is not a code"),
+        (("receive", str(directory), "--at", there), "it requires a code"),
+        (
+            ("receive", str(directory), str(directory)),
+            "the first is not a code; give one directory",
+        ),
         (("receive", code, "--listen", there), "the receiver connects to the sender"),
         (
             ("receive", code, "--at", there, "--home", there),
@@ -187,7 +190,7 @@ def test_nobody_on_the_local_network(
 
     monkeypatch.setattr(taking, "find", find)
     done = parley("receive", "7-crossover-clockwork", str(directory))
-    assert (done.code, "no sender on the local network waits at 7" in done.err) == (3, True)
+    assert (done.code, "no node on the local network announces it" in done.err) == (3, True)
     monkeypatch.setattr(taking, "find_spec", lambda name: None)
     done = parley("receive", "7-crossover-clockwork", str(directory))
     assert (done.code, "--at ADDR or --home ADDR" in done.err) == (2, True)

@@ -94,7 +94,7 @@ async def test_without_a_terminal_the_answer_is_no(
         assert not await asking.welcome(met.back, offer())
         assert not await asking.welcome(met.back, offer())
         words = fingerprint(met.client.node_id)
-        line = f"parley: refused files of an unknown sender: {met.client.node_id} ({words}); there"
+        line = f"parley: refused files from unknown sender {met.client.node_id} ({words}): there"
         assert capsys.readouterr().err.startswith(line)
         assert len(known) == 0  # nobody has said yes
 
@@ -134,7 +134,7 @@ async def test_who_proves_no_id_is_never_on_record(anyio_backend: str, known: Kn
         with at_terminal() as terminal:
             async with terminal.answered("yes\n"):
                 assert await strangers(known).welcome(met.back, offer())
-            assert "A sender without an id wants to send a" in terminal.read()
+            assert "A sender without an ID wants to send a" in terminal.read()
         assert len(known) == 0
 
 

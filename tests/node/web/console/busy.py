@@ -46,8 +46,8 @@ FINDINGS: Final = (
     {
         "level": "note",
         "subject": "auditors",
-        "text": "one can read the journal: if that key is lost, the journal cannot be read",
-        "mend": "name a second one, whose key is kept away",
+        "text": "one auditor can read the journal: if that key is lost, nobody can read it",
+        "mend": "add a second auditor, and store that key elsewhere",
     },
 )
 
