@@ -24,7 +24,7 @@ def new(
     passphrase_file: Path | None,
     as_json: bool,
 ) -> None:
-    names = parse_names("signing", algorithm)
+    names = parse_names("signing", algorithm, option="algorithm")
     passphrase = read_passphrase(passphrase_file)
     identity = Identity.create(names)
     if path is None:

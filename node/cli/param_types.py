@@ -105,13 +105,13 @@ def warn(sentence: str) -> None:
     print(f"parley: warning: {sentence}", file=sys.stderr)
 
 
-def parse_names(parameter: str, text: str | None) -> tuple[str, ...]:
-    """Parse a comma list of algorithms, without duplicates; empty for None.
+def parse_names(parameter: str, text: str | None, *, option: str = "") -> tuple[str, ...]:
+    """Parse the comma list of an option, by default that of the parameter; empty for None.
 
     Raises:
         ConfigError: an empty list. UnknownAlgorithmError: an unknown name.
     """
-    return tuple(require_name(parameter, name) for name in _listed(parameter, text))
+    return tuple(require_name(parameter, name) for name in _listed(option or parameter, text))
 
 
 def _listed(option: str, text: str | None) -> tuple[str, ...]:

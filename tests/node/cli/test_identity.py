@@ -173,8 +173,8 @@ def test_where_no_key_file_can_be_made(
     [
         ("rsa", "there is no signing 'rsa'"),
         ("ed25519,rsa", "there is no signing 'rsa'"),
-        ("", "the list is empty"),
-        (" , ", "the list is empty"),
+        ("", "invalid --algorithm '': the list is empty"),
+        (" , ", "invalid --algorithm ' , ': the list is empty"),
     ],
 )
 def test_algorithms_that_make_no_identity(

@@ -157,7 +157,7 @@ def test_what_is_no_bus_is_a_problem_and_stays_as_it_is(
         file.write_bytes(content)
     (found,) = check_store(f"sqlite:///{file}")
     assert str(found.level) == "problem"
-    assert found.text.startswith(f"{file} is not a ")
+    assert found.text.startswith(f"cannot open the bus '{file}': it is not a ")
     assert [*tmp_path.iterdir()] == [file]
     assert content is None or file.read_bytes() == content
 
