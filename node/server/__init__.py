@@ -1,1 +1,1 @@
-"""What makes a node a server: links to other servers, their cards, accounts, topics followed."""
+"""Servers: links to other servers, their cards, accounts, and followed topics."""

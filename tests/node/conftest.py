@@ -1,4 +1,4 @@
-"""What kills or cuts takes as long as `--rounds` of that take, and a minute for the rest."""
+"""Timeouts for tests that kill processes or cut transports: they depend on `--rounds`."""
 
 from collections.abc import AsyncIterator
 
@@ -8,7 +8,7 @@ from parley._node.testing import ConnectedNodes
 from tests.node.network import meeting
 
 AROUND = 60
-A_ROUND = 2.0  # seconds, of a busy machine
+A_ROUND = 2.0  # seconds, on a busy machine
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -20,20 +20,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def every_cut(request: pytest.FixtureRequest) -> bool:
-    """Whether resumed sessions are cut wherever they can be."""
+    """Whether to cut resumed sessions at every possible position."""
     return bool(request.config.getoption("--every-cut"))
 
 
 @pytest.fixture
 def rounds(request: pytest.FixtureRequest) -> int:
-    """How many processes are killed, over all tests of a file that kill; or transports cut, in
-    each test that cuts."""
+    """The number of processes to kill in all tests of a file, or of transports to cut in each
+    test.
+    """
     rounds: int = request.config.getoption("--rounds")
     return rounds
 
 
 @pytest.fixture
 async def met(anyio_backend: str) -> AsyncIterator[ConnectedNodes]:
-    """Two nodes with default settings that are connected over memory."""
+    """Two connected nodes with default settings, over memory."""
     async with meeting() as met:
         yield met

@@ -1,7 +1,7 @@
-"""Two nodes that have met, for tests of what they then say; and what must not be left.
+"""Connected nodes for tests, and checks that nothing is left open.
 
-Everything here ends with its `async with`, and nothing waits for longer than
-`PATIENCE`. Small key exchange, no drain unless a test asks for it.
+Everything stops at the end of its `async with`, and waits take at most `PATIENCE`. Nodes use the
+fastest key exchange, and don't wait for handlers at the end unless a test sets it.
 """
 
 import asyncio
@@ -31,13 +31,14 @@ FAST = {"kex": ("x25519",)}
 
 
 def config(**settings: Any) -> NodeConfig:
-    """Settings for tests: the cheap key exchange, and connections that end with their transport,
-    unless a test is about resuming."""
+    """Return settings for tests: the fastest key exchange, and sessions that end with their
+    transport.
+    """
     return tuned(**{"algorithms": FAST, "resume": 0.0, **settings})
 
 
 def new_node(trust: TrustPolicy | AcceptHook | None = None, **settings: Any) -> Node:
-    """A node of its own identity."""
+    """Create a node with a new identity."""
     return Node(Identity.create(), config=config(**settings), trust=trust)
 
 
@@ -51,7 +52,7 @@ async def meeting(
     patience: float = PATIENCE,
     **both: Any,
 ) -> AsyncIterator[ConnectedNodes]:
-    """A client and a server that have met, over memory, tcp or unix, both on `clock`."""
+    """Connect a client and a server over memory, TCP or a Unix socket, both with `clock`."""
     ours = Node(Identity.create(), config=client or config(**both), clock=clock)
     theirs = Node(Identity.create(), config=server or config(**both), clock=clock)
     with anyio.fail_after(patience), TemporaryDirectory() as directory:
@@ -70,7 +71,7 @@ async def meeting(
 
 @asynccontextmanager
 async def task_scope() -> AsyncIterator[Backend]:
-    """A loop for what is no node; nothing of it is left."""
+    """Run a task scope for code that needs no node, and check that nothing is left open."""
     ours = TaskScope("the test")
     backend = await ours.enter()
     try:
@@ -80,14 +81,14 @@ async def task_scope() -> AsyncIterator[Backend]:
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until it holds; TimeoutError if it never does."""
+    """Wait until a condition holds; raise TimeoutError if it doesn't."""
     with anyio.fail_after(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - what it waits for sets no event
+        while not condition():  # noqa: ASYNC110 - there is no event to wait for
             await anyio.sleep(0.002)
 
 
 async def settled() -> None:
-    """Let everything that can go on do so: some turns of the loop, and a millisecond."""
+    """Let all tasks run that can, for some turns of the loop and a millisecond."""
     for _ in range(5):
         await cancel_shielded_checkpoint()
     await anyio.sleep(0.005)
@@ -96,7 +97,7 @@ async def settled() -> None:
 async def started(
     tasks: anyio.abc.TaskGroup, function: Callable[[], Awaitable[object]]
 ) -> "list[BaseException | object]":
-    """Run `function` in a task; its result, or what it raised, will be in the list."""
+    """Run `function` in a task; its result or error is appended to the list."""
     outcome: list[BaseException | object] = []
 
     async def run() -> None:
@@ -111,20 +112,20 @@ async def started(
 
 
 def open_files() -> set[str]:
-    """What the process has open: sockets and files, by number and target."""
+    """Return the open sockets and files of the process, by number and target."""
     found = set()
     for entry in Path("/proc/self/fd").iterdir():
         try:
             target = os.readlink(entry)
         except OSError:
-            continue  # the listing's own
-        if target != "/dev/null":  # libuv's spare one, kept for ever
+            continue  # of the listing itself
+        if target != "/dev/null":  # the spare one that libuv keeps open
             found.add(f"{entry.name} {target}")
     return found
 
 
 def living(kind: type) -> int:
-    """How many objects of a type there are."""
+    """Return the number of objects of a type."""
     return _living(kind)[kind]
 
 
@@ -139,10 +140,10 @@ def other_tasks() -> int:
 
 @contextmanager
 def nothing_left() -> Iterator[None]:
-    """No file, socket or task, and no Peer or Stream, is there that was not before.
+    """Check that no file, socket, task, Peer or Stream exists that did not exist before.
 
-    There may be less: what an earlier test let go may be collected only now. A thread that
-    resolved a name may hold the error it ended with for a moment longer.
+    There may be fewer, because objects of an earlier test may be collected only now. A thread that
+    resolved a name may keep its error for a moment.
     """
     files, objects = open_files(), _living_objects()
     yield

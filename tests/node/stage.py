@@ -1,7 +1,8 @@
-"""A process that forks the ones that are killed, and ends them on request.
+"""A process that forks processes for tests that kill them, and reports how they ended.
 
-It has only imported what the actors need, so that a start costs milliseconds; when our end of its
-pipe closes, none of them is left. `python -m tests.node.stage MODULE..`, whose `ROLES` they play.
+It has imported only the modules that the actors need, so that a fork takes milliseconds. When the
+test closes its end of the pipe, all actors are killed. Run it with `python -m tests.node.stage
+MODULE..`; the modules define the actors in `ROLES`.
 """
 
 import json
@@ -17,23 +18,25 @@ from typing import Any, Final, Self
 
 import anyio
 
-# What every node needs on either loop.
+# Imported by every node, on either event loop.
 LOOPS: Final = (
     "anyio._backends._asyncio",
     "anyio._backends._trio",
     "parley._node.transport.asyncio_backend",
     "parley._node.transport.trio_backend",
 )
-# So long an actor goes on if nobody kills it, in seconds.
+# The maximum lifetime of an actor in seconds.
 LONGEST: Final = 300.0
 
 Role = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class Stage:
-    """The other end: `with Stage(modules) as stage`. Each of them is imported, and may have `ROLES`
-    by name; what is told to an actor says its `role` and its `backend`. `wrapped` makes of the
-    command what is run."""
+    """The test's side of the stage: `with Stage(modules) as stage`.
+
+    Each module is imported and may define `ROLES` by name. The values passed to an actor include
+    its `role` and `backend`. `wrapped` changes the command to run.
+    """
 
     def __init__(
         self, modules: Iterable[str], wrapped: Callable[[list[str]], list[str]] = list
@@ -59,19 +62,19 @@ class Stage:
         self._process.communicate()
 
     def start(self, role: dict[str, Any]) -> int:
-        """Fork an actor; its process id."""
+        """Fork an actor and return its process ID."""
         return self._ask({"start": role})
 
     def kill(self, pid: int) -> None:
-        """SIGKILL; it is gone when this returns.
+        """Kill an actor with SIGKILL and wait until it is gone.
 
         Raises:
-            AssertionError: it had ended by itself.
+            AssertionError: it had ended before.
         """
         assert self._ask({"kill": pid}) == -signal.SIGKILL
 
     def ended(self, pid: int) -> int:
-        """How an actor ended by itself; waits for it."""
+        """Wait until an actor ends by itself, and return how it ended."""
         return self._ask({"wait": pid})
 
     def _ask(self, words: dict[str, Any]) -> int:
@@ -86,7 +89,7 @@ class Stage:
 
 
 def main() -> None:
-    """Fork, kill or wait for each line, and say the id or how it ended."""
+    """Fork, kill or wait for each line of input, and print the process ID or how it ended."""
     roles: dict[str, Role] = {}
     for name in (*LOOPS, *sys.argv[1:]):
         roles.update(getattr(import_module(name), "ROLES", {}))
@@ -118,7 +121,7 @@ def main() -> None:
 
 
 def act(asked: dict[str, Any], roles: Mapping[str, Role]) -> None:
-    """Play a role until it is over, or the process is killed."""
+    """Play a role until it ends or the process is killed."""
 
     async def play() -> None:
         with anyio.fail_after(LONGEST):
@@ -131,13 +134,13 @@ def act(asked: dict[str, Any], roles: Mapping[str, Role]) -> None:
 
 
 def end(child: int) -> int:
-    """Kill a child; how it ended."""
+    """Kill a child and return how it ended."""
     os.kill(child, signal.SIGKILL)  # a child that ended by itself still has its id
     return ended(child)
 
 
 def ended(child: int) -> int:
-    """How a child ended."""
+    """Return how a child ended."""
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 

@@ -1,4 +1,4 @@
-"""Pauses grow, stay within their bounds, and are spread."""
+"""Delays grow, stay within their limits, and are random."""
 
 import pytest
 

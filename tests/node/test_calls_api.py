@@ -1,4 +1,4 @@
-"""Tests of calls as applications make them: answers, refusals, deadlines, bounds, ends."""
+"""Tests of calls in applications: answers, refusals, deadlines, limits and endings."""
 
 import json
 import logging
@@ -204,7 +204,7 @@ async def test_no_time_at_all(met: ConnectedNodes, anyio_backend: str, timeout: 
 async def test_the_server_keeps_the_deadline_of_a_caller_that_does_not(
     met: ConnectedNodes, anyio_backend: str
 ) -> None:
-    """The caller's own clock is stopped: the answer is the server's."""
+    """The caller's clock is stopped, so the server enforces the deadline."""
     met.server.on_call("never")(lambda call: anyio.sleep(60))
     asking = met.peer.outgoing
     async with create_task_group() as tasks:
@@ -247,7 +247,7 @@ async def test_the_id_of_a_cancelled_call_is_busy_until_its_answer(
     outgoing = met.peer.outgoing.waiting
     with move_on_after(0.01):
         await met.peer.call("never")
-    # Nothing was read since: the final answer cannot have come.
+    # No further data has been read, so the final answer cannot have arrived.
     assert len(outgoing) == 1
     outgoing.next_ids[1] = 1
     assert await met.peer.call("echo", "another id") == "another id"
@@ -331,7 +331,7 @@ async def test_a_call_beyond_the_bounds_is_refused_and_the_others_go_on(
 
 @pytest.mark.parametrize("buffer", [4 << 20, 17 << 20])
 async def test_streams_that_nobody_reads_hold_up_no_call(anyio_backend: str, buffer: int) -> None:
-    """Their data waits for credit: more of it than calls wait for, or are refused for."""
+    """Their data waits for credit, and calls are not affected by it."""
 
     async def stick(stream: Stream) -> None:
         await anyio.sleep_forever()
@@ -473,14 +473,14 @@ async def test_calls_on_other_kinds_of_connection(
 async def test_a_call_waits_while_the_transport_is_full(
     met: ConnectedNodes, anyio_backend: str
 ) -> None:
-    """The wait counts: it ends with the deadline, and leaves nothing behind."""
+    """The deadline includes the wait, after which nothing is left open."""
     driver = met.peer.driver
     driver.writable = False
     for _ in range(6):
         met.peer.core.send(1, 0, 64, 1, bytes(1 << 20), lbm=False)
     with pytest.raises(CallTimeout) as late:
         await met.peer.call("echo", timeout=0.02)
-    assert late.value.received  # in a handler it is that one's failure, not its answer
+    assert late.value.received  # in a handler, it counts as a failure of the handler
     with move_on_after(0.01):
         await met.peer.call("echo")
     assert driver.write_waiters.waiters == []

@@ -1,7 +1,7 @@
-"""Cancelling any of the API's calls at any await leaves the connection usable.
+"""Cancelling an API call at any await leaves the connection usable.
 
-What a cancelled call leaves is nothing: no busy id, no handler, no task, no
-stream and no subscription on either side, and both sides still answer.
+A cancelled call leaves no used request ID, handler, task, stream or subscription on either side,
+and both sides still answer.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -25,12 +25,12 @@ from tests.node.network import config, eventually, meeting, other_tasks
 
 pytestmark = pytest.mark.anyio
 
-# Small windows, so that most acts have to wait for the other side somewhere.
+# Small windows, so that most actions wait for the other side.
 WINDOW = 1024
 
 
 class World:
-    """Two nodes that have met, each with handlers of every kind."""
+    """Two connected nodes, each with handlers of every kind."""
 
     def __init__(self, met: ConnectedNodes) -> None:
         self.met = met
@@ -83,12 +83,12 @@ class World:
 
 
 async def turns(number: int) -> None:
-    """Let the loop turn; may be cancelled."""
+    """Wait for turns of the loop; can be cancelled."""
     for _ in range(number):
         await anyio.lowlevel.checkpoint()
 
 
-# What an application does. Each may be cancelled anywhere.
+# Actions of an application, each of which can be cancelled at any point.
 
 
 async def call(world: World, peer: Peer) -> None:
@@ -198,7 +198,7 @@ ACTS: list[Act] = [
 
 
 class Step:
-    """One act of one side, begun after some turns of the loop and cancelled after more."""
+    """An action on one side, started after some turns of the loop and cancelled after more."""
 
     def __init__(self, act: Act, back: bool, begin: int, cancel: int) -> None:
         self.act = act
@@ -228,7 +228,7 @@ class Step:
 STEPS = st.builds(Step, st.sampled_from(ACTS), st.booleans(), st.integers(0, 6), st.integers(0, 40))
 
 
-# The fixture is the backend's name, the same for all examples.
+# The fixture is the name of the backend, the same for all examples.
 @pytest.mark.slow
 @settings(suppress_health_check=[*HealthCheck])
 @given(steps=st.lists(STEPS, min_size=1, max_size=8))
@@ -245,10 +245,10 @@ async def test_cancelled_at_any_await(anyio_backend: str, steps: list[Step]) -> 
 
 
 async def usable(world: World) -> None:
-    """Nothing is left, and both sides still do all that they can."""
+    """Check that nothing is left open, and that both sides can still use every feature."""
     met = world.met
     for topic in world.topics:
-        # What may have come for a task that is no longer there has gone its way.
+        # Events for cancelled tasks have been handled.
         await topic.publish("last")
     for peer in (met.peer, met.back):
         assert await peer.call("echo", "here", timeout=5) == "here"
@@ -270,7 +270,7 @@ async def usable(world: World) -> None:
 
 
 def nothing_open(peer: Peer) -> bool:
-    """Nothing of either side is under way: neither requests, nor streams, nor credit."""
+    """Check that neither side has open requests, streams or unreturned credit."""
     session = peer.core.session
     assert session is not None
     mux = session.mux

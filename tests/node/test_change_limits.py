@@ -1,4 +1,4 @@
-"""Limits of a node that runs may change, and nothing else."""
+"""The limits of a running node can change, and no other settings."""
 
 from dataclasses import replace
 from typing import Any
@@ -33,7 +33,7 @@ async def test_limits_of_connections_hold_at_once() -> None:
         assert accept(server, "192.0.2.1") is not None
         assert accept(server, "192.0.2.1") is None
         server.change_limits(changed(server, half_open=1))
-        assert accept(server, "192.0.2.1") is not None  # with a whole allowance again
+        assert accept(server, "192.0.2.1") is not None  # with a full burst again
         assert len(half_open_of(server)) == 1
 
 

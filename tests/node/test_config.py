@@ -1,4 +1,4 @@
-"""Tests of node/config.py: every setting reaches the core, and no wrong one does."""
+"""Tests of node/config.py: every setting reaches the core, and invalid values are rejected."""
 
 from dataclasses import FrozenInstanceError
 from typing import Any, get_type_hints
@@ -21,7 +21,9 @@ IDENTITY = Identity.create()
 
 
 def test_the_defaults_are_the_core_s() -> None:
-    """But for the window, which is twice the protocol's, and resuming, which needs a shell."""
+    """Except for the window, which is twice the protocol's default, and resuming, which needs a
+    node.
+    """
     limits = Limits(stream_window=STREAM_WINDOW)
     assert NodeConfig().core(IDENTITY) == CoreConfig(identity=IDENTITY, limits=limits, resume=30.0)
     assert 2 * Limits().stream_window == STREAM_WINDOW

@@ -1,4 +1,4 @@
-"""Tests of data of a type: models of each kind, LBM's own values, what is told of a misfit."""
+"""Tests of typed data: models of each kind, LBM values, and errors for mismatches."""
 
 import tomllib
 from collections.abc import Callable, Iterator
@@ -61,7 +61,7 @@ class Mixed:
 
 
 def sent(value: Encodable) -> object:
-    """What arrives of a value that is sent."""
+    """Return a value as it is received after sending."""
     return decode(encode({keys.DATA: value}))[keys.DATA]
 
 

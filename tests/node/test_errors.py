@@ -1,4 +1,4 @@
-"""Tests of node/errors.py: one tree, with the codes of the wire and fixed sentences."""
+"""Tests of node/errors.py: one class hierarchy, the codes of the wire, and the texts."""
 
 import anyio
 import pytest

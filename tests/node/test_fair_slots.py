@@ -1,4 +1,4 @@
-"""Tests of node/fair_slots.py: who makes way for whom in a shared limit."""
+"""Tests of node/fair_slots.py: which holder is evicted when a shared limit is reached."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,8 +7,9 @@ from parley._node.fair_slots import IDLE, FairSlots
 
 
 def slots(**idle: float | None) -> FairSlots[str]:
-    """Slots whose holders are named after their owner, such as `a1`, with the times since which
-    they are idle."""
+    """Create slots whose holders are named after their owner, such as `a1`, with the times since
+    which they are idle.
+    """
     made: FairSlots[str] = FairSlots(idle.__getitem__)
     for holder in idle:
         made.add(holder, holder[0])
@@ -20,7 +21,7 @@ def test_the_identity_with_the_most_slots_loses_its_longest_idle_one() -> None:
     assert held.evict_for("c", 3.0) == "a2"
     assert (len(held), held.count("a"), held.count("c")) == (3, 2, 0)
     held.add("c1", "c")
-    held.remove("a2")  # closed only now: counted once
+    held.remove("a2")  # counted until it is removed
     assert (len(held), held.count("a")) == (4, 2)
 
 

@@ -1,7 +1,7 @@
-"""Peers that keep to the letter of the protocol and want a node to hold what it cannot.
+"""Peers that follow the protocol but try to exhaust a node's memory.
 
-The hostile side is a node of ours whose core is told what no honest node would do: it
-names a window of one byte and never grants more, or labels as long as a payload may be.
+The hostile side is a modified node: it announces a window of one byte and never grants credit, or
+uses the longest possible labels.
 """
 
 from collections.abc import Collection
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 def never_grant(peer: Peer, spared: Collection[int] = ()) -> None:
-    """Let a peer of ours use up what comes without any credit for the other side."""
+    """Make a peer consume data without granting credit."""
     consume = peer.core.consume
 
     def consume_in_silence(stream: int, cost: int, count: int = 1) -> None:
@@ -57,7 +57,7 @@ async def test_chunks_behind_a_result_without_credit_do_not_pile_up() -> None:
         never_grant(met.peer)
         core = met.peer.core
         stream = core.open_stream("idle", window=1)
-        for async_id in (1, 2):  # the first takes all credit, the second waits
+        for async_id in (1, 2):  # the first uses all credit, and the second waits
             core.send(stream, async_id, SIM, CALL, encode({keys.TOPIC: "quick"}))
         await settled()
         call = encode({keys.TOPIC: "endless", keys.WINDOW: LARGEST_CREDIT})
@@ -105,9 +105,9 @@ async def test_streams_without_credit_hold_no_more_than_the_write_buffer(size: i
         for _ in range(200):
             met.peer.core.open_stream("bulk", window=1)
         await eventually(lambda: len(met.back.streams) == 200)
-        # A turn's events may be under way beyond it, those that have credit.
+        # The events of one turn may exceed the limit, if there is credit for them.
         await eventually(lambda: met.back.core.queued_bytes <= (1 << 20) + size)
-        # Who grants credit is served all the same.
+        # Peers that grant credit are served as usual.
         fast = met.peer.open_stream("bulk")
         spared.add(fast.id)
         for _ in range(20):
@@ -141,11 +141,11 @@ async def test_an_unsubscribe_that_is_followed_by_a_reset_is_answered() -> None:
         both = core.data_to_send(now)
         core.reset_stream(stream, CloseCode.CANCELLED)
         both += core.data_to_send(now)
-        met.back.driver.received(both)  # the reset is done before the request is looked at
+        met.back.driver.received(both)  # the reset is sent before the request is handled
         await eventually(lambda: call.done)
         assert call.code == ResultCode.ACCEPTED
         assert not topic.subscribers
         assert not met.back.core.streams.outbox.held
-        await subscription.__aexit__(None, None, None)  # another one would share its stream
+        await subscription.__aexit__(None, None, None)  # another peer would share its stream
         async with met.peer.subscribe("x"):
             assert len(topic.subscribers) == 1

@@ -1,4 +1,4 @@
-"""The log takes so many lines of a kind, and says what was left out."""
+"""Log lines of one kind are rate-limited, and the number of omitted lines is reported."""
 
 import logging
 from typing import Any

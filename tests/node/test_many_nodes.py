@@ -1,8 +1,8 @@
-"""A thousand nodes in one process: they talk, and nothing of them is left.
+"""A thousand nodes in one process exchange data and then leave nothing behind.
 
-Each dials the next one (a ring) in memory, calls it, reads a note of its topic and sends
-bytes over a stream. Afterwards no task, file, node or peer is there that was not before,
-and no more objects than after a round of a few.
+Each node dials the next one in a ring, in memory. It calls it, reads a note of its topic and sends
+bytes over a stream. Afterwards there are no new tasks, files, nodes or peers, and no more objects
+than after a round with a few nodes.
 """
 
 import gc
@@ -17,12 +17,12 @@ from parley._node.testing import connect_nodes
 from tests.node.network import config, nothing_left, open_files, other_tasks
 
 NODES = 1_000
-NODES_ON_TRIO = 250  # where each takes twice the time, and as much is left of it
+NODES_ON_TRIO = 250  # where each node takes twice the time and leaves as much memory
 FEW = 20
 
 
 async def talk(number: int, node: Node, following: Node) -> int:
-    """What a node says to the next one; returns the sum of what it heard."""
+    """Exchange data with the next node; return the sum of the received numbers."""
     peer, _ = await connect_nodes(node, following)
     heard = await peer.call("add", number, timeout=60)
     assert isinstance(heard, int)
@@ -38,7 +38,7 @@ async def talk(number: int, node: Node, following: Node) -> int:
 
 
 async def a_round(identities: list[Identity]) -> list["weakref.ref[Node]"]:
-    """All nodes of a round live and end here; returns what must be dead afterwards."""
+    """Run all nodes of a round; return objects that must be garbage-collected afterwards."""
     nodes = [Node(identity, config=config()) for identity in identities]
     async with anyio.create_task_group() as tasks:
         ended = anyio.Event()
@@ -97,4 +97,4 @@ async def test_a_thousand_nodes(anyio_backend: object) -> None:
             ]
             objects.append(len(ours))
             del ours
-    assert objects[1] - objects[0] < many - FEW  # not one object for each node
+    assert objects[1] - objects[0] < many - FEW  # less than one object per node

@@ -1,7 +1,7 @@
-"""What one peer may have a node hold: as much as its account says, and no more than is documented.
+"""The memory that one peer can make a node use is as accounted and at most as documented.
 
-Each attack is what costs the peer least and the node most, and what the node holds is
-asked of tracemalloc. The peer keeps nothing: it reads no report, or nothing at all.
+Each attack costs the peer little and the node much. The test measures the node's memory with
+tracemalloc. The peer itself stores nothing, because it doesn't read.
 """
 
 import gc
@@ -40,14 +40,14 @@ from tests.node.network import eventually, meeting, settled
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 MEBIBYTE: Final = 1 << 20
-# What a test lets a peer have, so that it is fast.
+# Small limits, to keep the test fast.
 MEMORY: Final = 2 * MEBIBYTE
-# What comes on top: a connection that does nothing, a payload that is being taken, and what the
-# loop has of both sides.
+# Additional memory: an idle connection, a payload being received, and the loop's data for both
+# sides.
 BESIDES: Final = 2 * MEBIBYTE
 # Seconds for one test: on a busy machine, the slowest take more than the 10 of others.
 PATIENCE: Final = 40.0
-# The account says at least what tracemalloc sees, and at most so many times that.
+# The account is at least the memory seen by tracemalloc, and at most so many times as much.
 FACTOR: Final = 4
 
 Event = tuple[int, int, int, int, bytes]
@@ -55,7 +55,7 @@ Attack = Callable[[ConnectedNodes], Awaitable[None]]
 
 
 async def send(met: ConnectedNodes, events: Iterable[Event]) -> None:
-    """Send for as long as there is somebody to send to, and queue next to nothing here."""
+    """Send until the session ends, with little buffered on this side."""
     core = met.peer.core
     for number, (stream, async_id, category, subcategory, payload) in enumerate(events):
         if not met.peer.is_open:
@@ -76,12 +76,12 @@ def calls(topic: str, data: Value, count: int = 1_024, asking: bool = True) -> I
 
 
 def dicts(count: int) -> Value:
-    """What weighs most in memory for its bytes."""
+    """Return the data that uses the most memory per byte."""
     return [{0: {}} for _ in range(count)]
 
 
 def deaf(met: ConnectedNodes) -> None:
-    """The peer reads nothing from here on."""
+    """Stop the peer from reading."""
     transport = met.peer.driver._transport
     assert transport is not None
     transport.pause_reading()
@@ -138,14 +138,14 @@ async def large_answers(met: ConnectedNodes) -> None:
 
 
 async def late_answers(met: ConnectedNodes) -> None:
-    """All handlers run, and then all have something to say."""
+    """All handlers run concurrently, then all return an answer."""
     deaf(met)
     await send(met, calls("late", None, 500))
     await anyio.sleep(0.1)
 
 
 async def handlers_that_linger(met: ConnectedNodes) -> None:
-    """Calls that are cancelled, so that they count no more, whose handlers do not end."""
+    """Calls are cancelled, so that they no longer count, but their handlers continue."""
     for first in range(1, 1_500, 64):
         numbers = range(first, first + 64)
         payload = encode({keys.TOPIC: "stubborn", keys.DATA: bytes(1_000)})
@@ -155,7 +155,7 @@ async def handlers_that_linger(met: ConnectedNodes) -> None:
 
 
 async def notes(met: ConnectedNodes) -> None:
-    """Of many topics, none of which is read."""
+    """Notes of many topics are not read."""
     topics = [met.server.topic(f"t{number}") for number in range(8)]
     asked = [encode({keys.TOPIC: topic.name}) for topic in topics]
     await send(met, [(1, n, SIM, SUBSCRIBE, payload) for n, payload in enumerate(asked, 1)])
@@ -169,7 +169,7 @@ async def notes(met: ConnectedNodes) -> None:
 
 
 class Endless(ModelStore):
-    """A bus's store that always has more, and keeps nothing itself; `publish` takes its time."""
+    """A bus store that always has more events and stores nothing; publishing is slow."""
 
     def __init__(self, loop: Backend) -> None:
         super().__init__(BusConfig())
@@ -206,22 +206,22 @@ class Endless(ModelStore):
 
 
 async def ask_buses(met: ConnectedNodes, requests: Callable[[int], Request], count: int) -> None:
-    """On as many streams as there may be, so many each, as long as they are there."""
+    """Send requests on as many streams as possible while the session is open."""
     ids = [met.peer.core.open_stream(BUS_LABEL) for _ in range(limits.STREAMS)]
     asked = ((number, *encode_request(requests(number))) for number in range(1, count + 1))
     await send(met, ((id, n, BUS, kind, payload) for n, kind, payload in asked for id in ids))
 
 
 async def handed_out(met: ConnectedNodes) -> None:
-    """Events without end, none of which is acknowledged; their answers are read."""
+    """Fetch events without acknowledging them; the answers are read."""
     await ask_buses(met, lambda number: Read("a.b", "g", "c", 1_000, 0.0), 10)
 
 
-READS: Final = 20  # of 64 that may wait on one connection; all of them hold no more
+READS: Final = 20  # of the 64 that can wait on one connection; all together use no more
 
 
 async def answers_of_a_bus(met: ConnectedNodes) -> None:
-    """Events that are asked for side by side, and answers that are not read."""
+    """Fetch events concurrently, without reading the answers."""
     deaf(met)
     await ask_buses(met, lambda number: Read("a.b", "g", "c", 1_000, 5.0), READS)
 
@@ -231,7 +231,7 @@ async def places_of_a_bus(met: ConnectedNodes) -> None:
 
 
 async def publishing_on_a_bus(met: ConnectedNodes) -> None:
-    """Data that weighs most once it is decoded, while the store is slow."""
+    """Publish data that uses the most memory once decoded, while the store is slow."""
     body = '{"a":[' + "[]," * 5_000 + "[]]}"
     await ask_buses(met, lambda number: Publish([EventRow("a.b", body, None, 1)]), 60)
 
@@ -260,7 +260,7 @@ ATTACKS: Final = (
 
 @asynccontextmanager
 async def attacked(memory: int) -> AsyncIterator[ConnectedNodes]:
-    """A server with handlers of all sorts, and a peer that keeps nothing of what comes."""
+    """A server with all kinds of handlers, and a peer that stores nothing it receives."""
     settings: dict[str, Any] = {
         "peer_memory": memory,
         "write_buffer": min(memory // 2, 4 * MEBIBYTE),
@@ -303,7 +303,7 @@ async def attacked(memory: int) -> AsyncIterator[ConnectedNodes]:
 
 
 async def held(met: ConnectedNodes, attack: Attack) -> tuple[int, int]:
-    """What the node holds at most meanwhile, and holds at the end, in bytes."""
+    """Return the maximum and the final memory of the node in bytes."""
     gc.collect()
     tracemalloc.start()
     try:
@@ -324,7 +324,7 @@ async def test_a_peer_holds_no_more_than_its_account_has(
     async with attacked(MEMORY) as met:
         most, now = await held(met, attack)
         account = met.back.core.account
-        # What handlers have answered waits beside it, for some seconds.
+        # Answers of handlers also wait here, for some seconds.
         unwritten = UNWRITTEN_PART * MEMORY if attack is late_answers else 0
         assert most <= MEMORY + unwritten + BESIDES
         now -= met.back.core.answers.held
@@ -336,7 +336,7 @@ async def test_a_peer_holds_no_more_than_its_account_has(
 
 
 async def test_the_documents_say_what_a_peer_holds_at_the_worst(anyio_backend: str) -> None:
-    """The number in them is the default, and the worst peer comes close to it."""
+    """The documented number is the default, and the worst peer comes close to it."""
     assert NodeConfig().peer_memory == PEER_MEMORY
     for page in ("guides/run-a-server.md", "threat-model.md"):
         text = Path(__file__).parents[2].joinpath("docs", page).read_text("utf-8")
@@ -348,7 +348,7 @@ async def test_the_documents_say_what_a_peer_holds_at_the_worst(anyio_backend: s
 
 
 async def test_all_peers_together_have_a_bound(anyio_backend: str) -> None:
-    """Whoever has much finds no room when others have it all; whoever has little does."""
+    """A peer with much memory gets no more when the total is used up; a peer with little does."""
     async with attacked(MEMORY) as met:
         total = memory_of(met.server)
         total.limit = MEBIBYTE
@@ -365,7 +365,7 @@ async def test_all_peers_together_have_a_bound(anyio_backend: str) -> None:
 async def test_honest_calls_are_all_answered(
     anyio_backend: str, count: int, size: int, answer: int
 ) -> None:
-    """At the defaults, of handlers that all are done at once, to a peer that reads."""
+    """With default settings, for handlers that all finish together and a peer that reads."""
     data, asked = bytes(answer), bytes(size)
     async with meeting(patience=PATIENCE) as met:
 

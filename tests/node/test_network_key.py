@@ -1,4 +1,4 @@
-"""Nodes of which one has no network key, or another one: both report what they can know."""
+"""Nodes with different network keys, or without one: the errors on both sides."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Tests of node/node.py: listening, dialling, trust, bounds, and ends that leave nothing."""
+"""Tests of node/node.py: listening, dialling, trust, limits, and cleanup."""
 
 import fcntl
 import logging
@@ -50,7 +50,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Silent:
-    """An observer that looks at nothing."""
+    """An observer that ignores all events."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *arguments: None
@@ -71,7 +71,7 @@ def place_of(address: str) -> str:
 
 @pytest.fixture
 def silent() -> Iterator[tuple[socket.socket, str]]:
-    """A listener that accepts in the kernel and never says a word."""
+    """A listener that accepts connections in the kernel and never sends data."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -222,7 +222,7 @@ async def test_nobody_listens(
             assert node.peers == []
             assert not connections_of(node)
             del node
-    # What never was does not end.
+    # A node that never started doesn't stop.
     assert all(record.getMessage().startswith("the dial of ") for record in caplog.records)
 
 
@@ -275,7 +275,7 @@ async def test_first_use_then_known(anyio_backend: str, tmp_path: Path) -> None:
     async with new_node() as mallory, new_node() as alice:
         await mallory.listen(place)
         for policy in (FirstUse(known_peers), Known(known_peers)):
-            # What the policy raised, not only its words.
+            # The original error, not only its text.
             with pytest.raises(IdentityChangedError, match="HAS CHANGED"):
                 await alice.connect(place, trust=policy)
 
@@ -301,7 +301,7 @@ async def test_a_policy_that_waits_for_a_file_keeps_nobody_else_waiting(
 
 
 async def test_streams_have_no_name_to_remember(anyio_backend: str, tmp_path: Path) -> None:
-    """Two peers met over byte streams are two peers, not one whose id has changed."""
+    """Two peers connected over byte streams are different peers, not one whose ID has changed."""
     policy = FirstUse(KnownPeers(tmp_path / "known"))
     async with new_node() as alice, new_node() as bob, new_node() as carol:
         for other in (bob, carol):
@@ -405,7 +405,7 @@ def test_plaintext_does_not_go_with_trust_or_a_network_key() -> None:
         new_node(network_key=bytes(31) + b"x", plaintext="only")
 
 
-# What is given up leaves nothing.
+# Cancelled attempts leave nothing open.
 
 
 async def test_a_dial_that_times_out_leaves_nothing(
@@ -439,7 +439,7 @@ async def test_the_core_s_own_time_out_leaves_nothing(
 
 
 async def test_a_dial_cancelled_at_any_moment_leaves_nothing(anyio_backend: str) -> None:
-    """Cancelled after each number of turns of the loop, up to the finished dial."""
+    """Cancel after each number of turns of the loop, up to the finished dial."""
     async with new_node() as alice, new_node() as bob:
         address = await bob.listen(LISTEN)
         await (await alice.connect(address)).close()
@@ -467,7 +467,7 @@ async def test_a_dial_cancelled_at_any_moment_leaves_nothing(anyio_backend: str)
 
 
 async def test_a_dial_cancelled_when_the_peer_is_open_closes_it(anyio_backend: str) -> None:
-    """The handshake is over and the dialling task cancelled before it ran again."""
+    """The handshake has finished, and the dialling task is cancelled before it runs again."""
     ours, theirs = memory_pair()
     async with new_node() as alice, new_node() as bob:
         accepted: list[Peer] = []
@@ -570,7 +570,9 @@ async def test_an_observer_that_fails_ends_its_connection(
 
 @pytest.mark.slow
 async def test_half_open_connections_are_bounded(anyio_backend: str) -> None:
-    """1,000 strangers who say nothing; the oldest give way, and a peer still gets in."""
+    """1,000 clients connect and send nothing. The oldest are evicted, and a peer can still
+    connect.
+    """
     bound = 50
     async with new_node() as alice, new_node(half_open=bound) as bob:
         accepted = 0
@@ -626,7 +628,7 @@ async def test_half_open_connections_of_one_address_make_way_for_others(
         await eventually(lambda: len(half_open_of(bob)) == 1)
         strangers = [dialled("127.0.0.2") for _ in range(3 * bound)]
         try:
-            # The oldest of their own are closed.
+            # The oldest connections of the same address are closed.
             await eventually(lambda: len(half_open_of(bob)) == bound)
             assert await to_thread.run_sync(strangers[0].recv, 1) == b""
             slow.setblocking(False)
@@ -639,7 +641,7 @@ async def test_half_open_connections_of_one_address_make_way_for_others(
 
 
 async def test_rejected_connections_count_as_half_open(anyio_backend: str) -> None:
-    """Who was sent a Reject and does not hang up is closed in favour of others as well."""
+    """A client that was rejected and stays connected can also be evicted."""
     async with new_node(half_open=5) as bob:
         port = Address.parse(await bob.listen(LISTEN)).port
         hello = bytes.fromhex("0000000000000101") + bytes.fromhex("a10107")  # version 7
@@ -655,7 +657,7 @@ async def test_rejected_connections_count_as_half_open(anyio_backend: str) -> No
         await eventually(lambda: not connections_of(bob))
 
 
-# Life.
+# Lifecycle.
 
 
 async def test_what_needs_a_running_node(anyio_backend: str) -> None:
@@ -730,7 +732,7 @@ async def test_closing_lets_handlers_finish_and_sends_what_is_queued(
 
 
 async def test_closing_does_not_wait_for_who_came_meanwhile_in_vain(anyio_backend: str) -> None:
-    """Nothing new is taken of them either, and the end of the last call is noticed."""
+    """No new calls of such peers are accepted, and the end of the last call is noticed."""
     finish = anyio.Event()
     async with new_node() as late, meeting(drain_timeout=60.0) as met:
 
@@ -794,7 +796,7 @@ async def test_a_cancelled_node_tells_its_peers(anyio_backend: str) -> None:
 
 
 async def test_who_waits_on_a_peer_learns_that_the_node_is_gone(anyio_backend: str) -> None:
-    """Also if the other side reads nothing, so that Close cannot even be sent."""
+    """Even if the other side reads nothing, so that Close cannot be sent."""
     outer: list[object] = []
     async with new_node(drain_timeout=0) as alice, create_task_group() as tasks:
         with suppress(ZeroDivisionError):
@@ -867,7 +869,7 @@ async def test_many_nodes_in_one_process(anyio_backend: str) -> None:
     "anyio_backend", [pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop")]
 )
 class TestUvloop:
-    """The same on uvloop, whose transports differ in small things."""
+    """The same tests on uvloop, whose transports differ in details."""
 
     @pytest.mark.slow
     @pytest.mark.parametrize("transport", ["memory", "tcp", "unix"])
@@ -936,7 +938,7 @@ async def test_a_foreign_stream_that_fails_oddly_ends_its_connection(
 
 
 async def test_what_connections_are_told_is_made_once() -> None:
-    """Making it anew encodes and checks all that a Proof says."""
+    """Creating the settings for each connection would encode and validate them each time."""
     async with new_node(resume=30.0) as node:
         said = []
         for number in range(2):
@@ -950,4 +952,4 @@ async def test_what_connections_are_told_is_made_once() -> None:
             assert told.proof_payload == unresumed.proof_payload
             said.append(told.proof_payload)
             node.on_call(f"order {number}", once=True)(lambda call: None)
-        assert said[0] != said[1]  # with a handler that remembers its calls both say so
+        assert said[0] != said[1]  # once a handler remembers calls, both settings announce it

@@ -1,4 +1,4 @@
-"""A node's buses: made by address, begun and closed with it."""
+"""A node's buses: created by URL, started and closed with the node."""
 
 import os
 from pathlib import Path
@@ -28,7 +28,7 @@ async def test_one_bus_for_one_address(anyio_backend: str, tmp_path: Path) -> No
     with pytest.raises(ParleyError, match="not running"):
         await bus.publish("auth.user", {})
     async with node:
-        assert os.listdir(tmp_path) == []  # opened at its first use
+        assert os.listdir(tmp_path) == []  # opened on first use
         await bus.publish("auth.user", {})
         assert {name[0] for name in os.listdir(tmp_path)} == {"a"}
     with pytest.raises(BusClosedError):

@@ -1,5 +1,4 @@
-"""What a program raises inside of anything of the public API that is entered with `async with`
-comes out as itself, in no group."""
+"""An exception inside an `async with` of the public API is raised as itself, not in a group."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -20,7 +19,7 @@ from tests.sweep import sweep
 
 pytestmark = pytest.mark.anyio
 
-# The address at which the server listens, to dial it anew.
+# The server's address, to dial it again.
 Entered = Callable[[ConnectedNodes, str], AbstractAsyncContextManager[Any]]
 
 ENTERED: dict[str, Entered] = {
@@ -57,7 +56,7 @@ async def test_what_is_raised_inside_comes_out_as_it_is(what: str) -> None:
 
 
 class Unclosable:
-    """The buses of a peer whose store is gone."""
+    """Buses of a peer, whose store is gone."""
 
     async def aclose(self) -> None:
         raise BusUnavailableError("the disk is full")

@@ -1,4 +1,4 @@
-"""Errors that name the reason: what was refused, what isn't connected, what isn't offered."""
+"""Errors that name the reason: refused calls, closed links, missing topics and handlers."""
 
 import socket
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tests of calls, answers in items and topics whose data has a type, between two nodes."""
+"""Tests of typed calls, streamed answers and topics between two nodes."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -64,7 +64,7 @@ async def test_a_call_of_a_type_is_answered_with_one(met: ConnectedNodes) -> Non
     receipt = await met.peer.call("order", ORDER, returns=Receipt)
     assert_type(receipt, Receipt)
     assert receipt == Receipt(7, b"\0\xff")
-    # The other side need not know of it.
+    # The other side need not use types.
     plain = await met.peer.call("order", {"items": [{"name": "tea", "price": 3}]})
     assert_type(plain, Value)
     assert plain == {"total": 3, "note": b""}
@@ -185,7 +185,7 @@ async def test_a_call_that_is_made_once_has_its_types_too(anyio_backend: str) ->
         with pytest.raises(CallRefused) as caught:
             await peer.call("order", 5, once=key)
         assert caught.value.code == ResultCode.MALFORMED
-        # What was malformed was not run, and the key is as good as new.
+        # Malformed data didn't run the handler, so the key is still unused.
         for _ in range(2):
             assert await peer.call("order", ORDER, once=key, returns=Receipt) == Receipt(7)
         assert ran == [ORDER]

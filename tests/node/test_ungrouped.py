@@ -1,4 +1,4 @@
-"""Tests of errors that come in the groups of task groups: one is met as itself."""
+"""Tests of errors in exception groups: a single error is raised as itself."""
 
 from typing import Any
 
@@ -122,7 +122,9 @@ async def test_a_stream_that_ends_inside_of_a_task_group_is_not_a_failure(
         await stream.send_eof()
         with pytest.raises(StreamResetError) as reset:
             await stream.receive()
-        assert reset.value.code == CloseCode.INTERNAL_ERROR  # EndOfStream is the handler's own
+        assert (
+            reset.value.code == CloseCode.INTERNAL_ERROR
+        )  # EndOfStream comes from the handler itself
         stream = met.peer.open_stream("bytes")
         over = anyio.Event()
         stream.reset()

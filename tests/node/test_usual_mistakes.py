@@ -1,4 +1,4 @@
-"""The usual mistakes with decorators, context managers and options: each raises immediately."""
+"""Common mistakes with decorators, context managers and options raise an error immediately."""
 
 import math
 from collections.abc import Awaitable, Callable, Iterator
@@ -20,7 +20,7 @@ from tests.sweep import sweep
 pytestmark = pytest.mark.anyio
 
 
-# Decorators: each is made for a node and a name, and calls functions with so many arguments.
+# Decorators for a node and a name, and the number of arguments with which they call functions.
 
 Register = Callable[[Node, str, Any], object]
 
@@ -269,7 +269,7 @@ OPTIONS: dict[str, Callable[..., Awaitable[object] | object]] = {
     "Node": lambda peer, **options: Node(**{"identity": new_node().identity, **options}),
 }
 CLEAR = (ValueError, LbmEncodeError, ParleyError, TypeError)
-# What no number is; numbers below the least; what no whole number is.
+# Not a number, too small, and not a whole number.
 NO_NUMBER = ("5", b"x", [1], math.nan, True)
 NEGATIVE = (*NO_NUMBER, -1)
 COUNT = (None, *NEGATIVE, 0, 1.5, math.inf)
@@ -338,7 +338,7 @@ async def test_values_that_an_option_cannot_have(
         for value in values:
             with anyio.fail_after(10), pytest.raises(CLEAR) as raised:
                 await use(what, nodes.peer, option, value)
-            # Python's own sentences on operands say nothing of the option.
+            # Python's own errors on operands don't name the option.
             text = str(raised.value)
             assert not any(words in text for words in ("instances of", "operand", "object is not"))
         assert nodes.peer.is_open

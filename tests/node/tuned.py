@@ -1,4 +1,4 @@
-"""Settings of nodes with other internal limits than those that follow from the settings."""
+"""Settings of nodes with other internal limits than the default ones."""
 
 from dataclasses import fields, replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The public face: what it has, and what `import parley` does not load."""
+"""The public modules: their names, and the modules that `import parley` does not load."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ import parley
 import parley._node.node
 from parley import Node
 
-# What is imported when it is used: the bus, other dialects, the pipeline and the command line.
+# Loaded on first use: the bus, other dialects, the pipeline and the command line.
 HEAVY = (
     "parley._node.bus",
     "parley._node.bus.remote",
@@ -74,7 +74,7 @@ def test_it_lists_all_that_it_has() -> None:
     assert sorted(set(names)) == sorted(names)
     assert set(names) <= set(dir(parley))
     everything: dict[str, object] = {}
-    exec("from parley import *", everything)  # noqa: S102 - no other way to ask for all
+    exec("from parley import *", everything)  # noqa: S102 - the only way to import all names
     assert everything.keys() - {"__builtins__"} == set(names)
 
 

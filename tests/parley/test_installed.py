@@ -1,7 +1,7 @@
-"""Parley installed beside a program's own `node`, `crypto`, `lbm` and `pipeline`.
+"""Parley installed in a program that has its own `node`, `crypto`, `lbm` and `pipeline`.
 
-It is installed from a wheel that a source distribution makes, from a compiled one (`--wheel`), and
-from a clone.
+It is installed from a wheel built from a source distribution, from a compiled wheel (`--wheel`),
+and from a clone.
 """
 
 import os
@@ -53,7 +53,9 @@ for name in {NAMES}:
 
 
 def run(place: Path, *command: str | Path) -> str:
-    """Run a program to its end in the folder `place`, which is on the path of imports too."""
+    """Run a program in the folder `place`, which is also on its import path, and return its
+    output.
+    """
     environment = {
         "PATH": os.environ["PATH"],
         "PARLEY_HOME": str(place / "home"),
@@ -67,8 +69,9 @@ def run(place: Path, *command: str | Path) -> str:
 
 
 def build(place: Path, *options: str) -> Path:
-    """Build into the folder `place` and return the wheel, which is made from a source distribution
-    unless the options say otherwise."""
+    """Build into the folder `place` and return the wheel, by default built from a source
+    distribution.
+    """
     command = [UV, "build", "--quiet", "--out-dir", str(place), *options]
     subprocess.run(command, cwd=ROOT, check=True, timeout=300)
     (wheel,) = place.glob("*.whl")
@@ -77,7 +80,7 @@ def build(place: Path, *options: str) -> Path:
 
 @pytest.fixture(scope="module", params=["wheel", "clone", "--wheel"])
 def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of programs of an environment that has Parley."""
+    """Return the directory of scripts of an environment in which Parley is installed."""
     place = tmp_path_factory.mktemp("installed")
     given = request.config.getoption("--wheel")
     if request.param == "clone":
@@ -99,7 +102,7 @@ def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture
 def beside(tmp_path: Path) -> Path:
-    """A folder with modules and packages of its own under the names of Parley's folders."""
+    """Create a folder with modules and packages that have the names of Parley's folders."""
     for name in NAMES[:2]:
         (tmp_path / f"{name}.py").write_text(f"OWN = 'my {name}'\n")
     for name in NAMES[2:]:

@@ -1,4 +1,4 @@
-"""`parley` while it starts: a process of its own for each, since it ends in the middle."""
+"""The start of `parley`, in separate processes because the tests interrupt it."""
 
 import os
 import signal
@@ -33,8 +33,8 @@ parley.__main__.main()
         ("parley._node", ""),
         ("cryptography", ""),
         ("parley._node.cli.exit_codes", ""),
-        ("parley._node.cli.ping", ""),  # the command is looked for
-        ("anyio._backends._asyncio", "parley: interrupted by SIGINT\n"),  # the command runs
+        ("parley._node.cli.ping", ""),  # while the command is looked up
+        ("anyio._backends._asyncio", "parley: interrupted by SIGINT\n"),  # while the command runs
     ],
 )
 def test_an_interrupt_is_quiet_from_the_first_import_on(where: str, said: str) -> None:

@@ -1,4 +1,4 @@
-"""Every type of ours that a public signature names is exported by a public module."""
+"""Every type of this package in a public signature is exported by a public module."""
 
 import ast
 import builtins
@@ -19,7 +19,7 @@ EXPORTED = {dotted.rpartition(".")[2] for dotted in HIDDEN}
 
 
 def functions(dotted: str) -> Iterator[tuple[str, Any]]:
-    """The public functions behind a public name."""
+    """Return the public functions of a public name."""
     found = find(dotted)
     if inspect.isfunction(found):
         yield dotted, inspect.unwrap(found)
@@ -44,7 +44,7 @@ def functions(dotted: str) -> Iterator[tuple[str, Any]]:
 
 
 def named_types(function: Any) -> Iterator[str]:
-    """The names in the annotations of a function, and of its overloads."""
+    """Return the names in the annotations of a function and its overloads."""
     for one in (function, *get_overloads(function)):
         tree = ast.parse(textwrap.dedent(inspect.getsource(one))).body[0]
         assert isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -67,7 +67,7 @@ def names_in(node: ast.expr) -> Iterator[str]:
 
 
 def is_ours(name: str, module: str) -> bool:
-    """Whether a name of a module is a type of ours, and no type variable."""
+    """Return whether a name of a module is one of this package's types, but not a type variable."""
     source = sys.modules[module]
     found = getattr(source, name, None)
     if found is None:
@@ -98,7 +98,7 @@ def test_public_signatures_name_public_types() -> None:
     assert missing == set()
 
 
-# A function with more takes an options class.
+# A function with more parameters uses an options class.
 MOST_PARAMETERS = 8
 
 

@@ -1,4 +1,4 @@
-"""Tests of peers whose methods wait: what they return, and that nothing is left of them."""
+"""Tests of synchronous peers: results, and that closing them frees everything."""
 
 import signal
 import subprocess
@@ -34,7 +34,7 @@ class Price:
 
 
 class Shop:
-    """A node in another thread, its address, and what came of the handler that waits."""
+    """A node in another thread, its address, and the result of a handler that waits."""
 
     def __init__(self, background: LoopThread, node: Node) -> None:
         self.background = background
@@ -186,7 +186,7 @@ def test_what_is_left_after_a_subscription(shop: Shop) -> None:
         shop.until_subscribed()
         sub.close()
         sub.close()
-        with peer.subscribe("prices"):  # the publisher has forgotten the first
+        with peer.subscribe("prices"):  # the publisher has dropped the first
             shop.until_subscribed()
     sub.close()
 
@@ -270,7 +270,7 @@ def test_the_loop_s_own_thread_cannot_close(shop: Shop) -> None:
 
 @pytest.mark.process
 def test_a_process_that_was_forked_meanwhile_ends(shop: Shop) -> None:
-    """It has no thread to wait for, neither in a call nor at its end."""
+    """A forked process must not wait for the missing thread, neither in a call nor at exit."""
     program = f"""
 import os
 import parley.blocking
@@ -320,7 +320,7 @@ def test_a_node_of_another_id_is_not_connected_to() -> None:
 
 @pytest.mark.anyio
 async def test_in_a_thread_whose_own_loop_runs(anyio_backend: str) -> None:
-    """As in a notebook: its loop runs in the thread in which the cells do."""
+    """As in a notebook, whose event loop runs in the thread of the cells."""
     node = new_node()
     background = LoopThread(node)
     shop = Shop(background, node)
@@ -332,7 +332,7 @@ async def test_in_a_thread_whose_own_loop_runs(anyio_backend: str) -> None:
 
 def test_a_link(shop: Shop) -> None:
     with link(shop.address, node=new_node()) as kept:
-        # It was not up yet, perhaps.
+        # The link may not have been up yet.
         assert kept.call("price", "tea", returns=Price) == Price("tea", 120)
         kept.ready(timeout=PATIENCE)
         assert kept.is_up
@@ -388,7 +388,7 @@ print(peer.call("whoever calls"))
 def test_an_interrupt_as_a_call_begins_cancels_it_too(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It comes when the call is under way, and before whoever made it has got hold of it."""
+    """The interrupt arrives when the call has started, but before the caller has its future."""
     with meet(shop) as peer:
         portal = peer._background._portal
         start = portal.start_task_soon

@@ -1,4 +1,4 @@
-"""That nothing is left after a test, when its own variables are gone: it costs half a second."""
+"""Check that tests leave nothing open, after their variables are gone; this takes half a second."""
 
 import logging
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tests.node.network import nothing_left
 
 @pytest.fixture(scope="session")
 def libuv() -> None:
-    """What libuv keeps open for ever is open from now on."""
+    """Open the file that libuv keeps open permanently."""
     uvloop.new_event_loop().close()
 
 

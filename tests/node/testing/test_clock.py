@@ -1,4 +1,4 @@
-"""Tests of node/testing/clock.py: the clock by itself, then nodes that live by it."""
+"""Tests of node/testing/clock.py: the clock alone, then nodes that use it."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ def noting(called: list[str], clock: FakeClock, name: str) -> Callable[[], None]
     return lambda: called.append(f"{name} at {clock.now():g}")
 
 
-# By itself.
+# The clock alone.
 
 
 def test_it_stands_still_until_it_is_moved() -> None:
@@ -139,7 +139,7 @@ async def test_ticking_is_not_kept_up_by_those_who_talk_without_end() -> None:
     assert clock.now() == 1
 
 
-# Nodes on it.
+# Nodes with a fake clock.
 
 
 async def test_the_deadline_of_a_call_passes_at_once() -> None:
@@ -157,7 +157,7 @@ async def test_the_deadline_of_a_call_passes_at_once() -> None:
 
 
 async def test_a_clock_may_jump() -> None:
-    """As when the machine slept: nothing was in vain yet, since no ping had gone out."""
+    """As if the machine had slept: no ping had been sent, so the connection survives."""
     clock = FakeClock()
     with fail_after(5):
         async with connected_nodes(clock=clock) as pair:

@@ -1,4 +1,4 @@
-"""Tests of node/testing/faults.py: each fault on plain bytes, its bounds, and cancelling."""
+"""Tests of node/testing/faults.py: each fault on plain bytes, limits, and cancellation."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,7 +22,7 @@ DATA = bytes(range(200))
 async def joined(
     clock: FakeClock | None = None,
 ) -> AsyncIterator[tuple[FaultyLink, MemoryStream, MemoryStream]]:
-    """A link and its two ends."""
+    """Run a link and return its two ends."""
     with fail_after(5):
         async with FaultyLink(clock=clock) as link:
             client, server = link.streams()
@@ -30,7 +30,7 @@ async def joined(
 
 
 async def received(stream: MemoryStream, size: int) -> bytes:
-    """So many bytes, or fewer if the stream ends."""
+    """Receive so many bytes, or fewer if the stream ends."""
     data = b""
     try:
         while len(data) < size:
@@ -166,7 +166,7 @@ async def test_a_stall_holds_everything_until_it_ends() -> None:
 
 
 async def test_what_a_stall_holds_is_bounded() -> None:
-    """One piece in the link and a buffer on either side; then the sender waits."""
+    """At most one piece in the link and a buffer on either side; then the sender waits."""
     async with joined() as (link, client, server), create_task_group() as tasks:
         link.stall()
         sent = 0
@@ -230,7 +230,7 @@ async def test_to_heal_lets_all_go() -> None:
         assert await received(client, 200) == DATA
 
 
-# Bounds, and cancelling.
+# Limits and cancellation.
 
 
 def test_what_makes_no_sense_is_refused() -> None:
@@ -247,7 +247,7 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 @pytest.mark.parametrize("fault", ["none", "delay", "stall"])
 async def test_carrying_is_cancelled_wherever_it_waits(fault: str) -> None:
-    """Neither end is closed by it, no timer is left."""
+    """Cancellation doesn't close the ends and leaves no timer."""
     clock = FakeClock()
     way = FaultyDirection(lambda: None, clock)
     client, ours = memory_pair()

@@ -1,4 +1,4 @@
-"""Tests of node/testing/faults.py: nodes over a link with faults, and what is left of it."""
+"""Tests of node/testing/faults.py: nodes connected over a faulty link, and its cleanup."""
 
 from collections.abc import Awaitable, Callable
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def ended_by(fault: Callable[[FaultyLink], None]) -> tuple[int, int]:
-    """The codes with which both sides end by a fault while a call waits."""
+    """Cause a fault while a call waits, and return the close codes of both sides."""
     link = FaultyLink()
     with fail_after(5):
         async with connected_nodes(link=link) as pair:
@@ -57,7 +57,7 @@ async def test_a_stall_is_noticed_by_the_ping() -> None:
 
 @pytest.mark.usefixtures("leaves_nothing")
 async def test_what_stalls_at_the_end_does_not_hold_the_nodes() -> None:
-    """The link heals before they close: both ends are clean."""
+    """The faults are removed before the nodes close, so that both sides end cleanly."""
     clock = FakeClock()
     for fault in (FaultyLink.stall, lambda link: link.delay(60)):
         link = FaultyLink(clock=clock)
@@ -108,7 +108,7 @@ async def test_the_body_s_own_error_comes_through() -> None:
 
 
 async def cancelled_at(turn: int, function: Callable[[], Awaitable[object]]) -> bool:
-    """Run and cancel after so many turns of the loop; whether it was done before."""
+    """Run and cancel after so many turns of the loop; return whether it had finished before."""
     done = False
 
     async def run() -> None:

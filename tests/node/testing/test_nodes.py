@@ -1,4 +1,4 @@
-"""Tests of node/testing/nodes.py: nodes that have met, and those that could not agree."""
+"""Tests of node/testing/nodes.py: connected nodes, and nodes that cannot connect."""
 
 import pytest
 from anyio import fail_after

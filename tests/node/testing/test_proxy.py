@@ -31,7 +31,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> object:
 
 @asynccontextmanager
 async def proxied(server: Node) -> AsyncIterator[FaultyProxy]:
-    """A proxy before a node, which listens from now on."""
+    """Run a proxy in front of a listening node."""
     async with FaultyProxy(await server.listen("tcp://127.0.0.1:0")) as proxy:
         yield proxy
 
@@ -113,7 +113,9 @@ async def test_it_ends_while_strangers_hold_connections() -> None:
 
 
 async def test_a_unix_socket_is_cut_while_bytes_come(tmp_path: Path) -> None:
-    """In the very turn of the loop in which they come: the loop has nothing to complain of."""
+    """The cut happens in the same turn of the loop in which bytes arrive; the loop reports no
+    error.
+    """
     cuts, path = 50, str(tmp_path / "socket")
 
     def drip(listener: socket.socket) -> None:

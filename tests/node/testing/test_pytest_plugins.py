@@ -1,6 +1,6 @@
-"""Programs' tests on pytest's plugins, as docs/guides/test-your-application.md has them.
+"""Tests of applications with pytest plugins, as in docs/guides/test-your-application.md.
 
-pytest-asyncio enters a fixture in one task and leaves it in another one.
+pytest-asyncio enters a fixture in one task and exits it in another.
 """
 
 import os
@@ -128,7 +128,7 @@ def run(directory: Path, source: str, mode: str = "auto") -> "subprocess.Complet
 
 
 def programs() -> list[str]:
-    """The programs of the page that use pytest."""
+    """Return the programs on the page that use pytest."""
     found = re.findall(r"^```python\n(.*?)^```$", HOWTO, re.DOTALL | re.MULTILINE)
     return [program for program in found if "import pytest" in program]
 

@@ -1,4 +1,4 @@
-"""A server, and two who were let in: Alice, who may stay, and Eve, who may not."""
+"""A server with two connected peers: Alice, who stays trusted, and Eve, who doesn't."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,7 +19,7 @@ ALICE, EVE = Identity.create(), Identity.create()
 
 
 class Members:
-    """A policy as users write them: it has nothing that it need not have."""
+    """A policy as users write it, with only the required attributes."""
 
     name = "members"
     allows_plaintext = False
@@ -37,7 +37,9 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class ServerWithPeers:
-    """`alice` and `eve` are the server as they see it, the others they as the server does."""
+    """`alice` and `eve` are the peers as they see the server; the others are the server's view of
+    them.
+    """
 
     server: Node
     eve_node: Node
@@ -54,7 +56,7 @@ class ServerWithPeers:
         await eventually(lambda: all(peer.is_suspended for peer in peers))
 
     async def alice_stays(self) -> None:
-        """Alice is there, and is answered, also if she was parted."""
+        """Check that Alice's session continues, even if it was suspended."""
         assert self.alice_there.is_open
         self.proxy.resume()
         if self.alice.is_suspended:
@@ -71,7 +73,9 @@ async def echo(call: Call) -> Any:
 async def server_with_peers(
     trust: TrustPolicy | AcceptHook, clock: Clock | None = None, **settings: Any
 ) -> AsyncIterator[ServerWithPeers]:
-    """Both have met a server that decides by `trust`, through a proxy, and may resume."""
+    """Connect both peers, through a proxy, to a server with the policy `trust`; sessions are
+    resumable.
+    """
     ours = config(**{"resume": RESUME, **settings})
     server = Node(Identity.create(), config=ours, trust=trust, clock=clock)
     server.on_call("echo")(echo)

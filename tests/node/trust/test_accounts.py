@@ -1,4 +1,4 @@
-"""Tests of node/trust/accounts.py: who has an account, as the setting and its file say."""
+"""Tests of node/trust/accounts.py: accounts according to the setting and its file."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -72,8 +72,9 @@ def test_where_the_file_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """The server is a home that lives by a file; `editor` is that file as another process has it,
-    and Alice is the client."""
+    """A home server that uses a file of accounts. `editor` is the file in another process, and
+    Alice is the client.
+    """
 
     met: ConnectedNodes
     clock: FakeClock
@@ -86,7 +87,7 @@ class Watch:
         return self.met.client.node_id
 
     async def look(self, times: int = 2) -> None:
-        """Let the home look at the file, so often that it counts."""
+        """Let the home check the file often enough to act on a change."""
         for _ in range(times):
             await self._rest()
             looks = self.file.looks
@@ -124,7 +125,9 @@ async def test_whoever_is_removed_is_logged_out_and_told_by_the_end_of_the_sessi
         assert not on.hosted.accounts.may(on.alice)
         assert on.hosted.accounts.session(on.alice) is None
         assert (await on.met.peer.closed()).code == CloseCode.GOING_AWAY
-        peer, _ = await connect_nodes(on.met.client, on.met.server)  # it may come, but not log in
+        peer, _ = await connect_nodes(
+            on.met.client, on.met.server
+        )  # it may connect, but not log in
         with pytest.raises(CallRefused) as error:
             await log_in(peer)
         assert error.value.code == ResultCode.NOT_AUTHORISED
@@ -134,7 +137,7 @@ async def test_whoever_is_removed_is_logged_out_and_told_by_the_end_of_the_sessi
 
 
 async def test_a_file_that_is_written_as_it_is_read_takes_nothing_away(tmp_path: Path) -> None:
-    """The file is still when it is looked at, and empty when it is read."""
+    """The file has been stable when it is checked, but is empty when it is read."""
     async with watch(tmp_path) as on:
         path = on.file.path
         path.write_text(path.read_text() + "# a comment\n")
@@ -167,7 +170,7 @@ async def test_the_file_is_read_before_anybody_logs_in(tmp_path: Path) -> None:
         with pytest.raises(KnownPeersError, match="line 1"):
             await hosted.start(met.server.backend)
         assert met.server.handlers.accounts is None
-        path.unlink()  # no file: nobody has an account
+        path.unlink()  # without a file there are no accounts
         await hosted.start(met.server.backend)
         assert may(hosted) == []
         hosted.stop()

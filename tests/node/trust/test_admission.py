@@ -1,4 +1,4 @@
-"""Tests of node/trust/admission.py: what one address may cost, and what is remembered of all."""
+"""Tests of node/trust/admission.py: limits per address and in total."""
 
 from typing import Any
 
@@ -70,7 +70,7 @@ def test_connections_of_one_address() -> None:
     assert first == [None, None, HERE]
     assert enter(door, 9, "2001:db8:0:1::") is None
     door.left(0)
-    door.left(0)  # a second time changes nothing
+    door.left(0)  # a second call has no effect
     door.left("a stranger")
     assert [enter(door, n, "2001:db8::") for n in (10, 11)] == [None, HERE]
     assert door.refused == {HERE: 2}
@@ -83,7 +83,7 @@ def test_handshakes_of_one_address_in_a_second() -> None:
     assert taken == [None] * burst + [FAST] * 3
     assert enter(door, 100, "192.0.2.2", 50.0) is None
     assert [door.refusal("192.0.2.1", 50.5) for _ in range(7)] == [None] * 5 + [FAST] * 2
-    # A long rest gives the burst back, and no more.
+    # A long pause restores the burst, but no more than that.
     assert sum(door.refusal("192.0.2.1", 1e6) is None for _ in range(100)) == burst
 
 
@@ -107,7 +107,7 @@ def test_what_is_remembered_of_addresses_is_bounded() -> None:
         pass
     for number in range(REMEMBERED - 2):
         door.refusal(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 0.0)
-    assert door.refusal("192.0.2.1", 0.0) == FAST  # and is now the last of those remembered
+    assert door.refusal("192.0.2.1", 0.0) == FAST  # which makes it the most recent address
     for number in range(REMEMBERED):
         door.refusal(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 0.0)
     assert door.refusal("192.0.2.1", 0.0) is None
@@ -168,7 +168,7 @@ def test_each_address_has_its_own() -> None:
     rations = PerAddressLimiter(Rate(2, 10.0))
     assert [rations.take("192.0.2.1", 0.0) for _ in range(3)] == [True, True, False]
     assert rations.take("192.0.2.2", 0.0)
-    # An IPv6 /64 is one.
+    # Addresses in one IPv6 /64 share a limit.
     network = [rations.take(f"2001:db8::{host}", 0.0) for host in (1, 2, 3)]
     assert network == [True, True, False]
     assert rations.take("192.0.2.1", 10.0)
@@ -181,7 +181,7 @@ def test_who_was_quiet_for_longest_is_forgotten_first() -> None:
     rations = PerAddressLimiter(Rate(1, 10.0))
     for number in range(MOST_LIMITED_ADDRESSES):
         rations.require(f"host-{number}", 0.0)
-    assert not rations.take("host-0", 0.0)  # and is the last to have asked
+    assert not rations.take("host-0", 0.0)  # which makes it the most recent address
     rations.require("one more", 0.0)
     assert len(rations) == MOST_LIMITED_ADDRESSES
     assert not rations.take("host-0", 0.0)

@@ -1,4 +1,4 @@
-"""The limits of servers through real nodes: who is turned away, and that it leaves nothing."""
+"""Connection limits of running nodes, and that refused connections leave nothing open."""
 
 import socket
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def strangers(address: str, count: int) -> Iterator[list[socket.socket]]:
 
 
 async def seen(node: Node, count: int) -> None:
-    """Until `count` connections were taken or turned away."""
+    """Wait until `count` connections were accepted or refused."""
     await eventually(lambda: len(connections_of(node)) + node.turned_away == count)
 
 
@@ -77,7 +77,7 @@ async def test_more_connections_of_one_address_than_there_may_be() -> None:
         await inside(bob, 1)
         await first.close()
         await inside(bob, 0)
-        # The same once more: whoever left, also out of its handshake, gave its place back.
+        # Repeat it: connections that ended, even during the handshake, no longer count.
         with strangers(address, 3):
             await inside(bob, 2)
         await inside(bob, 0)

@@ -1,4 +1,4 @@
-"""Tests of node/trust/known_peers.py: the lines, the lock, and what happens when writing fails."""
+"""Tests of node/trust/known_peers.py: the lines, the lock, and failed writes."""
 
 import fcntl
 import hashlib
@@ -307,7 +307,7 @@ def test_a_failed_write_leaves_the_old_file(path: Path, monkeypatch: pytest.Monk
             peers.add(B, "b", NOW)
     assert path.read_bytes() == before
     assert peers.lookup(B) is None
-    peers.add(B, "b", NOW)  # what the failure left behind is in nobody's way
+    peers.add(B, "b", NOW)  # the remains of the failed write don't matter
     assert [peer.node_id for peer in KnownPeers(path)] == [A, B]
 
 

@@ -1,4 +1,4 @@
-"""Petnames: beside ids, as the person gave them, and nowhere else."""
+"""Petnames are shown next to node IDs, and nowhere else."""
 
 import os
 from datetime import UTC, datetime
@@ -86,7 +86,7 @@ def test_the_list_is_whole() -> None:
 
 
 def test_published_examples() -> None:
-    # Of the article on the list in Wikipedia: the beginning of a fingerprint of a PGP key.
+    # From the Wikipedia article on the word list: the beginning of the fingerprint of a PGP key.
     data = bytes.fromhex("E582 94F2 E9A2 2748 6E8B 061B 31CC 528F D7FA 3F19")
     assert " ".join(words_of(data)) == (
         "topmost istanbul pluto vagabond treadmill pacific brackish dictator goldfish medusa "

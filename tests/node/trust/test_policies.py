@@ -1,4 +1,6 @@
-"""Tests of node/trust/policies.py: whom each policy lets in, and what its refusals say."""
+"""Tests of node/trust/policies.py: the peers that each policy accepts, and the texts of
+refusals.
+"""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -70,7 +72,7 @@ def test_pinned_trusts_one() -> None:
     policy.check(ALICE, None)
     policy.check(ALICE, PLACE)
     assert f"{ALICE.node_id} is expected" in refused(policy)
-    # The same id as other bytes: what counts is the value.
+    # An equal ID in another object is accepted.
     Pinned(NodeId(bytes(ALICE.node_id))).check(ALICE, None)
 
 
@@ -125,7 +127,7 @@ def test_first_use_logs_whom_it_records(
     for name in (PLACE, None, "tcp://another:1"):
         first_use.check(ALICE, name)
     first_use.check(EVE, None)
-    first, second = caplog.messages  # and nothing of who is known already
+    first, second = caplog.messages  # and no line for a known peer
     words = fingerprint(ALICE.node_id)
     assert first == (f"first use: recorded the node at {PLACE}: {ALICE.node_id} ({words})")
     assert second.startswith("first use: recorded the node that connected: ")
@@ -174,7 +176,7 @@ def test_one_node_only_and_only_if_it_is_trusted(
         known_peers = frozenset({ALICE.node_id})  # which is not a file
 
     assert known_peers_of(Named()) is None
-    # Asked again by its `check`, as is every policy that has nothing else.
+    # Rechecked with `check`, like every policy without `recheck`.
     with pytest.raises(NotTrustedError):
         recheck(OneOnly(EVE.node_id, OneOf([ALICE.node_id])), EVE, None)
 
@@ -210,7 +212,7 @@ def test_a_changed_id_is_an_error_of_its_own(first_use: FirstUse, known_peers: K
 def test_first_use_refuses_a_name_taken_meanwhile(known_peers: KnownPeers) -> None:
     others = KnownPeers(known_peers.path)
 
-    def clock() -> datetime:  # called between the look at the file and the writing
+    def clock() -> datetime:  # called between reading and writing the file
         others.add(ALICE.node_id, PLACE, NOW)
         return NOW
 

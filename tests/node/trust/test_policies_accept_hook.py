@@ -1,4 +1,4 @@
-"""Accept hooks: only True lets a peer in, whatever happens to the hook or the connection."""
+"""Accept hooks: a peer is accepted only if the hook returns True, whatever else happens."""
 
 import asyncio
 from contextlib import suppress
@@ -71,7 +71,7 @@ async def test_a_hook_decides_on_who_was_dialled() -> None:
         with pytest.raises(NotTrustedError, match="the accept hook refused") as caught:
             await alice.connect(place, trust=hook)
         assert caught.value.code == CloseCode.PEER_NOT_TRUSTED
-        # Who is pinned by the address is not asked about.
+        # The hook isn't called for a node ID pinned by the address.
         assert (await alice.connect(bob.addresses[0], trust=hook)).is_open
         assert len(asked) == 2
 
@@ -106,7 +106,7 @@ async def test_anything_but_true_refuses(answer: object, caplog: pytest.LogCaptu
     async with new_node() as alice, new_node(answering(answer)) as bob:
         peer = await meet(alice, bob)
         ended = await peer.closed()
-        # The peer is told no more than that it was refused.
+        # The peer learns only that it was refused.
         assert (ended.code, ended.remote) == (CloseCode.AUTHENTICATION_FAILED, True)
         assert "hook" not in ended.text
         with pytest.raises(PeerClosedError):
@@ -245,7 +245,7 @@ async def test_a_node_that_closes_meanwhile_waits_for_no_hook(failing: bool) -> 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_hook_that_lets_a_cancellation_out_refuses(anyio_backend: str) -> None:
-    """As of a task of the application's own, which somebody else cancelled."""
+    """A hook may raise the cancellation of another task of the application."""
 
     async def hook(candidate: Candidate) -> bool:
         raise asyncio.CancelledError

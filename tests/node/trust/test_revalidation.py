@@ -35,7 +35,7 @@ LISTEN = "tcp://127.0.0.1:0"
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 ONLY_ALICE = OneOf({ALICE.node_id})
 
-# Who lets both in, and what is done so that Eve is refused.
+# Policies that accept both peers, and the action after which Eve is refused.
 Case = tuple[TrustPolicy | AcceptHook, Callable[[Node], Awaitable[None]]]
 
 
@@ -81,7 +81,7 @@ def forgetting(known: KnownPeers) -> Callable[[Node], Awaitable[None]]:
     async def change(node: Node) -> None:
         assert KnownPeers(known.path).forget(EVE.node_id)
         await node.review()
-        # Being asked about is not being met.
+        # A recheck doesn't record a peer.
         assert [peer.node_id for peer in known] == [ALICE.node_id]
 
     return change
@@ -121,11 +121,11 @@ async def test_a_live_one(
             await there.eve_there.call("x")
         assert caught.value.code == CloseCode.PEER_NOT_TRUSTED
         assert_logged(caplog, EVE.node_id)
-        # She learns no more than at a handshake.
+        # She gets the same information as at a handshake.
         ended = await there.eve.closed()
         assert (ended.code, ended.text, ended.remote) == (5, "", True)
         await there.alice_stays()
-        # As far as they know, the next one is as the first was.
+        # For them, a later session is like the first.
         again = await there.eve_node.connect(there.proxy.address)
         if kind is first_use:
             assert await again.call("echo", 1) == 1
@@ -144,7 +144,7 @@ async def test_a_parted_one(
         assert (await there.eve_there.closed()).code == CloseCode.PEER_NOT_TRUSTED
         assert_logged(caplog, EVE.node_id)
         await there.alice_stays()
-        # What she dials again is answered as if the session had never been.
+        # Her attempt to resume is answered as if the session had never existed.
         await there.eve.live.changes.until(lambda: there.eve.live.unknown)
         assert there.eve.is_suspended
         there.eve.live.lost("she gives up")
@@ -168,7 +168,7 @@ async def test_what_is_left_of_a_closed_session_goes_too() -> None:
 
 
 async def test_whom_we_dialled(known: KnownPeers) -> None:
-    """Each is asked about by what let it in, and who is pinned by its address stays."""
+    """Each is rechecked by the policy that accepted it; pinned peers stay."""
     async with new_node() as node, new_node() as server, new_node() as other:
         place = str(Address.parse(await server.listen(LISTEN)).without_node_id())
         pinned = await node.connect(server.addresses[0])
@@ -182,7 +182,7 @@ async def test_whom_we_dialled(known: KnownPeers) -> None:
         assert (await met.closed()).code == CloseCode.PEER_NOT_TRUSTED
         await eventually(lambda: len(server.peers) == 1)
         assert len(known) == 0
-        await node.change_trust(OneOf([]))  # is for those who dial us
+        await node.change_trust(OneOf([]))  # applies to peers that dialled us
         assert set(node.peers) == {pinned, elsewhere}
 
 
@@ -220,7 +220,7 @@ async def test_a_node_that_does_not_run_reviews_nobody() -> None:
             await node.review()
 
 
-# What fails refuses.
+# An error counts as a refusal.
 
 
 async def fails(candidate: Candidate) -> bool:
@@ -257,7 +257,7 @@ async def test_a_hook_that_has_no_answer(
 
 
 class Broken(Members):
-    """Has a bug when it is asked about Eve once more."""
+    """A policy that raises an unexpected error when Eve is rechecked."""
 
     def check(self, peer: PublicIdentity, name: str | None) -> None:
         super().check(peer, name)
@@ -275,7 +275,7 @@ async def test_a_policy_that_fails(reads_files: bool, caplog: pytest.LogCaptureF
 
 
 class Slow(Members):
-    """Does not return when it is asked about Eve once more."""
+    """A policy that doesn't return when Eve is rechecked."""
 
     def __init__(self) -> None:
         super().__init__(reads_files=True)
@@ -299,12 +299,13 @@ async def test_a_policy_that_does_not_return(monkeypatch: pytest.MonkeyPatch) ->
             slow.enough.set()
 
 
-# Who is there while it is asked.
+# Peers that connect or leave during a check.
 
 
 class LaterAlone:
-    """A hook that lets everybody in. Once `second` is set, it waits for `enough` and lets in Alice
-    alone."""
+    """A hook that accepts everyone. Once `second` is set, it waits for `enough` and accepts only
+    Alice.
+    """
 
     def __init__(self) -> None:
         self.second = False
@@ -318,7 +319,7 @@ class LaterAlone:
 
 
 async def test_a_decision_that_is_under_way_is_made_anew() -> None:
-    """What a handshake's hook has looked up may be out of date by the time that it answers."""
+    """The data that the hook used in a handshake may be outdated when it returns."""
     members, asked, enough = {EVE.node_id}, 0, anyio.Event()
 
     async def decide(candidate: Candidate) -> bool:
@@ -332,7 +333,7 @@ async def test_a_decision_that_is_under_way_is_made_anew() -> None:
         peer = await eve.connect(await server.listen(LISTEN))
         await eventually(lambda: asked == 1)
         members.clear()
-        await server.review()  # and it does not wait for a handshake
+        await server.review()  # it doesn't wait for a handshake
         enough.set()
         assert (await peer.closed()).code == CloseCode.AUTHENTICATION_FAILED
         assert asked == 2
@@ -345,7 +346,7 @@ async def test_a_change_holds_for_those_who_wait_to_be_let_in(to: TrustPolicy) -
     async def decide(candidate: Candidate) -> bool:
         asked.set()
         await enough.wait()
-        return to is not ONLY_ALICE  # as the new one does not
+        return to is not ONLY_ALICE  # nor does the new one
 
     async with new_node(decide) as server, Node(ALICE, config=server.config) as alice:
         peer = await alice.connect(await server.listen(LISTEN))
@@ -369,7 +370,7 @@ async def test_a_peer_that_ends_while_it_is_asked_about() -> None:
 
 
 async def test_one_policy_is_not_held_against_the_next() -> None:
-    """Eve is refused by the hook, but by then she is trusted by another policy."""
+    """The hook refuses Eve, but another policy, set in the meantime, trusts her."""
     hook = LaterAlone()
     async with server_with_peers(hook.decide) as there:
         hook.second = True
@@ -382,7 +383,7 @@ async def test_one_policy_is_not_held_against_the_next() -> None:
         assert len(there.server.peers) == 2
 
 
-# One at a time, so many at a time.
+# Concurrency.
 
 
 async def test_whoever_asks_during_a_review_waits_for_the_next() -> None:
@@ -404,7 +405,7 @@ async def test_whoever_asks_during_a_review_waits_for_the_next() -> None:
             assert (asked, most) == (4, 2)
             assert [first, *others] == [[], [], [], []]
             enough.set()
-        assert (asked, most) == (6, 2)  # the three of them share one
+        assert (asked, most) == (6, 2)  # the three share one policy
         assert [first, *others] == [[None]] * 4
 
 
@@ -456,7 +457,7 @@ async def test_others_have_their_turn_between_many(monkeypatch: pytest.MonkeyPat
         assert server.peers == []
 
 
-# Its end.
+# Stopping.
 
 
 async def test_it_is_carried_through_although_nobody_waits() -> None:
@@ -472,7 +473,7 @@ async def test_it_is_carried_through_although_nobody_waits() -> None:
 
 
 async def test_a_node_that_ends_meanwhile(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL)  # a line that is kept keeps its peer
+    caplog.set_level(logging.CRITICAL)  # a peer whose line remains stays connected
 
     async def end_meanwhile() -> None:
         hook = LaterAlone()

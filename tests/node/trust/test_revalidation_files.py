@@ -1,6 +1,7 @@
-"""A file of known peers is looked at for as long as somebody is there whom it let in. Whoever is
-taken out of it is gone after some looks; a file that is being written, or cannot be read for a
-moment, refuses nobody.
+"""A file of known peers is checked for changes while peers that it accepted are connected.
+
+Peers that were removed from it are disconnected after some checks. A file that is being written, or
+is unreadable for a moment, causes no disconnections.
 """
 
 import os
@@ -29,7 +30,7 @@ NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 
 
 class Looked(KnownPeers):
-    """Counts how often it was looked at."""
+    """Counts how often the file was checked."""
 
     looks = 0
 
@@ -53,7 +54,7 @@ class Looked(KnownPeers):
 
 
 class OwnPolicy:
-    """A policy as users write them, which decides by the same file."""
+    """A policy as users write it, which uses the same file."""
 
     name = "own"
     allows_plaintext = False
@@ -72,8 +73,9 @@ POLICIES: list[Callable[[KnownPeers], TrustPolicy]] = [Known, FirstUse, OwnPolic
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A court whose server decides by a file, on a clock; `editor` is that file as another process
-    has it."""
+    """A server that trusts the peers in a file, on a fake clock. `editor` is the file in another
+    process.
+    """
 
     there: ServerWithPeers
     clock: FakeClock
@@ -84,14 +86,14 @@ class Watch:
         return self.file.path.read_text()
 
     def write(self, text: str | None) -> None:
-        """Write it in place, as some editors do; None: take it away."""
+        """Write the file in place, as some editors do; None deletes it."""
         if text is None:
             self.file.path.unlink()
         else:
             self.file.path.write_text(text)
 
     async def look(self, times: int = 1) -> None:
-        """Let the server look at the file, and act on it."""
+        """Let the server check the file and act on it."""
         for _ in range(times):
             await self._rest()
             looks = self.file.looks
@@ -147,10 +149,10 @@ async def test_whoever_is_forgotten_is_ended(
 
 
 async def test_who_was_forgotten_before_the_first_look(path: Path) -> None:
-    """Nobody knows in which state the file was when a peer was let in."""
+    """The state of the file when a peer was accepted is unknown."""
     async with watch(path) as on:
         on.editor.forget(EVE.node_id)
-        on.file.lookup(ALICE.node_id)  # reads it, so that what is cached has not changed
+        on.file.lookup(ALICE.node_id)  # reads the file, so that the cache is unchanged
         await on.look(2)
         assert on.ids == {ALICE.node_id}
 
@@ -165,14 +167,14 @@ async def test_a_file_that_is_gone_or_half_written_for_a_moment(path: Path) -> N
             on.write(text)
             await on.look(2)
             assert on.ids == BOTH
-        on.write(None)  # for good: nobody is known
+        on.write(None)  # permanently: all peers are unknown
         await on.look(2)
         assert on.ids == set()
 
 
 @pytest.mark.parametrize("content", ["what is that?\n", "# with a line more\n"])
 async def test_a_file_that_is_written_as_it_is_read(path: Path, content: str) -> None:
-    """It was still when it was looked at, and empty when it was read."""
+    """The file was stable when it was checked, but is empty when it is read."""
     async with watch(path) as on:
         await on.look(3)
         text = on.text()
@@ -191,7 +193,7 @@ async def test_a_file_that_is_written_as_it_is_read(path: Path, content: str) ->
 
 
 async def test_a_file_that_changes_all_the_time(path: Path) -> None:
-    """Strangers who come one after the other do not put off what was changed."""
+    """Unknown peers that connect one after another don't delay the check of a change."""
     async with watch(path) as on:
         await on.look(3)
         on.editor.forget(EVE.node_id)
@@ -212,10 +214,10 @@ async def test_a_file_that_cannot_be_read_for_a_while(
             on.write("what is that?\n")
             await on.look(int(UNREADABLE / LOOK))
             assert on.ids == BOTH
-            # Whoever asks learns nothing else.
+            # The peers learn nothing else.
             await on.there.server.review()
             assert on.ids == BOTH
-            # Those who come now are refused.
+            # New connections are refused.
             again = await on.there.eve_node.connect(on.there.proxy.address)
             assert (await again.closed()).code == CloseCode.AUTHENTICATION_FAILED
             on.write(text)
@@ -242,7 +244,9 @@ async def test_a_file_that_cannot_be_read_for_longer(path: Path) -> None:
 
 
 async def test_a_directory_that_cannot_be_searched(path: Path) -> None:
-    """Not even the state of the file can be told. (Here it is no directory: root searches any.)"""
+    """The state of the file is unreadable, too. (The test replaces the directory by a file, because
+    root can search any directory.)
+    """
     async with watch(path.parent / "in" / path.name) as on:
         await on.look(3)
         folder = path.parent / "in"
@@ -271,14 +275,14 @@ async def test_it_is_looked_at_only_while_somebody_is_there(path: Path) -> None:
         on.clock.advance(LOOK)
         await on.clock.settle()
         assert on.file.looks == looks
-        # And again from the next one on.
+        # It also works from the next failure on.
         assert await (await on.there.eve_node.connect(on.there.proxy.address)).ping() >= 0
         await on.look()
         assert on.file.looks > looks
 
 
 async def test_whom_we_dialled_by_it(path: Path) -> None:
-    """Each has a policy of its own, on the same file."""
+    """Each has a separate policy with the same file."""
     clock, known = FakeClock(), KnownPeers(path)
     async with (
         Node(ALICE, config=new_node().config, clock=clock) as node,
