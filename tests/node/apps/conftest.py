@@ -1,4 +1,4 @@
-"""The applications are met by their commands, as the tests of the command line meet theirs."""
+"""Fixtures to run the applications' commands, as in the tests of the command line."""
 
 from tests.node.cli.conftest import own_logging as own_logging
 from tests.node.cli.conftest import parley as parley

@@ -1,9 +1,9 @@
-"""What looks at many federations takes as long as `--federations` of them take."""
+"""Timeouts for tests that check many federations: they depend on `--federations`."""
 
 import pytest
 
 AROUND = 60
-A_FEDERATION = 60.0  # seconds, of a busy machine: 20 orders of up to 200 servers
+A_FEDERATION = 60.0  # seconds on a busy machine: 20 orders of up to 200 servers
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -15,6 +15,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def federations(request: pytest.FixtureRequest) -> int:
-    """How many random federations a test looks at; from 100 on all orders of the small ones."""
+    """The number of random federations per test; from 100 on, all orders of small federations."""
     count: int = request.config.getoption("--federations")
     return count

@@ -1,9 +1,9 @@
-"""Servers of a federation without I/O, and links that carry what they send, in any order."""
+"""Servers of a federation without I/O, and links that deliver their events in any order."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
-from random import Random  # noqa: TID251 - seeded: in which order cards pass
+from random import Random  # noqa: TID251 - seeded: the order of the cards
 
 from parley._crypto.identity import Identity, NodeId
 from parley._crypto.signing import ED25519
@@ -15,16 +15,16 @@ from parley._node.federation.limits import CARD_INTERVAL
 from parley._node.protocol import codes
 from parley._node.protocol.event_types import CARDS
 
-MS = 1_700_000_000_000  # some moment of 2023
+MS = 1_700_000_000_000  # a time in 2023
 TRACE = bytes(range(16))
 
-# Each card is read, and its signature verified, once for all servers of a process.
+# Each card is parsed and verified once for all servers in a process.
 read_once = lru_cache(maxsize=10_000)(read_card)
 
 
 @cache
 def identity(number: int) -> Identity:
-    """One of the identities of these tests, the same in every run."""
+    """Return one of the test identities, which are the same in every run."""
     return Identity.from_keys([ED25519.load(number.to_bytes(32, "big"))])
 
 
@@ -39,7 +39,7 @@ def card(
     server: int = 0,
     made_ms: int = MS,
 ) -> Card:
-    """A card of the server `server`; links that are only named carry."""
+    """Create a card of the server `server`; links given only by number relay tunnels."""
     listed = links if isinstance(links, Mapping) else dict.fromkeys(links, True)
     return read_once(sign_card(identity(server), number=number, made_ms=made_ms, links=listed))
 
@@ -50,7 +50,7 @@ def numbers_in(payload: bytes) -> list[tuple[NodeId, int]]:
 
 
 class _Session:
-    """A link session: what is under way in each direction, and which cards have passed."""
+    """A link session: the events in transit in each direction, and the cards that have passed."""
 
     def __init__(self) -> None:
         self.under_way: dict[int, deque[CardEvent]] = {}
@@ -58,8 +58,10 @@ class _Session:
 
 
 class Servers:
-    """A federation of `size` servers that carry for all, driven by hand. Links are pairs (a, b)
-    with a < b; each card that passes is checked to pass for the first time there."""
+    """A federation of `size` servers that relay for all, controlled by the test.
+
+    Links are pairs (a, b) with a < b. Each card is checked to pass each session only once.
+    """
 
     def __init__(self, size: int, seed: int = 0) -> None:
         self.random = Random(seed)
@@ -85,13 +87,13 @@ class Servers:
             self.directories[here].begin_exchange(node_id(there))
 
     def cut(self, a: int, b: int) -> None:
-        """What was under way is lost."""
+        """End a link and discard the events in transit."""
         del self._sessions[a, b]
         for here, there in ((a, b), (b, a)):
             self.directories[here].link_down(node_id(there), self.now, self.now_ms)
 
     def restart(self, server: int) -> None:
-        """A server forgets everything, and its links come up again."""
+        """Restart a server without its state; its links come up again."""
         links = [link for link in self._sessions if server in link]
         for link in links:
             self.cut(*link)
@@ -106,8 +108,10 @@ class Servers:
             directory.handle_deadline(self.now, self.now_ms)
 
     def turn(self, slow: float = 0.4) -> bool:
-        """In an order of its own, each direction of a link sends an event or lets one arrive, but
-        for those that are slow, by chance; False if there was nothing to do."""
+        """Let each direction of each link, in random order, send or deliver an event.
+
+        Directions that are slow, by chance, do nothing. Returns False if there was nothing to do.
+        """
         directions = [
             (session, *pair)
             for (a, b), session in self._sessions.items()
@@ -137,14 +141,14 @@ class Servers:
                 session.passed.add((sender, origin, number))
 
     def settle(self) -> None:
-        """Until nothing is said any more, and links that were cut are no longer listed."""
+        """Run until no more events are sent and cut links are no longer listed."""
         for seconds in (0, CARD_INTERVAL, 60, CARD_INTERVAL):
             self.wait(seconds)
             while self.turn() or self.turn(slow=0):
                 pass
 
     def check(self) -> None:
-        """All have the newest card of all that a chain of links reaches, with its links."""
+        """Check that all connected servers have each other's newest cards, with the right links."""
         linked: dict[int, set[int]] = {server: set() for server in self._number.values()}
         for a, b in self._sessions:
             linked[a].add(b)

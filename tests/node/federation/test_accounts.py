@@ -1,4 +1,4 @@
-"""Tests of node/federation/accounts.py: who may have an account, and which login counts."""
+"""Tests of node/federation/accounts.py: permitted accounts, and repeated logins."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_those_who_may_log_in_and_out() -> None:
     assert list(accounts) == [ALICE]
     assert accounts.logout(ALICE, "a") == ResultCode.ACCEPTED
     assert accounts.session(ALICE) is None
-    assert accounts.logout(ALICE, "a") == ResultCode.ACCEPTED  # once more changes nothing
+    assert accounts.logout(ALICE, "a") == ResultCode.ACCEPTED  # a second call has no effect
 
 
 def test_the_newest_login_counts() -> None:
@@ -58,7 +58,7 @@ def test_a_linked_server_has_no_account() -> None:
     linked: set[NodeId] = set()
     accounts = Accounts[str](None, linked)
     accounts.login(SERVER, "s")
-    linked.add(SERVER)  # the link came later
+    linked.add(SERVER)  # linked afterwards
     assert not accounts.may(SERVER)
     assert accounts.session(SERVER) is None
     assert list(accounts) == []
@@ -84,6 +84,6 @@ def test_so_many_are_logged_in(monkeypatch: pytest.MonkeyPatch) -> None:
     accounts = Accounts[str](None)
     assert accounts.login(ALICE, "a") == accounts.login(BOB, "b") == ResultCode.ACCEPTED
     assert accounts.login(SERVER, "s") == ResultCode.OVERLOADED
-    assert accounts.login(ALICE, "a2") == ResultCode.ACCEPTED  # it takes no room more
+    assert accounts.login(ALICE, "a2") == ResultCode.ACCEPTED  # without using another place
     accounts.logout(BOB, "b")
     assert accounts.login(SERVER, "s") == ResultCode.ACCEPTED

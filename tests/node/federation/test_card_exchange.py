@@ -1,4 +1,4 @@
-"""One stream `federation`: what is sent there, what may come, and that nothing passes twice."""
+"""The stream `federation`: sent and received events; no card passes twice."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def cards_of(*servers: int) -> Cards:
 
 
 def begun(cards: Cards, *numbers: tuple[NodeId, int]) -> CardExchange:
-    """An exchange on which both have said what they have."""
+    """Return an exchange on which both sides have sent Have."""
     exchange = CardExchange(cards)
     event = exchange.next_event()
     assert event is not None
@@ -49,7 +49,7 @@ def test_it_begins_with_what_there_is() -> None:
     event = exchange.next_event()
     assert event is not None
     assert HAVE.read(event.payload)[keys.HAVE] == [[node_id(1), 5], [node_id(2), 5]]
-    # What they lack, only their own Have tells.
+    # Only the peer's Have shows which cards it lacks.
     assert not exchange.wants_to_send
     assert exchange.next_event() is None
 

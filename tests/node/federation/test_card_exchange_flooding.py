@@ -1,7 +1,7 @@
-"""Flooding (section 19): whatever the graph and the order, all servers end with the newest card of
-each, and none passes a link session twice in one direction.
+"""Flooding (section 19) in random graphs and orders: all servers end with the newest card of each,
+and no card passes a link session twice in one direction.
 
-By default a share of what the claim asks for; `--federations 1000` is all of it.
+By default it checks a part of the claim; `--federations 1000` checks all of it.
 """
 
 from functools import cache
@@ -16,7 +16,7 @@ ORDERS = 20
 
 
 def connected_graphs(size: int) -> list[Graph]:
-    """One graph of each shape of so many servers."""
+    """Return one graph of each shape with so many servers."""
     edges = list(combinations(range(size), 2))
     place = {edge: 1 << index for index, edge in enumerate(edges)}
     renamings = [
@@ -50,7 +50,7 @@ def shapes() -> list[tuple[int, Graph]]:
 
 
 def disturb(servers: Servers, graph: Graph) -> None:
-    """Links come up in some order and are cut, and servers restart, as cards are under way."""
+    """Bring links up in random order, cut them and restart servers, while cards are in transit."""
     chance = servers.random
     for link in chance.sample(graph, len(graph)):
         servers.connect(*link)
@@ -87,7 +87,7 @@ def test_each_small_graph_agrees_in_any_order(federations: int) -> None:
 
 def test_random_graphs_agree(federations: int) -> None:
     for seed in range(federations):
-        # Most are small: a large one takes seconds.
+        # Most are small, because a large one takes seconds.
         chance = Servers(0, seed).random
         size = round(7 * (200 / 7) ** chance.random() ** 2) if federations >= 100 else 7 + 8 * seed
         edges = {(chance.randrange(server), server) for server in range(1, size)}
@@ -115,7 +115,7 @@ def test_a_partition_that_heals_agrees() -> None:
 
 @pytest.mark.parametrize("behind", [0, 240_000], ids=["right", "behind"])
 def test_a_server_that_restarts_goes_above_what_it_said_before(behind: int) -> None:
-    """Also if its clock is four minutes behind what it was."""
+    """Even if its clock is four minutes behind its earlier time."""
     servers = Servers(3)
     for link in ((0, 1), (1, 2)):
         servers.connect(*link)

@@ -1,4 +1,4 @@
-"""The table of cards: what is taken, what is refused and counted, and when it is forgotten."""
+"""The table of cards: accepted, refused and counted cards, and their expiry."""
 
 import pytest
 
@@ -75,7 +75,7 @@ def test_a_card_is_forgotten_when_it_expires_and_its_number_later() -> None:
     assert cards.version > version
     assert cards.next_expiry() == MS + HOUR + 1
     cards.expire(MS + HOUR + 1)
-    # A server with a slow clock may still have it and pass it on: it does not come back.
+    # A server with a slow clock may still forward it; it is refused.
     assert cards.take(card(5), 0, MS) is CardRefusal.KNOWN
     forgets = MS + HOUR + int(NUMBER_KEPT * 1000)
     assert cards.next_expiry() == forgets
@@ -111,7 +111,7 @@ def test_of_cards_that_come_too_often_the_newest_is_taken_in_time() -> None:
     assert [one.number for one in cards.release(6.0, MS)] == [burst + 3]
     assert cards[node_id(0)].number == burst + 3
     assert cards.next_release() is None
-    # From then on one in five seconds.
+    # After the burst, one in five seconds.
     assert cards.take(card(50), 6.0, MS) is CardRefusal.TOO_OFTEN
     assert cards.take(card(51), 11.0, MS) is None
     assert cards.release(20.0, MS) == []

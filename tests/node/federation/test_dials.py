@@ -1,5 +1,4 @@
-"""What a server does with a Dial: where it goes, what is refused and by which code, and how many
-there may be."""
+"""Decisions on Dials: targets, refusals with their codes, and limits."""
 
 from functools import partial
 
@@ -48,7 +47,7 @@ def test_the_next_path_goes_around_what_failed(code: ResultCode) -> None:
 def test_there_are_three() -> None:
     attempts = to_target()
     for turn in range(3):
-        assert attempts.next(20.0 * turn) == FIRST  # what was avoided is forgotten by then
+        assert attempts.next(20.0 * turn) == FIRST  # obstacles have expired by this time
         attempts.failed(ResultCode.OVERLOADED, 1, 20.0 * turn)
     assert attempts.next(60.0) is None
     assert attempts.code == ResultCode.OVERLOADED
@@ -155,7 +154,7 @@ def test_deadlines() -> None:
     assert judge(BEFORE, US, AFTER, timeout=0.1) == late
     assert judge(BEFORE, US, AFTER, timeout=-1) == late
     assert isinstance(judge(BEFORE, US, AFTER, timeout=0.101), Forward)
-    # At the end of its path there is nothing to wait for.
+    # The last server on a path doesn't wait, so the deadline doesn't matter.
     assert isinstance(judge(BEFORE, US, timeout=0), DeliverLocally)
     endless = judge(BEFORE, US, AFTER, timeout=1e15)
     assert isinstance(endless, Forward)
@@ -174,7 +173,7 @@ def test_dials_of_a_neighbour_have_a_rate(by: NodeId, rate: int) -> None:
     assert decisions[-1] == refused
     assert isinstance(dials.judge(by, payload, 1.0 + 1 / rate), DeliverLocally)
     assert dials.judge(by, payload, 1.0 + 1 / rate) == refused
-    # What is malformed counts as well, and others have their own.
+    # Malformed Dials count, too; other neighbours have separate limits.
     for _ in range(rate):
         dials.judge(by, b"\xff", 10.0)
     assert dials.judge(by, payload, 10.0) == refused
@@ -187,7 +186,7 @@ def test_rates_are_remembered_of_a_bounded_number(monkeypatch: pytest.MonkeyPatc
     payload = encode_dial(TRACE, 5, to=(US,))
     assert isinstance(dials.judge(ACCOUNT, payload, 1.0), DeliverLocally)
     assert isinstance(judge(BEFORE, US, dials=dials), DeliverLocally)
-    assert dials.judge(AWAY, payload, 100.0) == DeliverLocally(TRACE, ())  # rested
+    assert dials.judge(AWAY, payload, 100.0) == DeliverLocally(TRACE, ())  # after a pause
     assert dials.judge(ACCOUNT, payload, 100.0) == Refuse(ResultCode.OVERLOADED, 0)
     assert dials.judge(ACCOUNT, payload, 101.0) == DeliverLocally(TRACE, ())
 
@@ -206,7 +205,7 @@ def begun(
 def ended(dials: Dials, tunnels: list[Tunnel]) -> None:
     for tunnel in tunnels:
         dials.end(tunnel)
-        dials.end(tunnel)  # does nothing
+        dials.end(tunnel)  # without effect
 
 
 def test_a_link_has_256_tunnels_and_an_account_16() -> None:
@@ -239,12 +238,12 @@ def test_whoever_dials_an_account_does_not_keep_it_from_dialling() -> None:
     payload = encode_dial(TRACE, 5, to=(US,))
     assert dials.judge(ACCOUNT, payload, 1.0) == DeliverLocally(TRACE, ())
     begun(dials, ACCOUNT, None, count=16)
-    # Its own limit: none of its own tunnels makes way.
+    # Its own limit: none of its tunnels is evicted.
     assert dials.judge(ACCOUNT, payload, 1000.0) == Refuse(ResultCode.OVERLOADED, 0)
 
 
 def closed_by(dials: Dials, tunnels: list[Tunnel]) -> list[int]:
-    """The numbers of those that are closed from now on."""
+    """Return a list to which the numbers of tunnels closed from now on are added."""
     closed: list[int] = []
     for number, tunnel in enumerate(tunnels):
         tunnel.close = partial(closed.append, number)
@@ -256,7 +255,7 @@ def closed_by(dials: Dials, tunnels: list[Tunnel]) -> list[int]:
     [
         (BEFORE, (BEFORE, US, ACCOUNT)),  # dialled by an account of another server
         (BEFORE, (FURTHER, BEFORE, US, ACCOUNT)),
-        (AWAY, ()),  # by another account here
+        (AWAY, ()),  # by another account of this server
     ],
 )
 def test_idle_tunnels_of_one_origin_make_way_for_another(by: NodeId, path: Path) -> None:
@@ -268,7 +267,7 @@ def test_idle_tunnels_of_one_origin_make_way_for_another(by: NodeId, path: Path)
     assert isinstance(dials.judge(by, payload, 1.0), Forward)
     assert closed == [0]  # of the origin with the most
     assert dials.has_capacity(ACCOUNT, to=True)
-    # An origin that has the most gets no further one, unless one is idle for a minute.
+    # The origin with the most gets no further tunnel, unless one has been idle for a minute.
     begun(dials, STRANGER, ACCOUNT)
     again = encode_dial(TRACE, 5, to=(US, ACCOUNT))
     refused = Refuse(ResultCode.OVERLOADED, 0)
@@ -286,7 +285,7 @@ def test_tunnels_of_a_link_are_shared_by_origin() -> None:
     assert isinstance(judge(BEFORE, US, dials=dials), DeliverLocally)
     assert (closed, kept) == ([0], [])
     begun(dials, BEFORE, None, path=(BEFORE, US))
-    # Ours, and those of our accounts, as well: in both directions they count together.
+    # Tunnels of this server and its accounts count together in both directions, too.
     assert dials.reserve_capacity(BEFORE, (US, BEFORE), 1.0, before=ACCOUNT, to=True)
     assert (closed, kept) == ([0, 1], [])
 

@@ -24,7 +24,7 @@ HAVE = encode({keys.HAVE: []})
 
 
 class Server:
-    """A Directory and its two clocks; every member may be linked, and ONE is carried."""
+    """A Directory and its two clocks; every member may be linked, and it relays for ONE."""
 
     def __init__(self, members: int = 4, settle: float = 0.0) -> None:
         self.now, self.now_ms = 50.0, MS
@@ -44,7 +44,7 @@ class Server:
         self.directory.link_down(neighbour, self.now, self.now_ms)
 
     def wait(self, seconds: float) -> None:
-        """As a shell does: it calls at each deadline."""
+        """Call it at each deadline, as a driver does."""
         end = self.now + seconds
         while (deadline := self.directory.next_deadline()) is not None and deadline <= end:
             self._go_to(max(deadline, self.now + 0.001))
@@ -105,7 +105,7 @@ def test_a_change_makes_a_card_at_most_once_in_5_seconds() -> None:
     assert len(server.card.links) == 1
     server.wait(0.02)
     assert dict(server.card.links) == {ONE: True, TWO: False, THREE: False}
-    # What was changed back makes none.
+    # A change that was undone causes no new card.
     number = server.card.number
     server.wait(60)
     assert server.card.number == number
@@ -194,7 +194,7 @@ def test_a_card_has_room_for_all_links() -> None:
     directory = Directory(identity(0), members, addresses=["a" * (room - 64 * 36 - 400)])
     ups = [directory.link_up(one, 1.0, MS) for one in members]
     assert ups == [True] * MOST_LINKS + [False]
-    # One that closed gives its place on the card to one that is open.
+    # A closed link is dropped from the card in favour of an open one.
     directory.link_down(members[0], 2.0, MS)
     assert directory.link_up(members[-1], 2.0, MS)
     directory.handle_deadline(7.0, MS)
@@ -232,7 +232,7 @@ def test_an_exchange_ends_with_its_link_or_stream() -> None:
     server.exchanging(ONE)
     server.directory.end_exchange(ONE)
     assert server.directory.ready() == []
-    # A stream that is opened in place of it begins anew.
+    # A new stream starts from the beginning.
     server.exchanging(ONE)
     assert server.sent(ONE) == [(US, server.card.number)]
     server.exchanging(TWO)
@@ -269,7 +269,7 @@ def test_a_card_of_ours_from_before_is_outdone() -> None:
     server = Server()
     server.exchanging(ONE, TWO)
     server.sent(ONE)
-    # Made when our clock was ten minutes ahead.
+    # Made when this server's clock was ten minutes ahead.
     old = card(MS + 600_000, server=0, made_ms=MS + 600_000)
     server.receive(old)
     server.wait(CARD_INTERVAL)
@@ -278,14 +278,14 @@ def test_a_card_of_ours_from_before_is_outdone() -> None:
     server.receive(card(5, server=0))
     server.wait(CARD_INTERVAL)
     assert server.card.number == old.number + 1
-    # There is a last number, above which nothing can go.
+    # The largest number cannot be exceeded.
     server.receive(card(MAX_UINT, server=0))
     server.wait(60)
     assert server.card.number == MAX_UINT
 
 
 def test_deadlines_make_progress() -> None:
-    """Whatever a shell's clocks round to, no deadline comes again and again."""
+    """However clocks are rounded, no deadline repeats forever."""
     server = Server()
     server.exchanging(ONE, TWO, THREE)
     server.receive(card(7, [US], server=1), card(8, [US], server=2))

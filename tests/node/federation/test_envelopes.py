@@ -1,4 +1,4 @@
-"""Envelopes: what is signed, by whom, and what is not an envelope."""
+"""Envelopes: the signed content, the signer, and invalid envelopes."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def read(encoded: bytes) -> Envelope:
 
 @pytest.mark.parametrize("algorithm", ["ed25519", "ml-dsa-65", "ecdsa-p256"])
 def test_what_was_signed_is_read_and_verified(algorithm: str) -> None:
-    # An envelope has the primary key alone, however many there are.
+    # An envelope contains only the primary key, however many keys the identity has.
     origin = Identity.create(["ed25519", "ecdsa-p256"] if algorithm == "ed25519" else [algorithm])
     envelope = read(sign_envelope(origin, CONTENT))
     envelope.verify()

@@ -1,4 +1,4 @@
-"""Tests of node/federation/exports.py: what may be named, and how much of it."""
+"""Tests of node/federation/exports.py: valid names, and limits."""
 
 import pytest
 

@@ -1,8 +1,8 @@
-"""Paths: against all that there are, and what is gone around after a failure."""
+"""Paths compared with all possible paths, and paths around obstacles."""
 
 from collections.abc import Callable, Collection, Mapping
 from itertools import pairwise
-from random import Random  # noqa: TID251 - seeded: which links there are
+from random import Random  # noqa: TID251 - seeded: random links
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -20,7 +20,7 @@ from parley._node.federation.paths import (
 from parley._node.protocol.event_types import LONGEST_PATH
 from tests.node.federation.servers import card, node_id
 
-# Who says to have a link with whom, and whether it carries for it.
+# The links that each server lists, and whether it relays for them.
 Said = Mapping[int, Mapping[int, bool]]
 
 
@@ -32,7 +32,7 @@ def cards_of(said: Said) -> dict[NodeId, Card]:
 
 
 def is_usable(path: Path, cards: Mapping[NodeId, Card], avoided: Collection[Obstacle]) -> bool:
-    """By the words of section 19."""
+    """Check the rules of section 19 literally."""
     return (
         len(path) <= LONGEST_PATH
         and len(set(path)) == len(path)
@@ -45,7 +45,7 @@ def is_usable(path: Path, cards: Mapping[NodeId, Card], avoided: Collection[Obst
 def all_paths(
     origin: NodeId, cards: Mapping[NodeId, Card], avoided: Collection[Obstacle] = ()
 ) -> list[Path]:
-    """Every usable path from `origin`, found by trying."""
+    """Return every usable path from `origin`, found by trying all."""
     found: list[Path] = []
     line: list[Path] = [(origin,)]
     while line:
@@ -59,7 +59,7 @@ def all_paths(
 
 
 def by_hops(origin: NodeId, cards: Mapping[NodeId, Card]) -> dict[NodeId, int]:
-    """How far each server is: a breadth-first search over all (server, predecessor)."""
+    """Return the distance of each server, by a breadth-first search over (server, predecessor)."""
     hops: dict[NodeId, int] = {}
     line = [(origin, origin)]
     seen = set(line)
@@ -84,7 +84,7 @@ Links = st.dictionaries(Numbers, st.booleans(), max_size=5)
 Obstacles = st.sets(Numbers | st.tuples(Numbers, Numbers), max_size=4)
 
 
-@example({0: {1: False}, 1: {0: False}}, {1})  # an avoided server is still reached itself
+@example({0: {1: False}, 1: {0: False}}, {1})  # an avoided server can still be a target
 @given(st.dictionaries(Numbers, Links, min_size=2), Obstacles)
 def test_they_are_the_best_of_all(
     said: dict[int, dict[int, bool]], obstacles: set[int | tuple[int, int]]
@@ -140,7 +140,7 @@ def test_a_path_has_at_most_8_ids() -> None:
     finder = finder_of(line_of(10))
     assert finder.path([node_id(7)]) == tuple(map(node_id, range(8)))
     assert finder.path([node_id(8)]) is None
-    # The account counts, and its home need not carry for whom it comes from.
+    # The account counts as a hop, and its home need not relay for the previous server.
     account = node_id(50)
     assert finder.path([node_id(6), account]) == (*map(node_id, range(7)), account)
     assert finder.path([node_id(7), account]) is None
@@ -215,7 +215,7 @@ def test_what_is_avoided_is_bounded() -> None:
     for one in ids[:-1]:
         avoided.add(one, 1.0)
     assert list(avoided.at(1.0)) == ids[:-1]
-    # What is named again is the youngest.
+    # A repeated obstacle becomes the newest.
     avoided.add(ids[0], 2.0)
     avoided.add(ids[-1], 2.0)
     assert list(avoided.at(2.0)) == [*ids[2:-1], ids[0], ids[-1]]

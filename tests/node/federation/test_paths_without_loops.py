@@ -1,9 +1,10 @@
-"""No loop (section 19): a Dial ends after at most seven forwards and visits no server twice, in any
-graph, whatever the cards say and whatever is dialled."""
+"""No loops (section 19): a Dial ends after at most seven forwards and visits no server twice, in
+any graph, whatever the cards contain and whatever is dialled.
+"""
 
 from collections.abc import Iterator
 from itertools import combinations
-from random import Random  # noqa: TID251 - seeded: what is dialled
+from random import Random  # noqa: TID251 - seeded: random paths
 
 from parley._crypto.identity import NodeId
 from parley._node.federation.cards import Card
@@ -25,7 +26,7 @@ DIALS_OF_FEDERATION = 1_000
 
 
 class Federation:
-    """Servers that keep to the page, which is all that a Dial asks of them."""
+    """Servers that follow the specification, which is sufficient for this property."""
 
     def __init__(self, size: int, graph: Graph, uncarried: frozenset[tuple[int, int]]) -> None:
         self.now = 0.0
@@ -57,8 +58,10 @@ class Federation:
         }
 
     def dial(self, path: Path, sender: NodeId, receiver: NodeId) -> tuple[list[NodeId], object]:
-        """Whom a Dial visits, and how it ends: what the sender writes need not be a right path."""
-        self.now += 1.0  # so that no rate refuses it
+        """Return the servers that a Dial visits and its result; the sender's path may be
+        invalid.
+        """
+        self.now += 1.0  # so that no rate limit applies
         payload = encode_dial(TRACE, 30, path=path)
         visited = []
         while True:
@@ -70,7 +73,7 @@ class Federation:
 
 
 def check(visited: list[NodeId]) -> None:
-    # The first forward is that of the server which wrote it.
+    # The first forward is by the server that wrote the path.
     assert len(visited) <= LONGEST_PATH - 1
     assert len(set(visited)) == len(visited)
 
@@ -132,7 +135,7 @@ def test_adversarial_dials_make_no_loop(federations: int) -> None:
             sender = chance.choice(list(linked))
             receiver = chance.choice(linked[sender])
             path = [sender, receiver]
-            # A walk over links, mostly, since what is wrong at once ends at once.
+            # Mostly a walk along links, because invalid paths end immediately.
             while len(path) < LONGEST_PATH and chance.random() < 0.8:
                 path.append(chance.choice(linked.get(path[-1], ids)))
             if chance.random() < 0.3:

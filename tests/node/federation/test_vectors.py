@@ -1,4 +1,4 @@
-"""federation.json: what the second implementation made of sections 19 and 20, held to this one."""
+"""The vectors in federation.json, made by the second implementation of sections 19 and 20."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import SimpleNamespace
@@ -34,7 +34,7 @@ TABLE = read(FILE)["table"]
 NOW = int(TABLE["now_ms"])
 OWN = Identity.from_keys([SIGNING["ed25519"].load(unhex(TABLE["own_seed"]))])
 MEMBERS = [NodeId(unhex(one)) for one in TABLE["members"]]
-# Neighbours of the server: the one whose stream is looked at, and one that brings other news.
+# Neighbours of the server: the one with the tested stream, and one that sends other cards.
 OTHER, FAR = MEMBERS[:2]
 REASONS = {
     "malformed": {CardRefusal.MALFORMED},
@@ -54,7 +54,7 @@ def ids_of(texts: Sequence[str]) -> tuple[NodeId, ...]:
 
 
 class Server:
-    """A server with two neighbours, on whose streams Have has come from one of them."""
+    """A server with two neighbours, one of which has sent Have on its stream."""
 
     def __init__(self) -> None:
         self.directory = Directory(OWN, MEMBERS)
@@ -67,11 +67,11 @@ class Server:
         self.directory.receive(neighbour, subcategory, payload, 0, NOW)
 
     def brought(self, *envelopes: bytes) -> None:
-        """By the other link."""
+        """Receive cards over the other link."""
         self.hear(FAR, codes.CARDS, encode({keys.ENVELOPES: list(envelopes)}))
 
     def said(self) -> Iterator[tuple[int, bytes]]:
-        """What goes out on the stream that is looked at."""
+        """Return the events sent on the tested stream."""
         while (event := self.directory.next_event(OTHER)) is not None:
             yield event
 
@@ -125,7 +125,7 @@ def test_a_card_that_is_not_taken(vector: Vector) -> None:
         assert caught.value.code == codes.CloseCode.PROTOCOL_ERROR
     else:
         server.brought(encoded)
-        # Of one's own card that is not above the last there is nothing to be counted.
+        # A server's own card with a lower number is not counted.
         own = vector["fails"] == "old" and read_card(encoded).origin == OWN.node_id
         assert own or set(server.reasons) <= REASONS[vector["fails"]]
         assert len(server.reasons) == (0 if own else 1)
@@ -134,7 +134,7 @@ def test_a_card_that_is_not_taken(vector: Vector) -> None:
 
 
 def exchanged(server: Server, vector: Vector) -> list[list[str]]:
-    """Take the steps; whose cards were sent after each."""
+    """Execute the steps; return the origins of the cards sent after each."""
     sent = []
     for kind, data in vector["steps"]:
         if kind == "news":
@@ -147,7 +147,7 @@ def exchanged(server: Server, vector: Vector) -> list[list[str]]:
 
 
 def begun(vector: Vector) -> tuple[Server, list[Any]]:
-    """A server that has the cards of a vector, and what its Have says."""
+    """Create a server with the cards of a vector, and return the content of its Have."""
     server = Server()
     cards = [read_card(unhex(one)) for one in vector["cards"]]
     server.brought(*(card.encoded for card in cards if card.origin != OWN.node_id))
@@ -166,7 +166,7 @@ def test_an_exchange(vector: Vector) -> None:
     known = {origin.hex(): card.number for origin, card in server.directory.cards.items()}
     del known[OWN.node_id.hex()]
     assert known == dict(expected["known"])
-    # News that the other had brought before is known when it comes by the other link.
+    # A card that the neighbour sent before is not sent when it arrives over the other link.
     reasons = [one for one in server.reasons if one is not CardRefusal.KNOWN]
     for one, reason in zip(reasons, expected["dropped"], strict=True):
         assert one in REASONS[reason]
@@ -183,7 +183,7 @@ def test_an_exchange_that_is_reset(vector: Vector) -> None:
 
 
 def cards_of(links: Mapping[str, Any]) -> Mapping[NodeId, Card]:
-    """What cards say; nothing else of a card is looked at for a path."""
+    """Create cards for path finding, with links only."""
     return {
         NodeId(unhex(server)): cast(
             Card, SimpleNamespace(links={NodeId(unhex(to)): carries for to, carries in listed})
@@ -204,7 +204,7 @@ def test_a_path(vector: Vector) -> None:
 
 
 class OnePath:
-    """A finder that knows of one path, whatever is avoided."""
+    """A finder with a single path, whatever is avoided."""
 
     def __init__(self, path: Path) -> None:
         self.avoided: Avoided[Obstacle] = Avoided()
@@ -222,7 +222,7 @@ def test_what_a_failure_avoids(vector: Vector) -> None:
     to = path[-2:] if vector["to_account"] else path[-1:]
     attempts = Attempts(cast(PathFinder, finder), to, 30)
     assert attempts.next(0) == path
-    # The index of an Answer that names none is 0; the server itself finds out that none came.
+    # An Answer without an index counts as 0; a missing Answer is noticed by the server itself.
     unanswered = vector["code"] is None
     code, hop = (17, None) if unanswered else (vector["code"], vector["hop"] or 0)
     attempts.failed(code, hop, 0)
@@ -237,7 +237,7 @@ def test_what_a_failure_avoids(vector: Vector) -> None:
 
 
 class Situation:
-    """Who may have an account at a node of the vectors, and who is there."""
+    """The accounts of a node in the vectors, and its logged-in nodes."""
 
     def __init__(self, vector: Vector) -> None:
         self.node: Mapping[str, Any] = read(FILE)["nodes"][vector["node"]]
@@ -301,7 +301,7 @@ def test_a_dial_that_is_refused(vector: Vector) -> None:
 
 
 def plain_login(vector: Vector) -> bool:
-    """Those that the connection does not decide: a tunnel, or no encryption."""
+    """Return the logins that don't depend on the connection (a tunnel, or no encryption)."""
     return bool(vector["kind"] == "login" and vector["encrypted"] and not vector["tunnelled"])
 
 

@@ -1,4 +1,4 @@
-"""Names and messages: what a room lets pass."""
+"""Names and messages of a chat room: valid and invalid values."""
 
 from typing import Any
 

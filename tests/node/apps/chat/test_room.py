@@ -1,4 +1,4 @@
-"""A room between nodes in this process: who is there, who says what, and what is refused."""
+"""A chat room between nodes in one process: members, messages and refusals."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -24,7 +24,7 @@ PATIENCE = 10.0
 
 
 class Hall:
-    """A room with its host; `seen` is all that happened in it."""
+    """A room and its host; `seen` has all its events."""
 
     address = ""
 
@@ -52,7 +52,7 @@ class Hall:
 
 @asynccontextmanager
 async def meeting(guest: Node, host: Node) -> AsyncIterator[tuple[Link, Peer]]:
-    """A guest's link to a host, and its peer there."""
+    """Link a guest to a host; return the link and the guest's peer."""
     async with guest.link(await host.listen("tcp://127.0.0.1:0"), pauses=QUICK) as link:
         yield link, await link.ready()
 
@@ -200,7 +200,7 @@ async def test_too_much_is_refused_for_a_while(
                 await ann.say("too much")
             assert caught.value.code == 19
             await bob.say("each has a rate of their own")
-        with pytest.raises(SubscribeRefused, match="refused"):  # nor by coming back
+        with pytest.raises(SubscribeRefused, match="refused"):  # not even after rejoining
             await peer.subscribe("chat.lobby", {"name": "ann"}).__aenter__()
         now = anyio.current_time()
         monkeypatch.setattr(
@@ -248,7 +248,7 @@ async def test_who_vanishes_has_left(anyio_backend: str) -> None:
             async with peer.subscribe("chat.lobby", {"name": "ann"}):
                 assert (await next_of(bob, "join")).person.name == "bob"
                 assert (await next_of(bob, "join")).person.name == "ann"
-                peer.core.receive_eof(peer.backend.now())  # the line is cut
+                peer.core.receive_eof(peer.backend.now())  # the connection is cut
                 peer.driver.step()
                 assert (await next_of(bob, "leave")).person.name == "ann"
             assert here.names == ["Host", "bob"]
@@ -305,7 +305,7 @@ async def test_nonsense_from_a_host_is_passed_over(anyio_backend: str) -> None:
 
 
 class Inn:
-    """A room at a server that is started anew; its guests come back over links."""
+    """A room on a server that restarts; its guests return over links."""
 
     def __init__(self, tasks: TaskGroup) -> None:
         self.said: list[tuple[str, str]] = []
@@ -314,7 +314,7 @@ class Inn:
         self._tasks = tasks
 
     def offer(self, node: Node) -> None:
-        """The room of one start."""
+        """Create the room after a start."""
         self.room = room = Room(node, "lobby", "Host", self._note)
         self._tasks.start_soon(room.run)
 
@@ -323,7 +323,7 @@ class Inn:
             self.said.append((message.person.name, message.text))
 
     async def read(self, member: Member) -> None:
-        """Read all that happens, and note each return."""
+        """Read all events, and record each return."""
         member.on_return = lambda: self.returns.append(member.me.name)
         async for _ in member:
             pass
@@ -370,7 +370,7 @@ async def test_who_was_there_is_there_again_after_a_restart(anyio_backend: str) 
 async def test_what_is_typed_while_the_room_is_away(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A line is said, or it is told that it was not, or that nobody knows."""
+    """A line is sent, or an error reports that it was not sent or that the outcome is unknown."""
 
     def offer(node: Node) -> None:
         topic = node.topic("chat.lobby")
@@ -400,7 +400,7 @@ async def test_what_is_typed_while_the_room_is_away(
         with pytest.raises(UnreachableError, match="not in the room"):
             await ann.say("nobody there")
 
-        # What answers then is not a room any more.
+        # Then the name no longer belongs to a room.
         good = False
         await server.start()
         with pytest.raises(ParleyError, match="no chat room"):

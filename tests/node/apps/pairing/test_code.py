@@ -1,4 +1,4 @@
-"""Tests of node/apps/pairing/code.py: codes that are drawn, and words that are misspelt."""
+"""Tests of node/apps/pairing/code.py: random codes and misspelt words."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def test_every_slot_is_as_likely(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code, "random_bytes", lambda size: bytes([next(numbers)]))
     assert sorted(draw_slot() for _ in range(198)) == sorted(2 * list(range(1, 100)))
     with pytest.raises(StopIteration):
-        draw_slot()  # what is left would be more likely
+        draw_slot()  # otherwise the remaining slots would be more likely
 
 
 @sweep("dash", "-\u00ad\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d")

@@ -1,4 +1,4 @@
-"""Tests of node/apps/pairing/exchange.py: a giver, and all kinds of takers, over connections."""
+"""Tests of node/apps/pairing/exchange.py: a listening node and all kinds of peers."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -26,18 +26,18 @@ WRONG = Code(7, "crossover-cobra")
 
 @dataclass
 class Place:
-    """A giver on `met.server`, and a node that may take its code."""
+    """A node with a code on `met.server`, and a node that can use the code."""
 
     met: ConnectedNodes
     giver: CodeListener
     failed: list[str] = field(default_factory=list)
 
     async def take(self, code: Code = CODE) -> None:
-        """Take the code, or another."""
+        """Use the code, or another one."""
         await take_code(self.met.client, self.met.peer, code)
 
     async def more(self, node: Node) -> Peer:
-        """A connection of one more node to the giver's."""
+        """Connect another node to the listening node."""
         peer, _ = await connect_nodes(node, self.met.server)
         return peer
 
@@ -51,7 +51,7 @@ async def giving(**settings: Any) -> AsyncIterator[Place]:
 
 
 async def opened(place: Place, data: bytes = b"") -> Stream:
-    """A stream of a taker that does as it likes."""
+    """Open the stream of the exchange for a misbehaving peer."""
     stream = place.met.peer.open_stream(LABEL)
     await stream.send(data or (7).to_bytes(2) + bytes([88] + 31 * [102]))  # the base point
     return stream
@@ -141,7 +141,7 @@ async def test_who_reads_nothing_keeps_no_place(
     async with giving() as place, new_node() as other, FaultyLink() as link:
         peer, back = await connect_nodes(other, place.met.server, link=link)
         back.driver.high_water = 1_024
-        filler = back.open_stream("filler")  # until no more goes into the connection
+        filler = back.open_stream("filler")  # until the connection's buffers are full
         link.to_client.stall()
         with anyio.move_on_after(0.05):
             await filler.send(bytes(1 << 20))
@@ -160,7 +160,7 @@ async def test_nobody_comes(anyio_backend: str) -> None:
 
 @pytest.mark.parametrize("part", ["all", "confirmations"])
 async def test_a_middle_that_hands_on_what_it_gets(anyio_backend: str, part: str) -> None:
-    """A node in between, with a session to each side, and every byte of the exchange passed on."""
+    """A node in the middle has a session with each side and forwards every byte of the exchange."""
     async with giving() as place, new_node() as middle, new_node() as taker:
         onward = await place.more(middle)
 
@@ -261,7 +261,7 @@ async def test_a_taker_that_is_cancelled_has_tried_nothing(anyio_backend: str) -
             try:
                 await place.take()
                 taken = True
-            except CodeGoneError:  # busy: the last one's end has not come there yet
+            except CodeGoneError:  # busy: the end of the last exchange has not arrived yet
                 await settled()
         assert place.failed == []
 
@@ -275,7 +275,7 @@ async def test_a_giver_that_stops_waiting(anyio_backend: str) -> None:
 
 
 async def test_what_ends_while_the_taker_gets_ready(anyio_backend: str) -> None:
-    """The code is taken then, and good for nothing."""
+    """The code has then been used and is no longer valid."""
     async with giving() as place:
         met = place.met
 

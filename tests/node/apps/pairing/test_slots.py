@@ -1,4 +1,4 @@
-"""Tests of node/apps/pairing/slots.py: who has which slot, and every limit."""
+"""Tests of node/apps/pairing/slots.py: claims of slots, and every limit."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -51,7 +51,9 @@ def node(number: int) -> NodeId:
 
 
 class Table(SlotTable[str]):
-    """Sessions are names; those in `gone` are over. Each call comes from an address of its own."""
+    """A table whose sessions are names; sessions in `gone` have ended. Each call has a new
+    address.
+    """
 
     def __init__(self) -> None:
         self.gone: set[str] = set()
@@ -77,7 +79,7 @@ def test_the_lowest_that_is_free() -> None:
     table = Table()
     assert [table.claimed(node_id) for node_id in (ALICE, BOB, ALICE)] == [1, 2, 3]
     assert [table.found(slot) for slot in (1, 2, 3, 4)] == [ALICE, BOB, ALICE, None]
-    table.free(BOB, 1)  # another's
+    table.free(BOB, 1)  # of another node
     table.free(ALICE, 1)
     table.free(ALICE, 1)
     assert table.found(1) is None
@@ -112,7 +114,7 @@ def test_slots_of_one_node() -> None:
     slot = [table.claimed(ALICE) for _ in range(OF_A_NODE)][-1]
     with refused(ResultCode.OVERLOADED):
         table.claimed(ALICE)
-    assert table.claimed(ALICE, wanted=slot) == slot  # it has that one
+    assert table.claimed(ALICE, wanted=slot) == slot  # it already has this slot
     assert table.claimed(BOB) == slot + 1
 
 
@@ -154,7 +156,7 @@ SOON = Backoff(first=0.01, longest=0.05)
 
 @dataclass
 class Server:
-    """A home at which anybody may have an account."""
+    """A home server at which every node may have an account."""
 
     node: Node
     address: str
@@ -162,7 +164,7 @@ class Server:
     stack: AsyncExitStack
 
     async def account(self) -> tuple[Node, Home]:
-        """A node that is logged in, and lets codes be tried."""
+        """Create a node that is logged in and accepts codes."""
         node = await self.stack.enter_async_context(new_node())
         home = await self.stack.enter_async_context(
             node.home(self.address, exports=[LABEL], pauses=SOON)
@@ -242,7 +244,7 @@ async def test_a_slot_is_kept_over_sessions(anyio_backend: str, tmp_path: Path) 
 
         session.live.drop(CloseCode.GOING_AWAY)
         await session.closed()
-        await home.ready()  # before it is kept
+        await home.ready()  # before `keep_slot`
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(keep_slot, home, session, slot)
             for _ in range(2):
@@ -261,7 +263,7 @@ async def test_another_s_slot(anyio_backend: str, tmp_path: Path) -> None:
         with pytest.raises(CallRefused) as error:
             await claim_slot(theirs, slot)
         assert error.value.code == ResultCode.NOT_AUTHORISED
-        await free_slot(theirs, slot)  # which changes nothing
+        await free_slot(theirs, slot)  # without effect
         assert await claim_slot(home, slot) == slot
 
 
@@ -270,7 +272,9 @@ async def test_it_is_for_those_who_are_logged_in(anyio_backend: str, tmp_path: P
         node, home = await server.account()
         stranger = await server.stack.enter_async_context(new_node())
         peer = await stranger.connect(server.address, trust=AnyPeer())
-        again = await node.connect(server.address, trust=AnyPeer())  # not the session of the login
+        again = await node.connect(
+            server.address, trust=AnyPeer()
+        )  # not over the session of the login
         for one in (peer, again):
             for call in (CLAIM, FIND, FREE):
                 with pytest.raises(CallRefused) as error:

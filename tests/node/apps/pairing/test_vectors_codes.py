@@ -1,4 +1,6 @@
-"""The checked-in vectors of short codes: texts, the giver's messages, and what tries lead to."""
+"""The test vectors of short codes: texts, messages of the listening node, and results of
+attempts.
+"""
 
 import pytest
 

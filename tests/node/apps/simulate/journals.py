@@ -1,4 +1,4 @@
-"""Simulated journals for tests, made once, and what an audit says of a directory of them."""
+"""Simulated journals for tests, made once, and the results of auditing a directory."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +14,14 @@ from parley._node.journal.audit.audit import Audit
 from parley._node.journal.audit.rows import EVENT_COLUMNS, Finding, SessionRow
 from parley._node.journal.segments import list_segments, read_footer, read_range
 
-# Small, and yet with several sessions, suites, rekeys and segments.
+# Small, but with several sessions, suites, rekeys and segments.
 PLAN = Plan(nodes=4, minutes=0.3, seed=7)
 SEGMENT_SIZE = 60_000
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """Journals that nobody tampered with, who may read them, and what happened."""
+    """Unaltered journals, their auditor, and the counts of the simulation."""
 
     directory: Path
     key: AuditorPrivateKey
@@ -30,7 +30,7 @@ class Simulated:
 
 @dataclass(frozen=True)
 class Audited:
-    """What an audit of all journals of a directory gave."""
+    """The results of an audit of all journals in a directory."""
 
     events: list[dict[str, Any]]
     findings: list[Finding]
@@ -38,7 +38,7 @@ class Audited:
 
 
 def run(plan: Plan, keeping: Keeping | None = None, backend: str = "asyncio") -> Tally:
-    """Run a simulation on an event loop of its own."""
+    """Run a simulation on a new event loop."""
 
     async def running() -> Tally:
         return await simulate(plan, lambda _: None, keeping)
@@ -47,14 +47,14 @@ def run(plan: Plan, keeping: Keeping | None = None, backend: str = "asyncio") ->
 
 
 def make(directory: Path) -> Simulated:
-    """Journals of `PLAN`."""
+    """Create the journals of `PLAN`."""
     key = AuditorPrivateKey.create()
     keeping = Keeping(directory, key.public, SEGMENT_SIZE)
     return Simulated(directory, key, run(PLAN, keeping))
 
 
 def audit(directory: Path, key: AuditorPrivateKey, node: str | None = None) -> Audited:
-    """Read all journals of a directory, one after the other; or that of one node."""
+    """Audit all journals in a directory, or the journal of one node."""
     audits: dict[str, Audit] = {}
     for file in list_segments(directory, node):
         found = audits.setdefault(file.name.node, Audit([key], payloads=False))

@@ -1,4 +1,4 @@
-"""`parley simulate` as a command: what it writes, counts, and will not do."""
+"""`parley simulate` as a command: its journals, counts and errors."""
 
 from collections import Counter
 from pathlib import Path

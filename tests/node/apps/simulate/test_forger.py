@@ -1,4 +1,4 @@
-"""The forger that knows only the documents: what it plants is found, where it planted it."""
+"""A forger that knows only the documents: the audit finds its forgeries in the right places."""
 
 from pathlib import Path
 
@@ -9,14 +9,14 @@ from tests.pipeline import forger
 
 EXPECTED = {
     "bit-flip": {"bad-chain"},
-    "drop": {"gap", "bad-chain"},  # the latter where keys change before the next checkpoint
+    "drop": {"gap", "bad-chain"},  # the latter if keys change before the next checkpoint
     "duplicate": {"duplicate"},
     "reorder": {"reordered"},
-    # The latter with sealing `each`, where nothing but a checkpoint follows.
+    # The latter with sealing `each`, if only a checkpoint follows.
     "foreign-seal": {"bad-seal", "bad-chain"},
     "rechain": {"bad-seal"},
     "forged-code": {"end-mismatch"},
-    "early-end": set[str](),  # only the other side's journal tells
+    "early-end": set[str](),  # detectable only in the other side's journal
     "bad-crc": {"bad-crc"},
     "torn-tail": {"torn"},
     "missing-segment": {"missing-segment"},
@@ -37,7 +37,7 @@ def test_a_fault_is_found_where_it_is(simulated: Simulated, copied: Path, kind: 
     if fault.place is not None and kind != "bad-crc":
         assert (first.session, first.direction) == (fault.session, fault.direction)
         assert first.place is not None
-        # The first seal that does not fit comes at the event or after it.
+        # The first invalid seal is at the event or after it.
         later = kind == "rechain" and first.place > fault.place
         assert later or first.place == fault.place
 
@@ -49,7 +49,7 @@ def test_all_kinds_at_once_and_nothing_else_are_found(simulated: Simulated, copi
         avoid = frozenset(fault.session for fault in faults if fault.session)
         faults.append(forger.forge(copied, kind, seed=4, avoid=avoid))
     found = audit(copied, simulated.key).findings
-    # A missing segment concerns all sessions of its node.
+    # A missing segment affects all sessions of its node.
     nodes = {fault.file[:52] for fault in faults if fault.session is None}
     for finding in found:
         assert finding.journal in nodes or finding.session in {one.session for one in faults}

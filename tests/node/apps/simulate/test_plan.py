@@ -1,4 +1,4 @@
-"""What follows from a plan: links, settings, and chance that a seed fixes."""
+"""The consequences of a plan: links, settings, and random numbers from a seed."""
 
 import pytest
 

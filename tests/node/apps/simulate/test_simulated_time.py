@@ -1,4 +1,4 @@
-"""Simulated time: it moves when all is quiet, and not while somebody is behind."""
+"""Simulated time advances when all tasks are idle, and not while work is unfinished."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""A simulation as a whole: the same on each event loop, and its journals bear it out."""
+"""A simulation is the same on each event loop, and its journals match its counts."""
 
 from collections import Counter
 
@@ -29,7 +29,7 @@ def test_only_the_traffic_that_is_asked_for() -> None:
 
 
 async def test_hundreds_of_nodes_are_cancelled_at_once(anyio_backend: str) -> None:
-    # Twice as many as the scopes in scopes that asyncio's backend can cancel.
+    # Twice as many as the nested scopes that asyncio's backend can cancel.
     with anyio.CancelScope() as scope:
         async with entered(anyio.create_task_group() for _ in range(2_000)):
             await settled()
@@ -59,13 +59,13 @@ def test_the_journals_say_what_the_applications_saw(simulated: Simulated, audite
     outcomes = tally.outcomes()
     for code in (1, 20, 64):
         assert results[code] == outcomes[str(code)]
-    # Who gave up has its answer as well, unless the connection ended first.
+    # Cancelled calls also have an answer, unless the connection ended first.
     assert results[17] + results[18] <= outcomes["late"]
     made = sum(count for (topic, _), count in tally.calls.items() if topic == "nowhere")
     lost = outcomes["lost"]
     assert made - lost <= calls["nowhere"] <= made
     assert tally.calls.total() - lost <= calls.total() <= tally.calls.total()
-    # What is received is more than what is read, where a session ends before.
+    # More notes are received than read if a session ends early.
     assert all(notes[topic] >= number for topic, number in tally.received.items())
 
 

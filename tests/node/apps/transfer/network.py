@@ -1,6 +1,6 @@
-"""A receiver and a sender in one process, for tests of what they do with a file.
+"""A receiver and a sender in one process, for tests of file transfers.
 
-Everything ends with its `async with`.
+Everything stops at the end of its `async with`.
 """
 
 import hashlib
@@ -18,12 +18,12 @@ from parley._node.errors import ParleyError
 from parley._node.testing import ConnectedNodes
 from tests.node.network import meeting
 
-PATTERN = bytes(range(251)) * 4178  # a little more than 1 MiB, and no power of two
+PATTERN = bytes(range(251)) * 4178  # slightly more than 1 MiB, and not a power of two
 
 
 @dataclass
 class Told(Watcher):
-    """What a watcher was told."""
+    """The calls of a watcher."""
 
     offsets: list[int] = field(default_factory=list)
     stops: list[Exception | None] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Told(Watcher):
 
 @dataclass
 class Place:
-    """A node that receives into `directory`, and one that has met it."""
+    """A node that receives into `directory`, and a node connected to it."""
 
     directory: Path
     met: ConnectedNodes
@@ -63,7 +63,7 @@ class Place:
     told: Told
 
     def names(self) -> list[str]:
-        """What is there."""
+        """The names in the directory."""
         return sorted(entry.name for entry in self.directory.iterdir())
 
 
@@ -71,7 +71,7 @@ class Place:
 async def receiving(
     tmp_path: Path, *, force: bool = False, max_size: int | None = None, **settings: Any
 ) -> AsyncIterator[Place]:
-    """A receiver with its directory in `tmp_path`."""
+    """Run a receiver with its directory in `tmp_path`."""
     directory, told = tmp_path / "in", Told()
     directory.mkdir(exist_ok=True)
     with FileStore(directory, force=force, max_size=max_size) as store:
@@ -82,11 +82,11 @@ async def receiving(
 
 
 def offered(content: bytes, name: str = "a") -> FileOffer:
-    """The offer of a file with this content."""
+    """Return the offer of a file with this content."""
     return FileOffer(name, len(content), hashlib.sha256(content).digest())
 
 
 def written(path: Path, content: bytes = PATTERN) -> Path:
-    """A file with this content."""
+    """Create a file with this content."""
     path.write_bytes(content)
     return path

@@ -33,10 +33,10 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def large(tmp_path: Path) -> Path:
-    """A file that takes its time."""
+    """A file whose transfer takes some time."""
     path = tmp_path / "large"
     with path.open("wb") as file:
-        file.truncate(2**27)  # sparse: it takes no room here
+        file.truncate(2**27)  # sparse: it uses no disk space here
         file.write(b"begin")
     return path
 
@@ -44,7 +44,7 @@ def large(tmp_path: Path) -> Path:
 def receive(
     processes: Processes, directory: Path, *args: str, listen: str = "tcp://127.0.0.1:0"
 ) -> tuple[Running, str]:
-    """A receiver, and its address."""
+    """Run a receiver and return its address."""
     running = processes.start(
         "receive", str(directory), "--listen", listen, "--json", "--yes", *args
     )
@@ -52,7 +52,7 @@ def receive(
 
 
 def wait_for_bytes(directory: Path, least: int) -> None:
-    """Until a transfer is under way."""
+    """Wait until a transfer is in progress."""
     for _ in range(2_000):
         if any(entry.stat().st_size >= least for entry in directory.glob(".*")):
             return

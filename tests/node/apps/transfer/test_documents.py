@@ -1,4 +1,4 @@
-"""docs/guides/send-files.md says of refusals what the code does."""
+"""docs/guides/send-files.md describes refusals as they are in the code."""
 
 from pathlib import Path
 

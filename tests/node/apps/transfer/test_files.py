@@ -1,4 +1,4 @@
-"""Tests of node/apps/transfer/files.py: a number that was closed is not used again."""
+"""Tests of node/apps/transfer/files.py: a closed descriptor is not used again."""
 
 import os
 from pathlib import Path

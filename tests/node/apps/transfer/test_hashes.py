@@ -1,4 +1,4 @@
-"""Tests of node/apps/transfer/hashes.py: what is remembered, for how long, and the ration."""
+"""Tests of node/apps/transfer/hashes.py: the cache and the rate limit."""
 
 import hashlib
 import os
@@ -56,18 +56,18 @@ async def test_what_has_settled_is_remembered(
 ) -> None:
     hashes = Hashes(clock=lambda: file.status().st_ctime_ns + since_ns)
     assert await found(hashes, file) == sha256(b"content")
-    monkeypatch.setattr(OpenFile, "read", lambda *_: b"")  # else it is read again
+    monkeypatch.setattr(OpenFile, "read", lambda *_: b"")  # otherwise it is hashed again
     assert (await found(hashes, file) == sha256(b"content")) is is_remembered
 
 
 async def test_a_file_whose_time_of_change_was_set_back_is_read_again(
     anyio_backend: str, path: Path, file: OpenFile
 ) -> None:
-    """As `cp -p`, `rsync -t` and `touch -r` do."""
+    """`cp -p`, `rsync -t` and `touch -r` do this."""
     hashes = Hashes(clock=lambda: file.status().st_ctime_ns + SETTLED_NS + 1)
     assert await found(hashes, file) == sha256(b"content")
     before = file.status()
-    while file.status().st_ctime_ns == before.st_ctime_ns:  # its clock counts in steps
+    while file.status().st_ctime_ns == before.st_ctime_ns:  # the clock has a limited resolution
         put(path, b"another")
     after = file.status()
     assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
@@ -105,7 +105,7 @@ async def test_so_many_are_remembered(
     monkeypatch.setattr(hashes_module, "REMEMBERED", 2)
     hashes, status = Hashes(), file.status()
     await hashes.of(file, "peer")
-    for inode in (1, 2):  # others take its place
+    for inode in (1, 2):  # replaced by others
         other = os.stat_result((status.st_mode, inode, *status[2:]))
         hashes.keep(other, hashlib.sha256())
     put(path, b"another")
@@ -123,12 +123,12 @@ async def test_a_peer_has_so_much_hashed_and_others_do_not_wait_for_it(
 
     path = tmp_path / "large"
     path.touch()
-    os.truncate(path, BURST + BYTES_PER_SECOND // 4)  # takes no room on the disk
+    os.truncate(path, BURST + BYTES_PER_SECOND // 4)  # sparse: it uses no disk space
     file = OpenFile(os.open(path, os.O_RDONLY))
     try:
         monkeypatch.setattr(anyio, "sleep", sleep)
         monkeypatch.setattr(anyio, "current_time", lambda: 1_000.0)
-        hashes = Hashes(clock=lambda: 0)  # remembers nothing
+        hashes = Hashes(clock=lambda: 0)  # caches nothing
         await hashes.of(file, "peer")
         assert slept[3] == 0
         assert slept[-1] == pytest.approx(0.25)

@@ -1,4 +1,4 @@
-"""Tests of node/apps/transfer/names.py: what is taken, what is refused and why."""
+"""Tests of node/apps/transfer/names.py: safe names, and the reasons for refusing others."""
 
 from pathlib import PurePosixPath, PureWindowsPath
 
@@ -107,7 +107,7 @@ def test_partial_names_tell_offers_apart_and_fit() -> None:
         assert name.endswith(PARTIAL_ENDING)
         assert len(name.encode()) <= LONGEST_NAME
         with pytest.raises(UnsafeNameError):
-            require_safe(name)  # so that nobody can offer one
+            require_safe(name)  # so that an offer cannot contain it
 
 
 def test_names_that_a_disk_may_take_for_the_same() -> None:

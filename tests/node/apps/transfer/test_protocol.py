@@ -1,4 +1,4 @@
-"""Tests of node/apps/transfer/protocol.py: one encoding each, and limits of what is read."""
+"""Tests of node/apps/transfer/protocol.py: unique encodings, and limits when parsing."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tests of node/apps/transfer/receiver.py, against senders that do as they like."""
+"""Tests of node/apps/transfer/receiver.py, with misbehaving senders."""
 
 import errno
 import os
@@ -43,7 +43,7 @@ async def ask(place: Place, offer: FileOffer) -> tuple[Stream, Resume]:
 
 
 async def put(place: Place, content: bytes, name: str = "a") -> Receipt:
-    """Send all of a file that is not there yet."""
+    """Send all of a new file."""
     stream, _ = await ask(place, offered(content, name))
     await stream.send(Begin(0).encode() + content)
     await stream.send_eof()
@@ -51,7 +51,7 @@ async def put(place: Place, content: bytes, name: str = "a") -> Receipt:
 
 
 async def refusal(stream: Stream) -> tuple[int, str]:
-    """With what the receiver ends a stream."""
+    """Return the code with which the receiver ends a stream."""
     with pytest.raises(StreamResetError) as caught:
         await _read_out(stream)
     return caught.value.code, caught.value.text
@@ -63,7 +63,7 @@ async def _read_out(stream: Stream) -> None:
 
 
 async def refused(place: Place, offer: FileOffer | bytes) -> tuple[int, str]:
-    """How an offer is refused."""
+    """Return the code with which an offer is refused."""
     stream = place.met.peer.open_stream(LABEL)
     await stream.send(offer if isinstance(offer, bytes) else offer.encode())
     return await refusal(stream)
@@ -105,7 +105,7 @@ async def test_what_is_there_already_is_told(anyio_backend: str, tmp_path: Path)
         assert resume == Resume(len(PATTERN), offered(PATTERN).sha256)
         await stream.send(Begin(len(PATTERN)).encode())
         assert not (await read_message(stream, Receipt.decode)).new
-        # One who sends it all the same does not keep to what was said.
+        # A sender that sends the file anyway violates the protocol.
         stream, _ = await ask(place, offered(PATTERN))
         await stream.send(Begin(0).encode())
         assert (await refusal(stream))[0] == RefusalCode.MALFORMED
@@ -137,17 +137,17 @@ async def test_offers_do_not_have_a_file_hashed_again(
     monkeypatch.setattr(OpenFile, "read", counted)
     async with receiving(tmp_path) as place:
         written(place.directory / "a")
-        # So much later than its last change that it has settled.
+        # Late enough after its last change to be cached.
         place.receiver.hashes = Hashes(clock=lambda: time.time_ns() + 2 * SETTLED_NS)
         wrong = FileOffer("a", len(PATTERN), bytes(32))
         for _ in range(3):
             assert (await refused(place, wrong))[0] == RefusalCode.EXISTS
         assert sum(read) == len(PATTERN)
-        stream, _ = await ask(place, offered(PATTERN))  # nor for a peer that has the same
+        stream, _ = await ask(place, offered(PATTERN))  # nor for a peer that has the same file
         stream.reset()
         assert sum(read) == len(PATTERN)
 
-        # Nor what was received, in part or whole.
+        # Nor received data, partial or complete.
         half = len(PATTERN) // 2
         stream, _ = await ask(place, offered(PATTERN, "b"))
         await stream.send(Begin(0).encode() + PATTERN[:half])
@@ -270,7 +270,7 @@ async def test_a_full_disk(
         await stream.send(Begin(0).encode() + PATTERN[:300_000])
         code, text = await refusal(stream)
         assert (code, text) == (RefusalCode.NO_SPACE, "the disk has no room for it")
-        await eventually(lambda: place.names() == [])  # an empty beginning is of no use
+        await eventually(lambda: place.names() == [])  # an empty partial file is useless
 
 
 async def test_two_of_one_name_do_not_mix(anyio_backend: str, tmp_path: Path) -> None:
@@ -328,7 +328,7 @@ async def test_a_sender_with_all_slots_makes_way_for_another(
             await one.send_eof()
             assert (await read_message(one, Receipt.decode)).new
         await eventually(lambda: len(place.receiver.slots) == 0)
-        if "count" not in settings:  # what had arrived of it stays
+        if "count" not in settings:  # the received part of it is kept
             assert (await ask(place, offered(PATTERN, "a")))[1].offset == 1000
 
 

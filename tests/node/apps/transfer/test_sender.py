@@ -1,4 +1,4 @@
-"""Tests of node/apps/transfer/sender.py, against our receiver and against false ones."""
+"""Tests of node/apps/transfer/sender.py, with correct and incorrect receivers."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tests of node/apps/transfer/sender.py: over a link that is cut, and what is given up."""
+"""Tests of node/apps/transfer/sender.py over a link that is cut: resuming and giving up."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -33,7 +33,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Place:
-    """A receiver that may be started anew, a proxy before it, and a link to that."""
+    """A receiver that can be restarted, a proxy in front of it, and a link to the proxy."""
 
     def __init__(self, directory: Path, store: FileStore) -> None:
         self.directory = directory
@@ -45,7 +45,7 @@ class Place:
     link: Link
 
     def offer(self, node: Node) -> None:
-        """Take files at one start."""
+        """Receive files after a start."""
         self.receiver = FileReceiver(self._store)
         self.receiver.offer_on(node)
 
@@ -66,7 +66,7 @@ async def receiving(tmp_path: Path, *, resume: float = 0.0) -> AsyncIterator[Pla
 
 
 class Cutting(Told):
-    """Cuts the line at each of these places of a file, in bytes, once."""
+    """Cuts the connection once at each of these offsets of a file."""
 
     def __init__(self, place: Place, *cuts: int) -> None:
         super().__init__()
@@ -88,11 +88,11 @@ async def test_a_line_that_is_cut_twice(anyio_backend: str, tmp_path: Path) -> N
         assert place.link.sessions == 3
         assert (place.directory / "a").read_bytes() == PATTERN * 8
         assert len(list(place.directory.iterdir())) == 1
-    # Each began where the receiver was: not at 0, and not before the one before.
+    # Each attempt began where the receiver was: not at 0, and never earlier than the previous one.
     assert told.offsets[0] == 0
     assert 0 < told.offsets[-1] < SIZE
     assert told.offsets == sorted(told.offsets)
-    assert told.pauses == []  # the link's
+    assert told.pauses == []  # by the link
 
 
 async def test_a_cut_that_is_resumed_is_not_noticed(anyio_backend: str, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ async def test_a_cut_that_is_resumed_is_not_noticed(anyio_backend: str, tmp_path
 
 
 class Slow(Told):
-    """Says when a file is half across."""
+    """Signals when half of a file has been sent."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ class Slow(Told):
 async def test_a_receiver_that_is_started_anew(
     anyio_backend: str, tmp_path: Path, resume: float
 ) -> None:
-    """It goes on from where the file is, also when the session was parted first."""
+    """It resumes the partial file, even if the session was suspended first."""
     async with receiving(tmp_path, resume=resume) as place:
         told, done = Slow(), []
 
@@ -195,7 +195,7 @@ async def test_one_who_is_busy_is_asked_again(anyio_backend: str, tmp_path: Path
 async def test_bytes_that_went_across_begin_a_new_row(
     anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """Three failures with progress in between are less than two in a row."""
+    """Three failures with progress in between don't exceed a limit of two in a row."""
     offsets, told = [0, 1000, 2000, 2000], Told()
 
     async def fails_after(peer: Peer, source: Source, watcher: Told) -> None:

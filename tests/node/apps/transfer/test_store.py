@@ -1,4 +1,4 @@
-"""Tests of node/apps/transfer/store.py and partial.py: never left, never overwritten."""
+"""Tests of node/apps/transfer/store.py: it writes only in its directory and overwrites nothing."""
 
 import errno
 import hashlib
@@ -106,7 +106,7 @@ def test_another_file_keeps_its_name(store: FileStore, directory: Path) -> None:
 def test_one_that_came_meanwhile_keeps_it_too(
     store: FileStore, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "require_replaceable", lambda name: None)  # it came after that
+    monkeypatch.setattr(store, "require_replaceable", lambda name: None)  # created after that
     (directory / "a").write_bytes(b"mine")
     with refused(RefusalCode.EXISTS):
         put(store)
@@ -201,7 +201,7 @@ def test_limits(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def begun(store: FileStore, name: str, sender: str, at: int) -> str:
-    """Begin a transfer and stop it, at a time in seconds; returns the name of its partial file."""
+    """Begin a transfer and stop it at a time in seconds; return the name of its partial file."""
     partial = store.open_partial(offer(name=name), sender)
     partial.write(CONTENT[:3])
     partial.close()
@@ -222,7 +222,7 @@ def test_a_sender_with_many_partial_files_makes_way_for_others(
     new = begun(store, "new", "bob", 300)
     assert {good, new} < set(os.listdir(directory))
     assert len(os.listdir(directory)) == 4
-    # What has arrived is continued, whoever sends it now.
+    # A partial file is resumed, whichever node sends it now.
     assert store.open_partial(offer(name="good"), "carol").size == 3
     assert len(os.listdir(directory)) == 4
 

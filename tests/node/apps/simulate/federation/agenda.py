@@ -1,7 +1,7 @@
-"""What is to happen in a simulated world, in order: a heap of (time, number, event).
+"""The events of a simulated world: a heap of (time, number, event).
 
-Events of one moment happen in the order in which they were put down, so that the same plan gives
-the same world.
+Events at the same time run in the order in which they were added, so that the same plan gives the
+same world.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ Happening = Callable[[], None]
 
 
 class Agenda:
-    """Events to come, and the time: `now` is in seconds since the world began."""
+    """Future events and the time; `now` is in seconds since the start of the world."""
 
     __slots__ = ("_due", "_number", "happened", "now")
 
@@ -23,16 +23,16 @@ class Agenda:
         self._due: Final[list[tuple[float, int, Happening]]] = []
 
     def at(self, time: float, event: Happening) -> None:
-        """Have `event` happen at a time; at once if that is over."""
+        """Schedule `event` for a time, or immediately if that is in the past."""
         self._number += 1
         heappush(self._due, (max(time, self.now), self._number, event))
 
     def after(self, seconds: float, event: Happening) -> None:
-        """Have `event` happen in so many seconds."""
+        """Schedule `event` in so many seconds."""
         self.at(self.now + seconds, event)
 
     def run(self, until: float) -> None:
-        """Let happen all that is due up to a time, which is then the time."""
+        """Run all events up to a time and set the time."""
         while self._due and self._due[0][0] <= until:
             self.now, _, event = heappop(self._due)
             self.happened += 1

@@ -1,4 +1,4 @@
-"""What must be so when a simulated federation has been calm for a while: cards, paths, Dials."""
+"""The invariants of a simulated federation after a calm period: cards, paths and Dials."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -8,19 +8,19 @@ from tests.node.apps.simulate.federation.reference_model import Truth
 from tests.node.apps.simulate.federation.servers import SimulatedServer
 from tests.node.apps.simulate.federation.world import FederationWorld
 
-# Pairs of servers of which paths are looked at: all of them up to 16 servers.
+# The number of pairs of servers whose paths are checked: all pairs of up to 16 servers.
 MOST_PAIRS: Final = 256
-# Seconds between two Dials of the last check.
+# Seconds between two Dials of the final check.
 _APART: Final = 0.05
 
-# How many servers the shortest path from each to each has.
+# The lengths of the shortest paths between all servers.
 Lengths: TypeAlias = Mapping[int, Mapping[int, int]]
 
 
 def check(world: FederationWorld) -> Counter[str]:
-    """Compare all that servers know with what is true; what differs is a breach.
+    """Compare the knowledge of all servers with the truth; each difference is a breach.
 
-    Returns how often each claim was tested. Dials are made for it, so simulated time goes on.
+    Returns how often each claim was tested. It dials, so simulated time passes.
     """
     truth = _truth(world)
     checked: Counter[str] = Counter()
@@ -64,7 +64,7 @@ def _check_cards(world: FederationWorld, truth: Truth, checked: Counter[str]) ->
 def _check_own(
     world: FederationWorld, truth: Truth, server: SimulatedServer, checked: Counter[str]
 ) -> None:
-    """What a server says of its links."""
+    """Check the links in a server's own card."""
     checked["truth"] += 1
     card = server.core.cards.get(server.node_id)
     said = {} if card is None else {world.numbers[one]: on for one, on in card.links.items()}
@@ -114,7 +114,7 @@ def _check_reach(
     pairs: Iterable[tuple[int, int]],
     checked: Counter[str],
 ) -> None:
-    """Dial once by each pair that has a path."""
+    """Dial once for each pair that has a path."""
     unanswered: set[tuple[int, int]] = set()
 
     def dial(pair: tuple[int, int]) -> None:

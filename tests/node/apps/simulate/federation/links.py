@@ -1,4 +1,4 @@
-"""The links of a simulated federation: each is kept by two servers, one session after another."""
+"""The links of a simulated federation: each connects two servers by successive sessions."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
@@ -13,13 +13,15 @@ if TYPE_CHECKING:
 # Receives the result of a Dial: its code, and the path index of the server that answered.
 Answered = Callable[[int, int | None], None]
 
-# Seconds that a link stays away, on average: some longer than cards remember them.
+# Average seconds until a cut link returns: sometimes longer than cards list it.
 AWAY: Final = 25.0
 
 
 class KeptSession:
-    """A session of a link. `lanes[end]` is what that end sends; `waiting[end]` has the Dials that
-    it sent and that are not answered, by their traces."""
+    """A session of a link.
+
+    `lanes[end]` is what that end sends. `waiting[end]` has its unanswered Dials, by their traces.
+    """
 
     __slots__ = ("dialler", "is_up", "lanes", "waiting", "watch")
 
@@ -32,26 +34,28 @@ class KeptSession:
 
     @property
     def alive(self) -> bool:
-        """Whether anything still gets through."""
+        """Whether data still gets through."""
         return self.lanes[0].alive
 
 
 class LinkEnd(Protocol):
-    """A server, as its links see it. `number` is that of the server at the other end."""
+    """A server as its links see it; `number` is the number of the server at the other end."""
 
     @property
     def is_running(self) -> bool:
-        """Whether it is up."""
+        """Whether the server is up."""
 
     def link_up(self, number: int) -> None:
-        """A session has begun."""
+        """Called when a session begins."""
 
     def link_down(self, number: int, session: KeptSession) -> None:
-        """A session is over, as this end sees it."""
+        """Called when a session has ended for this end."""
 
 
 class KeptLink:
-    """A link of two servers, whichever of them dials; `ends` are in the order of `numbers`."""
+    """A link between two servers, either of which can dial; `ends` are in the order of
+    `numbers`.
+    """
 
     def __init__(
         self, world: "FederationWorld", numbers: tuple[int, int], ends: tuple[LinkEnd, LinkEnd]
@@ -66,11 +70,11 @@ class KeptLink:
 
     @property
     def is_open(self) -> bool:
-        """Whether a session of both ends is up."""
+        """Whether both ends have a session."""
         return self.session is not None and self.session.alive
 
     def open(self) -> None:
-        """Begin a session, unless there is one or one of the ends is down."""
+        """Begin a session, unless there is one or a server is down."""
         if self.is_open or not all(end.is_running for end in self._ends):
             return
         for end in (0, 1):
@@ -89,7 +93,7 @@ class KeptLink:
             self._ends[end].link_up(self.numbers[1 - end])
 
     def cut(self, away: float) -> None:
-        """End the session, as somebody who cuts a cable does; dial again after a while."""
+        """End the session, as if a cable were cut, and redial after some time."""
         session = self.session
         if session is None or not session.alive:
             return
@@ -101,11 +105,11 @@ class KeptLink:
         self.redial(away)
 
     def redial(self, away: float = 0.0) -> None:
-        """Dial before long."""
+        """Schedule a redial."""
         self._world.agenda.after(away + self._draws.uniform(0.1, REDIALLED), self.open)
 
     def flap(self) -> None:
-        """Cut it now and then, as long as there are faults."""
+        """Cut the link at random times during the faults."""
         world = self._world
         if world.is_calm:
             return

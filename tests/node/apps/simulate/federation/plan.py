@@ -1,7 +1,7 @@
-"""What a simulated federation is asked for, and what follows from it: servers and their links.
+"""The plan of a simulated federation, and the servers and links that follow from it.
 
-All of it follows from the plan alone: keys too are drawn, so that the same seed gives the same
-node ids, the same bytes and the same trace.
+Everything depends only on the plan. Even keys are generated from the seed, so that the same seed
+gives the same node IDs, the same bytes and the same trace.
 """
 
 from collections import Counter
@@ -15,38 +15,38 @@ from parley._crypto.identity import Identity
 from parley._crypto.registry import SIGNING
 from parley._node.apps.simulate.plan import SeededRandom
 
-# Seconds within which all servers start, one after another.
+# Seconds in which all servers start, one after another.
 STARTING: Final = 10.0
-# How much longer or shorter than usual it takes from a server to the next.
+# The factor by which latencies between servers vary.
 QUICKEST: Final = 0.5
 SLOWEST: Final = 1.5
-# Seconds until what was lost is sent again, and those behind it wait.
+# Seconds until lost data is resent, while later data waits.
 SENT_AGAIN: Final = 0.25
-# Seconds until an end sees that its session is lost, at most; and until a dialler tries again.
+# Maximum seconds until an end notices a lost session, and until a redial.
 NOTICED: Final = 3.0
 REDIALLED: Final = 5.0
 
 
 class Misbehaviour(StrEnum):
-    """What one server does wrong, for the checks to find."""
+    """The fault of one server, which the checks must find."""
 
-    TWICE = "card-twice"  # it sends cards twice
-    OLD = "old-card"  # it sends old cards again
-    DEAF = "deaf"  # it hears no news
-    LIE = "lie"  # its card has a link that is not there
-    FORK = "dial-twice"  # it forwards a Dial to two servers
-    BACK = "dial-back"  # it forwards a Dial to where that came from
+    TWICE = "card-twice"  # sends cards twice
+    OLD = "old-card"  # resends old cards
+    DEAF = "deaf"  # ignores new cards
+    LIE = "lie"  # lists a missing link in its card
+    FORK = "dial-twice"  # forwards a Dial to two servers
+    BACK = "dial-back"  # returns a Dial to its sender
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FederationPlan:
-    """A federation and what befalls it.
+    """A federation and its faults.
 
-    `links` is how many a server has; `minutes` how long faults go on. A link is cut `cuts` times an
-    hour on average, a server dies `crashes` times. Each server makes `dials` tunnels a minute.
-    `latency` is seconds one way, `loss` the part of what is sent that comes late because it
-    was sent again. Clocks differ by at most `clocks` seconds. `carry` is the part of its
-    neighbours whose tunnels a server passes on.
+    Attributes: links: number of links per server. minutes: duration of the faults. cuts, crashes:
+    average number per hour, of each link and of each server. dials: tunnels per minute of each
+    server. latency: seconds in one direction. loss: fraction of the data that is late because it
+    was resent. clocks: maximum difference of clocks in seconds. carry: fraction of the neighbours
+    for which a server relays tunnels.
     """
 
     servers: int
@@ -64,21 +64,24 @@ class FederationPlan:
 
     @property
     def slowest(self) -> float:
-        """Seconds that anything takes from a server to the next, at most."""
+        """The maximum seconds for a message from one server to the next."""
         return self.latency * SLOWEST + SENT_AGAIN
 
     def draws(self, *names: str | int) -> SeededRandom:
-        """The source of chance of a part of this world."""
+        """Return the random numbers of one part of the world."""
         return SeededRandom(self.seed, "federation", *names)
 
     def identity(self, server: int) -> Identity:
-        """Who a server is."""
+        """Return the identity of a server."""
         private = self.draws("identity", server).randbytes(32)
         return Identity.from_keys([SIGNING["ed25519"].load(private)])
 
     def pairs(self) -> list[tuple[int, int]]:
-        """Who is linked to whom, the lower number first: rings in random orders, one over the
-        other, so that all are reached; then what is missing, where two lack a link."""
+        """Return the linked pairs, the lower number first.
+
+        They form rings in random orders, so that all servers are connected. Servers that still lack
+        links are then paired.
+        """
         draws = self.draws("links")
         found: set[tuple[int, int]] = set()
         wanted = min(self.links, self.servers - 1)
@@ -95,7 +98,7 @@ class FederationPlan:
         return sorted(found)
 
     def carries(self, server: int, neighbours: Iterable[int]) -> frozenset[int]:
-        """Of a server's neighbours those whose tunnels go on through it."""
+        """Return the neighbours for which a server relays tunnels."""
         draws = self.draws("carry", server)
         return frozenset(one for one in sorted(neighbours) if draws.random() < self.carry)
 

@@ -1,6 +1,7 @@
-"""What is true of a simulated federation, from above: who reaches whom, and by how many hops.
+"""The true state of a simulated federation: which servers can reach each other, and in how many
+hops.
 
-It imports nothing of what it judges.
+It imports none of the code under test.
 """
 
 from collections import deque
@@ -9,19 +10,22 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-LONGEST: Final = 8  # servers of a path, its ends among them
+LONGEST: Final = 8  # servers in a path, including its ends
 
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """`linked` has the neighbours of each server to whom there is a link that is open; `carries`
-    those whose tunnels it passes on. Servers are numbers."""
+    """The state of the links.
+
+    `linked` has the neighbours of each server with an open link, and `carries` those for which it
+    relays tunnels. Servers are numbers.
+    """
 
     linked: Mapping[int, Sequence[int]]
     carries: Mapping[int, frozenset[int]]
 
     def parts(self) -> list[frozenset[int]]:
-        """The servers that a chain of links joins, part by part."""
+        """Return the connected components."""
         found: list[frozenset[int]] = []
         left = set(self.linked)
         while left:
@@ -36,7 +40,7 @@ class Truth:
         return found
 
     def depth(self) -> int:
-        """How many links are between the first server and the last one that it reaches."""
+        """Return the number of links to the farthest server that the first can reach."""
         reached, level, depth = {0}, {0}, -1
         while level:
             depth += 1
@@ -45,7 +49,7 @@ class Truth:
         return depth
 
     def distances(self, origin: int) -> dict[int, int]:
-        """How many servers the shortest path to each target has, both ends counted."""
+        """Return the number of servers on the shortest path to each target, including both ends."""
         lengths = {origin: 1}
         seen: set[tuple[int, int]] = set()
         queue: deque[tuple[int, int | None, int]] = deque([(origin, None, 1)])
@@ -61,7 +65,7 @@ class Truth:
         return lengths
 
     def fault(self, path: Sequence[int], origin: int, target: int) -> str | None:
-        """What is wrong with a path, or None."""
+        """Return the error in a path, or None."""
         if path[0] != origin or path[-1] != target:
             return "it leads elsewhere"
         if len(set(path)) < len(path):

@@ -1,4 +1,4 @@
-"""A simulated server: the pure core of a real one, with a clock of its own, that may die."""
+"""A simulated server: the core of a real server, with its own clock, that can crash."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 # 2026-01-01 00:00 UTC, in ms.
 EPOCH_MS: Final = 1_767_225_600_000
-# Seconds that a server is away after it died, on average.
+# Average seconds until a crashed server restarts.
 DOWN: Final = 20.0
-# Bytes of a Dial's answer, and of the opening of a stream.
+# Bytes of a Dial's answer and of the opening of a stream.
 _SHORT: Final = 40
 
 
 class Neighbour(NamedTuple):
-    """A server that another has a link with, of which that is the end `end`."""
+    """A linked server; `end` is its end of the link."""
 
     server: "SimulatedServer"
     link: KeptLink
@@ -35,8 +35,9 @@ class Neighbour(NamedTuple):
 
 
 class SimulatedServer:
-    """A server. `neighbours` has those that it has a link with, by number; `carries` those whose
-    tunnels go on through it."""
+    """A server. `neighbours` has its linked servers by number, and `carries` those for which it
+    relays tunnels.
+    """
 
     def __init__(self, world: "FederationWorld", number: int, carries: frozenset[int]) -> None:
         self._world = world
@@ -47,10 +48,12 @@ class SimulatedServer:
         self.neighbours: dict[int, Neighbour] = {}
         self.directory: Directory | None = None
         self._boots = 0
-        self._clock = 0.0  # seconds by which it is ahead
+        self._clock = 0.0  # seconds by which its clock is ahead
         self._wake_at = float("inf")
         self._heard: list[Card] = []
-        self._kept: dict[int, bytes] = {}  # the first cards sent to each, if it sends them again
+        self._kept: dict[
+            int, bytes
+        ] = {}  # the first cards sent to each neighbour, if it resends them
 
     @property
     def is_running(self) -> bool:
@@ -59,14 +62,14 @@ class SimulatedServer:
 
     @property
     def core(self) -> Directory:
-        """Its core; it is up."""
+        """The core of a running server."""
         assert self.directory is not None
         return self.directory
 
-    # Its life.
+    # Lifecycle.
 
     def start(self) -> None:
-        """Begin with nothing but its key, and have its links dialled."""
+        """Start with only its key, and dial its links."""
         if self.directory is not None:
             return
         world = self._world
@@ -89,7 +92,7 @@ class SimulatedServer:
             near.link.redial()
 
     def die(self) -> None:
-        """Lose all that is not on a disk, and the links with it."""
+        """Crash: lose all state and links."""
         if self.directory is None:
             return
         self._world.note("die", self.number, self._boots)
@@ -100,7 +103,7 @@ class SimulatedServer:
         self._world.agenda.after(1 + self._draws.expovariate(1 / DOWN), self.start)
 
     def stumble(self) -> None:
-        """Die now and then, as long as there are faults."""
+        """Crash at random times during the faults."""
         world = self._world
         if not world.is_calm:
             self.die()
@@ -113,7 +116,7 @@ class SimulatedServer:
     # Cards.
 
     def link_up(self, number: int) -> None:
-        """A session of a link has begun; the end that dialled opens the stream of cards."""
+        """Handle a new session of a link; the dialling end opens the stream of cards."""
         peer, link, end = self.neighbours[number]
         session = link.session
         assert session is not None
@@ -129,7 +132,7 @@ class SimulatedServer:
         self.act()
 
     def link_down(self, number: int, session: KeptSession) -> None:
-        """A session is over, as this end sees it."""
+        """Handle the end of a session at this end."""
         peer, _, end = self.neighbours[number]
         if self.directory is not None:
             self.core.link_down(peer.node_id, *self._now())
@@ -140,7 +143,7 @@ class SimulatedServer:
             answered(ResultCode.UNREACHABLE, None)
 
     def act(self) -> None:
-        """Send what there is to be sent, and be woken when the core asks for it."""
+        """Send all pending events, and schedule the core's next deadline."""
         core, world = self.core, self._world
         for neighbour in core.ready():
             self._send(self.neighbours[world.numbers[neighbour]])
@@ -176,7 +179,7 @@ class SimulatedServer:
             self._send_later(near, session)
 
     def _err(self, near: Neighbour, session: KeptSession, event: CardEvent) -> None:
-        """Send cards again that have passed, if that is what this server does wrong."""
+        """Resend cards that have been sent, if this is the fault of the server."""
         if self._world.errs(self.number, Misbehaviour.TWICE):
             self._put(near, session, event)
         if self._world.errs(self.number, Misbehaviour.OLD):
@@ -185,7 +188,7 @@ class SimulatedServer:
                 self._put(near, session, CardEvent(CARDS, first))
 
     def _send_later(self, near: Neighbour, session: KeptSession) -> None:
-        """Ask for more when what is being sent has left."""
+        """Call `act` again when the current event has been sent."""
         lane = session.lanes[near.end]
         if lane.is_asked:
             return
@@ -209,7 +212,7 @@ class SimulatedServer:
         session.lanes[near.end].send(len(event.payload), arrived)
 
     def receive(self, number: int, event: CardEvent) -> None:
-        """An event of the stream of cards has come from a neighbour."""
+        """Handle an event on the stream of cards from a neighbour."""
         peer, link, _ = self.neighbours[number]
         world = self._world
         if event.subcategory == CARDS and world.errs(self.number, Misbehaviour.DEAF):
@@ -234,13 +237,13 @@ class SimulatedServer:
     # Dials.
 
     def reach(self, target: NodeId, done: Answered) -> None:
-        """Try to open a tunnel to a server, by up to three paths; `done` is told how it ended."""
+        """Try to open a tunnel to a server along up to three paths; `done` receives the result."""
         attempts = self.core.attempts((target,), self._world.dial_timeout)
         boots = self._boots
 
         def go_on() -> None:
             if self.directory is None or boots != self._boots:
-                return  # nobody waits for it any more
+                return  # no longer waiting
             path = attempts.next(self._world.agenda.now)
             if path is None:
                 done(attempts.code, attempts.hop)
@@ -257,7 +260,7 @@ class SimulatedServer:
         go_on()
 
     def dial(self, path: Path, timeout: float, done: Answered) -> None:
-        """Dial by a path; `done` is told the answer, or that none came in `timeout` seconds."""
+        """Dial along a path; `done` receives the answer, or that none came in `timeout` seconds."""
         world = self._world
         tunnel = SimulatedTunnel(world, path)
         world.dials.began(tunnel.trace, self.number)
@@ -274,7 +277,7 @@ class SimulatedServer:
     def _forward(
         self, tunnel: SimulatedTunnel, hop: int, after: NodeId, timeout: float, answered: Answered
     ) -> None:
-        """Send a Dial on to a neighbour; we are at index `hop` of its path."""
+        """Forward a Dial to a neighbour; this server is at index `hop` of the path."""
         world = self._world
         near = self.neighbours.get(world.numbers[after])
         session = None if near is None else near.link.session
@@ -287,7 +290,7 @@ class SimulatedServer:
         waiting, lanes, end = session.waiting[near.end], session.lanes, near.end
 
         def reply(code: int, at: int | None) -> None:
-            """What the neighbour answers travels back."""
+            """Return the neighbour's answer to the sender."""
 
             def arrived() -> None:
                 if waiting.pop(tunnel.trace, None) is not None:
@@ -295,7 +298,7 @@ class SimulatedServer:
 
             lanes[1 - end].send(_SHORT, arrived)
 
-        # Told that the session is lost, it is us who answers.
+        # If the session is lost, this server answers.
         waiting[tunnel.trace] = lambda code, _: answered(code, hop)
         lanes[end].send(
             len(payload), lambda: near.server.dialled(tunnel, self.node_id, payload, reply)
@@ -304,7 +307,7 @@ class SimulatedServer:
     def dialled(
         self, tunnel: SimulatedTunnel, before: NodeId, payload: bytes, reply: Answered
     ) -> None:
-        """A Dial has come from a neighbour."""
+        """Handle a Dial from a neighbour."""
         world = self._world
         world.dials.arrived(tunnel.trace, self.number)
         match self.core.dials.judge(before, payload, world.agenda.now):
@@ -321,7 +324,7 @@ class SimulatedServer:
                     self._forward(tunnel, way.hop, after, left, answer)
 
     def _next(self, before: NodeId, after: NodeId) -> Sequence[NodeId]:
-        """To whom a Dial goes on: to `after` alone, unless this server does that wrong."""
+        """Return the next servers for a Dial: `after` only, unless the server is faulty."""
         if self._world.errs(self.number, Misbehaviour.BACK):
             return (before,)
         if self._world.errs(self.number, Misbehaviour.FORK):

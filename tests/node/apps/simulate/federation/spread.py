@@ -1,11 +1,12 @@
-"""How cards spread in a simulated federation: from when each was made until all had it."""
+"""How long the cards of a simulated federation take to reach all servers."""
 
 from parley._node.federation.cards import Card
 
 
 class Spread:
-    """What became of each card, by its origin and number. `seconds` are those that it took until
-    all had it, of each card that was made while all links were open."""
+    """The history of each card, by its origin and number. `seconds` has the time until all servers
+    had a card, for cards made while all links were open.
+    """
 
     def __init__(self, servers: int) -> None:
         self._everybody = (1 << servers) - 1
@@ -18,12 +19,13 @@ class Spread:
 
     @property
     def made_count(self) -> int:
-        """Cards that were made."""
+        """The number of cards made."""
         return sum(map(len, self.made_at.values()))
 
     def made(self, card: Card, server: int, now: float, *, is_whole: bool) -> None:
-        """This is the newest card of a server; nothing happens if it was before. `is_whole` says
-        that all links are open."""
+        """Record the newest card of a server, unless it is known. `is_whole` is whether all links
+        are open.
+        """
         if self._own.get(server) == card.number:
             return
         self._own[server] = card.number
@@ -31,7 +33,7 @@ class Spread:
         self._had[card.origin, card.number] = (now if is_whole else None, 1 << server)
 
     def taken(self, card: Card, server: int, now: float) -> None:
-        """A server has a card of another; nothing happens if it had it before."""
+        """Record that a server has the card of another, unless it is known."""
         made, had = self._had[card.origin, card.number]
         if had >> server & 1:
             return
@@ -43,12 +45,13 @@ class Spread:
             self.seconds.append(now - made)
 
     def restarted(self, server: int) -> None:
-        """It has lost what it had."""
+        """Record that a server has lost its cards."""
         self._own.pop(server, None)
 
     def newest(self, server: int, before: float) -> list[int]:
-        """The numbers of the cards of a server that others may have if all that was made by a
-        time has arrived: the last one from before it, and those after it."""
+        """Return the card numbers of a server that others may have, if all cards made before a time
+        have arrived: the last one before it, and all later ones.
+        """
         made = self.made_at.get(server, [])
         late = [number for at, number in made if at > before]
         return [number for at, number in made if at <= before][-1:] + late

@@ -1,4 +1,4 @@
-"""The reference model, on graphs that can be checked by eye."""
+"""The reference model, on graphs that can be checked by hand."""
 
 import pytest
 
@@ -6,7 +6,9 @@ from tests.node.apps.simulate.federation.reference_model import Truth
 
 
 def truth(edges: list[tuple[int, int]], servers: int, **denied: tuple[int, ...]) -> Truth:
-    """A graph in which all carry for all, but for what is denied: `s2=(1,)`, 2 not for 1."""
+    """Create a graph in which all servers relay for all, with exceptions: `s2=(1,)`, 2 not for
+    1.
+    """
     linked: dict[int, list[int]] = {number: [] for number in range(servers)}
     for one, other in edges:
         linked[one].append(other)
@@ -42,10 +44,10 @@ def test_a_path_has_at_most_eight_servers() -> None:
 def test_what_is_carried_decides_on_the_way() -> None:
     assert truth(DIAMOND, 6).distances(0)[5] == 4
     assert truth(DIAMOND, 6, s1=(0,)).distances(0)[5] == 5
-    # 2 is reached by 1, and gone through by 4 alone.
+    # 1 can reach 2, but only 4 can use it as an intermediate hop.
     assert truth(DIAMOND, 6, s2=(1,)).distances(0) == {0: 1, 1: 2, 3: 2, 2: 3, 4: 3, 5: 5}
     assert 5 not in truth(DIAMOND, 6, s2=(1, 4)).distances(0)
-    assert truth(DIAMOND, 6, s0=(1, 3)).distances(0)[5] == 4  # the origin asks nobody
+    assert truth(DIAMOND, 6, s0=(1, 3)).distances(0)[5] == 4  # the origin needs no permission
 
 
 @pytest.mark.parametrize(

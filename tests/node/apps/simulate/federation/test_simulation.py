@@ -1,4 +1,4 @@
-"""A simulated federation: its invariants hold, and a planted misbehaviour is found."""
+"""A simulated federation: its invariants hold, and a deliberate fault is found."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ from tests.node.apps.simulate.federation.checks import check
 from tests.node.apps.simulate.federation.plan import FederationPlan, Misbehaviour
 from tests.node.apps.simulate.federation.world import FederationWorld
 
-# What each misbehaviour breaks.
+# The claims that each fault violates.
 BREAKS = {
     Misbehaviour.TWICE: "cards",
     Misbehaviour.OLD: "cards",
@@ -39,7 +39,7 @@ def run(plan: FederationPlan) -> tuple[FederationWorld, Counter[str]]:
         FederationPlan(servers=24, seed=2, links=3, minutes=4),
         # Faults all the time, few servers that carry, and clocks as far apart as allowed.
         FederationPlan(servers=7, seed=3, cuts=90, crashes=40, loss=0.2, carry=0.5, dials=10),
-        # Longer than a card is valid, on a ring: expired cards are forgotten.
+        # Longer than a card is valid, on a ring: expired cards are deleted.
         FederationPlan(servers=6, seed=4, links=2, minutes=70, cuts=2, crashes=1, dials=0.2),
     ],
     ids=lambda plan: f"{plan.servers} servers",
@@ -85,7 +85,7 @@ def test_without_faults_cards_settle_and_cross_each_link_once_or_twice() -> None
 
 
 def test_a_dial_without_a_path_is_unreachable() -> None:
-    # No server carries: a server reaches only its neighbours.
+    # No server relays: a server reaches only its neighbours.
     plan = FederationPlan(servers=8, links=2, carry=0, minutes=5, dials=4, cuts=0, crashes=0)
     world, checked = run(plan)
     assert world.breaches.kept == []

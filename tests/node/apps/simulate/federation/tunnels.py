@@ -1,4 +1,4 @@
-"""A tunnel of a simulated federation: one Dial, and the servers at which it is counted."""
+"""A tunnel of a simulated federation: one Dial, and the servers at which it counts."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -9,13 +9,13 @@ from parley._node.federation.paths import Path
 if TYPE_CHECKING:
     from tests.node.apps.simulate.federation.world import FederationWorld
 
-# Seconds that one is used, on average; and until servers on its way see that it is over.
+# Average seconds of use, and seconds until the servers on its path notice its end.
 USED: Final = 20.0
 _ENDED: Final = 1.0
 
 
 class SimulatedTunnel:
-    """One try by one path. It carries nothing: what is looked at is how it comes about."""
+    """An attempt along one path. It transfers no data; only its opening is tested."""
 
     def __init__(self, world: "FederationWorld", path: Path) -> None:
         self._world = world
@@ -25,13 +25,13 @@ class SimulatedTunnel:
         self.trace = world.draws.randbytes(16)
 
     def joined(self, dials: Dials, before: NodeId | None, after: NodeId | None) -> None:
-        """A server on its way counts it from now on."""
+        """Count it at a server on its path."""
         self._joints.append((dials, dials.begin(before, after, self.path)))
         if self._over:
             self.end_later(0.0)
 
     def end_later(self, seconds: float) -> None:
-        """End it in so many seconds: servers learn of it a moment later."""
+        """End it in so many seconds; the servers notice a moment later."""
         self._world.agenda.after(seconds + _ENDED, self._end)
 
     def _end(self) -> None:

@@ -1,6 +1,6 @@
-"""What is watched while a simulated federation runs: each card on its link, each Dial on its way.
+"""Checks during a simulated federation: each card on its link, each Dial on its path.
 
-It reads what passes on the wires, and asks no server. What is not as it should be is a `Breach`.
+They inspect the traffic, not the servers. A violation is a `Breach`.
 """
 
 from collections import Counter
@@ -12,13 +12,13 @@ from parley._lbm import keys
 from parley._lbm.codec import decode
 
 MOST_FORWARDS: Final = 7
-# Breaches that are kept of each kind; all are counted.
+# The number of breaches stored of each kind; all are counted.
 KEPT: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """Something that did not hold: `at` in seconds, `claim` the one that is broken."""
+    """A violated claim; `at` is in seconds."""
 
     at: float
     claim: str
@@ -26,7 +26,7 @@ class Breach:
 
 
 class Breaches:
-    """Those that were found."""
+    """The breaches found."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -34,20 +34,20 @@ class Breaches:
         self.kept: list[Breach] = []
 
     def add(self, claim: str, text: str) -> None:
-        """Note one."""
+        """Record a breach."""
         self.counts[claim] += 1
         if self.counts[claim] <= KEPT:
             self.kept.append(Breach(self._now(), claim, text))
 
 
 class CardReader:
-    """Says whose card an envelope holds, and its number; each is decoded once."""
+    """Returns the origin and number of cards; each is decoded once."""
 
     def __init__(self) -> None:
         self._read: dict[bytes, tuple[bytes, int]] = {}
 
     def read(self, envelope: bytes) -> tuple[bytes, int]:
-        """Its origin and number."""
+        """Return the origin and number of a card."""
         found = self._read.get(envelope)
         if found is None:
             outer: Any = decode(envelope)
@@ -57,8 +57,10 @@ class CardReader:
 
 
 class SessionWatch:
-    """The cards of one session of a link, both ways: of an origin each is newer than all that
-    its sender sent or got on this session before. So each crosses at most once in each direction.
+    """The cards on one session of a link, in both directions.
+
+    Each card must be newer than all cards of its origin that its sender has sent or received on
+    this session. So each crosses at most once in each direction.
     """
 
     __slots__ = ("_breaches", "_highest", "name")
@@ -69,7 +71,7 @@ class SessionWatch:
         self._highest: tuple[dict[bytes, int], dict[bytes, int]] = ({}, {})
 
     def sent(self, end: int, origin: bytes, number: int) -> None:
-        """One end (0 or 1) has sent a card."""
+        """Check a card sent by one end (0 or 1)."""
         highest = self._highest[end]
         known = highest.get(origin, 0)
         if number <= known:
@@ -78,13 +80,13 @@ class SessionWatch:
         highest[origin] = max(number, known)
 
     def received(self, end: int, origin: bytes, number: int) -> None:
-        """One end has got a card."""
+        """Record a card received by one end."""
         highest = self._highest[end]
         highest[origin] = max(number, highest.get(origin, 0))
 
 
 class DialWatch:
-    """The way of each Dial, by its trace."""
+    """The path of each Dial, by its trace."""
 
     def __init__(self, breaches: Breaches) -> None:
         self._breaches = breaches
@@ -96,11 +98,11 @@ class DialWatch:
         return len(self._visited)
 
     def began(self, trace: bytes, server: int) -> None:
-        """A server made a Dial."""
+        """Record a Dial made by a server."""
         self._visited[trace] = [server]
 
     def forwarded(self, trace: bytes, server: int) -> None:
-        """A server, the origin among them, sent it on to the next."""
+        """Check a Dial sent to the next server, by the origin or another server."""
         self._forwards[trace] += 1
         if self._forwards[trace] > MOST_FORWARDS:
             self._breaches.add("dials", f"{trace.hex()}: forwarded {self._forwards[trace]} times")
@@ -109,7 +111,7 @@ class DialWatch:
         self._forwarded.add((trace, server))
 
     def arrived(self, trace: bytes, server: int) -> None:
-        """A server got it."""
+        """Check a Dial received by a server."""
         visited = self._visited[trace]
         if server in visited:
             self._breaches.add("dials", f"{trace.hex()}: server {server} is visited twice")

@@ -1,7 +1,7 @@
-"""A simulated federation as a whole: the pure core of each server on one heap of events.
+"""A simulated federation: the core of each server, on one heap of events.
 
-First all servers start, then links are cut and servers die for a while, then all is calm until
-every card has arrived. What must hold is watched all the time.
+First all servers start. Then there are faults for some time: links are cut and servers crash.
+Finally all is calm until every card has arrived. Invariants are checked all the time.
 """
 
 import hashlib
@@ -31,8 +31,7 @@ from tests.node.apps.simulate.federation.servers import Neighbour, SimulatedServ
 from tests.node.apps.simulate.federation.spread import Spread
 from tests.node.apps.simulate.federation.watch import Breaches, CardReader, DialWatch, SessionWatch
 
-# One Dial in so many has a path that somebody made up, and one in so many steps of it leads
-# anywhere.
+# One in so many Dials has an invented path, and one in so many of its steps is random.
 MADE_UP: Final = 4
 ANYWHERE: Final = 8
 
@@ -40,8 +39,8 @@ ANYWHERE: Final = 8
 class FederationWorld:
     """A federation with the servers and links of a plan.
 
-    `numbers` maps the ids of servers to their numbers; `is_calm` is set once no more faults follow.
-    `answers` counts the results of attempts to reach a server by code; `under_way` is the seconds
+    `numbers` maps the IDs of servers to their numbers. `is_calm` is set after the last fault.
+    `answers` counts the results of attempts to reach a server by code. `under_way` is the seconds
     in which a card reaches all servers, and `seconds` the length of the simulation.
     """
 
@@ -49,12 +48,12 @@ class FederationWorld:
         self.plan = plan
         self.agenda = Agenda()
         self.draws = plan.draws("world")
-        # For the longest way, there and back, three times; each server takes a little off.
+        # For the longest path, there and back, three times; each server subtracts a little.
         self.dial_timeout = ATTEMPTS * (2 * LONGEST_PATH * (plan.slowest + HOP_ALLOWANCE))
         self.identities = [plan.identity(number) for number in range(plan.servers)]
         self.node_ids = [identity.node_id for identity in self.identities]
         self.numbers = {node_id: number for number, node_id in enumerate(self.node_ids)}
-        # Of paths of one length the least ids are taken: much goes through this one.
+        # The path with the lowest IDs is preferred, so this server relays much traffic.
         self._erring = self.numbers[min(self.node_ids)]
         self.breaches = Breaches(lambda: self.agenda.now)
         self.dials = DialWatch(self.breaches)
@@ -72,7 +71,7 @@ class FederationWorld:
         for one, other in pairs:
             near[one].append(other)
             near[other].append(one)
-        # No two are further apart than both are from the first.
+        # The difference between two clocks is at most their difference from the first.
         links_between = 2 * Truth(near, {}).depth()
         self.under_way = CARD_INTERVAL + links_between * self.plan.slowest
         calm = NOTICED + REDIALLED + 2 * CARD_INTERVAL + self.under_way
@@ -129,8 +128,9 @@ class FederationWorld:
         self.answers[code] += 1
 
     def _dial_made_up_path(self, server: SimulatedServer, draws: SeededRandom) -> None:
-        """Dial by a path that somebody made up to do harm: on from link to link, and sometimes
-        anywhere, back to where it was as well."""
+        """Dial along a malicious path: mostly from link to link, sometimes to random servers or
+        back.
+        """
         path = [server.number, draws.choice(list(server.neighbours))]
         while len(path) < LONGEST_PATH:
             if draws.once_in(ANYWHERE):
@@ -148,17 +148,17 @@ class FederationWorld:
 
     @property
     def trace(self) -> str:
-        """A SHA-256 of all that happened so far, in hex."""
+        """Return a SHA-256 of all events so far, in hex."""
         return self._trace.hexdigest()
 
     def note(self, what: str, who: object, count: int, payload: bytes = b"") -> None:
-        """Something happened: it is part of the trace."""
+        """Add an event to the trace."""
         self.happened[what] += 1
         line = f"{self.agenda.now:.6f} {what} {who} {count}"
         self._trace.update(line.encode() + payload)
 
     def sent(self, watch: SessionWatch, end: int, event: CardEvent) -> list[tuple[bytes, int]]:
-        """An event of cards was sent: whose cards it has, and their numbers."""
+        """Record cards that were sent: their origins and numbers."""
         is_cards = event.subcategory == CARDS
         self.note("cards" if is_cards else "have", watch.name, end, event.payload)
         if not is_cards:
@@ -171,9 +171,10 @@ class FederationWorld:
         return cards
 
     def read(self, encoded: bytes) -> Card:
-        """Read a card, once for all servers: its signature too is verified once.
+        """Parse a card and verify its signature, once for all servers.
 
-        Raises LbmDecodeError.
+        Raises:
+            LbmDecodeError: the card is malformed.
         """
         card = self._cards.get(encoded)
         if card is None:
@@ -181,11 +182,11 @@ class FederationWorld:
         return card
 
     def errs(self, server: int, how: Misbehaviour) -> bool:
-        """Whether a server does this wrong: one does, if the plan says so."""
+        """Return whether a server has this fault, according to the plan."""
         return self.plan.misbehaviour is how and server == self._erring
 
     def once(self, timeout: float, answered: Answered, code: int, hop: int | None) -> Answered:
-        """A function that passes the first answer on, and gives `code` after `timeout` seconds."""
+        """Return a function that forwards the first answer, or `code` after `timeout` seconds."""
         left = [answered]
 
         def first(code: int, hop: int | None) -> None:
