@@ -1,4 +1,4 @@
-"""The worlds of `test_whole_network`: as many as the simulated hours of `--hours` take."""
+"""Timeouts for `test_whole_network`: they depend on the simulated hours, `--hours`."""
 
 from math import ceil
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.node.server.whole.world import Plan
 
-# Simulated hours of one world, and seconds of a busy machine for one and for what is around them.
+# Simulated hours of one world, and seconds per world and in total on a busy machine.
 A_WORLD, AN_HOUR, AROUND = 20.0, 150.0, 60.0
 
 

@@ -1,6 +1,4 @@
-"""Servers of a federation in one process, linked in memory, on a clock that is set by hand;
-everything ends with `async with`.
-"""
+"""Servers of a federation in one process, linked in memory, with a clock that the test sets."""
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -25,7 +23,7 @@ Edge = tuple[int, int]
 
 @dataclass
 class Servers:
-    """They are in the order of their node ids, so that paths can be foretold."""
+    """Servers in the order of their node IDs, so that paths are predictable."""
 
     clock: FakeClock
     network: MemoryNetwork
@@ -35,14 +33,14 @@ class Servers:
     async def until(
         self, condition: Callable[[], bool], seconds: float = 60.0, step: float = 0.25
     ) -> None:
-        """Let time pass until it holds; AssertionError if it does not by then."""
+        """Let time pass until a condition holds; raise AssertionError if it takes too long."""
         end = self.clock.now() + seconds
         while not condition():
             assert self.clock.now() < end
             await self.clock.tick(step)
 
     def numbers(self, path: Iterable[bytes] | None) -> list[int] | None:
-        """The ids of a path as the numbers of servers."""
+        """Return the numbers of the servers in a path."""
         ids = [node.node_id for node in self.nodes]
         return None if path is None else [ids.index(one) for one in path]  # type: ignore[arg-type]  # node ids are bytes
 
@@ -50,13 +48,13 @@ class Servers:
         return self.numbers(self.federations[one].path(self.nodes[other].node_id))
 
     def know_all(self) -> bool:
-        """Whether each of them has a way to all others."""
+        """Return whether each server has a path to all others."""
         count = len(self.nodes)
         return all(self.path(a, b) for a in range(count) for b in range(count) if a != b)
 
 
 def ring(count: int) -> list[Edge]:
-    """Each is linked with the next one, the last with the first."""
+    """Link each server with the next one, and the last with the first."""
     return [(number, (number + 1) % count) for number in range(count)]
 
 
@@ -67,7 +65,9 @@ def settings_of(
     carrying: Collection[int] | None,
     **settings: Any,
 ) -> FederationSettings:
-    """Who dials whom is said by the edges; all are members; who carries does so for all."""
+    """Return the settings of servers. The edges define which server dials; all are members, and
+    servers that relay do so for all.
+    """
     carries = carrying is None or number in carrying
     others = tuple(str(node.node_id) for node in nodes if node is not nodes[number])
     return FederationSettings(
@@ -89,8 +89,9 @@ async def servers(
     patience: float = PATIENCE,
     **settings: Any,
 ) -> AsyncIterator[Servers]:
-    """Have so many servers linked by `edges`, the first of each dialling. Clocks are `ahead` of the
-    right time by so many seconds."""
+    """Run so many servers linked by `edges`, the first of each pair dialling. Clocks are `ahead` by
+    so many seconds.
+    """
     clock = FakeClock(NOW)
     nodes = [
         Node(Identity.create(), config=config(resume=resume, idle_before_ping=600.0), clock=clock)

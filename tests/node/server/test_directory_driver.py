@@ -1,4 +1,4 @@
-"""Cards of servers in one process: over links, around rings, and with what goes wrong."""
+"""Exchange of cards between servers in one process: over links, around rings, and with faults."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ async def test_cards_go_around_a_ring() -> None:
             assert all(len(server.links) == 2 for server in each.servers)
             assert all(server.made < server.expires for server in each.servers)
         assert kinds(five, 0) == []
-        # The other way, while a link is down; and back.
+        # Along the other path while a link is down, and back.
         five.network.close(five.nodes[0], five.nodes[1])
         await five.until(lambda: five.path(0, 1) == [0, 4, 3, 2, 1])
         assert kinds(five, 0)[0] == ("link-down", [1])
@@ -57,7 +57,7 @@ async def test_a_server_that_is_gone_is_forgotten_when_its_card_expires() -> Non
     async with servers(3, [(0, 1), (1, 2)]) as three:
         await three.until(three.know_all)
         three.network.kill(three.nodes[2])
-        await three.until(lambda: three.path(0, 2) is None)  # 1 lists its link no more
+        await three.until(lambda: three.path(0, 2) is None)  # 1 no longer lists its link
         assert kinds(three, 0) == [("one-sided", [2, 1]), ("unreachable", [2])]
         await three.until(lambda: len(three.federations[0].servers) == 1, 3_700, 60.0)
         assert kinds(three, 0) == [("no-card", [2])]
@@ -105,7 +105,7 @@ def stream_of(two: Servers, server: int) -> Stream:
 
 
 async def opened_anew(two: Servers) -> Stream:
-    """A stream of the dialling server in place of its own one, on which both have sent Have."""
+    """Replace the stream of the dialling server by another, on which both have sent Have."""
     (link,) = two.federations[0].links
     assert link.peer is not None
     stream_of(two, 0).reset()

@@ -1,4 +1,4 @@
-"""What accounts can have their home do, and for how long."""
+"""Limits on the work that an account can cause at its home."""
 
 from functools import partial
 
@@ -42,7 +42,7 @@ async def test_subscriptions_elsewhere_count_as_dials() -> None:
             with pytest.raises(TunnelRefusedError) as caught:
                 await dial_tunnel(home, to=to, trace=TRACE, timeout=5)
             assert caught.value.code == ResultCode.OVERLOADED
-            # Others have what they had.
+            # Others keep their limits.
             await three.federations[0].reach(three.nodes[2].node_id)
 
 
@@ -53,7 +53,7 @@ async def test_tunnels_end_with_the_account() -> None:
         async with client:
             await three.until(three.know_all)
             three.network.add(client)
-            # It has never logged in: nobody was to reach it.
+            # It has never logged in, so no peer could reach it.
             home = await three.network.dial_from(client)(three.network.address(three.nodes[0]))
             target = three.nodes[2].node_id
             peer = await client.connections.connect_by(
@@ -90,14 +90,14 @@ async def test_idle_tunnels_to_an_account_do_not_keep_others_from_it() -> None:
             with pytest.raises(TunnelRefusedError) as caught:
                 await dial_tunnel(by_hostile, to=to, trace=TRACE, timeout=5)
             assert caught.value.code == ResultCode.OVERLOADED
-            # An account here, one of another server, and a server.
+            # An account here, an account of another server, and a server.
             for client, at in ((beside, 0), (good, 2)):
                 peer = await client.connections.connect_by(
                     [by_home(await logged_in(three, client, at), *to)], to[-1], name="by home"
                 )
                 assert (await asked(peer))[0] == 0
             assert (await asked(await three.federations[1].reach(*to)))[0] == 0
-            # The longest idle ones made way.
+            # The longest idle ones were evicted.
             await eventually(
                 lambda: all(error_code_of(one.stream) is not None for one in tunnels[:3])
             )

@@ -1,4 +1,6 @@
-"""A federation begins and ends with its `async with`, however that is left, and leaves nothing."""
+"""A federation starts and stops with its `async with`, however that ends, and leaves nothing
+open.
+"""
 
 from contextlib import suppress
 
@@ -28,7 +30,7 @@ class GivenUpError(Exception):
 
 
 async def leave(ours: Federation, theirs: Federation, how: str) -> None:
-    """Enter, and leave it once the link is up."""
+    """Enter a federation, and leave it once the link is up."""
     with anyio.CancelScope() as scope:
         async with ours:
             await eventually(lambda: ours.links[0].peer is not None and len(theirs.links) == 1)
@@ -84,7 +86,7 @@ async def test_it_is_ready_once_there_are_ways() -> None:
                 for servers in ((), (other.node_id,)):
                     with pytest.raises(UnreachableError, match=f"no way to {other.node_id.short}"):
                         await ours.ready(*servers, timeout=0.01)
-                await theirs.ready()  # it dials nobody
+                await theirs.ready()  # it doesn't dial
                 network.open(one, other)
                 await ours.ready()
                 await ours.ready(other.node_id)
@@ -97,7 +99,7 @@ async def test_a_node_is_one_server_and_has_no_home_beside() -> None:
         with pytest.raises(ParleyError, match="a server already"):
             await again.__aenter__()
         assert FEDERATION_LABEL in node.handlers.reserved
-    with pytest.raises(ParleyError):  # it does not run
+    with pytest.raises(ParleyError):  # the node is not running
         await Federation(node, settings()).__aenter__()
 
 

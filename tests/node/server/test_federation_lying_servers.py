@@ -1,5 +1,5 @@
-"""A server between that says a tunnel is there and then lies: it costs whoever dials through it one
-try, and not the connection.
+"""An intermediate server that accepts a tunnel and then misbehaves costs the dialling node one
+attempt, not the connection.
 """
 
 import anyio
@@ -28,13 +28,14 @@ pytestmark = pytest.mark.anyio
 
 LIAR, TARGET = 1, 2  # of a ring of four, seen from 0
 WAYS = ["stalls", "garbles", "rejects", "poses", "hangs up"]
-# What anybody can say.
+# Answers that any server can give.
 REJECT = frame(handshake_event(codes.REJECT, reject_payload(CloseCode.NO_COMMON_ALGORITHM)))
 
 
 class Liar:
-    """Says that all tunnels are there, and does with them what `way` says; or passes all on, and
-    changes a byte of what comes `back` once it is to."""
+    """A server that accepts all tunnels and then misbehaves as `way` specifies, or forwards all
+    data and later changes a byte in the direction `back`.
+    """
 
     def __init__(self, four: Servers, way: str) -> None:
         self.node = four.nodes[LIAR]
@@ -75,7 +76,7 @@ class Liar:
 
 
 async def reached(four: Servers, target: int = TARGET) -> tuple[Peer, list[int] | None]:
-    """A session from 0 to a server, and its way."""
+    """Return a session from 0 to a server, and its path."""
     peer = await ticking(four, four.federations[0].reach(four.nodes[target].node_id))
     assert isinstance(peer, Peer)
     return peer, four.numbers(peer.path)
@@ -156,7 +157,7 @@ async def test_what_is_changed_midway_ends_the_session_and_the_next_goes_around(
             await waiting.wait()
             assert liar.back is not None
             await four.clock.settle()
-            liar.back.flip = len(liar.back.seen) + 20  # behind the head of the next frame
+            liar.back.flip = len(liar.back.seen) + 20  # after the head of the next frame
             await four.until(lambda: len(errors) == 3)
         assert {error.code for error in errors} == {CloseCode.BAD_RECORD}
         _, path = await reached(four)
@@ -165,7 +166,7 @@ async def test_what_is_changed_midway_ends_the_session_and_the_next_goes_around(
 
 
 async def test_a_liar_on_the_only_way_hides_nobody_but_those_behind_it() -> None:
-    """What it did is told, and others are asked for by the best way all the same."""
+    """The failure is reported, and other servers are still reached along the best path."""
     async with servers(4, [(0, 1), (1, 2), (1, 3)]) as four:
         await four.until(four.know_all)
         honest = four.nodes[LIAR].handlers.reserved[TUNNEL_LABEL]

@@ -1,4 +1,4 @@
-"""Members and whom a server carries for may change while it runs."""
+"""The members, and the servers for which a server relays, can change while it runs."""
 
 import pytest
 
@@ -25,7 +25,7 @@ async def test_who_is_no_member_any_more_has_no_link_and_comes_back() -> None:
         last.change_members([], [])
         assert (last.links, last.servers, three.path(2, 0)) == ([], [], None)
         await three.clock.tick(30)
-        assert last.links == []  # the other side dials, and is refused
+        assert last.links == []  # the other side dials and is refused
         last.change_members(ids(three, 0, 1), ids(three, 0, 1))
         await three.until(three.know_all)
         assert known(three, 2) == [0, 1]
@@ -35,7 +35,7 @@ async def test_a_member_that_is_new_is_known_by_cards_that_were_refused_before()
     async with servers(3, CHAIN) as three:
         await three.until(three.know_all)
         first = three.federations[0]
-        first.change_members([], [])  # the link that it dials is with a member all the same
+        first.change_members([], [])  # but the link that it dials itself is with a member
         assert known(three, 0) == [1]
         first.change_members(ids(three, 1, 2), [])
         await three.until(lambda: known(three, 0) == [1, 2])

@@ -1,4 +1,4 @@
-"""Servers reach each other through others: what is exported, which way, and what is refused."""
+"""Servers reach each other through other servers: exports, paths and refusals."""
 
 from collections.abc import Coroutine
 from functools import partial
@@ -27,7 +27,9 @@ TRACE = bytes(16)
 
 
 def offer(nodes: list[Node]) -> None:
-    """Each says which one it is, by what way it was asked, and by whom, to those that may ask."""
+    """Let each server answer with its number, the path of the call and the caller, to permitted
+    callers.
+    """
     for number, node in enumerate(nodes):
 
         @node.on_call("who")
@@ -46,7 +48,7 @@ async def asked(peer: Peer) -> list[Any]:
 
 
 async def ticking(four: Servers, asked: Coroutine[Any, Any, Any]) -> Any:
-    """What is asked, while time goes on."""
+    """Await a request while time passes."""
     answer = []
 
     async def ask() -> None:
@@ -72,7 +74,7 @@ async def test_a_call_goes_around_the_ring() -> None:
             await peer.call("secret")
         assert caught.value.code == ResultCode.NOT_AUTHORISED
         await peer.close()
-        # A neighbour is reached by a tunnel too, and so under the same rules.
+        # A neighbour is also reached through a tunnel, under the same rules.
         near = await five.federations[0].reach(ids[1])
         assert five.numbers(near.path) == [0, 1]
         assert (await asked(near))[0] == 1
@@ -94,7 +96,7 @@ async def test_whom_nobody_reaches() -> None:
         for wrong in ((), (ids[0],), (ids[1], ids[0]), (ids[1], ids[1]), tuple(ids[1:])):
             with pytest.raises(ConfigError, match="cannot reach"):
                 await first.reach(*wrong)
-        # Whom the card does not name as one who carries is asked all the same, by a liar.
+        # A dishonest server may use a path through a server that doesn't relay for it.
         (link,) = first.links
         assert link.peer is not None
         with pytest.raises(TunnelRefusedError) as caught:
@@ -103,7 +105,7 @@ async def test_whom_nobody_reaches() -> None:
 
 
 async def logged_in(three: Servers, client: Node, home: int) -> Peer:
-    """Have a node log in at a server, which may then lead tunnels to it."""
+    """Log a node in at a server, which can then open tunnels to it."""
     three.network.add(client)
     peer = await three.network.dial_from(client)(three.network.address(three.nodes[home]))
     client.connections.serve_tunnels(
@@ -127,7 +129,7 @@ async def test_accounts_reach_servers_and_each_other() -> None:
             await three.until(three.know_all)
             homes = [await logged_in(three, client, home) for home, client in enumerate(clients)]
             one, other = three.nodes[1].node_id, three.nodes[2].node_id
-            # A server that is no neighbour of it; its home; an account elsewhere; and one here.
+            # A server that isn't its neighbour; its home; an account elsewhere; and one here.
             for to, number in (
                 ((other,), 2),
                 ((three.nodes[0].node_id,), 0),
@@ -140,7 +142,7 @@ async def test_accounts_reach_servers_and_each_other() -> None:
                 assert (told, asker) == (number, ids[0])
                 assert path[-1] == to[-1]
                 await peer.close()
-            # A server reaches an account, elsewhere and its own.
+            # A server reaches accounts of other servers and its own.
             for server, length in ((2, 3), (1, 2)):
                 peer = await three.federations[server].reach(one, ids[1])
                 told, path, asker = await asked(peer)
@@ -151,7 +153,7 @@ async def test_accounts_reach_servers_and_each_other() -> None:
                 with pytest.raises(TunnelRefusedError) as caught:
                     await three.federations[server].reach(one, ids[1])
                 assert caught.value.code == ResultCode.UNREACHABLE
-            # An account goes by its home alone: it writes no path.
+            # An account dials only through its home, without a path of its own.
             with pytest.raises(TunnelRefusedError) as caught:
                 await dial_tunnel(
                     homes[0], path=[ids[0], three.nodes[0].node_id], trace=TRACE, timeout=1
@@ -173,7 +175,7 @@ async def test_who_has_no_account_reaches_nobody() -> None:
                 with pytest.raises(TunnelRefusedError) as caught:
                     await dial_tunnel(peer, to=(node.node_id,), trace=TRACE, timeout=1)
                 assert caught.value.code == ResultCode.NOT_AUTHORISED
-            # Nor through a tunnel, by whom else it may be.
+            # Nor through a tunnel, although it may use it directly.
             inner = await two.federations[0].reach(two.nodes[1].node_id)
             with pytest.raises(CallRefused) as refused:
                 await log_in(inner)
@@ -195,7 +197,7 @@ async def test_a_session_goes_on_by_another_path_and_directly(tmp_path: Path) ->
         assert (peer.resumes, four.numbers(peer.path)) == (1, [0, 3, 2])
         await four.nodes[2].listen(direct)
         four.network.kill(four.nodes[3])
-        # What asked for the exports of a tunnel is direct from here on.
+        # From here on, the request is direct, so exports don't apply.
         assert await ticking(four, peer.call("secret")) == "told"
         assert (peer.resumes, peer.path) == (2, ())
         await peer.close()

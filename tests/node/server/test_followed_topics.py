@@ -1,5 +1,6 @@
-"""Topics of other nodes, followed by a server for its accounts: one subscription for all, the
-publisher's numbers, and what is told when something is missing."""
+"""Topics of other nodes that a server follows for its accounts: one subscription for all, the
+publisher's numbers, and reports of missing notes.
+"""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -43,7 +44,7 @@ class Federated:
         self.reached: list[Sequence[NodeId]] = []
         self.fails: Exception | None = None
         self.session: Peer | None = None  # to the publisher
-        self.gate: anyio.Event | None = None  # the publisher is not reached before it is set
+        self.gate: anyio.Event | None = None  # connections to the publisher wait until it is set
         self.follows = FollowedTopics(
             server, self.reach, Exports(["news.*"]), self.accounts.__contains__
         )
@@ -69,7 +70,7 @@ class Federated:
         await self.session.close()
 
     async def restart(self) -> None:
-        """Another publisher of the same topics is reached from now on."""
+        """Replace the publisher by another one with the same topics."""
         again = new_node()
         await self.stack.enter_async_context(again)
         self.publisher_again, session = again, self.session
@@ -81,7 +82,7 @@ class Federated:
 
 @asynccontextmanager
 async def federation(**settings: Any) -> AsyncIterator[Federated]:
-    """All of them connected in memory, as they are to be left again."""
+    """Connect them in memory."""
     with anyio.fail_after(PATIENCE):
         async with AsyncExitStack() as stack:
             nodes = [Node(Identity.create(), config=config(**settings)) for _ in range(4)]
@@ -140,7 +141,7 @@ async def test_a_topic_that_does_not_remember(world: Federated) -> None:
         world.to_ann.subscribe(world.name()) as ann,
         world.to_bob.subscribe(world.name()) as bob,
     ):
-        # Accepted means from now on.
+        # Once accepted, a subscriber gets all later notes.
         await topic.publish("first")
         topic.close()
         for sub in (ann, bob):
@@ -166,7 +167,7 @@ async def test_it_begins_where_the_first_one_is(world: Federated) -> None:
     async with world.to_ann.subscribe(world.name(), after=again.position) as late:
         assert (late.recovered, late.gaps) == (False, 2)
         assert await take(late, 3) == [7, 8, 9]
-        async with world.to_bob.subscribe(world.name()) as bob:  # what is kept comes first
+        async with world.to_bob.subscribe(world.name()) as bob:  # stored notes come first
             assert await take(bob, 3) == [7, 8, 9]
             assert bob.number == 9
 
@@ -200,7 +201,7 @@ async def test_nothing_is_left_when_servers_end_in_the_middle() -> None:
             del sub, topic, world
 
 
-# The session to the publisher is lost.
+# The session with the publisher is lost.
 
 
 async def test_it_goes_on_over_another_session(world: Federated) -> None:
@@ -302,7 +303,7 @@ async def test_a_publisher_that_is_gone(world: Federated) -> None:
         assert again.recovered
 
 
-# Who may, and what is refused.
+# Permissions and refusals.
 
 
 async def test_who_may_subscribe(world: Federated) -> None:
@@ -454,7 +455,7 @@ async def test_an_account_with_many_topics_makes_way_for_another(
         ]
         await topics[0].publish("active")
         assert await anext(subs[0]) == "active"
-        # Ann's longest idle topic makes way for Bob's, and then no other does.
+        # Ann's longest idle topic is evicted for Bob's, and no other can be.
         by_bob = await stack.enter_async_context(world.to_bob.subscribe(world.name(names[3])))
         with pytest.raises(StreamResetError) as caught:
             await anext(subs[1])
@@ -522,7 +523,7 @@ async def test_a_slow_one_does_not_hold_up_another(world: Federated) -> None:
 
 
 async def test_losses_on_the_way_here_are_told(world: Federated) -> None:
-    """Of a topic that does not remember, and has its slow subscribers lose their oldest notes."""
+    """The topic has no history and drops the oldest notes of slow subscribers."""
     topic = world.publisher.topic("news.eu", slow="drop-oldest", buffer=100_000, patience=0)
     async with world.to_ann.subscribe(world.name(), window=1) as ann:
         for number in range(600):

@@ -1,4 +1,4 @@
-"""Links of servers: one session of a pair, whoever dials; and what is no link."""
+"""Links of servers: one session per pair, whichever server dials; and invalid links."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -28,7 +28,7 @@ QUICK = Backoff(first=0.01, longest=0.02)
 
 
 class Server:
-    """A node with links, and no cards."""
+    """A node with links, but without cards."""
 
     def __init__(
         self, network: MemoryNetwork, node: Node, *links: Node, members: tuple[Node, ...] = ()
@@ -89,7 +89,7 @@ async def begun(network: MemoryNetwork, *servers: Server) -> AsyncIterator[None]
 
 
 def pair() -> tuple[Node, Node]:
-    """Two nodes, the one with the smaller id first."""
+    """Return two nodes, the one with the smaller ID first."""
     first, second = sorted((new_node(), new_node()), key=lambda node: bytes(node.node_id))
     return first, second
 
@@ -146,7 +146,7 @@ async def test_of_two_sessions_that_of_the_smaller_initiator_stays(side: int) ->
             (await connect_nodes(*ends))[ends[0] is not ours]
             for ends in ((large, small), (small, large), (small, large), (large, small))
         ]
-        # The second one's initiator is the smaller, the third one is younger.
+        # The second session's initiator has the smaller ID; the third session is newer.
         assert [link.take(peer) for peer in sessions] == [True, True, True, False]
         await eventually(lambda: [p.is_open for p in sessions] == [False, False, True, False])
         assert (server.ups, server.downs) == (sessions[:3], sessions[:2])
@@ -175,7 +175,7 @@ async def test_payloads_are_large_enough_or_there_is_no_link() -> None:
             assert all(link.peer is not peer for link in one.links)
 
 
-# What becomes of a second stream is in test_cards.py, since no cards are exchanged here.
+# A second stream is tested in test_directory_driver.py, because no cards are exchanged here.
 @vectors("federation", lambda vector: vector["kind"] == "link" and vector["first"])
 async def test_what_makes_a_link(vector: Vector) -> None:
     resume = vector["m"] / 1000

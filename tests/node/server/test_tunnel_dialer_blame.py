@@ -1,4 +1,4 @@
-"""Whom a failed Dial may blame: nobody can have others gone around that are there."""
+"""The obstacles that a failed Dial can name: no node can make others avoid working servers."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -33,7 +33,7 @@ TRACE = bytes(16)
 
 
 def refuses_with(cells: dict[int, Value]) -> Callable[[Stream], Awaitable[None]]:
-    """What serves streams `tunnel` by the same answer to each Dial."""
+    """Return a handler of `tunnel` streams that gives the same answer to each Dial."""
 
     async def serve(stream: Stream) -> None:
         event = await stream.receive_event()
@@ -116,7 +116,9 @@ async def does_not_answer(stream: Stream) -> None:
 
 @asynccontextmanager
 async def slow_links(four: Servers) -> AsyncIterator[None]:
-    """Have slow links between four servers in a ring, which were quick when they were measured."""
+    """Delay the links between four servers in a ring, after their round trips were measured as
+    short.
+    """
     ways = [four.network.way(four.nodes[one], four.nodes[other]) for one, other in ring(4)]
     for way in ways:
         way.delay(SLOW)
@@ -128,24 +130,24 @@ async def slow_links(four: Servers) -> AsyncIterator[None]:
 
 
 def avoided(four: Servers, number: int) -> set[Obstacle]:
-    """What all Dials of a server avoid now."""
+    """Return the obstacles that all Dials of a server avoid now."""
     return set(path_finder_of(four.federations[number]).avoided.at(four.clock.now()))
 
 
 def nothing_was_avoided(four: Servers) -> bool:
-    """Whether no server ever had all its Dials avoid anything."""
+    """Return whether no server has added an obstacle for all its Dials."""
     finders = [path_finder_of(federation) for federation in four.federations]
     return not any(finder.avoided.version for finder in finders)
 
 
 def let_account(account: Node, serve: Callable[[Stream], Awaitable[None]]) -> None:
-    """Have an account serve the tunnels that lead to it in its own way."""
+    """Let an account handle the tunnels that lead to it."""
     account.handlers.reserved[TUNNEL_LABEL] = Entry(TUNNEL_LABEL, serve)
 
 
 @asynccontextmanager
 async def accomplices(four: Servers) -> AsyncIterator[tuple[Peer, Node]]:
-    """The session of an account with server 0, and an account that is logged in at server 2."""
+    """Return the session of an account with server 0, and an account logged in at server 2."""
     caller, target = (Node(Identity.create(), config=config(), clock=four.clock) for _ in range(2))
     async with caller, target:
         await four.until(four.know_all)
@@ -200,7 +202,7 @@ async def test_a_server_that_is_silent_over_slow_links_is_blamed_alone() -> None
                     await four.federations[0]._dialer.dial([ids[2]], trace=TRACE, timeout=12.0)
                 return caught.value.code
 
-            # The first Dial finds out that the round trip has grown, and proves nothing.
+            # The first Dial shows that the round trip has grown, and is not evidence of a failure.
             assert await ticking(four, dial()) == ResultCode.DEADLINE_EXCEEDED
             assert nothing_was_avoided(four)
             await four.clock.tick(AVOIDED)

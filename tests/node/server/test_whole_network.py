@@ -1,6 +1,7 @@
-"""Ten servers and forty nodes of the real code under cuts, stalls, deaths and wrong clocks: nothing
-is done twice, no loss is not told, and all work is done once faults end. `--hours` says for how
-many simulated hours; another run with the same seed is the same to the byte.
+"""Ten real servers and forty nodes under cuts, stalls, crashes and wrong clocks.
+
+Nothing is executed twice, every loss is reported, and all work is finished once the faults end.
+`--hours` sets the simulated hours. Runs with the same seed are identical.
 """
 
 import logging
@@ -35,7 +36,7 @@ def test_the_same_seed_gives_the_same_trace() -> None:
     assert (one.trace, one.counts) == (again.trace, again.counts)
 
 
-# What the ledger would find.
+# Errors that the ledger must find.
 
 
 def ledger() -> Ledger:
@@ -68,9 +69,9 @@ def test_notes_that_are_missed_untold_or_read_twice_are_found() -> None:
     reader = Reading(found, "node 1")
     for name, told, wrong in (
         ("note 0 1", 0, 0),
-        ("note 0 3", 1, 0),  # it was told of the one
+        ("note 0 3", 1, 0),  # the first gap was reported
         ("note 0 3", 0, 1),
-        ("note 1 1", 0, 2),  # and of the new beginning it was not
+        ("note 1 1", 0, 2),  # the new history was not
         ("note 1 2", 0, 2),
         ("note 1 4", 0, 3),
     ):

@@ -1,1 +1,1 @@
-"""A whole federation of the real code, on a simulated loop, with faults that a seed draws."""
+"""A whole federation of real nodes, on a simulated event loop, with random faults from a seed."""

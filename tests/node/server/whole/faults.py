@@ -1,7 +1,7 @@
-"""`Faults`: what goes wrong in a world for as long as its plan says, and is mended in the end."""
+"""`Faults`: the faults of a world for the hours of its plan; at the end all are repaired."""
 
 from collections.abc import Callable, Coroutine, Sequence
-from random import Random  # noqa: TID251 - all of it follows from a seed
+from random import Random  # noqa: TID251 - everything follows from a seed
 from typing import Any
 
 import anyio
@@ -9,19 +9,18 @@ from anyio.abc import TaskGroup
 
 from tests.node.server.whole.world import HOUR, Resident, World
 
-# Seconds that a fault lasts at most; and a stall in four, for which pings are missed.
+# The maximum duration of a fault in seconds, and of every fourth stall, during which pings fail.
 LONGEST, SILENT = 120.0, 900.0
 
 
 class Faults:
-    """Cuts, stalls, ways that are closed, halves that do not see each other, and deaths of
-    servers."""
+    """Cuts, stalls, closed connections, partitions and crashes of servers."""
 
     def __init__(self, world: World) -> None:
         self.world = world
 
     async def run(self) -> None:
-        """Go on until the plan's hours are over, and then mend everything."""
+        """Cause faults until the plan's hours have passed, and then repair everything."""
         plan = self.world.plan
         kinds: list[tuple[Callable[[Random], Coroutine[Any, Any, None]], float]] = [
             (self.cut, plan.cuts),
@@ -36,7 +35,7 @@ class Faults:
             await anyio.sleep(plan.hours * HOUR)
             tasks.cancel_scope.cancel()
         self._mend(self.world.ways)
-        await anyio.sleep(LONGEST)  # whoever is dead comes back
+        await anyio.sleep(LONGEST)  # crashed servers restart
 
     async def _keep(
         self,

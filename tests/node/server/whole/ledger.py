@@ -1,5 +1,6 @@
-"""`Ledger`: what was asked, run, answered, written and read in a whole network, and what must hold
-of it: nothing twice, and no loss that is not told. Its trace is the same for the same seed.
+"""`Ledger`: the requests, executions, answers and notes of a whole network, and checks of them.
+
+Nothing may happen twice, and every loss must be reported. The trace is the same for the same seed.
 """
 
 import hashlib
@@ -10,8 +11,9 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Job:
-    """Something to be done once by `target`: a call, or a note that is written. `once` says that
-    it is asked again until the answer comes; otherwise it is asked for one time."""
+    """Work for `target` to do once: a call or a note. With `once`, it is requested until an answer
+    arrives; otherwise it is requested one time.
+    """
 
     name: str
     target: str
@@ -23,8 +25,11 @@ class Job:
 
 @dataclass
 class Ledger:
-    """`now` is simulated seconds. `published` has the names of all notes of a room, of each life
-    of its publisher, in their order."""
+    """The records of a run.
+
+    `now` is simulated seconds. `published` has the names of all notes of a room, in order, for each
+    lifetime of its publisher.
+    """
 
     now: Callable[[], float]
     jobs: dict[str, Job] = field(default_factory=dict)
@@ -88,23 +93,24 @@ class Ledger:
         self._places[name] = len(lives) - 1, len(lives[-1])
 
     def place(self, name: str) -> tuple[int, int]:
-        """Of a note: the life of its publisher, and the number in it, from 1."""
+        """Return the lifetime of a note's publisher and the number of the note in it, from 1."""
         return self._places[name]
 
 
 class Reading:
-    """What one reader of a room has read. What it misses must be told: by numbers, or by what sets
-    `is_told` (it was not recovered, or an error after which it began anew). `last` is the place of
-    its last note.
+    """The notes that one reader of a room has read.
+
+    Missing notes must be reported: by numbers, or by an event that sets `is_told` (the subscription
+    was not recovered, or it restarted after an error). `last` is the place of the last note.
     """
 
     def __init__(self, ledger: Ledger, reader: str) -> None:
         self.last = (-1, 0)
-        self.is_told = True  # at the beginning nothing is owed
+        self.is_told = True  # at the beginning there is no gap
         self._ledger, self._reader = ledger, reader
 
     def take(self, name: str, told: int) -> None:
-        """A note was read, and before it so many were told to be missing."""
+        """Record a note, and the number of notes reported as missing before it."""
         ledger, last, place = self._ledger, self.last, self._ledger.place(name)
         ledger.say(f"{self._reader} reads {name}", "notes read")
         read = f"{self._reader} reads {name} at {place} after {last}"

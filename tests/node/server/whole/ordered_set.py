@@ -1,5 +1,7 @@
-"""Sets that keep the order in which things were added. Those of Python have one that depends on
-where objects lie in memory, and so would what happens at the same simulated moment.
+"""Sets that keep the order of insertion.
+
+The order of Python's sets depends on memory addresses, and so would the order of events at the same
+simulated time.
 """
 
 import sys
@@ -9,12 +11,12 @@ from typing import Any
 
 import pytest
 
-# Whose sets are iterated while nodes run.
+# The modules whose sets are iterated while nodes run.
 PACKAGES = ("parley._node.", "anyio.")
 
 
 class OrderedSet(MutableSet[Any]):
-    """As `set`, as far as nodes and anyio use it."""
+    """A set with the methods that nodes and anyio use."""
 
     def __init__(self, items: Iterable[Any] = ()) -> None:
         self._items = dict.fromkeys(items)
@@ -54,7 +56,7 @@ class OrderedSet(MutableSet[Any]):
 
 @contextmanager
 def ordered_sets() -> Iterator[None]:
-    """Have `set()` make them, in all modules of these packages that are there by now."""
+    """Replace `set()` by ordered sets in all loaded modules of these packages."""
     with pytest.MonkeyPatch.context() as patch:
         for name, module in list(sys.modules.items()):
             if name.startswith(PACKAGES):

@@ -1,5 +1,6 @@
-"""A whole network from its beginning to its end: hours of faults, and a calm in which all that was
-begun must end, and everybody must reach everybody."""
+"""A complete run: hours of faults, then a calm period in which all work must finish and all nodes
+must reach each other.
+"""
 
 import anyio
 
@@ -9,12 +10,12 @@ from tests.node.server.whole.simulated_loop import simulate
 from tests.node.server.whole.work import Reader, Worker
 from tests.node.server.whole.world import HOUR, Plan, Resident, World
 
-# Simulated seconds: until all have found each other, all work is done, a note is read by all.
+# Simulated seconds until all nodes are connected, all work is done, and a note is read by all.
 FOUND, DONE, READ = 300.0, 900.0, 60.0
 
 
 def run_whole(plan: Plan) -> Ledger:
-    """Simulate it; what must not happen is in `wrong` of what is returned."""
+    """Simulate a network; violations are in `wrong` of the result."""
 
     async def main() -> Ledger:
         world = World(plan)
@@ -61,7 +62,7 @@ class Whole:
                 self.ledger.fault(f"{job.name} has no end")
 
     async def _calm(self) -> None:
-        """Everybody does something for others, and all of it is done at once."""
+        """Check that each node can do work for others, and that it finishes promptly."""
         count = len(self.world.servers)
         servers, accounts = self.workers[:count], self.workers[count:]
         async with anyio.create_task_group() as calling:
@@ -85,7 +86,7 @@ class Whole:
             self.ledger.fault(f"{worker.who.name} does not reach {target.name} in the calm")
 
     async def _found(self, when: str) -> None:
-        """All servers have a way to all others, all nodes their homes."""
+        """Return whether all servers have paths to all others, and all nodes are logged in."""
         for _ in range(int(FOUND)):
             if self._all_are_found():
                 self.ledger.say(f"all are found {when}")

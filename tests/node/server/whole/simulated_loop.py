@@ -1,7 +1,7 @@
-"""An event loop of asyncio in which an hour passes in no time: whenever all wait, its time jumps to
-the next timer. So deadlines of nodes, of tests and of `anyio` itself are on one clock.
+"""An asyncio event loop in which an hour passes immediately.
 
-With what is drawn at random from a seed, and one thread, a run is the same each time.
+When all tasks wait, its time jumps to the next timer, so that the deadlines of nodes, tests and
+`anyio` share one clock. With random numbers from a seed and a single thread, each run is the same.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import importlib
 import selectors
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from random import Random  # noqa: TID251 - keys of nodes that exist in this process alone
+from random import Random  # noqa: TID251 - keys of nodes that exist only in this process
 from typing import Any
 
 import anyio
@@ -19,12 +19,12 @@ from parley._crypto import randomness
 from parley._node.transport.loop import Timer
 from tests.node.server.whole.ordered_set import ordered_sets
 
-# Seconds: doubles can't tell less apart after a thousand hours.
+# Seconds: after a thousand hours, a double cannot distinguish less.
 RESOLUTION = 1e-6
 
 
 class _Selector(selectors.SelectSelector):
-    """Waits for nothing: it has the time jump."""
+    """A selector that advances the time in place of waiting."""
 
     jump: Callable[[float], None]
 
@@ -37,7 +37,7 @@ class _Selector(selectors.SelectSelector):
 
 
 class SimulatedLoop(asyncio.SelectorEventLoop):
-    """Its time begins at 0."""
+    """An event loop whose time begins at 0."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
@@ -54,7 +54,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
 
 class LoopClock:
-    """The time of the running loop, for `Node(clock=)`, whose own is the machine's."""
+    """The time of the running loop, for `Node(clock=)`; a node's default clock is the machine's."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -65,7 +65,7 @@ class LoopClock:
 
 
 def simulate(main: Callable[[], Awaitable[Any]], seed: int) -> Any:
-    """Run `main` in such a loop; what nodes draw at random comes from the seed."""
+    """Run `main` in such a loop; the nodes' random numbers come from the seed."""
     for lazy in ("parley._node.transport.asyncio_backend", "anyio._backends._asyncio"):
         importlib.import_module(lazy)
     with _drawn_from(seed), ordered_sets():

@@ -1,5 +1,6 @@
-"""What all do in a whole network: they call each other, some of it once, write to rooms and read
-them."""
+"""The work of the nodes in a whole network: they call each other, some calls with `once`, write to
+rooms and read them.
+"""
 
 import anyio
 
@@ -12,15 +13,16 @@ from parley._node.protocol.errors import ProtocolError
 from tests.node.server.whole.ledger import Job, Reading
 from tests.node.server.whole.world import SLOWEST, HomeUser, Resident, Server, World
 
-# What may end a request: it is told, and nothing else is.
+# The errors with which a request may end.
 TOLD = (ParleyError, ProtocolError)
 TIMEOUT = 60.0
-AGAIN = 5.0  # seconds after which what failed is tried again
+AGAIN = 5.0  # seconds before a retry
 
 
 class Worker:
-    """Reaches one node after another, and calls it a few times; `over` ends it with what it is
-    about. Accounts that write do so in between."""
+    """A node that connects to other nodes one after another and makes some calls; accounts also
+    write notes. `over` ends it after the current call.
+    """
 
     def __init__(self, world: World, who: Resident) -> None:
         self.world, self.who, self.ledger = world, who, world.ledger
@@ -41,7 +43,9 @@ class Worker:
             await self.call(target, self.draws.randrange(1, 5))
 
     async def call(self, target: Resident, calls: int) -> bool:
-        """Reach it and call it so often; whether all was answered that was asked one time."""
+        """Connect to a node and make so many calls; return whether all simple calls were
+        answered.
+        """
         sessions = Sessions(self, target)
         good = True
         try:
@@ -67,8 +71,9 @@ class Worker:
         return True
 
     async def call_once(self, sessions: "Sessions") -> None:
-        """Ask until it is answered, or cannot be asked again: only if the target has died, or
-        could not be asked for five minutes."""
+        """Repeat a call until it is answered or cannot be repeated, because the target has crashed
+        or was unreachable for five minutes.
+        """
         job, key = self._job("call", sessions.target.name, once=True), IdempotencyKey()
         data, lives = self._data(job), 0
         while True:
@@ -129,7 +134,7 @@ class Worker:
 
 
 class Sessions:
-    """The session of a worker with its target, opened when it is needed."""
+    """The session of a worker with its target, opened on demand."""
 
     def __init__(self, worker: Worker, target: Resident) -> None:
         self.worker, self.target = worker, target
@@ -165,7 +170,7 @@ class Sessions:
 
 
 class Reader:
-    """An account that reads a room through its home, to the end of the world."""
+    """An account that reads a room through its home until the end."""
 
     def __init__(self, world: World, who: HomeUser, room: Server) -> None:
         self.world, self.who, self.room = world, who, room
@@ -189,7 +194,7 @@ class Reader:
             await anyio.sleep(AGAIN)
 
     async def _read(self, subscription: LinkSubscription) -> None:
-        """Read all of it; raises as it does. Sessions begin while one waits for their notes."""
+        """Read notes until an error. Sessions may change while it waits for notes."""
         gaps, sessions = subscription.gaps, 0
 
         def begun() -> None:

@@ -1,14 +1,14 @@
-"""`World`: servers and nodes with homes, each with its life, joined in memory.
+"""`World`: servers and home users in a simulated network in memory.
 
-A server that dies is cut off at once and leaves nothing behind; it comes back with the same
-identity, and has forgotten everything. Nodes with homes live as long as the world.
+A crashed server is cut off immediately and restarts with the same identity, but without its state.
+Home users run until the end of the world.
 """
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from random import Random  # noqa: TID251 - all of it follows from a seed
+from random import Random  # noqa: TID251 - everything follows from a seed
 
 import anyio
 
@@ -32,7 +32,7 @@ from tests.node.server.whole.simulated_loop import LoopClock
 NOW = 1_800_000_000.0
 ROOMS = 3
 HOUR = 3600.0
-# Clocks are off by at most so much: one is, and two of them differ by less than five minutes.
+# The maximum clock error: one clock has it, and any two differ by less than five minutes.
 AHEAD, BEHIND = 240.0, 50.0
 KEEP = 1_000
 SLOWEST = 20.0  # seconds of a handler
@@ -41,11 +41,11 @@ EXPORTS = ("work", ROOM, f"publish:{ROOM}")
 
 
 class DiedError(Exception):
-    """A server is to die."""
+    """Raised to stop a server that crashes."""
 
 
 class MemoryNode(Node):
-    """A node that dials in memory whatever it dials, be it a home, a link or another server."""
+    """A node that makes all its connections in memory."""
 
     is_cut_off = False
 
@@ -62,8 +62,9 @@ class MemoryNode(Node):
 
 @dataclass
 class Plan:
-    """What happens in a world: all of it follows from the seed. `hours` is for how long there are
-    faults; rates are a hour, pauses seconds."""
+    """The plan of a world; everything follows from the seed. `hours` is the duration of the faults.
+    Rates are per hour, and pauses in seconds.
+    """
 
     seed: int
     hours: float
@@ -85,12 +86,12 @@ class Plan:
 
 
 class Resident:
-    """A node of the world, by its name and its id."""
+    """A node of the world, with its name and its ID."""
 
     def __init__(self, world: "World", name: str, identity: Identity) -> None:
         self.world, self.name, self.identity = world, name, identity
         self.node_id = identity.node_id
-        self.node: MemoryNode | None = None  # while it is there
+        self.node: MemoryNode | None = None  # while it is running
 
     def new_node(self) -> MemoryNode:
         node = MemoryNode(self.world.network, self.identity, self.world.clock)
@@ -102,7 +103,7 @@ class Resident:
     async def _work(self, call: Call) -> str:
         assert isinstance(call.data, list)
         name, asker, seconds = map(str, call.data)
-        if self.world.named.get(call.peer.node_id) != asker:  # it has proved who it is
+        if self.world.named.get(call.peer.node_id) != asker:  # it has authenticated
             self.world.ledger.fault(f"{name} of {asker} came from another")
         self.world.ledger.ran(name, self.name)
         await anyio.sleep(float(seconds))
@@ -110,7 +111,9 @@ class Resident:
 
 
 class Server(Resident):
-    """One server, and its lives; `down` is for how many seconds it will be dead."""
+    """A server and its successive lifetimes; `down` is the duration of its next outage in
+    seconds.
+    """
 
     def __init__(self, world: "World", number: int, identity: Identity) -> None:
         super().__init__(world, f"server {number}", identity)
@@ -166,7 +169,7 @@ class Server(Resident):
 
 
 class HomeUser(Resident):
-    """A node that has a home, and is reached there."""
+    """A node with an account at a home server."""
 
     def __init__(self, world: "World", number: int, identity: Identity) -> None:
         super().__init__(world, f"node {number}", identity)
@@ -183,7 +186,7 @@ class HomeUser(Resident):
 
 
 class World:
-    """All of it, within its `async with`."""
+    """The whole world; use it as an async context manager."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -199,7 +202,7 @@ class World:
         self.named: dict[NodeId | None, str] = {
             one.node_id: one.name for one in (*self.servers, *self.accounts)
         }
-        # A ring, so that all are reached, and some across it.
+        # A ring, so that all servers are connected, and some links across it.
         links = {(n, (n + 1) % count) for n in range(count)}
         while len(links) < count + count // 2:
             one, other = draws.sample(range(count), 2)
