@@ -78,6 +78,12 @@ def build(place: Path, *options: str) -> Path:
     return wheel
 
 
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that a source distribution makes."""
+    return build(tmp_path_factory.mktemp("built"))
+
+
 @pytest.fixture(scope="module", params=["wheel", "clone", "--wheel"])
 def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the directory of scripts of an environment in which Parley is installed."""
@@ -90,7 +96,7 @@ def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
             pytest.skip("no --wheel is given")
         what = [f"{Path(given).resolve()}[cli,pipeline]"]
     else:
-        what = [f"{build(place)}[cli,pipeline]"]
+        what = [f"{request.getfixturevalue('wheel')}[cli,pipeline]"]
     python = place / "venv" / "bin" / "python"
     for command in (
         ["venv", "--quiet", "--python", sys.executable, str(place / "venv")],
@@ -137,10 +143,10 @@ def test_nothing_else_can_be_imported(programs: Path, tmp_path: Path) -> None:
     assert set(run(tmp_path, programs / "python", "-c", TOP_LEVEL).split()) <= {"parley"}
 
 
-def test_a_source_distribution_makes_the_same_wheel(tmp_path: Path) -> None:
+def test_a_source_distribution_makes_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
     found = []
-    for wheel in (build(tmp_path / "sdist"), build(tmp_path / "tree", "--wheel")):
-        with ZipFile(wheel) as file:
+    for made in (wheel, build(tmp_path, "--wheel")):
+        with ZipFile(made) as file:
             found.append({name: file.read(name) for name in file.namelist()})
     assert found[0] == found[1]
 
