@@ -1,5 +1,6 @@
 """The documents: their programs run, their links lead somewhere, their tables are the code's."""
 
+import ast
 import re
 import runpy
 import tomllib
@@ -20,7 +21,7 @@ from parley._node.protocol.rate_limit import Rate
 ROOT = Path(__file__).parent.parent
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
 # Pages without programs.
-TEXT_ONLY = {"faq", "troubleshooting"}
+TEXT_ONLY = {"README", "faq", "troubleshooting"}
 WITH_PROGRAMS = [ROOT / "README.md", ROOT / "docs" / "bus.md"]
 WITH_PROGRAMS += [page for page in GUIDES if page.stem not in TEXT_ONLY]
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -165,3 +166,22 @@ def test_every_command_in_the_documents_is_one() -> None:
             r"^ *(?:\w*\$ )?(?:uv run (?:--\S+ \S+ )?)?parley ([a-z][^|#;&\n]*)", text, re.M
         )
         assert (path, [line for line in lines if misspelt(line)]) == (path, [])
+
+
+def test_quoted_messages_exist() -> None:
+    """Troubleshooting quotes messages with values in capitals; the texts between are the code's."""
+    page = (ROOT / "docs" / "guides" / "troubleshooting.md").read_text()
+    sources = [*(ROOT / "node").rglob("*.py"), *(ROOT / "crypto").rglob("*.py")]
+    literals = [
+        part.value
+        for source in sources
+        for part in ast.walk(ast.parse(source.read_text()))
+        if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    ]
+    missing = []
+    for message in re.findall(r"^```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+        for text in re.split(r" from [A-Z]+|[A-Z]{4,}\b|'[A-Za-z]+'|\([^)]*\)|\n", message):
+            fragment = text.strip(" :?'")
+            if len(fragment) > 8 and not any(fragment in literal for literal in literals):
+                missing.append(fragment)
+    assert not missing, missing
