@@ -290,7 +290,7 @@ async def test_the_example_of_the_protocol_is_what_a_node_says() -> None:
     text = text.split("### What a node offers\n", 1)[1].split("### Ping", 1)[0]
     call, result = (
         decode(bytes.fromhex("".join(found.split())))
-        for found in re.findall(r"0007 03 0[15] ([0-9a-f\s]+)\n(?:    Result|\n)", text)
+        for found in re.findall(r"0007 03 0[15] ([0-9a-f\s]+)\n(?:Result|```)", text)
     )
     assert call[keys.TOPIC] == catalogue.TOPICS_CALL
     async with meeting() as met:
