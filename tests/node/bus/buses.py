@@ -1,6 +1,6 @@
-"""A bus on a store in memory, for tests: its requests to the store are recorded, and may fail.
+"""A bus on a store in memory that records its calls and can be made to fail.
 
-The store beneath is real; a fault comes before the store is asked, or after.
+The underlying store is real. A fault is raised before or after the store is called.
 """
 
 from collections import defaultdict
@@ -18,8 +18,11 @@ NAME, GROUP = "auth.user", "mailer"
 
 
 class FaultyStore:
-    """Raises what `faults` says, by the name of the method, before it asks the real one; or, from
-    `late_faults`, after. `calls` has what was asked: name and arguments."""
+    """Raises errors from `faults`, by the name of the method, before it calls the real store.
+
+    Errors from `late_faults` are raised after the call. `calls` has the names and arguments of all
+    calls.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -42,7 +45,7 @@ class FaultyStore:
         return ask
 
     def asked(self, name: str) -> list[tuple[Any, ...]]:
-        """The arguments of each call of a method."""
+        """Return the arguments of each call of a method."""
         return [arguments for called, arguments in self.calls if called == name]
 
 
@@ -50,7 +53,7 @@ class FaultyStore:
 async def a_bus(
     store: Store | None = None, **settings: Any
 ) -> AsyncIterator[tuple[Bus, FaultyStore]]:
-    """A bus that is open, on a store of its own unless one is given, and what it asks of it."""
+    """Yield an open bus and its recording store, on a new store unless one is given."""
     config = BusConfig(**{"consumer": "me", **settings})
     faulty = FaultyStore(store or ModelStore(config))
     async with (
@@ -61,19 +64,19 @@ async def a_bus(
 
 
 async def publish(bus: Bus, count: int, name: str = NAME) -> list[str]:
-    """Events with `n` from 0."""
+    """Publish events with `n` from 0."""
     return await bus.publish_many(name, [{"n": number} for number in range(count)])
 
 
 async def fail(bus: Bus, error: BaseException, name: str = NAME, **options: Any) -> None:
-    """Have a loop fail with the next event; raises the error."""
+    """Make a loop fail at its next event; raises the error."""
     async with bus.consume(name, GROUP, **options) as events:
         await anext(events)
         raise error
 
 
 async def attempts(bus: Bus) -> list[tuple[int, int]]:
-    """What the group is handed now: `n` and attempt of each event, acknowledged."""
+    """Receive and acknowledge the group's events; return `n` and the attempt of each."""
     found = []
     async with bus.consume(NAME, GROUP, max_attempts=None) as events:
         waiting = await bus.pending(NAME, GROUP)

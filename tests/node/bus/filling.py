@@ -1,7 +1,7 @@
-"""A process that publishes until there is no room, makes room, and goes on.
+"""A process that publishes until there is no space, frees space, and continues.
 
-Room is a limit on the size of its files, or a small disk; both are its own. It says in JSON what
-happened. `python -m tests.node.bus.filling DIRECTORY limit|disk`.
+Space is limited by the size of its files, or by a small disk of its own. The process prints the
+results as JSON. `python -m tests.node.bus.filling DIRECTORY limit|disk`.
 """
 
 import json
@@ -22,15 +22,15 @@ from tests.node.bus.stores import opened
 
 STREAM: Final = "shop.sold"
 GROUP: Final = "ledger"
-LIMIT: Final = 300_000  # of a file, in bytes
-BALLAST: Final = 600_000  # what lies about on the small disk until there is to be room
+LIMIT: Final = 300_000  # The limit of a file, in bytes.
+BALLAST: Final = 600_000  # A file on the small disk that is removed to free space.
 BODY: Final = json.dumps({"text": "x" * 3_000})
 BATCH: Final = 3
 MOST: Final = 10_000
 
 
 def make_full(directory: Path, how: str) -> Callable[[], None]:
-    """What makes room again."""
+    """Fill the disk or set the limit; return the function that frees space."""
     if how == "limit":
         _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, hard))

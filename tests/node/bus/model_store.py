@@ -1,8 +1,8 @@
-"""A store in memory: what the methods of node/bus/store.py mean, in the plainest Python.
+"""A store in memory: a reference model of node/bus/store.py in simple Python.
 
-Lists are searched from the beginning; each method does what its docstring in the protocol says.
-There is neither retention (which stores apply approximately) nor a disk; closed and opened again,
-it has what it had, as a process that is started again.
+Lists are searched from the beginning, and each method does what its docstring in the protocol
+specifies. There is no retention (which stores apply approximately) and no disk. When it is closed
+and reopened, it has the same contents, like a process that restarts.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,12 +40,12 @@ Found = TypeVar("Found")
 
 @dataclass
 class Pending:
-    """An event that was handed out: held by a consumer (`due` is None), or due at a time."""
+    """A delivered event: pending with a consumer (`due` is None), or due at a time."""
 
     consumer: str
     attempt: int
-    since: float  # when it was handed out or touched
-    process: int  # which opening of the store handed it out
+    since: float  # The time of delivery or of the last touch.
+    process: int  # The opening of the store in which it was delivered.
     due: float | None = None
     history: list[Failure] = field(default_factory=list)
 
@@ -62,17 +62,19 @@ class Pending:
 class Group:
     last: EventId
     pending: dict[EventId, Pending] = field(default_factory=dict)
-    seen: dict[str, float] = field(default_factory=dict)  # consumers, and when they last asked
+    seen: dict[str, float] = field(
+        default_factory=dict
+    )  # Consumers, and the time of their last request.
     redelivered: int = 0
     dead_lettered: int = 0
 
 
 @dataclass
 class Stream:
-    events: dict[EventId, StoredEvent] = field(default_factory=dict)  # in the order of ids
+    events: dict[EventId, StoredEvent] = field(default_factory=dict)  # In the order of IDs.
     groups: dict[str, Group] = field(default_factory=dict)
-    keys: dict[str, tuple[str, float]] = field(default_factory=dict)  # id and time of each key
-    last: EventId = START  # that was ever published
+    keys: dict[str, tuple[str, float]] = field(default_factory=dict)  # The ID and time of each key.
+    last: EventId = START  # The last ID ever published.
 
     def take_away(self, ids: list[EventId]) -> int:
         for id in ids:
@@ -86,13 +88,14 @@ class Stream:
 
 
 class ModelStore:
-    """`Store` in memory; `config.clock` is its time."""
+    """A `Store` in memory; `config.clock` is its clock."""
 
     def __init__(self, config: BusConfig) -> None:
         self._config = config
         self.table: dict[str, Stream] = {}
         self._last = START
-        # Where a consumer was, should its group vanish; forgotten when the process ends.
+        # The position of each consumer, in case its group vanishes; forgotten when the process
+        # ends.
         self._places: dict[tuple[str, str, str], EventId] = {}
         self._loop: Backend | None = None
         self._process = 0
@@ -268,7 +271,7 @@ class ModelStore:
         del found.pending[parse_id(id)]
         return letter.id
 
-    # Looking.
+    # Inspection.
 
     async def streams(self) -> list[StreamInfo]:
         self._check_open()
@@ -344,7 +347,7 @@ class ModelStore:
 
         return await self._until(look, wait)
 
-    # Keeping order.
+    # Maintenance.
 
     async def rewind(self, stream: str, group: str, after: str) -> None:
         self._check_open()
@@ -412,7 +415,7 @@ class ModelStore:
             del self.table[stream].groups[group]
         return found is not None
 
-    # What they share.
+    # Shared by the methods.
 
     def _check_open(self) -> Backend:
         if self._loop is None:
@@ -427,13 +430,13 @@ class ModelStore:
         return here.groups.setdefault(group, Group(here.position(after)))
 
     def _require_target(self, stream: str, group: str, consumer: str, id: str) -> Pending | None:
-        """What this consumer was handed, and did not give back."""
+        """Return the pending events that this consumer received and did not release."""
         found = self._find(stream, group)
         one = None if found is None else found.pending.get(parse_id(id))
         return one if one is not None and one.is_held_by(consumer) else None
 
     async def _until(self, look: Callable[[], list[Found]], wait: float) -> list[Found]:
-        """What `look` finds at last, waiting up to `wait` seconds."""
+        """Return the first non-empty result of `look`, waiting up to `wait` seconds."""
         loop = self._check_open()
         deadline = loop.now() + wait
         while not (found := look()):

@@ -1,7 +1,7 @@
-"""A process that reads buses on a disk that becomes read-only, and writable again.
+"""A process that reads buses on a disk that becomes read-only, and then writable again.
 
-Each bus is there as something left it: closed properly, killed, or copied without the index of its
-log. It says in JSON what happened. `python -m tests.node.bus.read_only DIRECTORY`.
+Each bus was closed properly, killed, or copied without the index of its log. The process prints the
+results as JSON. `python -m tests.node.bus.read_only DIRECTORY`.
 """
 
 import json
@@ -30,7 +30,7 @@ LEFT: Final = {
     "killed": ("", "-wal", "-shm"),
     "copied": ("", "-wal"),
 }
-# Another process: five events more that the group is behind.
+# Another process has published five more events that the group has not read.
 OTHERS: Final = """import sqlite3, sys
 with sqlite3.connect(sys.argv[1]) as connection:
     connection.execute("UPDATE streams SET published = published + 5")
@@ -39,7 +39,7 @@ connection.close()
 
 
 async def leave(directory: Path) -> None:
-    """Make the buses: the second event of each is in the log alone, or was when it was closed."""
+    """Create the buses. The second event of each was only in the log before closing."""
     path = directory / "live.db"
     async with opened(SqliteStore(str(path), BusConfig())) as store:
         await store.publish([EVENT], durable=True)
@@ -61,7 +61,7 @@ async def outcome(step: Callable[[], Awaitable[Any]]) -> Any:
 
 
 async def use(path: Path, remount: Callable[[], None]) -> list[Any]:
-    """What is read, and what meets whoever writes: while nobody can, and when everybody can."""
+    """Return the results of reading and writing while the disk is read-only, and afterwards."""
     async with opened(SqliteStore(str(path), BusConfig(busy_timeout=0.1))) as store:
 
         async def read() -> list[int | None]:

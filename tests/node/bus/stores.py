@@ -1,4 +1,4 @@
-"""Stores for tests: opened in a loop of their own, and closed whatever happens."""
+"""Stores for tests: opened in their own loop, and always closed."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +12,7 @@ AnyStore = TypeVar("AnyStore", bound=Store)
 
 @asynccontextmanager
 async def opened(store: AnyStore) -> AsyncIterator[AnyStore]:
-    """The store, ready."""
+    """Yield the opened store."""
     async with task_scope() as backend:
         await store.open(backend)
         try:

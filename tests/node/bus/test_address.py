@@ -32,14 +32,14 @@ def test_a_server_at_a_socket() -> None:
     with pytest.raises(ConfigError, match="unknown setting 'db'"):
         open_store("redis://127.0.0.1:1/0?db=3")
     with pytest.raises(AddressError, match="invalid bus address: unknown scheme 'unix'"):
-        open_store("unix:///run/redis.sock")  # a node's
+        open_store("unix:///run/redis.sock")  # The address of a node.
 
 
 @pytest.mark.parametrize(
     "address",
     [
         "reddis://user:secret@127.0.0.1:1/0",
-        # What has to be percent-encoded, and is not.
+        # Characters that should be percent-encoded, but are not.
         *(f"redis://user:secret{mark}1secret@127.0.0.1:1/0" for mark in "/?#[\u2100"),
         "redis://user:1?2secret@127.0.0.1:1/0",
         "redis+unix://user:secret@/run/redis.sock?1secret@=1",
@@ -51,7 +51,7 @@ def test_no_error_shows_a_password(address: str) -> None:
     assert "secret" not in "".join(format_exception(caught.value))
 
 
-def test_settings_stand_in_the_query() -> None:
+def test_settings_in_the_query() -> None:
     given = BusConfig(max_age=60, timeout=7)
     _, config = open_store(
         "sqlite:///bus.db?service=shop&consumer=w1&max_length=none&max_age=1.5&keep_unread=false"
@@ -94,7 +94,7 @@ def test_every_setting_of_a_simple_kind_can() -> None:
         "nats://127.0.0.1",
     ],
 )
-def test_what_is_no_bus(address: str) -> None:
+def test_invalid_bus_addresses(address: str) -> None:
     with pytest.raises(AddressError):
         open_store(address)
 
@@ -116,7 +116,7 @@ def test_what_is_no_bus(address: str) -> None:
         "waiting=none",
     ],
 )
-def test_settings_that_are_wrong(query: str) -> None:
+def test_invalid_settings(query: str) -> None:
     with pytest.raises(ConfigError):
         open_store(f"sqlite:///bus.db?{query}")
 

@@ -1,4 +1,4 @@
-"""Asking many at a time: nobody notices who shared a request."""
+"""Combined requests: each caller gets its own result."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -27,8 +27,10 @@ MISTAKE: Final = -3
 
 
 class Requests:
-    """What was sent, each held until `gate`. `REFUSED` and `MISTAKE` fail for all, `ALONE` for
-    itself."""
+    """Records the requests, and delays each until `gate` is open.
+
+    The items `REFUSED` and `MISTAKE` fail for all callers, `ALONE` only for its own.
+    """
 
     def __init__(self, backend: Backend, bounds: Bounds = BOUNDS) -> None:
         self.sent: list[list[int]] = []
@@ -38,8 +40,7 @@ class Requests:
 
     @staticmethod
     def measure(item: int) -> Cost:
-        """An item from 1,000 on is of its own kind; it has a number of 1, or 6 from 100 on, and a
-        size of 1, or 40 from 10 on."""
+        """Return a size of 40 from 10 on, a number of 6 from 100 on, another kind from 1,000 on."""
         return Cost(6 if item >= 100 else 1, 40 if 10 <= item < 100 else 1, item >= 1_000)
 
     async def send(self, items: Sequence[int]) -> list[Any]:
@@ -54,17 +55,17 @@ class Requests:
         return [BusFullError("full") if item == ALONE else item * 2 for item in items]
 
     def open(self) -> None:
-        """Answer from now on."""
+        """Answer all requests from now on."""
         self.gate.set()
 
 
-async def test_what_comes_in_one_turn_or_meanwhile_goes_together(anyio_backend: str) -> None:
+async def test_items_of_one_loop_iteration_share_a_request(anyio_backend: str) -> None:
     async with task_scope() as backend, anyio.create_task_group() as tasks:
         requests = Requests(backend)
         for n in range(4):
             tasks.start_soon(requests.batcher.submit, n)
         await settled()
-        assert [len(sent) for sent in requests.sent] == [1, 3]  # who is alone goes at once
+        assert [len(sent) for sent in requests.sent] == [1, 3]  # A single item is sent immediately.
         acks = [
             await started(tasks, partial(requests.batcher.submit, n)) for n in (4, 5, 6, 1_000, 7)
         ]
@@ -75,7 +76,7 @@ async def test_what_comes_in_one_turn_or_meanwhile_goes_together(anyio_backend: 
         assert acks == [[8], [10], [12], [2_000], [14]]
 
 
-async def test_who_was_answered_together_goes_together_again(anyio_backend: str) -> None:
+async def test_callers_answered_together_share_the_next_request(anyio_backend: str) -> None:
     async with task_scope() as backend, anyio.create_task_group() as tasks:
         requests = Requests(backend)
         requests.open()
@@ -94,7 +95,7 @@ async def test_who_was_answered_together_goes_together_again(anyio_backend: str)
     ("bad", "error"),
     [(REFUSED, InvalidEventError), (ALONE, BusFullError)],
 )
-async def test_who_is_refused_is_refused_alone(
+async def test_one_failure_does_not_affect_other_callers(
     bad: int, error: type[BusError], anyio_backend: str
 ) -> None:
     async with task_scope() as backend, anyio.create_task_group() as tasks:
@@ -110,9 +111,7 @@ async def test_who_is_refused_is_refused_alone(
 
 
 @pytest.mark.parametrize("error", [BusUnavailableError, KeyError])
-async def test_what_nobody_knows_is_not_asked_again(
-    error: type[Exception], anyio_backend: str
-) -> None:
+async def test_unknown_outcome_is_not_retried(error: type[Exception], anyio_backend: str) -> None:
     async with task_scope() as backend, anyio.create_task_group() as tasks:
         requests = Requests(backend)
         numbers = [1, 2, 3, MISTAKE if error is KeyError else 4, 5]
@@ -142,10 +141,10 @@ async def test_a_request_has_its_limits(anyio_backend: str) -> None:
             tasks.start_soon(none.batcher.submit, n)
         none.open()
         await settled()
-        assert sorted(none.sent) == [[1], [2], [3]]  # one alone may be more
+        assert sorted(none.sent) == [[1], [2], [3]]  # A single item may exceed the limit.
 
 
-async def test_who_gives_up_takes_nobody_along(anyio_backend: str) -> None:
+async def test_cancelled_caller_does_not_affect_others(anyio_backend: str) -> None:
     async with task_scope() as backend, anyio.create_task_group() as tasks:
         requests = Requests(backend, BOUNDS._replace(under_way=1))
         scopes: dict[int, anyio.CancelScope] = {}
@@ -157,12 +156,12 @@ async def test_who_gives_up_takes_nobody_along(anyio_backend: str) -> None:
 
         for n in range(4):
             await started(tasks, partial(ask, n))
-        scopes[2].cancel()  # waits
+        scopes[2].cancel()  # Waits.
         await settled()
-        scopes[0].cancel()  # is under way, alone
+        scopes[0].cancel()  # In progress, alone.
         await settled()
         assert requests.sent == [[0], [1, 3]]
-        scopes[1].cancel()  # is under way, with another
+        scopes[1].cancel()  # In progress, with another item.
         await settled()
         requests.open()
         await settled()
@@ -171,7 +170,7 @@ async def test_who_gives_up_takes_nobody_along(anyio_backend: str) -> None:
         assert requests.sent == [[0], [1, 3], [5]]
 
 
-async def test_the_end_is_told(anyio_backend: str) -> None:
+async def test_end_of_the_loop_raises(anyio_backend: str) -> None:
     async with anyio.create_task_group() as tasks:
         async with task_scope() as backend:
             requests = Requests(backend)

@@ -1,4 +1,4 @@
-"""The bus as an application has it: publishing, its life, and what it tells and does by hand."""
+"""The bus in an application: publishing, lifecycle, inspection and maintenance."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -61,7 +61,7 @@ async def test_publishing(anyio_backend: str) -> None:
         (NAME, {}, {"version": True}),
     ],
 )
-async def test_what_is_no_event(
+async def test_invalid_events(
     anyio_backend: str, name: str, data: Any, options: dict[str, Any]
 ) -> None:
     async with a_bus(max_event_bytes=64) as (bus, store):
@@ -70,7 +70,7 @@ async def test_what_is_no_event(
         assert store.asked("publish") == []
 
 
-async def test_publishing_again_needs_a_key(anyio_backend: str) -> None:
+async def test_retrying_publish_needs_a_key(anyio_backend: str) -> None:
     async with a_bus() as (bus, store):
         gone = BusUnavailableError("gone")
         store.faults["publish"] = [gone]
@@ -78,7 +78,7 @@ async def test_publishing_again_needs_a_key(anyio_backend: str) -> None:
             await bus.publish(NAME, {})
         store.late_faults["publish"] = [gone]
         await bus.publish(NAME, {}, idempotency_key="k")
-        assert bus.counters.published == 0  # the first try had stored it
+        assert bus.counters.published == 0  # The first attempt had stored it.
         assert len([event async for event in bus.history(NAME)]) == 1
         store.faults["publish"] = [gone] * 9
         with pytest.raises(BusUnavailableError):
@@ -90,7 +90,7 @@ async def test_publishing_again_needs_a_key(anyio_backend: str) -> None:
             await bus.publish(NAME, {}, idempotency_key="k", timeout=-1)
 
 
-async def test_schemas_hold_on_both_sides(anyio_backend: str) -> None:
+async def test_schemas_apply_on_both_sides(anyio_backend: str) -> None:
     async with a_bus() as (bus, _):
         await bus.publish(NAME, {"n": "text"})
         bus.schema("auth.*", {"properties": {"n": {"type": "integer"}}})
@@ -104,7 +104,7 @@ async def test_schemas_hold_on_both_sides(anyio_backend: str) -> None:
 
 
 async def attempts_of_next(bus: Any) -> tuple[int, int]:
-    """`n` and the attempt of the next event, acknowledged."""
+    """Return `n` and the attempt of the next event, and acknowledge it."""
     async with bus.consume(NAME, GROUP) as events:
         event = await anext(events)
         return event.data["n"], event.attempt
@@ -121,24 +121,24 @@ async def test_data_that_cannot_be_read(anyio_backend: str) -> None:
         assert (by_hand.data, by_hand.body, by_hand.group, by_hand.event_id) == (None, "[]", "", "")
         with pytest.raises(InvalidEventError):
             _ = [event.data async for event in bus.history(NAME)]
-        # Nor among the dead, where it stays.
+        # A dead letter stays on its stream as well.
         async with bus.consume(NAME + ".dead", GROUP) as events:
             assert (await anext(events)).id == letter.id
         assert await bus.replay_dead(NAME, [by_hand.id]) == []
         assert await bus.replay_dead(NAME, [letter.id]) == [letter.id]
 
 
-# Its life.
+# Lifecycle.
 
 
-async def test_opened_once_by_whoever_is_first(anyio_backend: str) -> None:
+async def test_first_call_opens_the_bus_once(anyio_backend: str) -> None:
     from parley._node.bus.bus import Bus
     from tests.node.network import task_scope
 
     async with task_scope() as backend, anyio.create_task_group() as tasks:
         store = FaultyStore(ModelStore(BusConfig()))
         store.faults["open"] = [BusUnavailableError("gone"), OSError("?")]
-        bus = Bus(store, BusConfig(), loop=lambda: backend)  # type: ignore[arg-type]  # a test's
+        bus = Bus(store, BusConfig(), loop=lambda: backend)  # type: ignore[arg-type] # a store for this test
         for error in (BusUnavailableError, BusError):
             with pytest.raises(error):
                 await bus.publish(NAME, {})
@@ -179,7 +179,7 @@ async def test_without_a_node(anyio_backend: str, tmp_path: Path) -> None:
 
 
 async def test_left_by_an_exception(anyio_backend: str, tmp_path: Path) -> None:
-    """Handlers are cancelled, and their events come again."""
+    """Handlers are cancelled, and their events are redelivered."""
     url = f"sqlite:///{tmp_path}/bus.db"
 
     async def run() -> None:
@@ -201,7 +201,7 @@ async def test_left_by_an_exception(anyio_backend: str, tmp_path: Path) -> None:
         assert await attempts(bus) == [(0, 2), (1, 1)]
 
 
-# Looking, and keeping order.
+# Inspection and maintenance.
 
 
 async def test_history(anyio_backend: str) -> None:
@@ -223,7 +223,7 @@ async def test_history(anyio_backend: str) -> None:
             bus.history("nodot")
 
 
-async def test_what_a_bus_tells(anyio_backend: str) -> None:
+async def test_inspection(anyio_backend: str) -> None:
     async with a_bus(service="shop") as (bus, _):
         ids = await publish(bus, 3)
         with pytest.raises(BusError, match="no such group"):
@@ -273,12 +273,12 @@ async def test_dead_letters(anyio_backend: str) -> None:
             letters[1].id
         ]
         assert (letters[0].name, letters[0].data, letters[0].group) == (NAME, {"n": 0}, GROUP)
-        # To the group it failed in; or anew, for all, where the stream has it no more.
+        # To the group in which it failed, or as a new event for all if the stream no longer has it.
         assert await bus.replay_dead(NAME, group="another") == []
         assert await bus.replay_dead(NAME, [letters[1].id]) == [letters[1].id]
         await bus.trim(NAME, before=ids[1])
         store.faults["drop"] = [BusUnavailableError("gone")]
-        with pytest.raises(BusUnavailableError):  # cut short, and again: published once
+        with pytest.raises(BusUnavailableError):  # Interrupted and repeated: published once.
             await bus.replay_dead(NAME, [letters[0].id], group=GROUP)
         assert await bus.replay_dead(NAME, [letters[0].id], group=GROUP) == [letters[0].id]
         assert await attempts(bus) == [(1, 1), (0, 1)]
@@ -293,7 +293,9 @@ async def test_dead_letters(anyio_backend: str) -> None:
                 await bus.drop_dead(NAME, wrong)
 
 
-async def test_large_dead_letters_come_a_few_at_a_time(anyio_backend: str, tmp_path: Path) -> None:
+async def test_large_dead_letters_are_fetched_in_small_pages(
+    anyio_backend: str, tmp_path: Path
+) -> None:
     config = BusConfig(max_length=None)
     async with open_bus(f"sqlite:///{tmp_path}/bus.db", config) as bus:
         for _ in range(3):

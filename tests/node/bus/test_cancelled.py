@@ -1,6 +1,7 @@
-"""A caller that is cancelled while it is handed events, at any moment, leaves none of them held: in
-each store, and over the network, the next caller finds all of them, in order and with no attempt
-counted.
+"""A caller that is cancelled at any moment while it receives events leaves none of them pending.
+
+In each store, and over the network, the next caller receives all of them, in order and without
+another attempt counted.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,7 +25,7 @@ from tests.node.bus.stores import opened
 pytestmark = pytest.mark.anyio
 
 PLACE = (NAME, GROUP, "c")
-# Turns of the loop after which it is cancelled, at most; later it is all over.
+# The most loop iterations before the cancellation; after more, the call has finished.
 TURNS = 24
 
 Ask = Callable[[Store], Awaitable[list[Delivery]]]
@@ -48,7 +49,7 @@ async def store(
 
 
 async def ask_for_a_while(store: Store, ask: Ask, turns: int) -> list[Delivery]:
-    """What `ask` gives, unless it takes longer than so many turns of the loop."""
+    """Return the result of `ask`, unless it takes longer than so many loop iterations."""
     found: list[Delivery] = []
 
     async def asking() -> None:
@@ -63,7 +64,7 @@ async def ask_for_a_while(store: Store, ask: Ask, turns: int) -> list[Delivery]:
 
 
 async def nothing_is_lost(store: Store, ask: Ask, turns: int, ids: list[str]) -> None:
-    """Whoever was cancelled has it, or who comes next, at once; the first of `ids`."""
+    """Check that the cancelled caller or the next one immediately has the first of `ids`."""
     found = await ask_for_a_while(store, ask, turns)
     if not found:
         await store.join(*PLACE, BEFORE_ALL)
@@ -73,7 +74,7 @@ async def nothing_is_lost(store: Store, ask: Ask, turns: int, ids: list[str]) ->
     await store.ack(NAME, GROUP, ids)
 
 
-async def test_a_read_that_is_cancelled_holds_nothing(store: Store) -> None:
+async def test_cancelled_read_keeps_no_events(store: Store) -> None:
     await store.join(*PLACE, BEFORE_ALL)
     ids = [one.id for one in await store.publish([new(n) for n in range(4)], durable=False)]
     for turns in range(TURNS):
@@ -81,7 +82,7 @@ async def test_a_read_that_is_cancelled_holds_nothing(store: Store) -> None:
         await nothing_is_lost(store, lambda store: store.read(*PLACE, 2, 5.0), turns, ids)
 
 
-async def test_a_claim_that_is_cancelled_holds_nothing(store: Store) -> None:
+async def test_cancelled_claim_keeps_no_events(store: Store) -> None:
     await store.join(*PLACE, "$")
     ids = [one.id for one in await store.publish([new(n) for n in range(4)], durable=False)]
     await store.rewind(NAME, GROUP, "$")
@@ -90,7 +91,7 @@ async def test_a_claim_that_is_cancelled_holds_nothing(store: Store) -> None:
         await nothing_is_lost(store, lambda store: store.claim(*PLACE, 2, 60.0), turns, ids)
 
 
-async def test_an_answer_that_does_not_come_is_not_waited_for_for_long(
+async def test_cancellation_waits_briefly_for_a_missing_answer(
     monkeypatch: pytest.MonkeyPatch, anyio_backend: str
 ) -> None:
     monkeypatch.setattr(channel, "PATIENCE", 0.05)

@@ -23,14 +23,14 @@ LEAST = {
 
 @pytest.mark.parametrize("name", [*LEAST, "max_age", "timeout"])
 def test_every_number_has_its_range(name: str) -> None:
-    least = LEAST.get(name, 1)  # the other two are above 0
+    least = LEAST.get(name, 1)  # The other two must be above 0.
     for value in (least - 1, float("nan"), float("inf")):
         settings: dict[str, Any] = {name: value}
         with pytest.raises(ConfigError, match=name):
             BusConfig(**settings)
 
 
-def test_no_number_is_without_a_range() -> None:
+def test_all_numbers_have_a_range() -> None:
     config = BusConfig()
     numbers = {
         name
@@ -41,7 +41,7 @@ def test_no_number_is_without_a_range() -> None:
 
 
 @pytest.mark.parametrize("name", ["service", "consumer"])
-def test_words_are_words(name: str) -> None:
+def test_invalid_names_in_the_settings(name: str) -> None:
     settings: dict[str, Any] = {name: "two words"}
     with pytest.raises(ConfigError, match=name):
         BusConfig(**settings)

@@ -34,7 +34,7 @@ def test_what_is_encoded_is_decoded(data: dict[str, Any]) -> None:
     assert "\n" not in body
 
 
-def test_any_mapping_will_do() -> None:
+def test_any_mapping_is_accepted() -> None:
     assert encode_body(UserDict({"a": 1}), 100) == '{"a":1}'
 
 
@@ -61,7 +61,7 @@ def loop() -> dict[str, Any]:
     ],
     ids=repr,
 )
-def test_what_no_event_can_carry(data: object) -> None:
+def test_data_that_cannot_be_encoded(data: object) -> None:
     with pytest.raises(InvalidEventError):
         encode_body(data, 2**20)
 
@@ -80,7 +80,7 @@ HUGE = "9" * 5_000
     ],
     ids=["huge", "huge bytes", "deep", "not UTF-8", "cut"],
 )
-def test_errors_are_not_about_the_interpreter(body: str | bytes, why: str) -> None:
+def test_error_texts_do_not_mention_the_interpreter(body: str | bytes, why: str) -> None:
     with pytest.raises(InvalidEventError) as caught:
         decode_body(body)
     assert str(caught.value) == f"the data is not JSON: {why}"
@@ -94,7 +94,7 @@ def test_an_integer_that_is_too_long_is_not_published() -> None:
             encode({"a": 10**5_000})
 
 
-def test_a_value_without_end() -> None:
+def test_recursive_value() -> None:
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
@@ -103,7 +103,7 @@ def test_a_value_without_end() -> None:
 
 
 @pytest.mark.parametrize(("text", "size"), [("x", 1), ("ä", 2), ("€", 3), ("🙂", 4)])
-def test_it_is_measured_in_bytes(text: str, size: int) -> None:
+def test_size_is_measured_in_bytes(text: str, size: int) -> None:
     data = {"a": text * 50}
     whole = 50 * size + len('{"a":""}')
     assert len(encode_body(data, whole).encode()) == whole
@@ -114,6 +114,6 @@ def test_it_is_measured_in_bytes(text: str, size: int) -> None:
 @pytest.mark.parametrize(
     "body", ["", "{", "[]", "1", "null", '"a"', b"\xff", "[" * 100_000, json.dumps([{}])]
 )
-def test_what_is_no_data(body: str | bytes) -> None:
+def test_invalid_bodies(body: str | bytes) -> None:
     with pytest.raises(InvalidEventError):
         decode_body(body)

@@ -1,4 +1,4 @@
-"""Schemas: what they refuse, what is refused as one, and that nothing is fetched for them."""
+"""Schemas: data that they reject, invalid schemas, and that nothing is downloaded for them."""
 
 import socket
 import sys
@@ -18,7 +18,7 @@ USER = {
 }
 
 
-def test_what_is_refused() -> None:
+def test_schema_violations() -> None:
     assert Schemas().is_empty
     schemas = Schemas()
     schemas.add("auth.user", USER)
@@ -41,18 +41,18 @@ def test_what_is_refused() -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_for_an_api_and_for_one_side() -> None:
+def test_schema_of_an_api_and_for_one_side() -> None:
     schemas = Schemas()
     schemas.add("auth.*", {"required": ["by"]}, validate="publish")
     schemas.add("auth.user", False, validate="consume")
     schemas.check_published("auth.user", {"by": 1})
     schemas.check_consumed("auth.other", {})
-    schemas.check_published("auth.sub.user", {})  # of another API
+    schemas.check_published("auth.sub.user", {})  # Of another API.
     with pytest.raises(SchemaViolationError, match="by"):
         schemas.check_published("auth.user", {})
     with pytest.raises(SchemaViolationError):
         schemas.check_consumed("auth.user", {"by": 1})
-    for number in range(REMEMBERED + 1):  # more than are remembered
+    for number in range(REMEMBERED + 1):  # More than are remembered.
         schemas.check_consumed(f"auth.e{number}", {})
     assert len(schemas._found) == REMEMBERED
     with pytest.raises(SchemaViolationError, match="by"):
@@ -71,14 +71,16 @@ def test_for_an_api_and_for_one_side() -> None:
         (".*", {}, {}, InvalidEventError),
     ],
 )
-def test_what_is_no_schema(
+def test_invalid_schemas(
     name: str,
     schema: Any,
     options: dict[str, Any],
     error: type[Exception],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(socket, "socket", None)  # whoever connects fails in another way
+    monkeypatch.setattr(
+        socket, "socket", None
+    )  # A connection attempt would fail with another error.
     schemas = Schemas()
     with pytest.raises(error):
         schemas.add(name, schema, **options)

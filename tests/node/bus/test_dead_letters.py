@@ -1,4 +1,4 @@
-"""Dead letters as they are read: also those of another hand, which may hold anything."""
+"""Parsing dead letters, including letters with any contents from other programs."""
 
 import pytest
 
@@ -10,7 +10,7 @@ def letter_of(body: str) -> StoredEvent:
     return StoredEvent("7-1", "a.b.dead", body)
 
 
-def test_what_a_letter_says_is_read() -> None:
+def test_letter_is_parsed() -> None:
     entry = '{"attempt": 1, "consumer": "c", "at": 2, "error": "no"}'
     body = f'{{"id": "5-1", "name": "a.b", "data": {{"n": 1}}, "group": "g", "history": [{entry}]}}'
     letter = read_letter(letter_of(body))
@@ -20,7 +20,7 @@ def test_what_a_letter_says_is_read() -> None:
 
 
 @pytest.mark.parametrize("data", ['{"n": NaN}', '{"n": "\\ud800"}', '{"n": 1e999}'])
-def test_data_that_cannot_be_written_again_stays_as_it_is(data: str) -> None:
+def test_data_that_cannot_be_encoded_stays_unchanged(data: str) -> None:
     body = f'{{"id": "5-1", "data": {data}}}'
     letter = read_letter(letter_of(body))
     assert (letter.event_id, letter.data, letter.body) == ("5-1", None, body)
@@ -29,12 +29,12 @@ def test_data_that_cannot_be_written_again_stays_as_it_is(data: str) -> None:
 @pytest.mark.parametrize(
     "entry", [f'{{"at": 1{"0" * 400}}}', '{"at": "x"}', '{"at": null, "attempt": -1}', "{}"]
 )
-def test_a_time_that_is_none_is_passed_over(entry: str) -> None:
+def test_invalid_time_is_ignored(entry: str) -> None:
     (failure,) = read_letter(letter_of(f'{{"history": [{entry}, 7]}}')).history
     assert failure == (0, "", 0.0, "")
 
 
 @pytest.mark.parametrize("body", ["", "[]", "{", '{"id": 5, "history": {}, "version": "x"}'])
-def test_what_is_no_letter_is_an_empty_one(body: str) -> None:
+def test_invalid_letter_is_empty(body: str) -> None:
     letter = read_letter(letter_of(body))
     assert (letter.event_id, letter.group, letter.version, letter.body) == ("", "", 1, body)

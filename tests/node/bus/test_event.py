@@ -1,4 +1,4 @@
-"""What an event says of itself, and that only one word on it counts."""
+"""The properties of an event, and that only its first acknowledgement or refusal counts."""
 
 from datetime import UTC, datetime
 
@@ -15,7 +15,7 @@ STORED = StoredEvent("1700000000123-4", "auth.user", '{"n":1}', "key", 3)
 
 
 class Recorder:
-    """Takes down what it is told."""
+    """Records its calls."""
 
     group = "mailer"
 
@@ -31,7 +31,7 @@ class Recorder:
         event.ack_state = AckState.NACK
 
 
-def test_what_it_says() -> None:
+def test_event_properties() -> None:
     event = BusEvent(STORED, 2, Recorder())
     assert (event.id, event.name, event.version) == ("1700000000123-4", "auth.user", 3)
     assert (event.data, event.body, event.attempt) == ({"n": 1}, '{"n":1}', 2)
@@ -43,7 +43,7 @@ def test_what_it_says() -> None:
         _ = BusEvent(STORED._replace(body="[]")).data
 
 
-async def test_one_word_counts(anyio_backend: str) -> None:
+async def test_only_the_first_call_counts(anyio_backend: str) -> None:
     recorder = Recorder()
     event = BusEvent(STORED, 1, recorder)
     await event.ack()
@@ -57,7 +57,7 @@ async def test_one_word_counts(anyio_backend: str) -> None:
     assert recorder.told == [("ack",), ("nack", 2.0, "no")]
 
 
-async def test_history_is_nobodys(anyio_backend: str) -> None:
+async def test_history_event_cannot_be_acknowledged(anyio_backend: str) -> None:
     event = BusEvent(STORED)
     assert (event.attempt, event.group) == (0, None)
     with pytest.raises(ParleyError, match="history"):

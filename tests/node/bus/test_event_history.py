@@ -1,5 +1,4 @@
-"""What is yet to come of a stream: nothing is missed between two waits, nor when the store gives no
-answer for a while."""
+"""Following a stream: no event is missed between two waits, or while the store is unavailable."""
 
 from typing import Any, cast
 
@@ -19,8 +18,10 @@ NAME = "shop.ordered"
 
 
 class Stub:
-    """A store with one stream, in which an event comes after the first wait; `failing` answers of
-    the next ones do not come."""
+    """A store with one stream, in which an event arrives after the first wait.
+
+    The next `failing` responses are lost.
+    """
 
     def __init__(self, last: str | None, *, refuses: bool = False) -> None:
         self.last = last
@@ -55,7 +56,7 @@ class Stub:
         (Stub("5-0", refuses=True), [AFTER_ALL, AFTER_ALL, "7-1"]),
     ],
 )
-async def test_from_now_on_is_one_place(stub: Stub, places: list[str]) -> None:
+async def test_new_is_resolved_to_one_position(stub: Stub, places: list[str]) -> None:
     stub.asked = []
     async with task_scope() as loop:
         events = history(stub, loop, AFTER_ALL, follow=True)
@@ -67,7 +68,7 @@ async def test_from_now_on_is_one_place(stub: Stub, places: list[str]) -> None:
 
 
 @pytest.mark.parametrize("follow", [True, False])
-async def test_a_store_that_never_answered_is_not_waited_for(follow: bool) -> None:
+async def test_first_error_of_the_store_is_raised(follow: bool) -> None:
     stub = Stub(None)
     stub.failing = 1
     async with task_scope() as loop:

@@ -1,7 +1,7 @@
-"""A bus in a file without room, held by another process, or damaged: clear errors, nothing lost.
+"""A bus in a file without space, locked by another process, or damaged: clear errors, nothing lost.
 
-Whatever is wrong with the file, an error of the bus is raised, undamaged events that were stored
-before can be read, and the store goes on as soon as it can.
+Whatever is wrong with the file, an error of the bus is raised. Undamaged events that were stored
+before can be read, and the store continues as soon as it can.
 """
 
 import json
@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from random import Random  # noqa: TID251 - what is damaged
+from random import Random  # noqa: TID251 - chooses the damage
 from typing import Any, Final
 
 import anyio
@@ -48,7 +48,7 @@ async def stored(store: Store) -> list[str]:
     return [event.id for event in await store.history(S, BEFORE_ALL, None, ALL, 0)]
 
 
-# No room.
+# No space.
 
 
 @pytest.mark.process
@@ -57,7 +57,7 @@ def test_a_disk_that_is_full_loses_nothing(tmp_path: Path, how: str) -> None:
     command = [sys.executable, "-m", "tests.node.bus.filling", str(tmp_path), how]
     said = run(on_small_disk(tmp_path, DISK, command) if how == "disk" else command)
     assert said.pop("published") >= 30
-    # A limit on the size of files is met without warning.
+    # A limit on file sizes has an effect without warning.
     assert said.pop("consuming when full") in (("done",) if how == "disk" else ("done", FULL))
     assert said == {
         "full": [FULL, FULL],
@@ -89,7 +89,7 @@ def test_a_full_disk_allows_everything_except_publishing(tmp_path: Path, size: i
 
 
 @pytest.mark.mounts
-def test_a_consumer_that_takes_all_it_can_get_leaves_room_on_a_full_disk(tmp_path: Path) -> None:
+def test_greedy_consumer_leaves_space_on_a_full_disk(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.node.bus.trimming", str(tmp_path), "greedy"]
     said = run(on_small_disk(tmp_path, DISK, command))
     count = said["published"]
@@ -103,7 +103,9 @@ def test_on_a_read_only_disk_everything_can_be_read(tmp_path: Path) -> None:
     said = run(on_small_disk(tmp_path, DISK, command))
     for name in ("closed", "killed", "copied"):
         why = f"cannot write to the bus '{tmp_path}/{name}.db': its file system is read-only"
-        refused = f"BusFullError: {why}"  # nothing was stored: no key has it tried again
+        refused = (
+            f"BusFullError: {why}"  # Nothing was stored, so nothing is retried because of a key.
+        )
         assert said[name] == [[2, 2], refused, refused, [2, 2], None, [2, 7], 1, 3, [3, 5]]
     for name in ("empty", "none"):
         why = f"cannot write to the bus '{tmp_path}/{name}.db': its file system is read-only"
@@ -111,7 +113,7 @@ def test_on_a_read_only_disk_everything_can_be_read(tmp_path: Path) -> None:
 
 
 def run(command: list[str]) -> dict[str, Any]:
-    """What a process says in JSON."""
+    """Return the JSON that a process prints."""
     ended = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert ended.returncode == 0, ended.stderr
     said: dict[str, Any] = json.loads(ended.stdout)
@@ -148,9 +150,7 @@ async def test_a_store_at_its_largest_size_can_be_read_acknowledged_and_trimmed(
 # Another process.
 
 
-async def test_a_database_that_another_holds_is_busy_and_then_not(
-    anyio_backend: str, tmp_path: Path
-) -> None:
+async def test_locked_database_is_busy_until_unlocked(anyio_backend: str, tmp_path: Path) -> None:
     path = str(tmp_path / "bus.db")
     config = BusConfig(busy_timeout=0.02)
     async with opened(SqliteStore(path, config)) as store:
@@ -174,7 +174,7 @@ async def test_a_database_that_another_holds_is_busy_and_then_not(
         assert len(await stored(store)) == 2
 
 
-async def test_a_database_held_by_another_as_its_own_cannot_be_opened(
+async def test_exclusively_locked_database_cannot_be_opened(
     anyio_backend: str, tmp_path: Path
 ) -> None:
     path = str(tmp_path / "bus.db")
@@ -196,7 +196,7 @@ async def test_a_database_held_by_another_as_its_own_cannot_be_opened(
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bus as a process left it that was killed: the last events are in the log alone."""
+    """Return the path of a bus whose process was killed: its last events are only in the log."""
     directory = tmp_path_factory.mktemp("sound")
 
     async def make() -> None:
@@ -217,7 +217,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def damaged(sound: Path, tmp_path: Path) -> Path:
-    """A copy, to be damaged."""
+    """Return a copy to be damaged."""
     for end in ("", "-wal"):
         shutil.copy(sound / f"bus.db{end}", tmp_path / f"bus.db{end}")
     return tmp_path / "bus.db"
@@ -232,7 +232,7 @@ async def numbers(store: Store) -> list[int]:
     return [json.loads(event.body)["number"] for event in events]
 
 
-async def test_what_a_killed_process_left_is_whole(anyio_backend: str, damaged: Path) -> None:
+async def test_bus_of_a_killed_process_is_complete(anyio_backend: str, damaged: Path) -> None:
     async with opened(SqliteStore(str(damaged), BusConfig())) as store:
         assert await numbers(store) == list(range(EVENTS + 10))
 
@@ -242,7 +242,7 @@ async def test_what_a_killed_process_left_is_whole(anyio_backend: str, damaged: 
     [b"not a database at all\n" * 50, b"SQLite format 3\0", b"SQLite format 3\0" + bytes(4080)],
     ids=["text", "header", "zeros"],
 )
-async def test_what_is_no_bus_is_left_alone(
+async def test_file_that_is_no_bus_is_left_alone(
     anyio_backend: str, tmp_path: Path, content: bytes
 ) -> None:
     path = tmp_path / "bus.db"
@@ -253,7 +253,7 @@ async def test_what_is_no_bus_is_left_alone(
     assert path.read_bytes() == content
 
 
-async def test_a_database_of_others_is_left_alone(anyio_backend: str, tmp_path: Path) -> None:
+async def test_foreign_database_is_left_alone(anyio_backend: str, tmp_path: Path) -> None:
     path = tmp_path / "bus.db"
     with closing(sqlite3.connect(path)) as other:
         other.execute("CREATE TABLE theirs (what)")
@@ -286,7 +286,7 @@ def flip_log(path: Path) -> None:
         pytest.param(flip_log, id="log flipped"),
     ],
 )
-async def test_of_a_damaged_log_what_comes_before_is_kept(
+async def test_events_before_the_damage_in_a_log_are_kept(
     anyio_backend: str, damaged: Path, damage: Callable[[Path], None]
 ) -> None:
     damage(damaged)
@@ -309,7 +309,7 @@ def cut(path: Path) -> None:
 
 
 def overwrite_pages(path: Path, every: int) -> None:
-    """All but the first, which says what it is; some wholly, some in part."""
+    """Overwrite all pages except the first, which identifies the file; some only in part."""
     data = bytearray(path.read_bytes())
     for page in range(every, len(data) // PAGE, every):
         data[page * PAGE : page * PAGE + 64 * every] = bytes(range(64)) * every
@@ -335,7 +335,7 @@ def flip_bytes(path: Path, seed: int) -> None:
         *(pytest.param(partial(flip_bytes, seed=seed), id=f"bits {seed}") for seed in range(4)),
     ],
 )
-async def test_whatever_is_damaged_the_error_says_so(
+async def test_any_damage_raises_a_bus_error(
     anyio_backend: str, damaged: Path, damage: Callable[[Path], None]
 ) -> None:
     damage(damaged)

@@ -1,4 +1,4 @@
-"""Ids of stored events, and where to begin."""
+"""IDs of stored events, and start positions."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -26,7 +26,7 @@ def test_an_id_is_read_from_its_text(id: EventId) -> None:
 
 
 @given(IDS)
-def test_nothing_lies_between_an_id_and_the_one_before_it(id: EventId) -> None:
+def test_previous_id_is_adjacent(id: EventId) -> None:
     before = id.before
     if id == (0, 0):
         assert before == id
@@ -36,7 +36,7 @@ def test_nothing_lies_between_an_id_and_the_one_before_it(id: EventId) -> None:
         assert before == (id.milliseconds - 1, 2**64 - 1)
 
 
-def test_a_time_that_no_calendar_has_is_the_last_there_is() -> None:
+def test_time_beyond_datetime_is_the_maximum() -> None:
     last = datetime.max.replace(tzinfo=UTC)
     assert {EventId(ms, 0).published_at for ms in (2**48, 2**63, 2**64 - 1)} == {last}
 
@@ -64,18 +64,18 @@ def test_without_a_number_it_is_the_first_of_its_millisecond() -> None:
         7,
     ],
 )
-def test_what_is_no_id(text: object) -> None:
+def test_invalid_ids(text: object) -> None:
     with pytest.raises(InvalidEventError, match="invalid event ID"):
         parse_id(text)
 
 
-def test_an_id_says_when_it_was_given() -> None:
+def test_id_has_its_time() -> None:
     when = datetime(2026, 11, 22, 4, 30, 0, 123_000, UTC)
     id = first_id_at(when.astimezone(timezone(timedelta(hours=5, minutes=30))))
     assert (id.published_at, id.number) == (when, 0)
 
 
-def test_where_to_begin() -> None:
+def test_start_positions() -> None:
     when = datetime(2026, 1, 1, tzinfo=UTC)
     assert after("first") == BEFORE_ALL
     assert after("new") == AFTER_ALL
@@ -86,6 +86,6 @@ def test_where_to_begin() -> None:
 @pytest.mark.parametrize(
     "position", [datetime(2026, 1, 1), datetime(1969, 12, 31, tzinfo=UTC), "last", "$", ""]
 )
-def test_where_nobody_can_begin(position: str | datetime) -> None:
+def test_invalid_start_positions(position: str | datetime) -> None:
     with pytest.raises(InvalidEventError):
         after(position)

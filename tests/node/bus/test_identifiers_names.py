@@ -35,7 +35,7 @@ def test_a_name_is_of_an_api_and_an_event(name: str, parts: tuple[str, str]) -> 
     "name",
     ["", "auth", ".a", "a.", "a..b", "a.*", "a b.c", "a.b:stream", "ä.b", "a.b\n", "-a.b", None, 3],
 )
-def test_what_is_no_name(name: object) -> None:
+def test_invalid_names(name: object) -> None:
     with pytest.raises(InvalidEventError, match="invalid event name"):
         split_name(name)
 
@@ -53,7 +53,7 @@ def check_group(word: object) -> None:
         (check_key, LONGEST_KEY),
     ],
 )
-def test_how_long_they_may_be(check: Callable[[str], object], longest: int) -> None:
+def test_longest_names(check: Callable[[str], object], longest: int) -> None:
     check("x" * longest)
     with pytest.raises(InvalidEventError) as caught:
         check("x" * (longest + 1))
@@ -62,7 +62,7 @@ def test_how_long_they_may_be(check: Callable[[str], object], longest: int) -> N
 
 @sweep("word", ["", "two words", "tab\t", "line\n", "bell\a", "größe", None, b"x"])
 @sweep("check", [check_group, check_key])
-def test_words_are_printable_and_of_one_piece(
+def test_names_are_printable_and_without_spaces(
     check: Callable[[object], None], word: object
 ) -> None:
     check("shop-mailer/1@host:2")
@@ -74,7 +74,7 @@ def test_longest_name_leaves_space_for_the_dead_letter_suffix() -> None:
     assert split_name(dead_name(f"a.{'x' * (LONGEST_EVENT - 2)}"))[1] == "dead"
 
 
-def test_only_so_many_names_are_remembered() -> None:
+def test_number_of_cached_names_is_bounded() -> None:
     for number in range(names.REMEMBERED + 1):
         assert split_name(f"a.b{number}") == ("a", f"b{number}")
     assert names._parts.cache_info().currsize == names.REMEMBERED

@@ -1,5 +1,4 @@
-"""Times and names that a bus chooses by itself, at their ends: no pause, no end and no name is
-longer than it is said to be."""
+"""The limits of times and names that a bus chooses itself: delays, closing, and consumer names."""
 
 import socket
 from typing import cast
@@ -19,7 +18,7 @@ from tests.node.bus.buses import GROUP, NAME, a_bus, publish
 from tests.node.bus.model_store import ModelStore
 from tests.node.network import PATIENCE, eventually, task_scope
 
-FOR_LONG = 1_000  # failures in a row
+FOR_LONG = 1_000  # Consecutive failures.
 
 
 @pytest.mark.parametrize(
@@ -47,7 +46,7 @@ async def test_a_handler_that_fails_for_long_is_called_every_five_minutes(
 
 
 @pytest.mark.anyio
-async def test_a_handler_that_never_ends_keeps_no_bus_from_closing(
+async def test_handler_that_never_ends_does_not_prevent_closing(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("parley._node.bus.bus.DRAIN_TIMEOUT", 0.01)
@@ -66,7 +65,7 @@ async def test_a_handler_that_never_ends_keeps_no_bus_from_closing(
 
 
 @pytest.mark.anyio
-async def test_a_long_name_of_a_host_is_no_name_too_long(
+async def test_long_host_name_is_shortened(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "h" * 250)
@@ -81,7 +80,7 @@ async def test_a_long_name_of_a_host_is_no_name_too_long(
 
 
 @pytest.mark.anyio
-async def test_lines_on_what_is_set_aside_are_rationed(
+async def test_dead_letter_lines_are_rate_limited(
     anyio_backend: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(acks, "LINES_PER_SECOND", 0.001)

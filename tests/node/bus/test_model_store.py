@@ -1,4 +1,4 @@
-"""Tests of the model itself: the life of events, and the waits; stores are compared with it."""
+"""Tests of the model that stores are compared with: the states of events, and waiting."""
 
 import json
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ S, G = "auth.user", "mailer"
 
 
 class Clock:
-    """The time of a store under test."""
+    """The clock of a store under test."""
 
     def __init__(self) -> None:
         self.time = 1_000_000.0
@@ -58,7 +58,7 @@ async def test_the_life_of_events(anyio_backend: str) -> None:
         clock.time += 5.0
         assert [d.attempt for d in await store.claim(S, G, "b", 9, 60.0)] == [2]
         clock.time += 60.0
-        await store.touch(S, G, "b", [one.id, two.id])  # and a gives no sign
+        await store.touch(S, G, "b", [one.id, two.id])  # Consumer a sends no heartbeat.
         (taken,) = await store.claim(S, G, "b", 9, 60.0)
         assert (taken.event.id, taken.attempt) == (two.id, 2)
         assert await store.ack(S, G, [two.id, two.id]) == 1
@@ -78,7 +78,7 @@ async def test_the_life_of_events(anyio_backend: str) -> None:
         assert not (await store.publish([event(1, "k")], durable=True))[0].duplicate
 
 
-async def test_who_waits_gets_what_comes_or_the_end(anyio_backend: str) -> None:
+async def test_waiting_read_returns_events_or_times_out(anyio_backend: str) -> None:
     async with model(Clock()) as store, anyio.create_task_group() as tasks:
         assert await store.read(S, G, "a", 1, 0.001) == []
         read = await started(tasks, lambda: store.read(S, G, "a", 1, 9))
@@ -95,7 +95,7 @@ async def test_who_waits_gets_what_comes_or_the_end(anyio_backend: str) -> None:
     assert isinstance(outcome, BusClosedError)
 
 
-async def test_what_an_earlier_process_had_is_owned(anyio_backend: str) -> None:
+async def test_earlier_process_leaves_events_to_recover(anyio_backend: str) -> None:
     async with task_scope() as loop:
         store = ModelStore(BusConfig())
         await store.open(loop)

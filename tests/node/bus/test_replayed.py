@@ -1,5 +1,7 @@
-"""Dead letters that are replayed reach a consumer that waits without delay, whichever store and
-process they come from: as new events do."""
+"""A waiting consumer receives replayed dead letters without delay, like new events.
+
+This applies to every store, and to replays by another process.
+"""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -54,7 +56,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 async def test_a_waiting_consumer_gets_a_replayed_event(
     anyio_backend: str, url: str, where: Where, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Looking now and then would find the event only after the test has failed.
+    # A consumer that only polls would find the event after the test has failed.
     monkeypatch.setattr(fetcher, "CLAIM_INTERVAL", 10 * PATIENCE)
     async with where(url) as (bus, other), anyio.create_task_group() as tasks:
         id = await other.publish(NAME, {"n": 1})
@@ -75,7 +77,7 @@ async def test_a_waiting_consumer_gets_a_replayed_event(
 
 
 @pytest.mark.redis
-async def test_without_the_right_to_subscribe_a_consumer_looks_now_and_then(
+async def test_without_permission_to_subscribe_a_consumer_polls(
     anyio_backend: str, redis_server: RedisServer, redis_url: str
 ) -> None:
     rights = ("on", "nopass", "~*", "+@all", "resetchannels")

@@ -1,8 +1,8 @@
-"""Each store does what the model does, whatever is asked of it and in whatever order.
+"""Each store behaves like the model for any sequence of operations.
 
-After each step the answer, the stream and the group are those of the model; at the end everything
-is. Ids differ from store to store: an id of the model stands for the one that the store gave to the
-same event. Redis has a clock of its own: there it is either too soon or due.
+After each step, the result, the stream and the group are compared with the model; at the end,
+everything is. IDs differ between stores, so each ID of the model is mapped to the store's ID of the
+same event. Redis uses its own clock, so an event there is either due or not yet due.
 """
 
 import asyncio
@@ -29,28 +29,30 @@ from parley._node.transport.asyncio_backend import AsyncioBackend
 from tests.node.bus.model_store import ModelStore
 from tests.redis_server import RedisServer
 
-pytestmark = pytest.mark.hypothesis  # which pytest cannot see: they run a state machine themselves
+pytestmark = (
+    pytest.mark.hypothesis
+)  # Pytest cannot see these parameters: the tests run a state machine themselves.
 
 Answer = TypeVar("Answer")
-# An end of the stream; or the event of this number, and whether to begin after it or with it.
+# An end of the stream; or an event by number, and whether to begin after it or with it.
 Place = str | tuple[int, bool]
 
 NAMES = ("a.x", "a.y")
 GROUPS = ("g", "h")
 CONSUMERS = ("c", "d")
 HOLDER = "whoever holds it"
-EVER = 1e6  # seconds: no test takes as long
+EVER = 1e6  # Seconds, more than a test takes.
 ALL = 1_000
 
-# Mostly of one stream and group, so that steps meet what others did.
+# Mostly the same stream and group, so that steps affect each other.
 names = st.sampled_from((NAMES[0], NAMES[0], NAMES[0], NAMES[1]))
 any_names = st.sampled_from((*NAMES, *NAMES, *map(dead_name, NAMES)))
 groups = st.sampled_from((GROUPS[0], GROUPS[0], GROUPS[0], GROUPS[1]))
 consumers = st.sampled_from(CONSUMERS)
-# Who holds an event, more often than not.
+# The consumer that has an event, more often than not.
 holders = st.sampled_from((HOLDER, HOLDER, *CONSUMERS))
 counts = st.integers(1, 4)
-# By number: what is pending in the group comes first, then all that was ever published.
+# By number: first the events pending in the group, then all published events.
 picks = st.sampled_from((0, 0, 0, 1, 1, 2, 3, 5, 8))
 some_picks = st.lists(picks, max_size=4)
 places: st.SearchStrategy[Place] = st.one_of(
@@ -60,7 +62,7 @@ keys = st.one_of(st.none(), st.sampled_from("klm"))
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Asks a store and the model the same. What follows differs by whose clock it is."""
+    """Runs the same operations on a store and the model. Subclasses differ in the clock."""
 
     takes_clock: ClassVar[bool] = True
 
@@ -74,15 +76,15 @@ class StoreMachine(RuleBasedStateMachine):
         self.backend = self.run(backend())
         self.model, self.store = ModelStore(self.config), self.new_store()
         self.both(lambda store: store.open(self.backend))
-        # By stream: what the store calls an event, by what the model does; in their order.
+        # By stream: the store's IDs of events by the model's IDs, in order.
         self.ids: dict[str, dict[str, str]] = defaultdict(dict)
         self.published = 0
 
     def prepare(self) -> None:
-        """Make a place for the store."""
+        """Prepare the directory or server of the store."""
 
     def new_store(self) -> Store:
-        """A store at that place, not opened."""
+        """Return an unopened store on the same data."""
         raise AssertionError("a machine is of a store")
 
     def run(self, asked: Coroutine[Any, Any, Answer]) -> Answer:
@@ -92,16 +94,16 @@ class StoreMachine(RuleBasedStateMachine):
         return self.run(ask(self.model)), self.run(ask(self.store))
 
     def same(self, ask: Callable[[Store], Coroutine[Any, Any, Answer]]) -> Answer:
-        """Of both the same answer, which has no ids."""
+        """Check that both return the same result, which has no IDs."""
         expected, got = self.both(ask)
         assert got == expected
         return expected
 
-    # What is done.
+    # Operations.
 
     @initialize(number=st.integers(0, 9), place=places)
     def begin(self, number: int, place: Place) -> None:
-        """Something to begin with, so that most steps find something to do."""
+        """Publish and read some events, so that most steps have an effect."""
         for name, several in zip(NAMES, (9, number), strict=True):
             self.publish(name, [None, *["m"] * (several > 4), *[None] * several], True)
             self.join(name, GROUPS[0], CONSUMERS[0], BEFORE_ALL)
@@ -130,7 +132,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(name=names, group=groups, consumer=consumers, count=counts)
     def read(self, name: str, group: str, consumer: str, count: int) -> None:
-        # Where a group that is not there begins depends on who was where.
+        # The start of a new group depends on the positions of earlier consumers.
         if self.is_there(name, group) and self.may_ask(name, group, consumer):
             self.handed_out(lambda store: store.read(name, group, consumer, count, 0), name)
             self.compare(name, group)
@@ -265,7 +267,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(name=names, group=groups, consumer=consumers, counted=counts)
     def restart(self, name: str, group: str, consumer: str, counted: int) -> None:
-        """A process ends; another one of its name begins, and asks for what it had."""
+        """Restart: close the store, and recover its pending events in a new process."""
         self.both(lambda store: store.aclose())
         self.store = self.new_store()
         self.both(lambda store: store.open(self.backend))
@@ -291,7 +293,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.run(self.backend.aclose())
             self.runner.close()
 
-    # What is compared.
+    # Comparisons.
 
     def durations(self) -> st.SearchStrategy[float]:
         return st.sampled_from((0.0, 1.0, 10.0) if self.takes_clock else (0.0, EVER))
@@ -300,17 +302,17 @@ class StoreMachine(RuleBasedStateMachine):
         return any(one.name == group for one in self.run(self.model.groups(name)))
 
     def may_ask(self, name: str, group: str, consumer: str) -> bool:
-        """Whether a consumer has joined: SQLite alone gets to know others."""
+        """Return whether a consumer has joined. Only SQLite accepts unknown consumers."""
         known = self.run(self.model.consumers(name, group))
         return self.takes_clock or any(one.name == consumer for one in known)
 
     def sign(self, name: str, group: str, consumer: str) -> None:
-        """What follows may be a sign of the consumer or not: now it has just given one."""
+        """Reset the idle time of the consumer, because the next step may or may not do so."""
         if self.takes_clock:
             self.same(lambda store: store.touch(name, group, consumer, []))
 
     def position(self, name: str, place: Place) -> tuple[str, str]:
-        """What the model and the store call it."""
+        """Return a position for the model and the store."""
         if isinstance(place, str):
             return place, place
         if not self.ids[name]:
@@ -321,14 +323,14 @@ class StoreMachine(RuleBasedStateMachine):
         return ours, theirs
 
     def pick(self, name: str, group: str, numbers: list[int]) -> tuple[list[str], list[str]]:
-        """Ids of the model and the store."""
+        """Return IDs for the model and the store."""
         ids = [one.id for one in self.run(self.model.pending(name, group, ALL, BEFORE_ALL))]
         ids += self.ids[name]
         picked = list(dict.fromkeys(ids[number] for number in numbers if number < len(ids)))
         return picked, [self.ids[name][id] for id in picked]
 
     def holder(self, name: str, group: str, consumer: str, numbers: list[int]) -> str:
-        """The consumer, or whoever holds the first of these events."""
+        """Return the consumer, or the consumer that has the first of these events."""
         if consumer != HOLDER:
             return consumer
         ids, _ = self.pick(name, group, numbers[:1])
@@ -351,7 +353,7 @@ class StoreMachine(RuleBasedStateMachine):
                 if not self.takes_clock:
                     for one in (*data["history"], *letter["history"]):
                         del one["at"]
-                    # Redis has the id of a message there, as Lightbus does.
+                    # Redis has a message ID there, as Lightbus does.
                     data["idempotency_key"] = data["idempotency_key"] or letter["idempotency_key"]
             assert letter == data
 
@@ -367,7 +369,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.assert_events(name, expected, got)
 
     def compare(self, name: str, group: str) -> None:
-        """A group looks the same."""
+        """Compare the state of a group."""
         expected, got = self.both(lambda store: store.groups(name))
         assert [one.name for one in got] == [one.name for one in expected]
         there = self.run(self.model.history(name, BEFORE_ALL, None, ALL, 0))
@@ -381,7 +383,7 @@ class StoreMachine(RuleBasedStateMachine):
                 same = same._replace(lag=None)
             assert theirs == same
             lasts = [parse_id(one.last_id) for one in (ours, theirs)]
-            # It counts what is there: what is gone may have been before it or not.
+            # The lag counts existing events; deleted ones may have been before the position or not.
             assert bisect_right(ranks[1], lasts[1]) == bisect_right(ranks[0], lasts[0])
         waits = self.both(lambda store: store.pending(name, group, ALL, BEFORE_ALL))
         assert [one.id for one in waits[1]] == [self.ids[name][one.id] for one in waits[0]]
@@ -408,7 +410,7 @@ async def backend() -> AsyncioBackend:
 
 
 @pytest.mark.slow
-def test_sqlite_does_what_the_model_does(tmp_path: Path) -> None:
+def test_sqlite_matches_the_model(tmp_path: Path) -> None:
     numbers = count(1)
 
     class Machine(StoreMachine):
@@ -421,7 +423,7 @@ def test_sqlite_does_what_the_model_does(tmp_path: Path) -> None:
     run_state_machine_as_test(Machine, settings=settings())
 
 
-def test_redis_does_what_the_model_does(redis_server: RedisServer) -> None:
+def test_redis_matches_the_model(redis_server: RedisServer) -> None:
     from parley._node.bus.redis.store import RedisStore
 
     class Machine(StoreMachine):
@@ -433,6 +435,6 @@ def test_redis_does_what_the_model_does(redis_server: RedisServer) -> None:
         def new_store(self) -> Store:
             return RedisStore(redis_server.url, self.config)
 
-    # Each step goes over the wire several times.
+    # Each step takes several round trips.
     examples = settings().max_examples // 2
     run_state_machine_as_test(Machine, settings=settings(max_examples=examples))

@@ -53,14 +53,14 @@ async def test_models_are_published_and_consumed(anyio_backend: str) -> None:
             assert (await anext(events)).data == PLAIN
 
 
-async def test_models_may_be_inside_of_data(anyio_backend: str) -> None:
+async def test_models_can_be_nested_in_data(anyio_backend: str) -> None:
     async with a_bus() as (bus, _):
         await bus.publish(NAME, {"order": ORDER, "one": Struct(7)})
         (event,) = [event async for event in bus.history(NAME)]
         assert event.data == {"order": PLAIN, "one": {"number": 7}}
 
 
-async def test_a_handler_says_in_its_hints_what_it_takes(anyio_backend: str) -> None:
+async def test_handler_annotation_sets_the_data_type(anyio_backend: str) -> None:
     async with a_bus() as (bus, _):
         got: list[Any] = []
 
@@ -99,7 +99,7 @@ class Odd:
         ({"n": 1}, Odd, "a bug"),
     ],
 )
-async def test_data_that_does_not_fit_is_set_aside(
+async def test_data_that_does_not_fit_becomes_a_dead_letter(
     anyio_backend: str, data: dict[str, Any], returns: type[Any], why: str
 ) -> None:
     async with a_bus() as (bus, _):
@@ -127,15 +127,15 @@ async def test_history_reads_models(anyio_backend: str) -> None:
         assert json.loads(other.body) == {"other": 1}
 
 
-async def test_what_has_no_encoding_is_not_published(anyio_backend: str) -> None:
+async def test_value_without_encoding_is_not_published(anyio_backend: str) -> None:
     async with a_bus() as (bus, _):
         for data in (Struct(7).number, date(2026, 1, 31), {"b": b"bytes"}, {"o": object()}):
             with pytest.raises(InvalidEventError):
-                await bus.publish(NAME, data)  # type: ignore[arg-type]  # some are not data
+                await bus.publish(NAME, data)  # type: ignore[arg-type] # some are not data
         assert await bus.streams() == []
 
 
-async def test_what_is_no_type_of_data(anyio_backend: str) -> None:
+async def test_invalid_data_types(anyio_backend: str) -> None:
     async with a_bus() as (bus, _):
         with pytest.raises(ConfigError, match="cannot check data of type"):
             bus.consume(NAME, GROUP, returns=type(lambda: None))
@@ -144,5 +144,5 @@ async def test_what_is_no_type_of_data(anyio_backend: str) -> None:
         with pytest.raises(ConfigError, match="cannot resolve the type hints"):
 
             @bus.handler(NAME, GROUP)
-            async def handle(event: "BusEvent[Missing]") -> None:  # type: ignore[name-defined]  # noqa: F821 - it is missing
+            async def handle(event: "BusEvent[Missing]") -> None:  # type: ignore[name-defined] # noqa: F821 - the name must be missing
                 """Never run."""

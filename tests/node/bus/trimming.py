@@ -1,5 +1,6 @@
-"""A process that publishes small events until its disk is full, and then does what a full bus must
-allow. It writes the results as JSON. With `greedy` a consumer first takes all it can get.
+"""A process that fills its disk with small events, and then runs all that a full bus must allow.
+
+It prints the results as JSON. With `greedy`, a consumer first receives as many events as it can.
 `python -m tests.node.bus.trimming DIRECTORY [greedy]`.
 """
 

@@ -1,6 +1,6 @@
-"""What was parsed of a journal's bodies, in the words of the document's tables.
+"""Parsed bodies of a journal, described with the terms of the document's tables.
 
-As the second reading and the vectors have it; what is absent is left out.
+The reference implementation and the vectors use the same description; absent fields are left out.
 """
 
 from dataclasses import fields, is_dataclass
@@ -24,7 +24,7 @@ from parley._node.journal.record_types import (
 )
 from tests.reference.vectors_journal import plain
 
-# What parses the bodies that have a map.
+# The parsers of bodies that have a map.
 BODIES: Final[dict[str, Any]] = {
     "segment": SegmentHead,
     "checkpoint": Checkpoint,
@@ -38,12 +38,12 @@ BODIES: Final[dict[str, Any]] = {
     "tunnel": JoinedTunnel,
 }
 _CONSTANTS: Final = {"format": keys.FORMAT_NAME, "version": keys.FORMAT_VERSION}
-# Ours, where they are not called as in the document.
+# Our names, where they differ from the document.
 _NAMES: Final = {"seal_delay_ms": "seal_delay", "generations": "secrets"}
 
 
 def described(value: Any) -> Any:
-    """What was parsed, as a vector has it."""
+    """Return the description of a parsed body, as in a vector."""
     match value:
         case DirectionCheckpoint():
             counters = plain([list(counter) for counter in value.counters.items()])
@@ -74,7 +74,7 @@ def described(value: Any) -> Any:
 
 
 def _of_fields(value: Any) -> dict[str, Any]:
-    """By the names of the document; what is absent, or empty because it is, left out."""
+    """Return the fields by the document's names, without absent and empty ones."""
     found: dict[str, Any] = {}
     for name in (field.name for field in fields(value)):
         item = getattr(value, name)

@@ -1,8 +1,8 @@
-"""A process that journals under load until it is killed, once for each line that it is told.
+"""A process that writes a journal under load until it is killed, once for each line of its input.
 
-Each round is a fork of a process that has only imported what it takes, so that a
-round costs no start. What has to be known after a kill stands in a shared file: memory that
-is mapped outlives who wrote it. `python -m tests.node.journal.crash_writer`.
+Each round is a fork of a process that has only imported its modules, so that starting it is cheap.
+The facts needed after a kill are in a shared file, because mapped memory outlives its process.
+`python -m tests.node.journal.crash_writer`.
 """
 
 import json
@@ -21,8 +21,8 @@ import anyio
 
 from parley._node.config import Tuning
 
-# What is on the disk: (inode, size) of the segment synced last; how many sessions the other
-# side saw begin, and how many events it got in each.
+# The state of the disk: (inode, size) of the segment synced last; the number of sessions that the
+# other side saw, and of events that it received in each.
 SYNCED: Final = Struct("<QQ")
 COUNT: Final = Struct("<Q")
 SESSIONS_AT: Final = SYNCED.size
@@ -30,20 +30,20 @@ EVENTS_AT: Final = SESSIONS_AT + COUNT.size
 MOST_SESSIONS: Final = 4096
 SHARED_SIZE: Final = EVENTS_AT + MOST_SESSIONS * COUNT.size
 
-# Seconds for which it goes on unless it is killed.
+# Seconds for which it continues unless it is killed.
 LONGEST: Final = 20.0
 BACKENDS: Final = ("anyio._backends._asyncio", "anyio._backends._trio")
 CALLERS: Final = 3
-CALLS: Final = 60  # of each caller in a session
+CALLS: Final = 60  # Of each caller in a session.
 SIZES: Final = (0, 100, 3_000, 60_000)
 
 
 class Shared(NamedTuple):
-    """The shared file as it was left."""
+    """The contents of the shared file."""
 
     synced_inode: int
     synced_size: int
-    received: list[int]  # events in each session that the other side saw begin
+    received: list[int]  # Events in each session that the other side saw begin.
 
     @classmethod
     def read(cls, path: Path) -> "Shared":
@@ -55,9 +55,9 @@ class Shared(NamedTuple):
 
 
 class Syncs:
-    """Writes down what the system said to be on the disk, and no more than that.
+    """Records exactly what the system confirmed to be on the disk.
 
-    Made before anything that takes these functions for its own is imported.
+    Created before any module that imports these functions by name.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Syncs:
 
 
 class Counter:
-    """The other side's observer of a session: counts what came, where it survives."""
+    """The other side's observer of a session, which counts received events in the shared file."""
 
     def __init__(self, shared: mmap.mmap) -> None:
         self._shared = shared
@@ -95,14 +95,14 @@ class Counter:
             COUNT.pack_into(self._shared, self._at, self._count)
 
     def _nothing(self, *_: object) -> None:
-        """The rest is not counted."""
+        """Ignore all other reports."""
 
     epoch_began = stream_opened = direction_ended = rekeyed = _nothing
     session_suspended = session_resumed = session_ended = _nothing
 
 
 async def journal_under_load(spec: dict[str, Any], shared: mmap.mmap) -> None:
-    """One round: a node that journals calls and is notified by another one, again and again."""
+    """Run one round: a node journals the events of another one until it is killed."""
     from parley import Node, NodeConfig
     from parley._crypto.identity import Identity
     from parley._crypto.registry import SIGNING
@@ -151,9 +151,9 @@ async def _round(spec: dict[str, Any], shared: mmap.mmap) -> None:
 
 
 def main() -> None:
-    """For each line, which is a round in JSON: a line with the child's id, then how it ended."""
+    """Run a round for each line of JSON; print the child's ID, then its exit status."""
     syncs = Syncs()
-    # What a round takes is imported before the forks, once.
+    # The modules for a round are imported once, before the forks.
     for name in ("parley._node.journal.journal", "parley._node.testing", "trio", *BACKENDS):
         import_module(name)
     print("ready", flush=True)

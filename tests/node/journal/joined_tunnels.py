@@ -1,4 +1,4 @@
-"""Tunnels as their hops tell of them, for tests of journals and of what is made of those."""
+"""Records of tunnels as their hops report them, for tests of journals and of the pipeline."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ TRACE = bytes(range(16))
 
 
 def server(number: int) -> NodeId:
-    """A server without a journal."""
+    """Return a server without a journal."""
     return NodeId(bytes([number]) * 32)
 
 
 def tunnel_record(**changed: Any) -> TunnelRecord:
-    """What the first server between two others tells of a tunnel of one second."""
+    """Return the record of the first server between two others, about a tunnel of one second."""
     record: dict[str, Any] = {
         "trace": TRACE,
         "hop": 1,
@@ -33,5 +33,5 @@ def tunnel_record(**changed: Any) -> TunnelRecord:
 
 
 def join(journal: MemoryJournal, record: TunnelRecord) -> None:
-    """A journal in memory has it."""
+    """Add the record to a journal in memory."""
     journal.log.record(keys.TUNNEL, JoinedTunnel.of(record).encode())

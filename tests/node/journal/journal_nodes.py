@@ -1,4 +1,4 @@
-"""Nodes that keep a journal, and a disk that a test may hold up or have fail."""
+"""Nodes that keep a journal, and a disk that a test can block or make fail."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ CONFIG = NodeConfig(algorithms={"kex": ("x25519",)})
 
 
 def journaled(directory: Path, identity: Identity | None = None, **settings: Any) -> Node:
-    """A node with a journal and an echo."""
+    """Return a node with a journal and an echo handler."""
     journal = Journal.open(directory, KEY, **settings)
     node = Node(identity or Identity.create(), config=CONFIG, journal=journal)
 
@@ -36,7 +36,7 @@ def journal_of(node: Node) -> Journal:
 
 
 class Disk:
-    """The system's writes and syncs, which a test may hold up or have fail."""
+    """The system's write and sync calls, which a test can block or make fail."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.free = Event()

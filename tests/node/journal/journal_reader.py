@@ -1,4 +1,4 @@
-"""What an audit reads in the closed journal of a node: for tests of what writes journals."""
+"""The audit of a node's closed journal, for tests of code that writes journals."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ KEY_OF_EVENT = [EVENT_COLUMNS.index(name) for name in ("session", "direction", "
 
 
 def paths_of(directory: Path, node: str = "") -> list[Path]:
-    """The segments of a node, in order."""
+    """Return the segments of a node, in order."""
     return sorted(directory.glob(f"{node}*.pjl*"))
 
 
 def records_of(directory: Path, node: str = "") -> list[list[Record]]:
-    """The records of each segment of a node, in order; all of them whole."""
+    """Return the records of each segment of a node, in order; all must be complete."""
     segments = []
     for path in paths_of(directory, node):
         records = list(read_records(path.read_bytes()))
@@ -34,7 +34,7 @@ def records_of(directory: Path, node: str = "") -> list[list[Record]]:
 
 @dataclass
 class Followed:
-    """What an audit read; `events` has the digests of each session and direction, by place."""
+    """The results of an audit. `events` has the digests of each session and direction, by place."""
 
     sessions: list[SessionRow]
     events: dict[tuple[str, str], dict[int, bytes]]
@@ -42,12 +42,12 @@ class Followed:
 
     @property
     def ends(self) -> list[SessionRow]:
-        """The ends of sessions."""
+        """Return the ends of sessions."""
         return [row for row in self.sessions if row.what == "end"]
 
 
 def follow(directory: Path, node: str, *auditors: AuditorPrivateKey) -> Followed:
-    """Audit a closed journal from its beginning and again from each block: nothing is found."""
+    """Audit a closed journal from its start and from each block, without findings."""
     stems = [path.name.partition(".")[0] for path in paths_of(directory, node)]
     whole, fresh, checkpoints = Audit(auditors), Audit(auditors), 0
     for number, (stem, records) in enumerate(zip(stems, records_of(directory, node), strict=True)):
@@ -69,7 +69,7 @@ def follow(directory: Path, node: str, *auditors: AuditorPrivateKey) -> Followed
 
 
 def assert_honest(audit: Audit) -> dict[tuple[str, str], dict[int, bytes]]:
-    """The events of an audit without findings, of which the last may not be sealed."""
+    """Check that an audit has no findings; the last events may be unsealed."""
     audit.finish_pending()
     assert audit.take_findings() == []
     events: dict[tuple[str, str], dict[int, bytes]] = defaultdict(dict)
@@ -81,7 +81,7 @@ def assert_honest(audit: Audit) -> dict[tuple[str, str], dict[int, bytes]]:
 
 
 def assert_same_events(ours: Followed, theirs: Followed) -> None:
-    """What one side sent is what the other received, in each session."""
+    """Check that, in each session, one side received the events that the other one sent."""
     other = {"sent": "received", "received": "sent"}
     assert ours.events
     for (session, direction), digests in ours.events.items():

@@ -1,6 +1,6 @@
-"""Two cores whose journals are kept in memory: real records, no thread, no file, no clock.
+"""Two cores with journals in memory: real records without threads, files or a clock.
 
-What is recorded is what the writing side makes; only the loop is a list here.
+The records are those of the production code; only the loop is replaced by a list.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,12 +21,12 @@ from parley._node.journal.session_log import SessionLog
 from tests.node.protocol.pair import ALICE, BOB, FAST, Pair, make_config
 
 NOW: Final = 1_800_000_000_000_000_000
-STEP: Final = 1_000_000  # each look at the clock is a millisecond later
+STEP: Final = 1_000_000  # The clock advances by a millisecond at each reading.
 AUDITOR: Final = AuditorPrivateKey.create()
 
 
 class ListedLoop:
-    """A loop of which only `soon` does anything, and that when told."""
+    """A loop that only implements `soon`, and runs the callbacks on request."""
 
     def __init__(self) -> None:
         self.due: list[Callable[[], None]] = []
@@ -41,10 +41,10 @@ class ListedLoop:
         return self
 
     def cancel(self) -> None:
-        """As a timer."""
+        """Cancel, like a timer."""
 
     def run(self) -> None:
-        """What is due."""
+        """Run the due callbacks."""
         due, self.due = self.due, []
         for callback in due:
             callback()
@@ -91,7 +91,7 @@ class MemoryJournal:
 
     @property
     def segments(self) -> dict[str, bytes]:
-        """All that was recorded, the last segment without an end while it lives."""
+        """Everything recorded; the last segment has no end while it is live."""
         found: dict[str, bytes] = {}
         name = SegmentName(self.identity.node_id.text, run_start(NOW), 0)
         records: list[bytes] = []
@@ -129,7 +129,7 @@ class RecordedPair:
         self.pair = self.meet()
 
     def meet(self) -> Pair:
-        """A new session of the two."""
+        """Begin a new session between them."""
         configs = [make_config(identity, **self._settings) for identity in self._identities]
         self.logs = observers = self.journals[0].observer(), self.journals[1].observer()
         self.pair = Pair(configs[0], configs[1], observers=observers)
@@ -137,13 +137,13 @@ class RecordedPair:
         return self.pair
 
     def pump(self) -> None:
-        """Carry what waits, then let the journals take their turns."""
+        """Transfer the waiting bytes, then run the journals' callbacks."""
         self.pair.pump()
         for journal in self.journals:
             journal.loop.run()
 
     def run(self, seconds: float) -> None:
-        """The same with time: seals come."""
+        """Do the same with time advancing, so that seals are sent."""
         self.pair.run(seconds)
         for journal in self.journals:
             journal.loop.run()
@@ -160,7 +160,7 @@ class RecordedPair:
 def audit_of(
     segments: Mapping[str, bytes], *auditors: AuditorPrivateKey, payloads: bool = True
 ) -> Audit:
-    """An audit that was fed with whole segments, and has ended."""
+    """Return a finished audit of whole segments."""
     audit = Audit(auditors, payloads=payloads)
     for stem, data in segments.items():
         for record in read_records(data):
@@ -170,5 +170,5 @@ def audit_of(
 
 
 def records_of(segments: Mapping[str, bytes]) -> list[tuple[str, Record]]:
-    """All records, with the stem of their segment."""
+    """Return all records, with the stem of their segment."""
     return [(stem, record) for stem, data in segments.items() for record in read_records(data)]

@@ -1,6 +1,6 @@
-"""Small segments of made-up records, for tests of files: blocks, events, an end.
+"""Small segments of artificial records, for tests of files: blocks, events, an end.
 
-Their events are no events; nothing here is verified or decrypted.
+Their events are random bytes; nothing here is verified or decrypted.
 """
 
 from pathlib import Path
@@ -21,13 +21,13 @@ def name_of(number: int = 0, state: str = CLOSED, node: NodeId = NODE, run: int 
 
 
 def event(size: int, number: int = 0) -> bytes:
-    """A record of kind event whose bytes are as long as wanted."""
+    """Return a record of kind event with so many bytes."""
     body = EVENT.pack(0, keys.SENT) + bytes([number]) * size
     return encode_record(keys.EVENT, NOW, body)
 
 
 def records_of(blocks: int = 3, events: int = 2, size: int = 20) -> list[bytes]:
-    """A segment without its end: the head, then blocks of so many events each."""
+    """Return the records of a segment without its end: the head, then blocks of so many events."""
     head = SegmentHead(NODE, NOW, 0, (bytes(32),), "x").encode()
     records = [encode_record(keys.SEGMENT, NOW, head)]
     for number in range(blocks):
@@ -37,7 +37,7 @@ def records_of(blocks: int = 3, events: int = 2, size: int = 20) -> list[bytes]:
 
 
 def end_of(records: list[bytes], cut: int = 0, time: int = NOW) -> bytes:
-    """The `segment end` that goes with records."""
+    """Return the `segment end` for these records."""
     offset, blocks = 0, []
     for record in records:
         if record[8] == keys.BLOCK:
@@ -53,7 +53,7 @@ def closed_segment(blocks: int = 3, events: int = 2, size: int = 20) -> bytes:
 
 
 def write(directory: Path, data: bytes, state: str = CLOSED, number: int = 0) -> Path:
-    """A file of a segment's name."""
+    """Write a file with the name of a segment."""
     path = directory / str(name_of(number, state))
     path.write_bytes(data)
     return path

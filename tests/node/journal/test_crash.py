@@ -1,7 +1,9 @@
-"""Nodes under load, killed at random points, with and without what the disk had not yet got.
+"""Nodes under load, killed at random points, with or without a power cut.
 
-What is expected is read from the files by the second reading of the document, before
-the journal is opened again. `--rounds N` kills N times, over all policies of fsync.
+A power cut also loses the data that was not yet on the disk.
+
+The expected state is read from the files by the reference implementation, before the journal is
+reopened. `--rounds N` kills N times, divided among the fsync policies.
 """
 
 import json
@@ -12,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from random import Random  # noqa: TID251 - when to kill
+from random import Random  # noqa: TID251 - chooses when to kill
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -41,17 +43,17 @@ from tests.node.journal.crash_writer import LONGEST, SHARED_SIZE, Shared
 from tests.reference import journal as reference
 
 POLICIES = ("always", "interval", "never")
-# A kill comes when the other side has got so many events at most; in every fourth round so
-# many seconds after the beginning at most: in the midst of recovery, or of a handshake.
+# The most events that the other side receives before a kill. Every fourth round is instead killed
+# after at most so many seconds, during recovery or a handshake.
 MOST_EVENTS = 150
 EARLIEST = 0.05
-# Small, so that many kills meet the end of one segment and the beginning of the next.
+# Small, so that many kills happen between the end of a segment and the beginning of the next.
 SETTINGS: dict[str, Any] = {"segment_size": 2**18, "fsync_interval": 0.05}
 AUDITOR = AuditorPrivateKey.create()
 
 
 class SegmentWriter:
-    """The process that forks those that are killed."""
+    """The process that forks the processes to be killed."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
@@ -63,8 +65,10 @@ class SegmentWriter:
         assert self._line() == "ready"
 
     def kill(self, spec: dict[str, Any], events: int, seconds: float) -> dict[Path, bytes]:
-        """Begin a round; kill it when the other side has got so many events, and the seconds
-        have passed. Returns what its segments had shortly before."""
+        """Begin a round, and kill it after so many received events and seconds.
+
+        Returns the contents of its segments shortly before.
+        """
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(spec) + "\n")
         self.process.stdin.flush()
@@ -92,10 +96,10 @@ def writer() -> Iterator[SegmentWriter]:
 
 
 class Left(NamedTuple):
-    """What a kill left of a run's live segment."""
+    """The state of a run's live segment after a kill."""
 
     path: Path
-    whole: bytes  # up to its last whole record
+    whole: bytes  # Up to its last complete record.
     torn: bytes
 
     @classmethod
@@ -138,7 +142,7 @@ def test_a_journal_survives_kills(
         left = [Left.read(file.path) for file in list_segments(directory) if file.is_live]
         assert_recovered(left, anyio.run(opened_again, identity, directory))
         assert before.items() <= files_of(directory).items()
-        # The last of the new ones is that of the node that opened it again.
+        # The last of the new segments belongs to the node that reopened the journal.
         run = [file for file in list_segments(directory) if file.path.name not in before][:-1]
         sent = verified(run, {"no-end", "torn"} if any(one.torn for one in left) else {"no-end"})
         if policy == "always":
@@ -148,13 +152,13 @@ def test_a_journal_survives_kills(
 
 
 def files_of(directory: Path) -> dict[str, int]:
-    """Names and sizes of the segments."""
+    """Return the names and sizes of the segments."""
     directory.mkdir(exist_ok=True)
     return {file.path.name: file.size for file in list_segments(directory)}
 
 
 def contents(directory: Path) -> dict[Path, bytes]:
-    """The segments as they are, by their names when they are closed."""
+    """Return the contents of the segments, by their names when closed."""
     found = {}
     for file in list_segments(directory):
         with open_segment(file.path) as segment:
@@ -163,21 +167,21 @@ def contents(directory: Path) -> dict[Path, bytes]:
 
 
 def assert_kept(seen: dict[Path, bytes], directory: Path) -> None:
-    """What a file had before the kill it has after it: the system was given it."""
+    """Check that files still have everything that was passed to the system before the kill."""
     now = contents(directory)
     for path, data in seen.items():
         assert now[path].startswith(data)
 
 
 async def opened_again(identity: Identity, directory: Path) -> list[Any]:
-    """What the journal of a node recovers when it begins."""
+    """Return the segments that a node's journal recovers when it begins."""
     journal = Journal.open(directory, AUDITOR.public)
     async with Node(identity, journal=journal):
         return journal.recovered
 
 
 def lose_unsynced(directory: Path, known: Shared) -> None:
-    """As if the power was cut: what the system never said to be on the disk is gone."""
+    """Remove everything that the system did not confirm to be on the disk, as after a power cut."""
     for file in list_segments(directory):
         if file.is_live:
             same = file.path.stat().st_ino == known.synced_inode
@@ -185,7 +189,7 @@ def lose_unsynced(directory: Path, known: Shared) -> None:
 
 
 def assert_recovered(left: list[Left], recovered: list[Any]) -> None:
-    """Whole records are kept, byte for byte; the rest is cut off, kept beside, and reported."""
+    """Check that complete records stay unchanged, and the rest is cut off, saved and reported."""
     assert [str(one.name) + ".open" for one in recovered] == [one.path.name for one in left]
     for one, reported in zip(left, recovered, strict=True):
         closed = one.path.with_suffix("")
@@ -201,7 +205,7 @@ def assert_recovered(left: list[Left], recovered: list[Any]) -> None:
 
 
 def verified(segments: list[SegmentFile], allowed: set[str]) -> list[int]:
-    """A run verifies from its first record to where it was cut; events sent by session."""
+    """Return the sent events by session; the run must verify up to where it was cut."""
     audit = Audit([AUDITOR])
     sent: list[int] = []
     for number, segment in enumerate(segments):

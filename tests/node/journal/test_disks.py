@@ -1,4 +1,4 @@
-"""A journal on a disk that is slow, full or failing, and what each policy of fsync promises."""
+"""A journal on a disk that is slow, full or failing, and the guarantees of each fsync policy."""
 
 import subprocess
 import sys
@@ -57,11 +57,11 @@ async def test_with_a_full_buffer_connections_wait_and_nothing_is_lost(
             for number in range(50):
                 tasks.start_soon(call, number)
             await eventually(lambda: not journal_of(b).barrier.open)
-            with anyio.move_on_after(0.05) as scope:  # a caller may go away
+            with anyio.move_on_after(0.05) as scope:  # A caller may be cancelled.
                 await peer.call("echo", bytes(10_000))
             assert scope.cancelled_caught
             assert len(done) < 50
-            # What came at once is bounded by what one read brings.
+            # The data that arrives together is limited to one read.
             assert journal_of(b).metrics.waiting < 2**16 + 2 * 256 * 1024
             disk.free.set()
         assert sorted(done) == list(range(50))
@@ -73,7 +73,9 @@ async def test_with_a_full_buffer_connections_wait_and_nothing_is_lost(
 async def test_a_full_buffer_is_written_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "LINGER", 1.0)  # with which what follows would take 16 s
+    monkeypatch.setattr(
+        writing, "LINGER", 1.0
+    )  # At this rate, the following calls would take 16 s.
     a, b = journaled(tmp_path), journaled(tmp_path, buffer_size=2**16)
     async with b, a:
         peer, _ = await connect_nodes(a, b)
@@ -82,7 +84,7 @@ async def test_a_full_buffer_is_written_at_once(
                 await peer.call("echo", bytes(10_000))
 
 
-async def test_a_node_can_leave_while_its_gate_is_shut(tmp_path: Path, disk: Disk) -> None:
+async def test_node_can_close_while_its_barrier_is_shut(tmp_path: Path, disk: Disk) -> None:
     a, b = journaled(tmp_path), journaled(tmp_path, buffer_size=2**16)
     async with b:
         with anyio.CancelScope() as scope:
@@ -99,10 +101,10 @@ async def test_a_node_can_leave_while_its_gate_is_shut(tmp_path: Path, disk: Dis
         assert len(follow(tmp_path, node.node_id.text).ends) == 1
 
 
-# What each policy promises.
+# The guarantees of each policy.
 
 
-async def test_always_lets_nothing_leave_before_it_is_on_the_disk(
+async def test_fsync_always_sends_nothing_before_it_is_on_the_disk(
     tmp_path: Path, disk: Disk
 ) -> None:
     a, b = journaled(tmp_path, fsync="never"), journaled(tmp_path, fsync="always")
@@ -121,7 +123,7 @@ async def test_always_lets_nothing_leave_before_it_is_on_the_disk(
 
 
 @pytest.mark.parametrize(("fsync", "unasked"), [("interval", True), ("never", False)])
-async def test_sync_syncs_and_the_interval_does_by_itself(
+async def test_sync_and_fsync_interval(
     tmp_path: Path, disk: Disk, fsync: str, unasked: bool
 ) -> None:
     async with journaled(tmp_path, fsync=fsync, fsync_interval=0.03) as node:
@@ -160,7 +162,7 @@ async def failing(
     return b
 
 
-async def test_on_alarm_the_node_goes_on_without(
+async def test_on_failure_alarm_continues(
     tmp_path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def goes_on(node: Node, peer: Any) -> None:
@@ -185,7 +187,7 @@ async def test_on_alarm_the_node_goes_on_without(
         assert [one.cut for one in journal_of(again).recovered] == [0]
 
 
-async def test_on_stop_nothing_is_said_that_cannot_be_kept(tmp_path: Path, disk: Disk) -> None:
+async def test_on_failure_stop_sends_nothing_unrecorded(tmp_path: Path, disk: Disk) -> None:
     async def stops(node: Node, peer: Any) -> None:
         with suppress(PeerClosedError):
             await peer.call("echo", 2)
@@ -238,7 +240,7 @@ anyio.run(main, *sys.argv[2:], backend=sys.argv[1])
 @pytest.mark.parametrize(
     ("backend", "on_failure", "left"), [("asyncio", "alarm", "1"), ("trio", "stop", "0")]
 )
-def test_a_disk_that_is_really_full_corrupts_nothing(
+def test_full_disk_corrupts_nothing(
     tmp_path: Path, backend: str, on_failure: str, left: str
 ) -> None:
     arguments = [backend, str(tmp_path), KEY.text, on_failure]

@@ -1,4 +1,4 @@
-"""A journal's life: settings, locks, recovery."""
+"""The lifecycle of a journal: settings, locks, recovery."""
 
 import os
 from pathlib import Path
@@ -21,10 +21,10 @@ from tests.node.journal.journal_reader import records_of
 pytestmark = pytest.mark.anyio
 
 
-async def test_it_can_be_asked_while_it_begins(
+async def test_metrics_can_be_read_during_startup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As by whoever reads metrics, which are told from before the node on."""
+    """Metrics, for example, are read before the node runs."""
     journal, asked = Journal.open(tmp_path, KEY), []
 
     def prepare(run: Run) -> None:
@@ -58,12 +58,12 @@ async def test_it_can_be_asked_while_it_begins(
         {"clock": 5},
     ],
 )
-def test_a_setting_out_of_its_range_is_refused(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_setting_out_of_range_raises(tmp_path: Path, settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(settings))):
         Journal.open(tmp_path, KEY, **settings)
 
 
-def test_the_auditors_are_keys_texts_or_bytes_and_each_counts_once(tmp_path: Path) -> None:
+def test_auditors_are_parsed_and_deduplicated(tmp_path: Path) -> None:
     other = AuditorPrivateKey.create().public
     journal = Journal.open(tmp_path / "a" / "b", [KEY, KEY.text, bytes(KEY), other])
     assert journal.settings.auditors == (KEY, other)
@@ -72,15 +72,15 @@ def test_the_auditors_are_keys_texts_or_bytes_and_each_counts_once(tmp_path: Pat
         Journal.open(tmp_path, [])
     for wrong in (b"short", "parley-auditor-x", bytes(32), 7):
         with pytest.raises(InvalidKeyError):
-            Journal.open(tmp_path, wrong)  # type: ignore[arg-type] # that is the test
+            Journal.open(tmp_path, wrong)  # type: ignore[arg-type] # must be rejected
         with pytest.raises(InvalidKeyError):
-            Journal.open(tmp_path, [wrong])  # type: ignore[list-item] # that is the test
+            Journal.open(tmp_path, [wrong])  # type: ignore[list-item] # must be rejected
     (tmp_path / "file").touch()
     with pytest.raises(JournalFailedError, match="cannot create the directory"):
         Journal.open(tmp_path / "file" / "x", KEY)
 
 
-def test_a_node_has_a_journal_where_it_has_chains_and_no_other_observer(tmp_path: Path) -> None:
+def test_journal_needs_encryption_and_no_other_observer(tmp_path: Path) -> None:
     journal = Journal.open(tmp_path, KEY)
     with pytest.raises(ConfigError, match="remove one of them"):
         Node(Identity.create(), journal=journal, observer=lambda: journal.session_log("x"))
@@ -93,7 +93,7 @@ def test_a_node_has_a_journal_where_it_has_chains_and_no_other_observer(tmp_path
 # Beginning and ending.
 
 
-async def test_one_journal_serves_one_node_and_one_process(tmp_path: Path) -> None:
+async def test_journal_has_one_node_and_one_process(tmp_path: Path) -> None:
     node = journaled(tmp_path)
     async with node:
         same = journaled(tmp_path, node.identity)
@@ -103,13 +103,13 @@ async def test_one_journal_serves_one_node_and_one_process(tmp_path: Path) -> No
         with pytest.raises(JournalBusyError):
             await other.__aenter__()
         async with journaled(tmp_path):
-            pass  # another node's, in the same directory
+            pass  # The journal of another node, in the same directory.
     async with same:
         assert journal_of(same).is_running
     assert len(records_of(tmp_path, node.node_id.text)) == 2
 
 
-async def test_the_names_of_runs_are_in_order_also_when_the_clock_was_set_back(
+async def test_run_names_ascend_when_the_clock_is_set_back(
     tmp_path: Path,
 ) -> None:
     identity = Identity.create()
@@ -121,7 +121,7 @@ async def test_the_names_of_runs_are_in_order_also_when_the_clock_was_set_back(
     assert sorted(os.listdir(tmp_path))[1].split("-")[1] == "20010909T014640000001Z"
 
 
-async def test_what_a_crash_left_is_closed_before_a_new_run_begins(tmp_path: Path) -> None:
+async def test_new_run_closes_segments_of_a_crash(tmp_path: Path) -> None:
     identity = Identity.create()
     async with journaled(tmp_path, identity) as node:
         path = journal_of(node).path
@@ -138,7 +138,7 @@ async def test_what_a_crash_left_is_closed_before_a_new_run_begins(tmp_path: Pat
     assert len(records_of(tmp_path, identity.node_id.text)) == 2
 
 
-async def test_a_directory_that_refuses_is_said_and_leaves_nothing(tmp_path: Path) -> None:
+async def test_unwritable_directory_raises_and_leaves_nothing(tmp_path: Path) -> None:
     node = journaled(tmp_path / "x")
     (tmp_path / "x").rmdir()
     with pytest.raises(JournalFailedError, match="cannot write"):

@@ -1,5 +1,7 @@
-"""Two nodes over a proxy that cuts them again and again, or of which one refuses the other: both
-journals are whole."""
+"""Two nodes over a proxy that cuts them repeatedly, or of which one refuses the other.
+
+Both journals are complete.
+"""
 
 from pathlib import Path
 
@@ -45,7 +47,7 @@ async def test_an_audit_of_two_nodes_of_which_one_refuses_the_other(
 
 
 def audited(directory: Path, name: str) -> Audit:
-    """An audit of all that a node has recorded."""
+    """Audit everything that a node has recorded."""
     audit = Audit([AUDITOR])
     for segment in list_segments(directory, name):
         for record in read_range(segment.path, 0, segment.size):

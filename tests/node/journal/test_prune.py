@@ -1,4 +1,4 @@
-"""Pruning: the oldest first, never what is written, never a gap."""
+"""Pruning removes the oldest segments first, never a live one, and never leaves a gap."""
 
 import fcntl
 import os
@@ -17,7 +17,7 @@ HOUR = 3600 * 10**9
 
 
 def put(directory: Path, name: SegmentName, hours_ago: float) -> int:
-    """A segment that ended so long ago; its size."""
+    """Write a segment that ended so long ago; return its size."""
     records = records_of(blocks=1)
     time = NOW - int(hours_ago * HOUR)
     data = b"".join([*records, end_of(records, time=time)])
@@ -47,8 +47,8 @@ def test_by_age(tmp_path: Path, dry_run: bool) -> None:
     assert names_in(tmp_path) == before - gone
 
 
-def test_an_old_one_after_a_younger_one_stays(tmp_path: Path) -> None:
-    """The clock was put back: removing it would leave a gap."""
+def test_old_segment_after_a_newer_one_stays(tmp_path: Path) -> None:
+    """The clock was set back: removing the segment would leave a gap."""
     for number, hours in enumerate((1, 9)):
         put(tmp_path, name_of(number), hours)
     assert prune(tmp_path, now=NOW, older_than=4 * 3600) == []
@@ -71,7 +71,7 @@ def test_by_size_over_all_nodes(tmp_path: Path) -> None:
     assert prune(tmp_path, now=NOW) == []
 
 
-def test_what_is_written_stays_and_counts(tmp_path: Path) -> None:
+def test_live_segment_stays_and_counts(tmp_path: Path) -> None:
     size = put(tmp_path, name_of(0), 9)
     put(tmp_path, name_of(1, LIVE), 9)
     lock = os.open(tmp_path / (NODE.text + LOCK), os.O_RDWR | os.O_CREAT)
@@ -84,7 +84,9 @@ def test_what_is_written_stays_and_counts(tmp_path: Path) -> None:
     assert names_in(tmp_path) == set()
 
 
-def test_nobody_begins_a_journal_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_journal_cannot_begin_during_pruning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(tmp_path, name_of(0, LIVE), 9)
     tried = []
 
@@ -100,8 +102,8 @@ def test_nobody_begins_a_journal_meanwhile(tmp_path: Path, monkeypatch: pytest.M
     assert len(tried) == 1
 
 
-def test_the_end_of_an_open_one_says_nothing(tmp_path: Path) -> None:
-    """Its last bytes may be a peer's, made to look like a `segment end` of long ago."""
+def test_end_of_an_open_segment_is_not_trusted(tmp_path: Path) -> None:
+    """Its last bytes may come from a peer and imitate a `segment end` of long ago."""
     put(tmp_path, name_of(0, LIVE), 9)
     os.utime(tmp_path / str(name_of(0, LIVE)), ns=(NOW, NOW))
     assert prune(tmp_path, now=NOW, older_than=3600) == []
@@ -115,7 +117,7 @@ def test_a_segment_without_an_end_has_the_age_of_its_file(tmp_path: Path) -> Non
     assert removed.last == NOW - HOUR
 
 
-def test_a_torn_end_goes_with_what_recovery_closed(tmp_path: Path) -> None:
+def test_torn_end_is_removed_with_its_segment(tmp_path: Path) -> None:
     path = tmp_path / str(name_of(0, LIVE))
     path.write_bytes(b"".join(records_of()) + b"torn")
     recover(path, NOW - HOUR)

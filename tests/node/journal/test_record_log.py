@@ -21,7 +21,7 @@ AUDITORS = parse_auditors(AuditorPrivateKey.create().public)
 
 
 class FakeSession:
-    """A session with a checkpoint of some size."""
+    """A session with a checkpoint of a given size."""
 
     def __init__(self, log: RecordLog, size: int) -> None:
         self.log = log
@@ -51,11 +51,11 @@ class Scene:
         self.log.begin()
 
     def record(self, size: int) -> None:
-        """A record of so many bytes."""
+        """Record so many bytes."""
         self.log.record(200, bytes(size - len(encode_record(200, 0, b""))))
 
     def segments(self) -> list[list[int]]:
-        """The kinds of records, segment by segment."""
+        """Return the kinds of records, segment by segment."""
         segments: list[list[int]] = [[]]
         for item in self.buffer.pending:
             if isinstance(item, SegmentBoundary):
@@ -65,7 +65,7 @@ class Scene:
         return segments
 
 
-def test_a_block_begins_in_a_turn_of_the_loop_s_own() -> None:
+def test_block_begins_in_a_separate_loop_callback() -> None:
     scene = Scene()
     session = FakeSession(scene.log, 100)
     scene.record(keys.BLOCK_SIZE)
@@ -119,10 +119,10 @@ def test_an_old_segment_is_closed_at_the_next_record_and_no_earlier() -> None:
     assert scene.loop.set_timers == [scene.loop.time + 10.0]
 
 
-def test_the_end_ends_what_lives_and_comes_once() -> None:
+def test_end_ends_open_sessions_once() -> None:
     scene = Scene()
     session = FakeSession(scene.log, 10)
-    scene.record(keys.BLOCK_SIZE)  # a block is due
+    scene.record(keys.BLOCK_SIZE)  # A block is due.
     scene.log.end()
     scene.log.end()
     scene.loop.turn()
@@ -134,7 +134,7 @@ def test_the_end_ends_what_lives_and_comes_once() -> None:
     assert scene.loop.set_timers == []
 
 
-def test_a_run_has_a_number_for_each_session_and_no_more() -> None:
+def test_number_of_sessions_in_a_run_is_bounded() -> None:
     scene = Scene()
     assert [FakeSession(scene.log, 1).number for _ in range(3)] == [0, 1, 2]
     scene.log.next_session = 2**32

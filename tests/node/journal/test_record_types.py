@@ -1,4 +1,4 @@
-"""Numbers that tables cannot hold are no journal's: such a record is malformed."""
+"""A record with numbers that tables cannot store is malformed."""
 
 import pytest
 
@@ -22,12 +22,12 @@ def test_codes_of_ends(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [LARGEST_COUNT + 1, 2**64 - 1, -(2**48), -(2**64)])
-def test_codes_that_are_none(code: int) -> None:
+def test_invalid_codes(code: int) -> None:
     with pytest.raises(JournalFormatError, match="out of range"):
         SessionEnd.parse(end(code).encode())
 
 
-def test_generations_are_counted_as_far_as_anything_is() -> None:
+def test_largest_generation() -> None:
     most = update(LARGEST_COUNT)
     assert KeyUpdate.parse(most.encode()) == most
     for number in (0, LARGEST_COUNT + 1, 2**64 - 1):

@@ -1,4 +1,4 @@
-"""Recovery of segments that a crash left open: what is cut, kept, and closed, and crashes in it."""
+"""Recovery of segments that a crash left open, and crashes during the recovery."""
 
 import os
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def files_of(directory: Path) -> dict[str, bytes]:
 
 
 def closed_as(records: list[bytes], torn: bytes = b"") -> dict[str, bytes]:
-    """The files that recovery makes of whole records and a torn end."""
+    """Return the files that recovery should make of complete records and a torn end."""
     data = b"".join([*records, end_of(records, cut=len(torn), time=LATER)])
     return {str(name_of()): data} | ({str(name_of(state=TORN)): torn} if torn else {})
 
@@ -63,7 +63,7 @@ def test_every_truncation(tmp_path: Path) -> None:
         bytes(5000),
         b"\xff" * 50,
         event(200)[:-1],
-        event(200)[:-1] + b"\1",  # wholly there, but damaged, and nothing whole after it
+        event(200)[:-1] + b"\1",  # Complete but damaged, and followed by no complete record.
         event(9)[:-1] + b"\1" + event(8)[:-1] + b"\1" + bytes(8),
         event(9)[:-1] + b"\1" + event(5000)[:3000],
     ],
@@ -76,7 +76,7 @@ def test_every_kind_of_torn_end(tmp_path: Path, tail: bytes) -> None:
     assert (tmp_path / str(name_of(state=TORN))).stat().st_mode & 0o777 == 0o600
 
 
-def test_damage_that_is_followed_by_whole_records_stays(tmp_path: Path) -> None:
+def test_damage_before_complete_records_stays(tmp_path: Path) -> None:
     records = records_of(blocks=2)
     records[2] = records[2][:-1] + b"\xee"
     recovered = recover(write_open(tmp_path, b"".join(records) + b"\0\0"), LATER)
@@ -94,14 +94,14 @@ def test_a_damaged_block_record_is_no_block(tmp_path: Path) -> None:
     assert (footer.records, len(footer.blocks)) == (len(records), 2)
 
 
-def test_one_that_had_its_end_is_only_renamed(tmp_path: Path) -> None:
+def test_segment_with_an_end_is_only_renamed(tmp_path: Path) -> None:
     data = closed_segment()
     recovered = recover(write_open(tmp_path, data), LATER)
     assert (recovered.records, recovered.cut) == (len(records_of()), 0)
     assert files_of(tmp_path) == {str(name_of()): data}
 
 
-def test_what_a_node_left_is_closed_in_its_order(tmp_path: Path) -> None:
+def test_segments_of_a_node_are_closed_in_order(tmp_path: Path) -> None:
     for number in (2, 0, 1):
         write(tmp_path, b"".join(records_of()), LIVE, number)
     write(tmp_path, closed_segment(), number=3)
@@ -113,7 +113,7 @@ def test_what_a_node_left_is_closed_in_its_order(tmp_path: Path) -> None:
     assert recover_left(tmp_path, NODE.text, LATER) == []
 
 
-def test_a_closed_one_is_never_replaced(tmp_path: Path) -> None:
+def test_closed_segment_is_never_replaced(tmp_path: Path) -> None:
     closed = write(tmp_path, closed_segment())
     path = write_open(tmp_path, b"".join(records_of()))
     before = files_of(tmp_path)
@@ -127,13 +127,13 @@ def test_a_closed_one_is_never_replaced(tmp_path: Path) -> None:
 
 
 class Crash(Exception):
-    """The process is gone."""
+    """Simulates the end of the process."""
 
 
 class Disk:
-    """What recovery asks of the system, until it crashes at its `fatal`-th request.
+    """The system calls of the recovery, which crashes at the `fatal`-th one.
 
-    A write that is the last leaves half of its bytes. What was asked is counted.
+    If the last one is a write, half of its bytes are written. The calls are counted.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch, fatal: int, error: type[Exception]) -> None:
@@ -157,12 +157,12 @@ class Disk:
 
 @pytest.mark.parametrize("error", [Crash, OSError])
 @pytest.mark.parametrize("tail", [b"", b"\0\0\0", event(5000)[:-1], event(40)[:-1] + b"\1"])
-def test_a_crash_at_any_point_changes_nothing_of_the_result(
+def test_crash_at_any_point_does_not_change_the_result(
     tmp_path: Path, tail: bytes, error: type[Exception]
 ) -> None:
     records = records_of()
     wanted = closed_as(records, tail)
-    # Where nothing was torn, a `segment end` that was begun is a torn end of its own.
+    # If nothing was torn before, an incomplete `segment end` is saved as a torn end.
     end = end_of(records, time=LATER)
     allowed = [wanted] if tail else [wanted, closed_as(records, end[: len(end) // 2])]
     fatal = 0
@@ -177,9 +177,9 @@ def test_a_crash_at_any_point_changes_nothing_of_the_result(
                 recover(path, LATER)
         if disk.asked < fatal:
             break
-        for torn in list_torn(directory):  # whole as soon as it has its name
+        for torn in list_torn(directory):  # Complete as soon as it has its name.
             assert tail == torn.path.read_bytes()
-        # Once more, with another crash on the way, and then to its end.
+        # Once more with another crash, and then to the end.
         for again in (2, 0):
             with pytest.MonkeyPatch.context() as patch:
                 Disk(patch, again, Crash)

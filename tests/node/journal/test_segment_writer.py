@@ -29,7 +29,7 @@ WRITE = os.writev
 
 
 class Scene:
-    """A writer and what it says."""
+    """A writer and its notifications."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -47,7 +47,7 @@ class Scene:
         assert self.writer.join(10)
 
     def records(self) -> list[Record]:
-        """Of the one segment there is."""
+        """Return the records of the only segment."""
         (path,) = self.directory.iterdir()
         return list(read_records(path.read_bytes()))
 
@@ -60,7 +60,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 
 def writing(taken: Callable[[list[bytes]], int | OSError]) -> Callable[[int, list[bytes]], int]:
-    """A `writev` that takes the first bytes only, and may then fail."""
+    """Return a `writev` that accepts only the first bytes, and may then fail."""
 
     def writev(file: int, records: list[bytes]) -> int:
         size = taken(records)
@@ -81,7 +81,7 @@ def eventually(true: Callable[[], bool]) -> None:
 
 
 def put(scene: Scene, count: int) -> None:
-    """Records of rising sizes, and one in two parts."""
+    """Put records of increasing sizes, and one in two parts."""
     for number in range(count):
         scene.buffer.put(encode_record(200, number, bytes(number)))
     record = encode_record(201, 1, bytes(5000))
@@ -91,7 +91,7 @@ def put(scene: Scene, count: int) -> None:
 
 
 @pytest.mark.parametrize("part", [0, 1, 30, 5000])
-def test_what_a_write_leaves_is_written_after_it(
+def test_partial_write_is_continued(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, part: int
 ) -> None:
     monkeypatch.setattr(os, "writev", writing(lambda records: part))
@@ -124,9 +124,7 @@ def test_small_records_are_written_as_one_piece_and_large_ones_uncopied(
     assert scene.buffer.records == 20
 
 
-def test_who_waits_does_not_wait_until_records_have_gathered(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sync_does_not_wait_for_gathering(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "LINGER", 3600.0)
     buffer = scene.buffer
     buffer.put(encode_record(200, 0, b""))
@@ -137,7 +135,7 @@ def test_who_waits_does_not_wait_until_records_have_gathered(
     eventually(lambda: buffer.written == buffer.appended)
 
 
-def test_more_than_one_call_takes_is_written_in_several(scene: Scene) -> None:
+def test_many_records_are_written_in_several_calls(scene: Scene) -> None:
     put(scene, AT_ONCE + 10)
     scene.writer.start(NAME)
     scene.end()

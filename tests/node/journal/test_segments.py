@@ -1,4 +1,4 @@
-"""Segments as files: listed, divided into ranges, read however they are damaged."""
+"""Segments as files: listing, dividing into ranges, and reading despite damage."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -45,7 +45,7 @@ def whole(path: Path) -> list[Record]:
 
 
 def assert_covers(records: list[Record], size: int) -> None:
-    """All bytes are in exactly one record."""
+    """Check that all bytes are in exactly one record."""
     assert all(one.offset + one.size == two.offset for one, two in pairwise(records))
     assert (records[0].offset, records[-1].offset + records[-1].size) == (0, size)
 
@@ -74,13 +74,13 @@ def test_segments_are_listed_in_the_order_of_their_node(tmp_path: Path) -> None:
     assert [(file.name, file.size) for file in list_torn(tmp_path)] == [(name_of(9, TORN), 4)]
 
 
-def test_one_that_is_closed_meanwhile_is_listed_once(tmp_path: Path) -> None:
+def test_segment_closed_during_the_listing_is_listed_once(tmp_path: Path) -> None:
     write(tmp_path, b"ab")
     write_open(tmp_path, b"abc")
     assert [(file.name.state, file.size) for file in list_segments(tmp_path)] == [(".pjl", 2)]
 
 
-def test_one_that_is_closed_meanwhile_is_still_read(tmp_path: Path) -> None:
+def test_segment_closed_after_the_listing_is_read(tmp_path: Path) -> None:
     closed = write(tmp_path, closed_segment())
     listed = closed.with_name(str(name_of(state=LIVE)))
     assert list(read_range(listed, 0, closed.stat().st_size)) == whole(closed)
@@ -102,7 +102,7 @@ def test_the_footer_is_found_from_the_last_bytes(tmp_path: Path) -> None:
     assert len(footer.blocks) == 2
 
 
-def test_a_damaged_footer_is_none(tmp_path: Path) -> None:
+def test_damaged_footer_is_ignored(tmp_path: Path) -> None:
     data = closed_segment(blocks=1, events=1)
     record = read_end(write(tmp_path, data))
     assert record is not None
@@ -113,9 +113,7 @@ def test_a_damaged_footer_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("blocks", [(9, 9), (9, 8), (0, 9), (2**40,)])
-def test_a_footer_with_blocks_that_cannot_be_is_none(
-    tmp_path: Path, blocks: tuple[int, ...]
-) -> None:
+def test_footer_with_impossible_blocks_is_ignored(tmp_path: Path, blocks: tuple[int, ...]) -> None:
     end = SegmentEnd(1, blocks).encode()
     data = event(100) + encode_record(keys.SEGMENT_END, 1, end)
     path = write(tmp_path, data)
@@ -128,9 +126,7 @@ def test_a_footer_with_blocks_that_cannot_be_is_none(
 
 @pytest.mark.parametrize("state", [".pjl", LIVE])
 @pytest.mark.parametrize("target", [1, 150, 250, 10**6])
-def test_ranges_begin_with_blocks_and_leave_nothing_out(
-    tmp_path: Path, target: int, state: str
-) -> None:
+def test_ranges_begin_with_blocks_and_are_complete(tmp_path: Path, target: int, state: str) -> None:
     data = closed_segment(blocks=6)
     path = write(tmp_path, data, state)
     blocks = scan_segment(path).blocks
@@ -146,7 +142,7 @@ def test_ranges_begin_with_blocks_and_leave_nothing_out(
 
 
 @pytest.mark.parametrize("state", [".pjl", LIVE])
-def test_ranges_go_on_from_where_somebody_was(tmp_path: Path, state: str) -> None:
+def test_ranges_continue_from_a_position(tmp_path: Path, state: str) -> None:
     data = closed_segment(blocks=3)
     path = write(tmp_path, data, state)
     heads = scan_segment(path)
@@ -175,7 +171,7 @@ def test_a_live_segment_ends_with_its_last_whole_record(tmp_path: Path) -> None:
 
 
 def whole_records(records: list[bytes], size: int) -> int:
-    """How many of the records are wholly in the first `size` bytes."""
+    """Count the records that are complete in the first `size` bytes."""
     ends = [sum(map(len, records[: number + 1])) for number in range(len(records))]
     return sum(end <= size for end in ends)
 
@@ -200,7 +196,7 @@ def test_every_truncation_leaves_the_records_before_it(
 
 
 @pytest.mark.parametrize("chunk", [2**20, 64])
-def test_every_flipped_byte_is_found_and_spoils_one_block_at_most(
+def test_flipped_byte_damages_at_most_one_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
     data = closed_segment(blocks=3)
@@ -219,22 +215,22 @@ def test_every_flipped_byte_is_found_and_spoils_one_block_at_most(
         assert bad
         assert all(r.offset <= at < r.offset + r.size for r in bad[:1])
         assert {r.status for r in bad} <= {BAD_CRC, BAD_LENGTH, TORN_RECORD}
-    for at in range(good[-1].offset, len(data)):  # without the footer it is one walk
+    for at in range(good[-1].offset, len(data)):  # Without the footer it is read in one walk.
         found = read_all(write(tmp_path, flipped(data, at)))
         assert found[: len(good) - 1] == good[:-1]
         assert found[-1].status != OK
 
 
-def test_a_length_that_leads_past_the_next_block_is_wrong(tmp_path: Path) -> None:
+def test_length_beyond_the_next_block_is_invalid(tmp_path: Path) -> None:
     records = records_of(blocks=3, events=1)
     last = bytearray(records[2])
-    last[3] += len(records[3])  # the event takes the next block record for its own
+    last[3] += len(records[3])  # The event seems to contain the next block record.
     path = write(tmp_path, b"".join([*records[:2], bytes(last), *records[3:], end_of(records)]))
     bad = [record for record in read_all(path) if record.status != OK]
     assert [(record.status, record.size) for record in bad] == [(BAD_LENGTH, len(last))]
 
 
-def test_damage_is_shown_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shown_damage_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "LONGEST_DAMAGE", 16)
     path = write_open(tmp_path, event(10) + bytes(100))
     bad = whole(path)[-1]
@@ -257,7 +253,7 @@ def test_records_longer_than_a_chunk(
     assert scan_segment(path).records == len(records)
 
 
-def test_a_file_that_is_cut_while_it_is_read(tmp_path: Path) -> None:
+def test_file_truncated_during_reading(tmp_path: Path) -> None:
     path = write_open(tmp_path, event(10) * 3)
     reading = read_range(path, 0, path.stat().st_size)
     path.write_bytes(event(10) + b"\0\0")

@@ -1,4 +1,4 @@
-"""What two nodes keep of their connection can be followed from its start and every block."""
+"""The records of a connection between two nodes can be read from its start and from every block."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ AUDITOR = AuditorPrivateKey.create()
 
 
 def journaled(directory: Path, sealing: str = "chain", **settings: int) -> Node:
-    """A node with a journal."""
+    """Return a node with a journal."""
     config = tuned(algorithms={"kex": ("x25519",), "sealing": (sealing,)}, rekey_allowance=4)
     journal = Journal.open(directory, AUDITOR.public, **settings)  # type: ignore[arg-type] # sizes
     node = Node(Identity.create(), config=config, journal=journal)
@@ -68,7 +68,7 @@ async def test_sessions_can_be_followed_from_start_and_from_every_block(
     assert min(map(len, ours.events.values())) > 20
 
 
-async def test_a_session_that_meets_no_end_is_ended_with_the_journal(tmp_path: Path) -> None:
+async def test_open_session_ends_with_the_journal(tmp_path: Path) -> None:
     a, b = journaled(tmp_path), journaled(tmp_path)
     with anyio.CancelScope() as scope:
         async with b, a:

@@ -1,4 +1,4 @@
-"""A peer that opens more streams than a checkpoint may name: the first are named, none is lost."""
+"""A peer opens more streams than a checkpoint may name: the first are named, and none is lost."""
 
 import pytest
 
@@ -12,7 +12,7 @@ PAYLOAD = EVENT_COLUMNS.index("payload")
 TYPE = EVENT_COLUMNS.index("type")
 
 
-def test_checkpoints_name_no_more_streams_than_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_labels_in_a_checkpoint_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_log, "MOST_LABELS", 3)
     made = RecordedPair()
     core = made.pair.b.core
@@ -35,18 +35,18 @@ def test_checkpoints_name_no_more_streams_than_they_may(monkeypatch: pytest.Monk
         assert [row[PAYLOAD] for row in reported] == [b"%d" % number for number in range(8)]
         return [row[TOPIC] for row in reported]
 
-    # A reader from the start has all of them, one from the checkpoint those of the first.
+    # A reader from the start has all of them, a reader from the checkpoint only the first.
     assert topics(*segments) == [f"t{number}" for number in range(8)]
     assert topics(list(segments)[1]) == ["t0", "t1", "t2"] + [None] * 5
 
 
-def test_a_stream_that_ended_makes_room_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ended_stream_frees_a_label(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_log, "MOST_LABELS", 3)
     made = RecordedPair()
     core = made.pair.b.core
     streams = [core.open_stream(f"topic:t{number}") for number in range(4)]
     made.pump()
-    for _ in range(2):  # both directions
+    for _ in range(2):  # Both directions.
         made.logs[0].direction_ended(streams[0])
     streams.append(core.open_stream("topic:later"))
     made.pump()

@@ -1,6 +1,6 @@
-"""Sessions that are cut and resumed, with a journal on both sides: to an auditor they are whole."""
+"""Sessions that are cut and resumed, with a journal on both sides: an auditor sees no gap."""
 
-from random import Random  # noqa: TID251 - where it is cut
+from random import Random  # noqa: TID251 - chooses where to cut
 
 import pytest
 
@@ -14,7 +14,7 @@ AT = {name: EVENT_COLUMNS.index(name) for name in ("direction", "place", "digest
 
 
 class CutRecorded(RecordedPair):
-    """A pair that resumes, with a journal each."""
+    """A pair that resumes its sessions, each with a journal."""
 
     pair: CutPair
 
@@ -28,15 +28,17 @@ class CutRecorded(RecordedPair):
         return self.pair
 
     def cut_within(self, sender: Side, random: Random) -> None:
-        """Of what a side sends a part arrives; then the transport ends."""
+        """Deliver a part of the data that a side sends, then end the transport."""
         sent = sender.take(self.pair.now)
         self.pair.deliver(self.pair.other(sender), sent[: random.randint(0, len(sent))])
         self.pair.cut()
 
 
 def made(seed: int) -> CutRecorded:
-    """Events of both sides and two rekeys; it is cut 12 times, with blocks and ends of segments
-    before, between and after."""
+    """Send events of both sides and two rekeys, with 12 cuts.
+
+    Blocks and ends of segments come before, between and after them.
+    """
     random, rec = Random(seed), CutRecorded()
     for number in range(CUTS):
         for side in rec.pair.sides:
@@ -51,10 +53,10 @@ def made(seed: int) -> CutRecorded:
                 step()
         rec.pair.b.core.send(1, 0, 64, 1, b"said while it was parted", lbm=False)
         if number % 3 == 0:
-            rec.pair.ask()  # a Resume that never arrives
+            rec.pair.ask()  # A Resume event that never arrives.
         assert rec.pair.come_back().outcome == "resumed"
         rec.run(random.random())
-    rec.run(0.05)  # for the last seals
+    rec.run(0.05)  # For the last seals.
     rec.end()
     return rec
 
@@ -87,7 +89,7 @@ def test_an_audit_of_a_session_that_was_cut_and_resumed(seed: int) -> None:
     assert len(ours["sent"]) > CUTS
 
 
-def test_a_session_that_ends_while_it_is_parted() -> None:
+def test_session_that_ends_while_suspended() -> None:
     rec = CutRecorded()
     rec.pair.a.core.send(1, 0, 64, 1, b"x", lbm=False)
     rec.run(0.1)

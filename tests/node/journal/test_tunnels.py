@@ -1,4 +1,4 @@
-"""`Journal.tunnel`: what a hop tells of a tunnel is in its journal, and is never waited for."""
+"""`Journal.tunnel` records the report of a hop, without waiting."""
 
 from pathlib import Path
 
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.anyio
 
 
 def tunnels_in(directory: Path) -> list[TunnelRow]:
-    """The tunnels that the journal there has."""
-    audit = Audit()  # which needs no key for them
+    """Return the tunnels in the journal there."""
+    audit = Audit()  # No key is needed to read them.
     for file in list_segments(directory):
         for record in read_range(file.path, 0, file.size):
             audit.record(file.name.stem, record)
@@ -29,10 +29,12 @@ def tunnels_in(directory: Path) -> list[TunnelRow]:
     return audit.take_tunnels()
 
 
-async def test_a_tunnel_is_kept_while_a_node_writes_the_journal(tmp_path: Path) -> None:
+async def test_tunnel_is_recorded_while_a_node_writes(tmp_path: Path) -> None:
     node = journaled(tmp_path, Identity.create())
     journal = journal_of(node)
-    journal.tunnel(tunnel_record(forward=1))  # before, and below after: nobody writes it
+    journal.tunnel(
+        tunnel_record(forward=1)
+    )  # Before and after this block, no node writes the journal.
     async with node:
         for number in (2, 3):
             journal.tunnel(tunnel_record(forward=number))
@@ -40,7 +42,7 @@ async def test_a_tunnel_is_kept_while_a_node_writes_the_journal(tmp_path: Path) 
     assert [row.forward for row in tunnels_in(tmp_path)] == [2, 3]
 
 
-async def test_a_disk_that_takes_nothing_is_not_waited_for(
+async def test_tunnel_does_not_wait_for_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = Disk(monkeypatch)
@@ -54,7 +56,7 @@ async def test_a_disk_that_takes_nothing_is_not_waited_for(
     assert [row.forward for row in tunnels_in(tmp_path)] == list(range(100))
 
 
-async def test_a_journal_that_failed_keeps_no_more(
+async def test_failed_journal_records_nothing_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = Disk(monkeypatch)
@@ -67,7 +69,7 @@ async def test_a_journal_that_failed_keeps_no_more(
         assert journal.metrics.waiting < 10_000
 
 
-async def test_the_journals_of_all_hops_fit_each_other(tmp_path: Path) -> None:
+async def test_journals_of_all_hops_agree(tmp_path: Path) -> None:
     async with row(5, journals=tmp_path) as made:
 
         @made.target.on_call("echo")
@@ -87,6 +89,6 @@ async def test_the_journals_of_all_hops_fit_each_other(tmp_path: Path) -> None:
         assert (one.hop, one.length) == (hop, len(made.path))
         assert (one.before, one.journal, one.after) == tuple(ids[hop : hop + 3])
         assert one.began_ns <= one.ended_ns <= one.time_ns
-    # The same tunnel, and as much of it at all of them.
+    # All hops report the same tunnel with the same sizes.
     assert len({(one.trace, one.forward, one.back) for (one,) in kept}) == 1
     assert min(kept[0][0].forward, kept[0][0].back) > 30_000

@@ -1,4 +1,4 @@
-"""The checked-in vectors of the journal's format against records, bodies and names."""
+"""The checked-in vectors of the journal's format, compared with records, bodies and names."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ KINDS = {name: number for number, name in keys.KIND_NAMES.items()}
 
 
 def parse(kind: str, body: bytes) -> Any:
-    """By whatever parses that kind; raises JournalFormatError."""
+    """Parse with the parser of this kind; raise JournalFormatError."""
     if kind == "block":
         return parse_block(body)
     if kind == "event":

@@ -1,4 +1,4 @@
-"""The HTTP server: ASGI on both loops, limits of size and time, and an end that leaves nothing."""
+"""The HTTP server: ASGI on both loops, limits of size and time, and shutdown."""
 
 import logging
 import socket
@@ -45,7 +45,7 @@ async def dialled(url: str) -> SocketStream:
 
 
 async def rest(stream: SocketStream) -> bytes:
-    """All that comes, up to the end."""
+    """Read everything up to the end."""
     came = b""
     try:
         while True:
@@ -55,7 +55,7 @@ async def rest(stream: SocketStream) -> bytes:
 
 
 async def said(url: str, *pieces: bytes) -> bytes:
-    """All that comes back for raw bytes."""
+    """Return the complete response to raw bytes."""
     async with await dialled(url) as stream:
         for piece in pieces:
             await stream.send(piece)
@@ -79,8 +79,8 @@ async def test_requests_are_answered_one_after_the_other_on_one_connection(
         await dialled(url)
 
 
-async def test_a_flood_of_requests_does_not_hold_others_up(anyio_backend: Any) -> None:
-    """Others get an answer after a few requests of each connection of the flood."""
+async def test_flood_of_requests_does_not_block_other_clients(anyio_backend: Any) -> None:
+    """Other clients get a response after a few requests of each connection of the flood."""
     flooding, requests = 40, 100
     answered = 0
 
@@ -136,7 +136,7 @@ async def test_requests_that_came_at_once_are_answered_in_their_order(anyio_back
     assert came.rindex(b"HTTP/1.1 200") < came.index(b"HTTP/1.1 404")
 
 
-async def test_who_waits_for_100_before_a_body_is_told_to_go_on(anyio_backend: Any) -> None:
+async def test_expect_100_continue(anyio_backend: Any) -> None:
     head = b"POST /echo HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n"
     async with serve_asgi(app(), "127.0.0.1:0") as url, await dialled(url) as stream:
         await stream.send(head)
@@ -186,7 +186,7 @@ async def test_a_body_that_is_too_long_is_refused_before_it_is_sent(anyio_backen
         ((b"GET /f HTTP/1.1\r\nhost: x\r\n\r\n",), b"500"),
     ],
 )
-async def test_what_cannot_be_answered_is_refused_and_ends_the_connection(
+async def test_invalid_request_is_refused_and_ends_the_connection(
     anyio_backend: Any,
     caplog: pytest.LogCaptureFixture,
     pieces: tuple[bytes, ...],
@@ -214,7 +214,7 @@ async def test_a_refusal_has_a_body_unless_it_answers_a_head(
         assert second.endswith(b"\r\n\r\n400 Bad Request\n")
 
 
-async def test_no_client_holds_all_connections(
+async def test_client_cannot_occupy_all_connections(
     anyio_backend: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     limits = WebLimits(connections=8)
@@ -229,13 +229,13 @@ async def test_no_client_holds_all_connections(
         begun = [b"", b"GET /ec", b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nx"]
         silent = [await stack.enter_async_context(await dialled(url)) for _ in range(24)]
         for number, stream in enumerate(silent):
-            with suppress(anyio.BrokenResourceError):  # evicted already
+            with suppress(anyio.BrokenResourceError):  # Already evicted.
                 await stream.send(begun[number % 3] or b"G")
         assert (await said(url, request.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")))[
             :12
         ] == b"HTTP/1.1 200"
         with anyio.fail_after(10):
-            assert await rest(first) == b""  # it was the one that had waited longest
+            assert await rest(first) == b""  # It had waited longest.
     full = [one for one in caplog.records if vars(one).get("event") == "web.full"]
     assert len(full) >= 1
 
@@ -295,17 +295,17 @@ async def test_clients_cause_a_bounded_number_of_log_lines(
     async with serve_asgi(app(), "127.0.0.1:0") as url:
         for _ in range(LINES + 20):
             assert (await said(url, request)).startswith(b"HTTP/1.1 500")
-    # The rate limit adds a line a second.
+    # The rate limit adds one line per second.
     assert LINES <= len(caplog.records) < LINES + 20
 
 
-async def test_who_says_nothing_is_closed(anyio_backend: Any) -> None:
+async def test_silent_client_is_disconnected(anyio_backend: Any) -> None:
     limits = WebLimits(idle=0.05)
     async with serve_asgi(app(), "127.0.0.1:0", limits=limits) as url:
         assert await said(url) == b""
 
 
-async def test_who_does_not_read_is_closed_and_its_answer_cancelled(anyio_backend: Any) -> None:
+async def test_client_that_does_not_read_is_disconnected(anyio_backend: Any) -> None:
     over = anyio.Event()
 
     async def flood(scope: Scope, receive: Receive, send: Send) -> None:
@@ -355,13 +355,13 @@ async def test_an_answer_in_parts_ends_with_its_reader_or_with_the_server(
     await other.aclose()
 
 
-async def test_what_is_raised_inside_comes_out_as_it_is(anyio_backend: Any) -> None:
+async def test_exception_inside_the_block_propagates(anyio_backend: Any) -> None:
     with pytest.raises(KeyError, match="mine"):
         async with serve_asgi(app(), "127.0.0.1:0"):
             raise KeyError("mine")
 
 
-async def test_a_body_that_trickles_has_no_more_time_than_one_that_does_not_come(
+async def test_slow_body_has_the_same_time_limit(
     anyio_backend: Any,
 ) -> None:
     head = b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 99\r\n\r\n"

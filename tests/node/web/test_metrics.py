@@ -1,4 +1,4 @@
-"""What operators' programs ask: metrics as text, whether the node lives, whether it takes more."""
+"""Endpoints for monitoring: metrics as text, liveness and readiness."""
 
 import sys
 from contextlib import AsyncExitStack
@@ -26,7 +26,7 @@ def said_url(capsys: pytest.CaptureFixture[str]) -> str:
     return said.removeprefix("serving metrics at ").removesuffix("/metrics\n")
 
 
-async def test_metrics_are_told_by_http_from_before_the_node_to_its_end(
+async def test_metrics_are_served_before_and_after_the_node_runs(
     anyio_backend: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node = Node(Identity.create(), config=FAST)
@@ -87,8 +87,8 @@ async def test_without_an_address_nothing_is_served(
     assert capsys.readouterr().out == ""
 
 
-async def test_what_has_imported_opentelemetry_is_told_by_it(anyio_backend: Any) -> None:
-    import opentelemetry.metrics  # noqa: F401 - that it is there is what is tested
+async def test_opentelemetry_import_is_detected(anyio_backend: Any) -> None:
+    import opentelemetry.metrics  # noqa: F401 - the import is the test
 
     node = Node(Identity.create(), config=FAST)
     async with AsyncExitStack() as stack:
@@ -97,7 +97,7 @@ async def test_what_has_imported_opentelemetry_is_told_by_it(anyio_backend: Any)
     assert node.handlers.interceptors.call_in
 
 
-async def test_a_missing_extra_and_a_wrong_address_are_told(
+async def test_missing_extra_and_invalid_address_raise(
     anyio_backend: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(AddressError, match="HOST:PORT"):

@@ -1,4 +1,4 @@
-"""Acknowledgements are recorded together, soon, and as often as it takes."""
+"""Acknowledgements are recorded together, soon, and with retries."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -31,7 +31,7 @@ QUICK = Backoff(first=0.001, longest=0.002)
 
 
 class Acks:
-    """The one method of a store that a ledger asks."""
+    """A store with the one method that an AckBuffer calls."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -58,12 +58,12 @@ async def a_ledger() -> AsyncIterator[tuple[AckBuffer, Acks, list[int]]]:
         await buffer.end()
 
 
-async def test_together_and_soon(anyio_backend: str) -> None:
+async def test_acknowledgements_are_recorded_together_and_soon(anyio_backend: str) -> None:
     async with a_ledger() as (buffer, store, recorded):
         for number in range(5):
             buffer.add(str(number))
         assert store.batches == []
-        await eventually(lambda: recorded == [5])  # by the timer
+        await eventually(lambda: recorded == [5])  # By the timer.
         assert store.batches == [["0", "1", "2", "3", "4"]]
         for number in range(MOST_AT_ONCE + 1):
             buffer.add(str(number))
@@ -72,8 +72,7 @@ async def test_together_and_soon(anyio_backend: str) -> None:
         assert len(buffer) == 0
 
 
-async def test_room(anyio_backend: str) -> None:
-    """Whoever asks for more than the store records waits for it."""
+async def test_wait_for_space(anyio_backend: str) -> None:
     async with a_ledger() as (buffer, store, _), anyio.create_task_group() as tasks:
         store.gate = anyio.Event()
         for number in range(3):
@@ -85,7 +84,7 @@ async def test_room(anyio_backend: str) -> None:
         await eventually(lambda: waiting == [None])
 
 
-async def test_as_often_as_it_takes(anyio_backend: str) -> None:
+async def test_recording_is_retried(anyio_backend: str) -> None:
     async with a_ledger() as (buffer, store, recorded):
         store.errors = [BusUnavailableError("gone"), BusUnavailableError("gone")]
         buffer.add("1")
@@ -97,7 +96,7 @@ async def test_as_often_as_it_takes(anyio_backend: str) -> None:
         with pytest.raises(BusDamagedError):
             await buffer.wait_for_space(0)
         assert (len(buffer), buffer.error is not None) == (1, True)
-        buffer.flush()  # nothing more is tried
+        buffer.flush()  # Nothing more is attempted.
         assert len(store.batches) == 4
 
 
@@ -109,7 +108,7 @@ async def test_nothing_is_recorded_after_the_end(anyio_backend: str) -> None:
         assert store.batches == []
 
 
-async def test_the_log_hears_of_it_once_in_a_while(
+async def test_dead_letter_log_lines_are_rate_limited(
     anyio_backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with task_scope() as loop:
@@ -120,7 +119,7 @@ async def test_the_log_hears_of_it_once_in_a_while(
         assert retry.failures == LINES + 5
 
 
-def test_what_ends_a_consumer(caplog: pytest.LogCaptureFixture) -> None:
+def test_errors_that_end_a_consumer(caplog: pytest.LogCaptureFixture) -> None:
     torn = BusDamagedError("torn")
     assert as_bus_error(torn) is torn
     assert str(as_bus_error(ConfigError("wrong"))) == "wrong"
@@ -131,7 +130,7 @@ def test_what_ends_a_consumer(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.records
 
 
-async def test_who_waits_hears_that_its_loop_ended(anyio_backend: str) -> None:
+async def test_end_of_the_loop_wakes_waiting_callers(anyio_backend: str) -> None:
     store: Any = Acks()
     store.gate = anyio.Event()
     async with task_scope() as loop, anyio.create_task_group() as tasks:
@@ -140,7 +139,7 @@ async def test_who_waits_hears_that_its_loop_ended(anyio_backend: str) -> None:
         buffer.add("1-0")
         outcome = await started(tasks, partial(buffer.wait_for_space, 0))
         await eventually(lambda: store.batches == [["1-0"]])
-        await loop.aclose()  # as a node does to all that runs in it
+        await loop.aclose()  # As a node does with its tasks.
         with anyio.fail_after(1):
             await eventually(lambda: bool(outcome))
     assert isinstance(outcome[0], BusClosedError)

@@ -1,4 +1,4 @@
-"""Where events come from, and how often the store is asked for which."""
+"""Where events come from, and how often the store is called for each kind."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -44,13 +44,13 @@ async def put(store: FaultyStore, count: int) -> list[str]:
     return [one.id for one in await store.publish(events, durable=True)]
 
 
-async def test_before_new_ones_come_those_of_before(anyio_backend: str) -> None:
+async def test_pending_events_come_before_new_ones(anyio_backend: str) -> None:
     async with a_supply(reclaim_after=0.05) as (fetcher, store):
         ids = await put(store, 4)
         await store.read(S, G, "me", 1, 0.0)
         await store.read(S, G, "other", 1, 0.0)
         await store.aclose()
-        await store.open(fetcher.loop)  # as if this process had begun anew
+        await store.open(fetcher.loop)  # As if this process had restarted.
         await store.claim(S, G, "other", 1, 60.0)
         await anyio.sleep(0.06)
         got = []
@@ -61,7 +61,7 @@ async def test_before_new_ones_come_those_of_before(anyio_backend: str) -> None:
         assert await fetcher.fetch(100, 1, wait=False) == []
 
 
-async def test_what_was_refused_is_looked_for_in_time(
+async def test_refused_event_is_fetched_when_due(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supply_module, "MOST_AWAITED", 2)
@@ -72,7 +72,7 @@ async def test_what_was_refused_is_looked_for_in_time(
         claims = len(store.asked("claim"))
         await store.nack(S, G, "me", id, 0.03, "no")
         fetcher.claim_at(fetcher.loop.now() + 0.03)
-        for _ in range(5):  # more than are remembered
+        for _ in range(5):  # More than are remembered.
             fetcher.claim_at(fetcher.loop.now() + 9.0)
         await settled()
         assert len(fetcher.awaited) == 2
@@ -89,7 +89,7 @@ async def test_waiting_costs_little(anyio_backend: str) -> None:
         await started(tasks, lambda: fetcher.fetch(1, 1, wait=True))
         await anyio.sleep(0.1)
         assert len(store.calls) <= 6
-        assert store.asked("read")[0][-1] > 0.9  # one long wait
+        assert store.asked("read")[0][-1] > 0.9  # One long wait.
         assert store.asked("remove_consumers") == [(S, G, 60.0)]
         tasks.cancel_scope.cancel()
 
@@ -104,7 +104,7 @@ async def test_idle_consumers_are_removed_now_and_then(
         with anyio.fail_after(2):
             while len(store.asked("remove_consumers")) < 2:
                 await settled()
-        # And whoever does that is seen before it would be removed itself.
+        # A consumer that removes others is active itself, and so is not removed.
         tasks.cancel_scope.cancel()
     async with a_supply(ttl=1.0) as (fetcher, store):
         assert fetcher.interval <= 1 / 3

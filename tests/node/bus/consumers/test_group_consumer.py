@@ -1,4 +1,4 @@
-"""How much is fetched at once, and what a reason may be."""
+"""How many events are fetched at a time, and the limit of a reason."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ from tests.node.network import eventually, settled, task_scope
 pytestmark = pytest.mark.anyio
 
 
-async def test_as_much_as_is_used_up_quickly(
+async def test_fetch_count_follows_the_processing_speed(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with a_bus() as (bus, store):
@@ -29,7 +29,7 @@ async def test_as_much_as_is_used_up_quickly(
             counts = [arguments[3] for arguments in store.asked("read")]
             assert counts[0] <= 2 * FIRST_FETCH
             assert max(counts) == 40
-            # Not so quickly: fewer each time, and nothing ahead.
+            # If events are processed slowly, each fetch is smaller and none is made in advance.
             monkeypatch.setattr(group_consumer, "QUICK", 0.0)
             monkeypatch.setattr(group_consumer, "SLOW", 0.0)
             store.calls.clear()
@@ -41,7 +41,7 @@ async def test_as_much_as_is_used_up_quickly(
 
 
 class Slow(ModelStore):
-    """A store that records acknowledgements when it is let."""
+    """A store that records acknowledgements only when permitted."""
 
     def __init__(self) -> None:
         super().__init__(BusConfig())
@@ -52,7 +52,7 @@ class Slow(ModelStore):
         return await super().ack(stream, group, ids)
 
 
-async def test_no_more_is_handed_out_than_can_be_recorded(anyio_backend: str) -> None:
+async def test_delivery_waits_for_unrecorded_acknowledgements(anyio_backend: str) -> None:
     slow, taken = Slow(), []
     async with a_bus(slow) as (bus, _):
         await publish(bus, 100)
@@ -68,7 +68,9 @@ async def test_no_more_is_handed_out_than_can_be_recorded(anyio_backend: str) ->
             tasks.start_soon(consume)
             await eventually(lambda: len(taken) > 5)
             await settled()
-            assert len(taken) <= 11  # as many unrecorded, what was ready, and the one at work
+            assert (
+                len(taken) <= 11
+            )  # The unrecorded limit, the events that were ready, and the one being processed.
             slow.gate.set()
         assert taken == list(range(100))
 
@@ -81,7 +83,7 @@ async def test_a_reason_is_bounded(anyio_backend: str) -> None:
         assert store.asked("nack")[0][-1] == "x" * LONGEST_ERROR
 
 
-async def test_two_may_say_that_it_is_done(anyio_backend: str) -> None:
+async def test_two_tasks_can_acknowledge_the_same_event(anyio_backend: str) -> None:
     async with a_bus() as (bus, _):
         await publish(bus, 1)
         async with bus.consume(NAME, GROUP) as events:
@@ -93,7 +95,7 @@ async def test_two_may_say_that_it_is_done(anyio_backend: str) -> None:
         assert await bus.pending(NAME, GROUP) == []
 
 
-async def test_a_job_ends_whenever_that_is_asked(anyio_backend: str) -> None:
+async def test_consumer_can_end_at_any_time(anyio_backend: str) -> None:
     async with task_scope() as loop:
         job, told = SingleTask(loop, Condition(loop.waiter)), []
 
@@ -108,7 +110,7 @@ async def test_a_job_ends_whenever_that_is_asked(anyio_backend: str) -> None:
         await job.end()
         for turns in (0, 1, 3):
             job.start(work)
-            job.start(work)  # it runs
+            job.start(work)  # The task is running.
             for _ in range(turns):
                 await anyio.lowlevel.checkpoint()
             await job.end()

@@ -1,4 +1,4 @@
-"""The loop: what asking for the next event, leaving it, and failing in it mean."""
+"""The consuming loop: the next event, leaving the loop, and exceptions in it."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,7 +23,7 @@ from tests.node.network import PATIENCE, eventually, started
 pytestmark = pytest.mark.anyio
 
 
-async def test_asking_acknowledges_the_one_before(anyio_backend: str) -> None:
+async def test_next_event_acknowledges_the_previous_one(anyio_backend: str) -> None:
     async with a_bus() as (bus, store):
         ids = await publish(bus, 300)
         got: list[str] = []
@@ -36,7 +36,7 @@ async def test_asking_acknowledges_the_one_before(anyio_backend: str) -> None:
         assert got == ids
         assert await bus.pending(NAME, GROUP) == []
         assert bus.counters.acknowledged == bus.counters.delivered == 300
-        assert len(store.asked("ack")) < 30  # together
+        assert len(store.asked("ack")) < 30  # Both at the same time.
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ async def test_an_exception_refuses(
 ) -> None:
     async with a_bus() as (bus, store):
         await publish(bus, 5)
-        error = reason()  # a new one each time: it keeps where it was raised
+        error = reason()  # A new error each time, because an error keeps its traceback.
         with pytest.raises(type(error)):
             await fail(bus, error)
         assert store.asked("nack")[0][-1] == history
-        # The rest was never begun.
+        # The remaining events were never started.
         assert await attempts(bus) == [(0, 2), (1, 1), (2, 1), (3, 1), (4, 1)]
         assert bus.counters.failed == 1
         assert bus.counters.retried == 1
@@ -73,7 +73,7 @@ async def test_cancellation_refuses(anyio_backend: str) -> None:
         assert await attempts(bus) == [(1, 2), (2, 1)]
 
 
-async def test_a_wait_that_is_cancelled_loses_nothing(anyio_backend: str) -> None:
+async def test_cancelled_wait_loses_nothing(anyio_backend: str) -> None:
     async with a_bus() as (bus, _):
         got = []
         async with bus.consume(NAME, GROUP) as events:
@@ -87,7 +87,7 @@ async def test_a_wait_that_is_cancelled_loses_nothing(anyio_backend: str) -> Non
         assert await bus.pending(NAME, GROUP) == []
 
 
-async def test_what_was_said_counts(anyio_backend: str) -> None:
+async def test_first_acknowledgement_or_refusal_counts(anyio_backend: str) -> None:
     async with a_bus() as (bus, store):
         await publish(bus, 3)
         async with bus.consume(NAME, GROUP) as events:
@@ -115,14 +115,15 @@ async def test_what_was_said_counts(anyio_backend: str) -> None:
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("operation", ["ack", "nack"])
 @pytest.mark.slow
-async def test_a_word_waits_until_the_store_answers(
+async def test_acknowledgement_waits_for_the_store(
     anyio_backend: str, operation: str, fault: Exception, late: bool
 ) -> None:
     async with a_bus() as (bus, store):
         await publish(bus, 2)
         async with bus.consume(NAME, GROUP) as events:
             first = await anext(events)
-            # If it was late, the store has heard it, and says so the second time.
+            # If the first attempt was late, the store has recorded it and reports so the second
+            # time.
             (store.late_faults if late else store.faults)[operation] = [fault]
             with anyio.fail_after(PATIENCE):
                 await (first.ack() if operation == "ack" else first.nack(60.0))
@@ -134,7 +135,7 @@ async def test_a_word_waits_until_the_store_answers(
 
 
 @pytest.mark.parametrize("operation", ["ack", "nack"])
-async def test_a_word_that_is_never_heard_ends_with_the_bus(
+async def test_closing_the_bus_ends_a_waiting_acknowledgement(
     anyio_backend: str, operation: str
 ) -> None:
     async with anyio.create_task_group() as tasks, a_bus() as (bus, store):
@@ -162,7 +163,7 @@ async def test_one_task_reads(anyio_backend: str) -> None:
         assert isinstance(waiting[0], BusEvent)
 
 
-async def test_its_beginning_and_end(anyio_backend: str) -> None:
+async def test_entering_and_leaving(anyio_backend: str) -> None:
     async with a_bus() as (bus, store):
         events = bus.consume(NAME, GROUP)
         with pytest.raises(ParleyError, match="async with"):
@@ -178,10 +179,10 @@ async def test_its_beginning_and_end(anyio_backend: str) -> None:
             async with bus.consume(NAME, GROUP):
                 pass
         async with bus.consume(NAME, GROUP):
-            assert store.asked("join")[-1][2] == "me"  # the name that failed is free
+            assert store.asked("join")[-1][2] == "me"  # The name of the failed consumer is free.
 
 
-async def test_the_bus_closes_under_it(anyio_backend: str) -> None:
+async def test_bus_closes_during_the_loop(anyio_backend: str) -> None:
     async with a_bus() as (bus, store), anyio.create_task_group() as tasks:
         await publish(bus, 2)
         busy, idle = bus.consume(NAME, GROUP), bus.consume("auth.other", GROUP)
@@ -202,8 +203,10 @@ async def test_the_bus_closes_under_it(anyio_backend: str) -> None:
 
 
 async def test_attempts_end(anyio_backend: str) -> None:
-    """At the last attempt it is set aside at once; what was handed out more often by others, when
-    it is fetched."""
+    """At the last attempt an event becomes a dead letter immediately.
+
+    An event that other consumers received more often becomes one when it is fetched.
+    """
     async with a_bus() as (bus, store):
         await publish(bus, 2)
         for _ in range(2):
@@ -218,7 +221,7 @@ async def test_attempts_end(anyio_backend: str) -> None:
             assert (await anext(events)).data == {"n": 0}
         assert store.asked("bury")[-1][-1] == "not processed after 1 attempts"
         assert bus.counters.dead_lettered == 2
-        # What fails among the dead has nowhere to go.
+        # A failing dead letter stays on its stream.
         for _ in range(7):
             with pytest.raises(ValueError, match="bad"):
                 await fail(bus, ValueError("bad"), NAME + ".dead", max_attempts=1)
@@ -227,7 +230,7 @@ async def test_attempts_end(anyio_backend: str) -> None:
 
 @pytest.mark.parametrize("error", [BusUnavailableError, BusBusyError, BusFullError])
 @pytest.mark.slow
-async def test_what_may_pass_is_waited_for(anyio_backend: str, error: type[Exception]) -> None:
+async def test_transient_errors_are_retried(anyio_backend: str, error: type[Exception]) -> None:
     async with a_bus() as (bus, store):
         async with bus.consume(NAME, GROUP) as events:
             for method in ("recover_pending", "claim", "read", "ack"):
@@ -239,7 +242,7 @@ async def test_what_may_pass_is_waited_for(anyio_backend: str, error: type[Excep
 
 
 @pytest.mark.parametrize("error", [BusDamagedError, RuntimeError])
-async def test_what_does_not_pass_ends_the_loop(anyio_backend: str, error: type[Exception]) -> None:
+async def test_permanent_errors_end_the_loop(anyio_backend: str, error: type[Exception]) -> None:
     async with a_bus() as (bus, store):
         store.faults["claim"] = [error("torn")]
         with pytest.raises(ParleyError, match=r"torn|the store failed"):
@@ -252,9 +255,7 @@ async def test_what_does_not_pass_ends_the_loop(anyio_backend: str, error: type[
                 await anext(events)
 
 
-async def test_leaving_does_not_wait_for_ever(
-    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_leaving_times_out(anyio_backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parley._node.bus.consumers.group_consumer.LEAVE_TIMEOUT", 0.05)
     async with a_bus() as (bus, store):
         await publish(bus, 4)
@@ -268,8 +269,8 @@ async def test_leaving_does_not_wait_for_ever(
             await fail(bus, ValueError("its own"))
 
 
-async def test_what_takes_long_is_said_to_be_alive(anyio_backend: str) -> None:
-    """And what is held without being begun is given back, after a while without progress."""
+async def test_long_processing_sends_heartbeats(anyio_backend: str) -> None:
+    """Events that were not started are also released, if there is no progress for a while."""
     async with a_bus() as (bus, store):
         ids = await publish(bus, 4)
         async with bus.consume(NAME, GROUP, reclaim_after=0.15) as events:
@@ -278,14 +279,14 @@ async def test_what_takes_long_is_said_to_be_alive(anyio_backend: str) -> None:
             assert set(store.asked("touch")[0][-1]) == set(ids)
             assert set(store.asked("release")[0][-1]) == set(ids[1:])
             await eventually(lambda: store.asked("touch")[-1][-1] == [ids[0]])
-            # It gets them again itself, one by one, in their order, and as never begun.
+            # The consumer gets them again, one by one, in their order and with the first attempt.
             for number in (1, 2, 3):
                 event = await anext(events)
                 assert (event.data["n"], event.attempt) == (number, 1)
         assert await bus.pending(NAME, GROUP) == []
 
 
-async def test_a_name_of_its_own(anyio_backend: str) -> None:
+async def test_each_consumer_has_its_own_name(anyio_backend: str) -> None:
     async with a_bus() as (bus, store):
         loops: list[Consumption] = [bus.consume(NAME, GROUP) for _ in range(4)]
         async with loops[0], loops[1]:

@@ -1,4 +1,4 @@
-"""What is asked for is checked at once."""
+"""Options are checked when they are given."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -19,7 +19,7 @@ from parley._node.errors import ConfigError
 GOOD: dict[str, Any] = {"batch": 100, "reclaim_after": 60, "max_attempts": 5, "start": "first"}
 
 
-def test_what_is_read() -> None:
+def test_valid_options() -> None:
     options = check_options(BusConfig(service="shop"), "auth.user", "mailer", **GOOD)
     assert options == ConsumerOptions("auth.user", "shop-mailer", 100, 60.0, 5, "0-0")
     when = datetime.fromtimestamp(1, UTC)
@@ -36,7 +36,7 @@ def test_what_is_read() -> None:
     [
         ("nodot", "g", {}, InvalidEventError),
         ("a.b", "with space", {}, InvalidEventError),
-        ("a.b", "g" * 254, {}, InvalidEventError),  # with the service before it
+        ("a.b", "g" * 254, {}, InvalidEventError),  # With the prefix of the service.
         ("a.b", "g", {"start": "then"}, InvalidEventError),
         ("a.b", "g", {"batch": 0}, ConfigError),
         ("a.b", "g", {"batch": 1.5}, ConfigError),
@@ -46,7 +46,7 @@ def test_what_is_read() -> None:
         ("a.b", "g", {"max_attempts": 0}, ConfigError),
     ],
 )
-def test_what_is_wrong(
+def test_invalid_options(
     name: str, group: str, options: dict[str, Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
@@ -54,7 +54,7 @@ def test_what_is_wrong(
 
 
 @pytest.mark.parametrize("delay", [-1.0, float("inf"), float("nan")])
-def test_what_is_no_delay(delay: float) -> None:
+def test_invalid_delays(delay: float) -> None:
     assert require_delay(0) == 0.0
     with pytest.raises(InvalidEventError):
         require_delay(delay)

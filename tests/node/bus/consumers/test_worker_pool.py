@@ -1,4 +1,4 @@
-"""Handlers: what they fail, what stops them, and what does not."""
+"""Handlers: failures that are retried, and the end of a handler."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 SOON: dict[str, Any] = {"retry_delay": 0.01, "max_retry_delay": 0.02}
 
 
-async def test_a_failing_handler_goes_on(
+async def test_failing_handler_continues(
     anyio_backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL, "parley.bus")
@@ -50,7 +50,7 @@ async def test_a_failing_handler_goes_on(
         assert [one.error for one in letter.history] == ["ValueError: bad"] * 3
 
 
-async def test_so_many_at_once(anyio_backend: str) -> None:
+async def test_concurrency(anyio_backend: str) -> None:
     async with a_bus() as (bus, _):
         running, most = 0, 0
 
@@ -67,8 +67,10 @@ async def test_so_many_at_once(anyio_backend: str) -> None:
         assert most == 3
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # trio lets nobody raise its own
-async def test_a_cancellation_of_its_own_is_a_failure(anyio_backend: str) -> None:
+@pytest.mark.parametrize(
+    "anyio_backend", ["asyncio"]
+)  # Trio does not allow code to raise its own cancellation.
+async def test_cancellation_raised_by_a_handler_is_a_failure(anyio_backend: str) -> None:
     async with a_bus() as (bus, _):
         got = []
 
@@ -84,7 +86,7 @@ async def test_a_cancellation_of_its_own_is_a_failure(anyio_backend: str) -> Non
 
 
 async def test_draining(anyio_backend: str) -> None:
-    """What runs may finish, for so long; what was not begun is for others."""
+    """Running handlers may finish until the timeout; unstarted events are released."""
     async with a_bus() as (bus, store):
         begun = anyio.Event()
         finish = anyio.Event()
@@ -117,7 +119,7 @@ async def test_draining_ends(anyio_backend: str, monkeypatch: pytest.MonkeyPatch
         async def handle(event: BusEvent) -> None:
             begun.append(event.data["n"])
             if event.data["n"]:
-                with anyio.CancelScope(shield=True):  # it does not let itself be cancelled
+                with anyio.CancelScope(shield=True):  # Ignores its cancellation.
                     await anyio.sleep(0.2)
                 ended.set()
             await anyio.sleep_forever()
@@ -131,7 +133,7 @@ async def test_draining_ends(anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
-async def test_a_store_that_comes_and_goes(
+async def test_unreliable_store(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pauses = Backoff(first=0.01, longest=0.02)
@@ -168,7 +170,7 @@ async def test_closing_while_there_is_no_store(anyio_backend: str) -> None:
         await eventually(lambda: bool(store.asked("join")))
 
 
-async def test_failures_are_rationed(
+async def test_logged_failures_are_rate_limited(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("parley._node.bus.consumers.worker_pool.FAILURES", 3)
@@ -183,7 +185,7 @@ async def test_failures_are_rationed(
         assert caplog.text.count("the handler of") == 3
 
 
-async def test_what_is_no_handler(anyio_backend: str) -> None:
+async def test_invalid_handlers(anyio_backend: str) -> None:
     async with a_bus() as (bus, _):
 
         async def handle(event: BusEvent) -> None:
@@ -197,7 +199,7 @@ async def test_what_is_no_handler(anyio_backend: str) -> None:
             """Never called."""
 
         with pytest.raises(ConfigError, match="coroutine"):
-            bus.handler(NAME, GROUP)(not_async)  # type: ignore[type-var]  # what is refused
+            bus.handler(NAME, GROUP)(not_async)  # type: ignore[type-var] # must be rejected
         wrongs: list[dict[str, Any]] = [
             {"concurrency": 0},
             {"retry_delay": 0},

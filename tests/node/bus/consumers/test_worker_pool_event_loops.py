@@ -1,5 +1,6 @@
-"""A handler of the bus that takes longer than `reclaim_after`, on each event loop as programs
-start it: `asyncio.run`, `uvloop.run`, `anyio.run` and `trio.run`."""
+"""A bus handler that runs longer than `reclaim_after`, on each event loop as programs start it:
+`asyncio.run`, `uvloop.run`, `anyio.run` and `trio.run`.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine

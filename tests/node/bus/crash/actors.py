@@ -1,8 +1,8 @@
-"""What the processes that are killed do: publish, process, offer a bus.
+"""The processes that the tests kill: they publish, consume, or offer a bus.
 
-Each notes at once what is done, in one write to a file that is only appended to: an event's id
-after `publish` returned, an event processed before it is acknowledged. A process that starts again
-goes on from there, and publishes the last event again with its key.
+Each process immediately records completed work, in one write to an append-only file: an event's ID
+after `publish` returned, and a processed event before it is acknowledged. A restarted process
+continues from there, and publishes the last event again with its key.
 """
 
 import os
@@ -27,7 +27,7 @@ from parley._node.trust.policies import AnyPeer
 
 STREAM: Final = "shop.sold"
 GROUP: Final = "ledger"
-# What a stage imports for those who play here, or in `load`.
+# The imports that a stage needs for these processes, or for `load`.
 MODULES: Final = (
     "coredis",
     "parley._node.bus.bus",
@@ -39,19 +39,18 @@ MODULES: Final = (
     "tests.node.bus.crash.load",
 )
 PUBLISHERS: Final = 3
-# Between two events of a publisher and before it is tried again, in seconds.
+# The pause between two events of a publisher, and before a retry, in seconds.
 PAUSE: Final = 0.002
 AGAIN: Final = 0.02
 RECLAIM_AFTER: Final = 0.6
-# No event meets as many kills: none of them may be set aside.
+# More attempts than an event can be killed, so that none becomes a dead letter.
 MAX_ATTEMPTS: Final = 50
 
 Ended = Callable[[], Awaitable[object]]
 
 
 class Line(NamedTuple):
-    """A line of a file: of which publisher, its how manieth event, the event's id, the attempt
-    (of a processed one)."""
+    """A line of the file: the publisher, its event number, its ID, and the attempt if processed."""
 
     publisher: int
     number: int
@@ -64,7 +63,7 @@ class Line(NamedTuple):
 
 
 def read_lines(path: Path) -> list[Line]:
-    """What was written down, up to the last whole line."""
+    """Return the lines that were written, up to the last complete line."""
     lines = []
     if path.exists():
         whole = path.read_text().rpartition("\n")[0]
@@ -89,14 +88,14 @@ def identity_of(role: dict[str, Any]) -> Identity:
 
 
 def new_node(role: dict[str, Any]) -> Node:
-    # Whoever it was talking to was killed: no session of his is to be waited for.
+    # The other process was killed, so its session will not resume.
     config = NodeConfig(algorithms={"kex": ("x25519",)}, resume=0.0)
     return Node(identity_of(role), config=config, trust=AnyPeer())
 
 
 @asynccontextmanager
 async def bus_of(role: dict[str, Any]) -> AsyncIterator[tuple[Bus, Ended]]:
-    """The bus at an address, be it a store's or a node's, and what waits until it ended."""
+    """Yield the bus at the address of a store or node, and a function that waits for its end."""
     config = BusConfig(consumer=role["consumer"], timeout=2.0)
     if "node" not in role:
         async with open_bus(role["bus"], config) as bus:
@@ -110,18 +109,18 @@ async def bus_of(role: dict[str, Any]) -> AsyncIterator[tuple[Bus, Ended]]:
 async def again_and_again(
     role: dict[str, Any], use: Callable[[Bus, Ended], Awaitable[None]]
 ) -> None:
-    """Use the bus; when it ends or fails, from the beginning."""
+    """Use the bus; start again when it ends or fails."""
     while True:
         try:
             async with bus_of(role) as (bus, ended):
                 await use(bus, ended)
         except* (BusError, ParleyError, OSError):
-            pass  # who it was talking to was killed, or is not there yet
+            pass  # The other process was killed, or has not started yet.
         await anyio.sleep(AGAIN)
 
 
 async def publish(role: dict[str, Any]) -> None:
-    """Several tasks, each with a count of its own."""
+    """Publish in several tasks, each with its own count."""
     path = Path(role["directory"], "published")
     last = {line.publisher: line.number for line in read_lines(path)}
     notes = Notes(path)
@@ -145,7 +144,7 @@ async def publish(role: dict[str, Any]) -> None:
 
 
 async def consume(role: dict[str, Any]) -> None:
-    """Process, by a loop or by a handler."""
+    """Process events with a loop or a handler."""
     notes = Notes(Path(role["directory"], "processed"))
     max_attempts = role.get("max_attempts", MAX_ATTEMPTS)
 
@@ -176,14 +175,14 @@ async def consume(role: dict[str, Any]) -> None:
 
 
 async def both(role: dict[str, Any]) -> None:
-    """Publish and consume, in one process."""
+    """Publish and consume in one process."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(publish, role)
         tasks.start_soon(consume, role)
 
 
 async def offer(role: dict[str, Any]) -> None:
-    """A node that offers its bus to everybody."""
+    """Run a node that offers its bus to all peers."""
     async with new_node(role) as node:
         node.bus(role["bus"], allow=lambda request: True)
         await node.listen(role["listen"])

@@ -1,8 +1,7 @@
-"""Processes that load a bus with large events until they are killed, that open it meanwhile, and
-that check afterwards that everything is there.
+"""Processes that load a bus with large events, open it during the load, and check it afterwards.
 
-A batch is noted once `publish_many` has returned; its number is never used again, so that it
-differs from one that was stored and not noted.
+A batch is recorded when `publish_many` has returned. Its number is never reused, so that it differs
+from a batch that was stored but not recorded.
 """
 
 import json
@@ -20,15 +19,15 @@ from tests.node.bus.crash.writes import kill_in_write
 
 BATCH: Final = 40
 TEXT: Final = "x" * 1_500
-# Few, so that every second batch comes with a checkpoint.
+# Few events, so that every second batch causes a checkpoint.
 CHECKPOINT_PAGES: Final = 50
 
 
 async def load(role: dict[str, Any]) -> None:
-    """Publish batches, and once there is no room try again and again."""
+    """Publish batches; when there is no space, retry until there is."""
     directory = Path(role["directory"])
     published, refused = Notes(directory / "published"), Notes(directory / "refused")
-    bus_file.CHECKPOINT_PAGES = CHECKPOINT_PAGES  # type: ignore[misc]  # a process of its own
+    bus_file.CHECKPOINT_PAGES = CHECKPOINT_PAGES  # type: ignore[misc] # runs in a separate process
     if role["write"]:
         kill_in_write(role["write"], torn=role["torn"])
     async with open_bus(role["bus"]) as bus:
@@ -44,7 +43,7 @@ async def load(role: dict[str, Any]) -> None:
 
 
 async def look(role: dict[str, Any]) -> None:
-    """Open the bus, look, and close it, over and over."""
+    """Repeatedly open, inspect and close the bus."""
     notes = Notes(Path(role["directory"], "looked"))
     for number in count():
         async with open_bus(role["bus"]) as bus:
@@ -53,7 +52,7 @@ async def look(role: dict[str, Any]) -> None:
 
 
 async def settle(role: dict[str, Any]) -> None:
-    """See what is there, process all that is new, and take it away if that is asked for."""
+    """Read the contents, process all new events, and optionally delete them."""
     async with open_bus(role["bus"]) as bus:
         stored = [(event.data["batch"], event.id) async for event in bus.history(STREAM)]
         lag = await bus.lag(STREAM, GROUP) if await bus.groups(STREAM) else len(stored)
@@ -68,13 +67,13 @@ async def settle(role: dict[str, Any]) -> None:
 
 
 async def ballast(role: dict[str, Any]) -> None:
-    """Take so many bytes of the disk; with none, what was taken is free again."""
+    """Occupy so many bytes of the disk; 0 frees them."""
     path = anyio.Path(role["disk"], "ballast")
     await path.write_bytes(bytes(role["size"]))
 
 
 async def clear(role: dict[str, Any]) -> None:
-    """Take everything away."""
+    """Delete all events."""
     async for path in anyio.Path(role["disk"]).iterdir():
         await path.unlink()
 

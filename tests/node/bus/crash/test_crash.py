@@ -1,8 +1,8 @@
-"""Publishers, consumers, a node that offers its bus and Redis, killed at random points.
+"""Publishers, consumers, a node that offers its bus, and Redis, killed at random points.
 
-Expected is what the processes noted themselves before they were killed: nothing that was published
-is lost, nothing is acknowledged that was not processed, and an event that is processed twice says
-so. `--rounds N` kills N times, shared out over the scenarios.
+The expected state is what the processes recorded before they were killed. No published event is
+lost, no unprocessed event is acknowledged, and an event that is processed twice has a higher
+attempt. `--rounds N` kills N times, divided among the scenarios.
 """
 
 import signal
@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from random import Random  # noqa: TID251 - when to kill
+from random import Random  # noqa: TID251 - chooses when to kill
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
@@ -27,13 +27,13 @@ from tests.node.bus.crash.waiting import PATIENCE, until
 from tests.node.stage import Stage
 from tests.redis_server import PROGRAM, RedisServer, redis_program
 
-# A kill comes when so many events more were published and so many processed, at most; in every
-# fourth round so many seconds after the start, at most: while all begins.
+# The upper limits of published and processed events before a kill. Every fourth round is instead
+# killed after at most so many seconds, during startup.
 MOST_EVENTS: Final = 200
 EARLIEST: Final = 0.1
 REDIS: Final = "redis"
 
-# Who is there, by name, and by whom or what a round may end.
+# The processes by name, and the ones that each round may kill.
 SCENARIOS: Final[dict[str, dict[str, str]]] = {
     "sqlite in one process": {"all": "both"},
     "sqlite in three processes": {"pub": "publish", "con1": "consume", "con2": "consume"},
@@ -50,7 +50,7 @@ def stage() -> Iterator[Stage]:
 
 
 class Scene:
-    """The processes of a scenario, and what they wrote down."""
+    """The processes of a scenario, and the files that they write."""
 
     def __init__(self, name: str, stage: Stage, directory: Path, redis: RedisServer | None) -> None:
         self.cast = SCENARIOS[name]
@@ -66,7 +66,7 @@ class Scene:
             self.listen = f"unix://{directory}/socket" if "unix" in name else f"tcp://{port}"
 
     def start(self, number: int) -> None:
-        """Whoever is not there."""
+        """Start the processes that are not running."""
         for actor, role in self.cast.items():
             if role == REDIS:
                 assert self.redis is not None
@@ -76,7 +76,7 @@ class Scene:
                 self.pids[actor] = self.stage.start(self.role(actor, role, number))
 
     def role(self, actor: str, role: str, number: int) -> dict[str, Any]:
-        """What an actor is told. Every second time it has another name than before."""
+        """Return the role of a process. Its name changes every second time."""
         return {
             "role": role,
             "backend": ("asyncio", "trio")[number // 2 % 2],
@@ -90,7 +90,7 @@ class Scene:
         }
 
     def play(self, number: int) -> None:
-        """Start who is missing; kill some when something has happened."""
+        """Start missing processes; kill some when enough events were published or processed."""
         published, processed = self.published, self.processed
         self.start(number)
         if number % 4 == 3:
@@ -116,7 +116,7 @@ class Scene:
             self.stage.kill(self.pids.pop(actor))
 
     def end(self) -> None:
-        """Nobody publishes any more; who is there goes on until all is processed."""
+        """Stop publishing, and let the other processes finish all events."""
         for actor in [name for name in self.pids if name not in ("node", "con1", "all")]:
             self.kill(actor)
         if "all" in self.pids:
@@ -181,15 +181,15 @@ def assert_kept(scene: Scene) -> None:
     again = len(processed) - len({line.id for line in processed})
     print(f"{len(published)} published, {len(stored)} stored, {again} processed again; killed:")
     print(", ".join(f"{actor} {times} times" for actor, times in scene.kills.items()))
-    # Nothing whose publish returned is lost; it is under the id that was returned.
+    # Every event whose publish returned is stored under the returned ID.
     assert {line.event: line.id for line in published}.items() <= {
         line.event: line.id for line in stored
     }.items()
-    # With its key it is there once, and each publisher's are in their order.
+    # An event with a key is stored once, and each publisher's events are in order.
     assert_counted_up(stored)
-    # All of it was acknowledged: none without being processed.
+    # All events were acknowledged, and only after they were processed.
     assert {line.id for line in stored} <= {line.id for line in processed}
-    # What is processed again says so: no two have the same attempt.
+    # Repeated processing is marked: no two have the same attempt.
     attempts = Counter((line.id, line.attempt) for line in processed)
     assert [one for one, times in attempts.items() if times > 1] == []
     assert scene.dead == []
@@ -200,7 +200,7 @@ POISON_ATTEMPTS: Final = 3
 
 @pytest.mark.process
 @pytest.mark.parametrize("store", ["sqlite", pytest.param("redis", marks=pytest.mark.redis)])
-def test_an_event_that_kills_who_processes_it_is_set_aside(
+def test_event_that_kills_its_consumer_becomes_a_dead_letter(
     store: str, stage: Stage, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     url = f"sqlite:///{tmp_path}/bus.db"
@@ -222,7 +222,7 @@ def test_an_event_that_kills_who_processes_it_is_set_aside(
         "bus": url,
         "directory": str(tmp_path),
         "consumer": "con1",
-        "handler": False,  # with several workers, what others had begun would begin again, too
+        "handler": False,  # Several workers would also restart other events.
         "poison": 1,
         "max_attempts": POISON_ATTEMPTS,
     }
@@ -237,7 +237,7 @@ def test_an_event_that_kills_who_processes_it_is_set_aside(
     assert letter.data["data"] == events[1]
     said = [(one["attempt"], one["error"]) for one in letter.data["history"]]
     assert said[:-1] == [(n, "not acknowledged") for n in range(1, POISON_ATTEMPTS + 1)]
-    # It took nobody else's attempts with it.
+    # It did not use up attempts of other events.
     assert max(line.attempt for line in read_lines(tmp_path / "processed")) <= 2
 
 
@@ -251,7 +251,7 @@ def assert_counted_up(stored: list[Line]) -> None:
 
 @pytest.fixture
 def synced_redis() -> Iterator[RedisServer]:
-    """A Redis that has on its disk what it said to have done."""
+    """Yield a Redis server whose disk has everything that it confirmed."""
     if redis_program() is None:
         pytest.skip(f"there is no {PROGRAM} on this machine")
     with RedisServer(appendfsync="always") as server:

@@ -1,16 +1,17 @@
-"""A SQLite bus under a load of large events: killed in its n-th write or at random, on a full
-disk, opened beside a publisher.
+"""A SQLite bus under a load of large events: killed, on a full disk, or opened by another process.
 
-Large events cause a checkpoint every few batches, so most kills come in one. However it ends, the
-bus opens, each batch is there once and whole or not at all, what was published is there, and all of
-it can be processed. `--rounds N` kills N times, shared out over the tests.
+A kill happens in the n-th write or at random.
+
+Large events cause a checkpoint every few batches, so that most kills happen during one. In every
+case the bus opens, each batch is stored once and whole or not at all, confirmed batches are stored,
+and all events can be processed. `--rounds N` kills N times, divided among the tests.
 """
 
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from random import Random  # noqa: TID251 - when to kill
+from random import Random  # noqa: TID251 - chooses when to kill
 from typing import Any, Final
 
 import pytest
@@ -21,8 +22,8 @@ from tests.node.bus.crash.waiting import until
 from tests.node.bus.small_disk import on_small_disk
 from tests.node.stage import Stage
 
-# A kill comes in one of so many writes: those of some six batches and the checkpoints between;
-# or when so many batches were published.
+# A kill happens in one of so many writes (about six batches and their checkpoints), or after so
+# many published batches.
 MOST_WRITES: Final = 400
 MOST_BATCHES: Final = 8
 DISK: Final = 3_000_000
@@ -32,7 +33,7 @@ APART: Final = 10_000
 
 
 class Scene:
-    """A bus, and what was written down of it."""
+    """A bus, and the records of its publishers."""
 
     def __init__(self, stage: Stage, bus: Path, notes: Path, seed: str) -> None:
         self._stage = stage
@@ -53,7 +54,7 @@ class Scene:
         )
 
     def load(self, *, write: int = 0) -> int:
-        """Start a publisher, which is killed in its write number `write`."""
+        """Start a publisher that is killed in its write number `write`."""
         self.rounds += 1
         torn = self.random.random() < 0.5
         return self.start("load", first=self.rounds * APART, write=write, torn=torn)
@@ -62,12 +63,12 @@ class Scene:
         self._stage.kill(pid)
 
     def killed_in_write(self) -> None:
-        """A publisher, until its last write."""
+        """Run a publisher until its last write."""
         pid = self.load(write=self.random.randrange(1, MOST_WRITES))
         assert self._stage.ended(pid) == -9
 
     def killed_at_random(self) -> None:
-        """A publisher, until some batches were published."""
+        """Run a publisher until some batches were published."""
         pid = self.load()
         self.until_more("published", self.random.randrange(MOST_BATCHES))
         self.kill(pid)
@@ -77,7 +78,7 @@ class Scene:
         until(lambda: len(read_lines(self._notes / name)) >= before + count)
 
     def settle(self, *, trim: bool) -> None:
-        """All that was published is there, and is processed."""
+        """Check that all published batches are stored, and process them."""
         found = self._notes / "settled"
         self._stage.ended(self.start("settle", trim=trim))
         said = json.loads(found.read_text())

@@ -1,7 +1,7 @@
 """The system calls with which SQLite writes in this process: counted, and one of them the last.
 
-SQLite itself lets its calls be replaced (`sqlite3_vfs.xSetSystemCall`), so nothing else on the
-machine is needed, and everything up to the last one is as it would have been.
+SQLite allows its system calls to be replaced (`sqlite3_vfs.xSetSystemCall`), so that this needs no
+other program, and all writes before the last one are the real ones.
 """
 
 import _sqlite3
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 WRITES: Final = (b"pwrite64", b"pwrite")
 WRITE: Final = ctypes.CFUNCTYPE(c_ssize_t, c_int, c_void_p, c_size_t, c_int64, use_errno=True)
-# What SQLite calls for as long as the process lives.
+# The functions that SQLite calls, which must live as long as the process.
 _kept: list[object] = []
 
 
@@ -37,7 +37,7 @@ class _Vfs(ctypes.Structure):
 
 
 def kill_in_write(number: int, *, torn: bool) -> None:
-    """Have the `number`-th write from now on be this process's last act: half of it, or none."""
+    """Kill this process in its `number`-th write from now on, before it or halfway through."""
     left = number
 
     def write(file: int, data: int, size: int, offset: int) -> int:
@@ -53,7 +53,7 @@ def kill_in_write(number: int, *, torn: bool) -> None:
 
 
 def _replace(function: Callable[[int, int, int, int], int]) -> Callable[..., Any]:
-    """Have SQLite write by `function`; what it wrote by before."""
+    """Replace SQLite's write function; return the previous one."""
     find = ctypes.CDLL(_sqlite3.__file__).sqlite3_vfs_find
     find.restype = POINTER(_Vfs)
     vfs = find(None)

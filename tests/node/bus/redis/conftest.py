@@ -1,4 +1,4 @@
-"""A store on the redis-server of this process, for the tests beside this file."""
+"""A store on this process's redis-server, for the tests in this directory."""
 
 from collections.abc import AsyncIterator
 
@@ -13,12 +13,12 @@ from tests.redis_server import RedisServer
 
 @pytest.fixture
 async def store(redis_url: str, anyio_backend: str) -> AsyncIterator[RedisStore]:
-    """A store that is open, on an empty server."""
+    """Yield an open store on an empty server."""
     async with opened(RedisStore(redis_url, BusConfig(timeout=5))) as store:
         yield store
 
 
 @pytest.fixture
 def redis(redis_url: str, redis_server: RedisServer) -> Redis:
-    """The same server, spoken to by other means."""
+    """Return a raw connection to the same server."""
     return Redis(redis_server)

@@ -1,6 +1,6 @@
-"""What the tests of the store on Redis share: events, and Redis seen without our store.
+"""Shared by the tests of the Redis store: events, and raw access to Redis.
 
-What a store has written is read with the plain protocol of Redis, without a client library.
+The contents that a store writes are read with Redis's own protocol, without a client library.
 """
 
 import json
@@ -22,13 +22,13 @@ ALL: Final = 1_000
 
 
 def event(number: int = 0, name: str = S, key: str | None = None, **more: Any) -> NewEvent:
-    """An event with a number in it."""
+    """Return an event with a number."""
     data = {"number": number, **more}
     return NewEvent(name, data, json.dumps(data), key)
 
 
 def numbers(deliveries: list[Delivery]) -> list[tuple[int, int]]:
-    """The number in each event, and its attempt."""
+    """Return the number and attempt of each event."""
     return [(json.loads(one.event.body)["number"], one.attempt) for one in deliveries]
 
 
@@ -37,13 +37,13 @@ def ids(deliveries: list[Delivery]) -> list[str]:
 
 
 class Redis:
-    """A server, asked for what it has."""
+    """A raw connection to a server."""
 
     def __init__(self, server: RedisServer) -> None:
         self.server = server
 
     def __call__(self, *words: str | int) -> Any:
-        """The whole answer to a command (RESP 2), texts as str; an error as its text."""
+        """Return the complete response to a command (RESP 2) with texts and errors as str."""
         text = [f"*{len(words)}"]
         for word in map(str, words):
             text += (f"${len(word.encode())}", word)
@@ -54,7 +54,7 @@ class Redis:
 
     @contextmanager
     def setting(self, name: str, value: str, after: str) -> Iterator[None]:
-        """A setting of the server for a while."""
+        """Change a setting of the server inside the block."""
         assert self("CONFIG", "SET", name, value) == "OK"
         try:
             yield

@@ -1,4 +1,4 @@
-"""Connections to Redis: shared, lost, restarted, refused, silent; and reads that block."""
+"""Connections to Redis: shared, lost, restarted, refused, unresponsive; and blocking reads."""
 
 import re
 from collections.abc import AsyncIterator
@@ -31,8 +31,10 @@ HELLO = b"%3\r\n+proto\r\n:3\r\n+version\r\n+7.0.15\r\n+id\r\n:1\r\n"
 
 @asynccontextmanager
 async def pretender(*answers: bytes, streams: list[object] | None = None) -> AsyncIterator[str]:
-    """The address of what answers to the first commands so, and then says nothing. Its connections
-    are added to `streams`."""
+    """Yield the address of a server that returns these responses and then nothing.
+
+    Its connections are added to `streams`.
+    """
 
     async def serve(stream: SocketStream) -> None:
         if streams is not None:
@@ -52,7 +54,7 @@ async def pretender(*answers: bytes, streams: list[object] | None = None) -> Asy
             tasks.cancel_scope.cancel()
 
 
-async def test_a_lost_connection_is_made_anew(store: RedisStore, redis: Redis) -> None:
+async def test_lost_connection_is_reestablished(store: RedisStore, redis: Redis) -> None:
     await store.join(S, G, C, BEFORE_ALL)
     async with anyio.create_task_group() as tasks:
         read = await started(tasks, lambda: store.read(S, G, C, 5, 5))
@@ -87,16 +89,14 @@ async def test_a_redis_that_is_killed_and_started_again(
         assert len(await store.pending(S, G, ALL, BEFORE_ALL)) == 4
 
 
-async def test_scripts_are_sent_again_when_they_were_forgotten(
-    store: RedisStore, redis: Redis
-) -> None:
+async def test_forgotten_scripts_are_sent_again(store: RedisStore, redis: Redis) -> None:
     for _ in range(2):
         await store.publish([event(1), event(2)], durable=True)
         redis("SCRIPT", "FLUSH")
     assert len(await store.history(S, BEFORE_ALL, None, ALL, 0)) == 4
 
 
-async def test_a_server_that_says_nothing(redis_url: str, redis: Redis, anyio_backend: str) -> None:
+async def test_unresponsive_server(redis_url: str, redis: Redis, anyio_backend: str) -> None:
     async with opened(RedisStore(redis_url, BusConfig(timeout=0.1))) as store:
         await store.join(S, G, C, BEFORE_ALL)
         redis("CLIENT", "PAUSE", 250, "ALL")
@@ -132,7 +132,7 @@ async def test_servers_that_cannot_be_used(
 
 
 async def test_a_password_is_in_no_traceback(anyio_backend: str) -> None:
-    """A Redis of before version 6 says of a command that it does not know what came with it."""
+    """A Redis before version 6 quotes the arguments of an unknown command in its error."""
     answer = b"-ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `it`, `s3`\r\n"
     async with pretender(answer) as url, task_scope() as backend:
         store = RedisStore(url.replace("//", "//it:s3@"), BusConfig(timeout=1))
@@ -141,7 +141,7 @@ async def test_a_password_is_in_no_traceback(anyio_backend: str) -> None:
     assert "s3" not in "".join(format_exception(caught.value))
 
 
-async def test_nobody_there(anyio_backend: str) -> None:
+async def test_no_server(anyio_backend: str) -> None:
     with nothing_left():
         async with task_scope() as backend:
             store = RedisStore("redis://127.0.0.1:1", BusConfig(timeout=1))
@@ -166,7 +166,7 @@ async def test_servers_that_are_not_ready(error: str, anyio_backend: str) -> Non
                 await store.publish([event(1)], durable=True)
 
 
-async def test_who_may_not(store: RedisStore, redis: Redis, redis_url: str) -> None:
+async def test_user_without_permissions(store: RedisStore, redis: Redis, redis_url: str) -> None:
     redis("ACL", "SETUSER", "eve", "on", ">word", "~*", "+@all", "-xadd", "-config")
     address = redis_url.replace("//", "//eve:word@")
     try:
@@ -196,7 +196,7 @@ async def test_further_commands_wait_in_line(
         await client.aclose()
 
 
-async def test_commands_of_who_is_gone_are_under_way_until_they_are_answered(
+async def test_commands_of_cancelled_callers_count_until_answered(
     redis_url: str, redis: Redis, anyio_backend: str
 ) -> None:
     async with task_scope() as backend:
@@ -212,7 +212,7 @@ async def test_commands_of_who_is_gone_are_under_way_until_they_are_answered(
         await client.aclose()
 
 
-async def test_all_who_wait_for_a_connection_share_its_failure(anyio_backend: str) -> None:
+async def test_waiting_callers_share_a_connection_failure(anyio_backend: str) -> None:
     made: list[object] = []
     async with pretender(streams=made) as url, task_scope() as backend:
         client = RedisClient(backend, parse_address(url), 0.1, 10)
@@ -239,7 +239,9 @@ async def test_few_connections_are_kept(
             for _ in range(4):
                 await started(tasks, lambda: store.read(S, G, C, 1, 5))
             tasks.cancel_scope.cancel()
-        await eventually(lambda: connections() <= 4)  # shared, listening, kept, ours
+        await eventually(
+            lambda: connections() <= 4
+        )  # Shared, listening, idle, and this test's own.
 
 
 async def test_more_reads_than_connections_wait_for_one(
@@ -247,7 +249,7 @@ async def test_more_reads_than_connections_wait_for_one(
 ) -> None:
     monkeypatch.setattr(
         module, "MOST_CONNECTIONS", 4
-    )  # the shared and listening ones, two for reads
+    )  # The shared and the listening connection, and two for reads.
     await store.join(S, G, C, BEFORE_ALL)
     async with anyio.create_task_group() as tasks:
         waiting = [await started(tasks, lambda: store.read(S, G, C, 1, 5)) for _ in range(4)]
@@ -258,13 +260,13 @@ async def test_more_reads_than_connections_wait_for_one(
                 await store.read(S, G, C, 1, 5)
 
         await started(tasks, cancelled)
-        third.cancel()  # in line: it leaves it
+        third.cancel()  # It leaves the queue.
         await store.publish([event(n) for n in range(4)], durable=True)
         await eventually(lambda: all(waiting))
     assert sorted(len(each[0]) for each in waiting if isinstance(each[0], list)) == [1] * 4
 
 
-async def test_closing_ends_who_waits_for_a_connection(
+async def test_closing_ends_callers_that_wait_for_a_connection(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MOST_CONNECTIONS", 3)
@@ -293,7 +295,7 @@ async def test_answers_in_parts_and_pushed_messages(anyio_backend: str) -> None:
         await eventually(lambda: ended == [connection])
 
 
-async def test_who_cannot_give_back_takes_nobody_along(
+async def test_failed_release_does_not_affect_other_callers(
     redis_url: str, redis: Redis, anyio_backend: str
 ) -> None:
     brought, fails = anyio.Event(), anyio.Event()
@@ -327,7 +329,7 @@ async def test_who_cannot_give_back_takes_nobody_along(
         await client.aclose()
 
 
-async def test_who_is_too_long_in_ending_is_let_go(
+async def test_read_that_does_not_end_is_abandoned(
     store: RedisStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_UNBLOCK_TRIES", 0)

@@ -1,4 +1,4 @@
-"""Commands of many tasks in one request to Redis: each has its own outcome."""
+"""Commands of many tasks in one request to Redis: each has its own result."""
 
 from functools import partial
 from typing import Any
@@ -24,7 +24,7 @@ Outcome = Published | Exception | None
 
 
 async def publish_all(store: RedisStore, *events: NewEvent) -> list[Outcome]:
-    """Publish each in a task of its own; what became of each."""
+    """Publish each event in its own task; return the results."""
     acks: list[Outcome] = [None] * len(events)
 
     async def publish(number: int, one: NewEvent) -> None:
@@ -40,13 +40,13 @@ async def publish_all(store: RedisStore, *events: NewEvent) -> list[Outcome]:
 
 
 def stored(redis: Redis) -> list[int]:
-    """The numbers in what is stored, in its order."""
+    """Return the numbers of the stored events, in order."""
     return [int(entry[1][-1]) for entry in redis("XRANGE", KEY, "-", "+")]
 
 
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many commands each request had that publishes."""
+    """Return how many commands each publishing request had."""
     made: list[int] = []
 
     class Counted(RedisRequest):
@@ -61,13 +61,13 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return made
 
 
-async def test_what_is_asked_in_one_turn_is_one_request(
+async def test_commands_of_one_loop_iteration_share_a_request(
     requests: list[int], store: RedisStore, redis: Redis
 ) -> None:
     acks = await publish_all(store, *(event(n) for n in range(30)))
     ids = [one.id for one in acks if isinstance(one, Published)]
     assert len(set(ids)) == 30
-    assert requests == [1, 29]  # the first goes at once
+    assert requests == [1, 29]  # The first one is sent immediately.
     assert sorted(stored(redis)) == list(range(30))
     by_id = {entry[0]: int(entry[1][-1]) for entry in redis("XRANGE", KEY, "-", "+")}
     assert [by_id[id] for id in ids] == list(range(30))
@@ -110,9 +110,9 @@ async def test_requests_have_their_limits(
     assert redis("XLEN", KEY) == 20
 
 
-async def test_who_is_refused_is_refused_alone(store: RedisStore, redis: Redis) -> None:
+async def test_one_failure_does_not_affect_other_callers(store: RedisStore, redis: Redis) -> None:
     redis("SET", "bad.one:stream", "text")
-    for _ in range(2):  # the second time its scripts are not known
+    for _ in range(2):  # The second time, the server does not have the scripts.
         acks = await publish_all(
             store,
             event(0),
@@ -134,7 +134,7 @@ async def test_who_is_refused_is_refused_alone(store: RedisStore, redis: Redis) 
     assert sorted(stored(redis)) == [0, 0, 2, 5, 5]
 
 
-async def test_what_one_task_publishes_stays_in_order(store: RedisStore, redis: Redis) -> None:
+async def test_events_of_one_task_stay_in_order(store: RedisStore, redis: Redis) -> None:
     async def publish(first: int) -> None:
         for number in range(first, first + 20):
             await store.publish([event(number)], durable=True)
@@ -148,7 +148,7 @@ async def test_what_one_task_publishes_stays_in_order(store: RedisStore, redis: 
         assert [n for n in found if first <= n < first + 100] == list(range(first, first + 20))
 
 
-async def test_who_gives_up_takes_nobody_along(
+async def test_cancelled_caller_does_not_affect_others(
     requests: list[int], store: RedisStore, redis: Redis
 ) -> None:
     redis("CLIENT", "PAUSE", 100, "ALL")
@@ -165,7 +165,7 @@ async def test_who_gives_up_takes_nobody_along(
     assert len(stored(redis)) == len(set(stored(redis)))
 
 
-async def test_a_connection_that_is_lost_is_told_to_all(store: RedisStore, redis: Redis) -> None:
+async def test_lost_connection_raises_in_all_callers(store: RedisStore, redis: Redis) -> None:
     redis("CLIENT", "PAUSE", 150, "WRITE")
     acks: list[Outcome] = []
 
@@ -181,10 +181,10 @@ async def test_a_connection_that_is_lost_is_told_to_all(store: RedisStore, redis
     redis("CLIENT", "UNPAUSE")
     again = await publish_all(store, *(event(n, key=f"k{n}") for n in range(10, 20)))
     assert {type(outcome) for outcome in again} == {Published}
-    assert sorted(stored(redis)) == list(range(10, 20))  # nothing was sent twice
+    assert sorted(stored(redis)) == list(range(10, 20))  # Nothing was sent twice.
 
 
-async def test_a_server_that_says_nothing_is_told_to_all(redis_url: str, redis: Redis) -> None:
+async def test_unresponsive_server_raises_in_all_callers(redis_url: str, redis: Redis) -> None:
     async with opened(RedisStore(redis_url, BusConfig(timeout=0.1))) as store:
         redis("CLIENT", "PAUSE", 200, "ALL")
         acks = await publish_all(store, *(event(n) for n in range(5)))

@@ -1,5 +1,6 @@
-"""A redis-server that is away for a while: consumers wait, and go on where they were. Answers that
-are lost on their way: their events come next.
+"""A redis-server that is unavailable for a while, and responses that are lost in transit.
+
+Consumers wait, and continue where they were. The events of lost responses are delivered next.
 """
 
 from collections.abc import AsyncIterator
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("operation", ["ack", "nack"])
-async def test_consumers_wait_with_what_they_have_to_say(
+async def test_acknowledgements_wait_during_an_outage(
     redis_server: RedisServer, redis_url: str, anyio_backend: str, operation: str
 ) -> None:
     async with open_bus(redis_url) as bus, anyio.create_task_group() as tasks:
@@ -47,8 +48,11 @@ async def test_consumers_wait_with_what_they_have_to_say(
 
 
 class Proxy:
-    """A TCP proxy in front of a server. `losing` is a text in the next answer to be lost; its
-    connection is closed, or with `silent` it stays open and carries no answers any more."""
+    """A TCP proxy in front of a server that can lose a response.
+
+    `losing` is a text in the response to lose. Its connection is then closed, or with `silent`
+    stays open without further responses.
+    """
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -103,7 +107,7 @@ async def test_an_event_of_a_lost_answer_comes_next(
         proxied(redis_server) as proxy,
         open_bus(redis_url) as publisher,
         open_bus(proxy.url) as bus,
-        # With one attempt an event that nobody has seen would go to the dead letters.
+        # With one attempt, an event that nobody received would become a dead letter.
         bus.consume(S, group=G, max_attempts=1) as events,
     ):
         proxy.losing = b"lost"
@@ -139,7 +143,7 @@ async def test_an_attempt_of_a_lost_claim_is_counted_once(
         ]
 
 
-async def test_a_cancelled_read_whose_answer_is_lost_is_reported(
+async def test_lost_answer_of_a_cancelled_read_raises(
     redis_server: RedisServer, redis_url: str, anyio_backend: str
 ) -> None:
     async with (

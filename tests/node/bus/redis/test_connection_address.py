@@ -1,4 +1,4 @@
-"""Addresses of a Redis."""
+"""Addresses of Redis servers."""
 
 from traceback import format_exception
 
@@ -42,13 +42,13 @@ def test_addresses(url: str, expected: RedisAddress) -> None:
         "redis://h/²",
     ],
 )
-def test_what_is_no_address(url: str) -> None:
+def test_invalid_addresses(url: str) -> None:
     with pytest.raises(AddressError):
         parse_address(url)
 
 
 @pytest.mark.parametrize("url", ["redis:/:hunter2@h", "redis://:hunter2/3@h"])
-def test_a_password_in_a_wrong_place_is_not_quoted(url: str) -> None:
+def test_misplaced_password_is_not_shown(url: str) -> None:
     with pytest.raises(AddressError) as caught:
         parse_address(url)
     assert "hunter2" not in "".join(format_exception(caught.value))

@@ -1,4 +1,4 @@
-"""`rediss://`: with the system's authorities, and the host's name checked."""
+"""`rediss://` checks the host name with the system's certificate authorities."""
 
 import socket
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A key and a certificate for 127.0.0.1 that signs itself, in one file."""
+    """Return a file with a key and a self-signed certificate for 127.0.0.1."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "redis")])
     now = datetime.now(UTC)
@@ -53,7 +53,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tls_url(redis_server: RedisServer, certificate: Path) -> Iterator[str]:
-    """A redis-server of its own that speaks TLS."""
+    """Yield the URL of a separate redis-server that uses TLS."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port = probe.getsockname()[1]
@@ -75,7 +75,7 @@ async def test_with_a_certificate_that_is_known(
             await RedisStore(tls_url.replace(HOST, "localhost"), BusConfig()).open(backend)
 
 
-async def test_a_server_that_goes_in_the_handshake(anyio_backend: str) -> None:
+async def test_server_that_disconnects_during_the_handshake(anyio_backend: str) -> None:
     async def go(stream: SocketStream) -> None:
         async with stream:
             await stream.receive()
@@ -92,7 +92,7 @@ async def test_a_server_that_goes_in_the_handshake(anyio_backend: str) -> None:
             tasks.cancel_scope.cancel()
 
 
-async def test_with_one_that_is_not(tls_url: str, anyio_backend: str) -> None:
+async def test_with_an_unknown_certificate(tls_url: str, anyio_backend: str) -> None:
     async with task_scope() as backend:
         with pytest.raises(BusUnavailableError):
             await RedisStore(tls_url, BusConfig(timeout=5)).open(backend)

@@ -1,4 +1,4 @@
-"""Errors of Redis as errors of the bus."""
+"""Conversion of Redis errors to errors of the bus."""
 
 import pytest
 from coredis.exceptions import (
@@ -70,7 +70,7 @@ def test_no_error_is_the_name_of_a_class(error: Exception) -> None:
     assert str(bus_error(error)) == "Redis: no answer"
 
 
-def test_what_is_ours_stays() -> None:
+def test_bus_errors_stay_unchanged() -> None:
     ours = NotPendingError("no")
     assert bus_error(ours) is ours
     assert (
@@ -88,7 +88,7 @@ def test_a_group_that_is_missing() -> None:
 
 
 @pytest.mark.parametrize("version", ["6.2.0", "6.2", "7.0.15", "10.0"])
-def test_versions_that_do(version: str) -> None:
+def test_supported_versions(version: str) -> None:
     check_version(version)
     assert not is_too_old(LostConnectionError("lost"))
 

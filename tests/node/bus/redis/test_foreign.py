@@ -1,5 +1,6 @@
-"""What other programs do to the same Redis, and what a peer may name there: nothing of it stops
-a group, and nobody reads what is another group's (docs/threat-model.md, B2, B3 and B8).
+"""Other programs on the same Redis, and names that a peer may choose there.
+
+Neither can stop a group or let a group read another's events (docs/threat-model.md, B2, B3, B8).
 """
 
 import anyio
@@ -24,7 +25,7 @@ from tests.redis_server import PATIENCE
 pytestmark = pytest.mark.anyio
 
 
-async def test_groups_and_consumers_may_be_called_anything(store: RedisStore, redis: Redis) -> None:
+async def test_groups_and_consumers_can_have_any_name(store: RedisStore, redis: Redis) -> None:
     await store.publish([event(n) for n in range(3)], durable=True)
     foreign = r"""
     redis.call('XGROUP', 'CREATE', KEYS[1], '\255', '0')
@@ -47,14 +48,15 @@ async def test_groups_and_consumers_may_be_called_anything(store: RedisStore, re
 
 
 @pytest.mark.parametrize("past", ["no JSON", "7", "[" * 100_000])
-async def test_a_history_that_others_wrote_begins_anew(
-    store: RedisStore, redis: Redis, past: str
-) -> None:
+async def test_foreign_history_is_replaced(store: RedisStore, redis: Redis, past: str) -> None:
     await store.publish([event()], durable=True)
     await store.join(S, G, C, BEFORE_ALL)
     (id,) = ids(await store.read(S, G, C, 1, 0))
     await store.nack(S, G, C, id, 0, "no")
-    for consumer in ("two", "three"):  # one is handed what is due, one what was held
+    for consumer in (
+        "two",
+        "three",
+    ):  # One consumer receives the due event, the other the idle one.
         redis("HSET", keys_of(KEY, G).past, id, past)
         assert len(await store.claim(S, G, consumer, 1, 0)) == 1
     redis("HSET", keys_of(KEY, G).past, id, past)
@@ -63,7 +65,7 @@ async def test_a_history_that_others_wrote_begins_anew(
 
 
 @pytest.mark.parametrize("past", ["no JSON", "[1]", '[{"attempt": 1}]', "[" * 100_000])
-async def test_a_history_that_others_wrote_keeps_no_event_from_being_set_aside(
+async def test_foreign_history_does_not_prevent_a_dead_letter(
     store: RedisStore, redis: Redis, past: str
 ) -> None:
     await store.publish([event()], durable=True)
@@ -78,8 +80,10 @@ async def test_a_history_that_others_wrote_keeps_no_event_from_being_set_aside(
     assert [one["error"] for one in decode_body(letter.body)["history"]] == ["last"]
 
 
-async def test_what_others_acknowledged_leaves_no_history(store: RedisStore, redis: Redis) -> None:
-    """Histories would be without end: no more of them stay than there is pending."""
+async def test_event_acknowledged_by_another_program_leaves_no_history(
+    store: RedisStore, redis: Redis
+) -> None:
+    """Histories must not grow without limit: only those of pending events stay."""
     await store.publish([event(n) for n in range(4)], durable=True)
     await store.join(S, G, C, BEFORE_ALL)
     found = ids(await store.read(S, G, C, 4, 0))
@@ -92,7 +96,7 @@ async def test_what_others_acknowledged_leaves_no_history(store: RedisStore, red
     assert redis("HKEYS", past) == found[3:]
 
 
-# As Lightbus's documentation has it: all values are JSON, those of the metadata too.
+# The format in Lightbus's documentation: all values are JSON, including the metadata.
 DOCUMENTED_ENTRY = (
     *(":id", '"q"', ":api_name", '"auth"', ":event_name", '"user_registered"', ":version", "1"),
     *("username", '"ada"'),
@@ -124,7 +128,7 @@ async def test_events_in_the_documented_form_are_consumed(
 
 
 @pytest.mark.parametrize(("form", "key"), [("per-event", KEY), ("per-api", "auth.*:stream")])
-async def test_what_cannot_be_read_goes_to_the_dead_letters_and_the_log(
+async def test_unreadable_entry_becomes_a_dead_letter_and_is_logged(
     redis_url: str,
     redis: Redis,
     anyio_backend: str,
@@ -150,19 +154,17 @@ async def test_what_cannot_be_read_goes_to_the_dead_letters_and_the_log(
             assert f"{S} {id} became a dead letter" in caplog.text
 
 
-async def test_a_key_that_is_another_thing_stores_none_of_them(
-    store: RedisStore, redis: Redis
-) -> None:
+async def test_key_of_another_type_stores_nothing(store: RedisStore, redis: Redis) -> None:
     redis("RPUSH", idempotency_key(S, "k2"), "x")
     with pytest.raises(BusDamagedError):
         await store.publish([event(1, key="k1"), event(2, key="k2")], durable=True)
     assert redis("EXISTS", KEY) == redis("EXISTS", idempotency_key(S, "k1")) == 0
 
 
-async def test_who_asks_for_one_event_of_an_api_is_handed_no_other(
+async def test_reader_of_one_event_gets_no_other_event_of_the_api(
     redis_url: str, anyio_backend: str
 ) -> None:
-    """Also who never joined, as a peer need not."""
+    """This also applies to a consumer that never joined, which a peer need not do."""
     async with opened(RedisStore(redis_url, BusConfig(formats={"*": LIGHTBUS}))) as store:
         await store.join("auth.secret", G, "ours", BEFORE_ALL)
         await store.publish([event(n, "auth.secret") for n in range(2)], durable=True)
@@ -178,7 +180,7 @@ async def test_who_asks_for_one_event_of_an_api_is_handed_no_other(
         assert len(await store.claim("auth.secret", G, "ours", 5, 60)) == 1
 
 
-def test_what_is_remembered_of_groups_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_group_state_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_notes, "MOST_GROUPS", 2)
     monkeypatch.setattr(group_notes, "MOST_PLACES", 2)
     known = GroupStates()
@@ -193,7 +195,7 @@ def test_what_is_remembered_of_groups_is_bounded(monkeypatch: pytest.MonkeyPatch
     assert list(first.places) == ["c", "e"]
 
 
-async def test_what_is_remembered_of_streams_is_bounded(
+async def test_stream_state_is_bounded(
     redis_url: str, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "_MOST_CHECKED", 2)

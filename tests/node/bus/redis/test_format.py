@@ -1,4 +1,4 @@
-"""Entries as Lightbus has them, both ways, and what is no event."""
+"""Reading and writing entries in Lightbus's formats, and entries that are not events."""
 
 import json
 from typing import Any
@@ -70,9 +70,7 @@ def test_what_is_written_is_read(
 @given(
     st.lists(st.binary(max_size=12) | st.sampled_from(BARE + COLON + JSON), max_size=20), formats
 )
-def test_whatever_stands_there_is_read_or_passed_over(
-    fields: list[bytes], form: RedisFormat
-) -> None:
+def test_any_entry_is_read_or_skipped(fields: list[bytes], form: RedisFormat) -> None:
     found = form.read(NAME, "5-0", fields)
     assert isinstance(found, (StoredEvent, Skipped))
     if isinstance(found, StoredEvent):
@@ -119,7 +117,7 @@ def test_keys(form: RedisFormat, name: str, key: str) -> None:
 
 
 @pytest.mark.parametrize("fields", [[], [b"", b""]])
-def test_a_stream_begins_with_nothing(fields: list[bytes]) -> None:
+def test_empty_entry_of_lightbus_is_skipped(fields: list[bytes]) -> None:
     assert RedisFormat().read(NAME, "5-0", fields) is Skipped.EMPTY
 
 
@@ -141,10 +139,10 @@ def test_a_stream_begins_with_nothing(fields: list[bytes]) -> None:
     ],
 )
 @sweep("form", ALL_FORMATS)
-def test_what_is_no_event_is_one_that_cannot_be_read(
+def test_entry_that_is_no_event_is_unreadable(
     form: RedisFormat, fields: list[bytes], why: str
 ) -> None:
-    """It goes the way of all that cannot be read: to the dead letters, and the log."""
+    """It is delivered as an unreadable event, which becomes a dead letter and is logged."""
     found = form.read(NAME, "5-0", fields)
     assert isinstance(found, StoredEvent)
     if why:
@@ -155,7 +153,7 @@ def test_what_is_no_event_is_one_that_cannot_be_read(
             decode_body(found.body)
 
 
-def test_metadata_that_are_no_unicode() -> None:
+def test_metadata_with_invalid_unicode() -> None:
     found = DOCUMENTED.read(NAME, "5-0", [b":id", b'"\\ud800"', *JSON[2:]])
     assert isinstance(found, StoredEvent)
     assert found.key == "\\ud800"
@@ -163,7 +161,7 @@ def test_metadata_that_are_no_unicode() -> None:
 
 @pytest.mark.parametrize("fields", [COLON, BARE, JSON])
 def test_an_event_of_another_api_is_not_lost(fields: list[bytes]) -> None:
-    """Nobody who reads this stream would ever ask for it."""
+    """Readers of this stream never request it."""
     for name in ("shop.sold", "shop.*"):
         found = DOCUMENTED_PER_API.read(name, "5-0", fields)
         assert isinstance(found, StoredEvent)
@@ -192,7 +190,7 @@ def test_all_kinds_of_fields_are_read(form: RedisFormat, fields: list[bytes]) ->
 
 
 @pytest.mark.parametrize("value", [b"", b"admin", b'1,":b":2', b'"\xff"', b"{", b"[" * 100_000])
-def test_a_value_that_is_no_json_is_an_unreadable_body(value: bytes) -> None:
+def test_invalid_json_makes_the_body_unreadable(value: bytes) -> None:
     found = RedisFormat().read(NAME, "5-0", [*BARE, b":a", value])
     assert isinstance(found, StoredEvent)
     assert found.body.startswith(f"{NO_DATA}a=")
@@ -202,7 +200,7 @@ def test_a_value_that_is_no_json_is_an_unreadable_body(value: bytes) -> None:
         decode_body(found.body)
 
 
-def test_encodings_of_ones_own() -> None:
+def test_custom_encodings() -> None:
     form = RedisFormat(encode=lambda value: f"<{value}>", decode=lambda text: text[1:-1])
     words = form.fields(event({"a": "b"}), "m1")
     assert words[-2:] == [":a", "<b>"]
@@ -231,7 +229,7 @@ def test_limits_and_mistakes() -> None:
             lightbus_json(value)
 
 
-def test_only_so_many_prefixes_are_remembered() -> None:
+def test_number_of_remembered_prefixes_is_bounded() -> None:
     for number in range(format.REMEMBERED + 1):
         form = RedisFormat(metadata_prefix=f"{number}:", field_prefix="-")
         assert form.fields(NewEvent(NAME, {}, "{}"), "id")[0] == f"{number}:id"

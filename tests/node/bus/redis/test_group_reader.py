@@ -1,4 +1,4 @@
-"""Reading by groups on Redis: what is new, what is not, what is no event, and what vanishes."""
+"""Reading by groups on Redis: new events, other events, entries that are not events."""
 
 import logging
 
@@ -22,7 +22,7 @@ from tests.node.network import started
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_group_is_handed_each_event_once(store: RedisStore, redis: Redis) -> None:
+async def test_group_receives_each_event_once(store: RedisStore, redis: Redis) -> None:
     await store.publish([event(n) for n in range(3)], durable=True)
     await store.join(S, G, C, BEFORE_ALL)
     await store.join(S, "later", C, AFTER_ALL)
@@ -34,12 +34,12 @@ async def test_a_group_is_handed_each_event_once(store: RedisStore, redis: Redis
     assert (found.name, found.version, found.body) == (S, 1, '{"number":0}')
 
 
-async def test_a_read_waits_and_is_not_in_the_way(store: RedisStore) -> None:
+async def test_waiting_read_does_not_block_other_commands(store: RedisStore) -> None:
     await store.join(S, G, C, BEFORE_ALL)
     async with anyio.create_task_group() as tasks:
         read = await started(tasks, lambda: store.read(S, G, C, 5, 5))
         await store.publish([event(7)], durable=True)
-    assert numbers(read[0]) == [(7, 1)]  # type: ignore[arg-type]  # what `read` returned
+    assert numbers(read[0]) == [(7, 1)]  # type: ignore[arg-type] # the return value of `read`
 
 
 async def test_a_long_wait_is_several_short_ones(
@@ -50,14 +50,14 @@ async def test_a_long_wait_is_several_short_ones(
     redis("CONFIG", "RESETSTAT")
     async with anyio.create_task_group() as tasks:
         read = await started(tasks, lambda: store.read(S, G, C, 5, 5))
-        await anyio.sleep(0.25)  # Redis looks at what blocks ten times a second
+        await anyio.sleep(0.25)  # Redis checks blocked clients ten times per second.
         await store.publish([event(7)], durable=True)
-    assert numbers(read[0]) == [(7, 1)]  # type: ignore[arg-type]  # what `read` returned
+    assert numbers(read[0]) == [(7, 1)]  # type: ignore[arg-type] # the return value of `read`
     (line,) = (line for line in redis("INFO", "commandstats").splitlines() if "xreadgroup" in line)
     assert int(line.split("calls=")[1].split(",")[0]) > 1
 
 
-async def test_what_a_cancelled_read_was_handed_is_due_at_once(
+async def test_events_of_a_cancelled_read_are_due_immediately(
     store: RedisStore, redis: Redis
 ) -> None:
     await store.join(S, G, C, BEFORE_ALL)
@@ -65,10 +65,10 @@ async def test_what_a_cancelled_read_was_handed_is_due_at_once(
     for n in range(5):
         async with anyio.create_task_group() as tasks:
             read = await started(tasks, lambda: store.read(S, G, C, 5, 5))
-            # It is answered while its reader is being cancelled.
+            # The response arrives while its reader is being cancelled.
             redis("XADD", KEY, "*", *entry(n))
             tasks.cancel_scope.cancel()
-        for found in read:  # it may have come in time
+        for found in read:  # It may have come in time.
             assert isinstance(found, list)
             got += numbers(found)
     with anyio.fail_after(5):
@@ -80,14 +80,14 @@ async def test_what_a_cancelled_read_was_handed_is_due_at_once(
 
 
 def entry(number: int, name: str = "user_registered") -> list[str]:
-    """The fields of an entry as Lightbus writes it."""
+    """Return the fields of an entry as Lightbus writes it."""
     return [
         *("id", f"m{number}", "api_name", "auth", "event_name", name, "version", "1"),
         *(":number", str(number)),
     ]
 
 
-async def test_what_is_no_event_is_handed_out_to_be_set_aside(
+async def test_entry_that_is_no_event_is_delivered_as_unreadable(
     store: RedisStore, redis: Redis
 ) -> None:
     for fields in (["", ""], ["a", "b"], entry(1), [*entry(2)[:-1], "no json"]):
@@ -121,7 +121,7 @@ async def test_in_a_stream_of_an_api_other_events_are_acknowledged(
         assert len(await store.history("auth.*", BEFORE_ALL, None, ALL, 0)) == 6
 
 
-async def test_what_an_earlier_process_left_is_ones_own(
+async def test_consumer_recovers_events_of_its_earlier_process(
     redis_url: str, redis: Redis, anyio_backend: str
 ) -> None:
     async with opened(RedisStore(redis_url, BusConfig())) as store:
@@ -140,7 +140,7 @@ async def test_what_an_earlier_process_left_is_ones_own(
         assert numbers(await store.claim(S, G, C, 1, 0.0)) == [(0, 4)]
 
 
-async def test_claims_are_oldest_first_and_leave_what_is_not_due(store: RedisStore) -> None:
+async def test_claim_takes_due_events_oldest_first(store: RedisStore) -> None:
     await store.publish([event(n) for n in range(4)], durable=True)
     await store.join(S, G, C, BEFORE_ALL)
     found = ids(await store.read(S, G, C, 4, 0))
@@ -161,7 +161,7 @@ _VANISHING = {
 }
 
 
-async def test_what_is_pending_is_looked_at_in_pages(
+async def test_pending_events_are_examined_in_pages(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_notes, "MOST", 100_000)
@@ -171,7 +171,7 @@ async def test_what_is_pending_is_looked_at_in_pages(
     await store.join(S, G, C, BEFORE_ALL)
     found = ids(await store.read(S, G, C, count, 0))
     await store.release(S, G, C, found[:PAGE])
-    # What is due fills a page, and what is idle stands behind it.
+    # Due events fill a page, and an idle event follows it.
     assert len(await store.claim(S, G, "two", 10 * count, 0)) == count
     await store.release(S, G, "two", found)
     assert len(await store.claim(S, G, "two", 10 * count, 60)) == PAGE
@@ -182,7 +182,7 @@ async def test_what_is_pending_is_looked_at_in_pages(
 
 
 @pytest.mark.parametrize("how", [*_VANISHING, "while waiting"])
-async def test_a_group_that_vanished_is_made_anew(
+async def test_vanished_group_is_recreated(
     store: RedisStore, redis: Redis, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     await store.publish([event(n) for n in range(3)], durable=True)
@@ -203,7 +203,7 @@ async def test_a_group_that_vanished_is_made_anew(
                 )
             )
             if how != "DESTROY":
-                # A stream that is another one since, and the clock may have gone back.
+                # The stream was replaced, and the clock may have been set back.
                 redis("XADD", KEY, "5-0", *entry(9))
             read = await started(tasks, lambda: store.read(S, G, C, 5, 0.01))
     assert numbers(read[0]) == ([(2, 1)] if how == "DESTROY" else [(9, 1)])  # type: ignore[arg-type]  # as above
@@ -221,18 +221,18 @@ async def test_a_group_that_vanished_is_made_anew(
     assert await store.read(S, G, C, 5, 0) == []
 
 
-async def test_a_group_that_vanishes_again_and_again_is_an_error(
+async def test_repeatedly_vanishing_group_raises(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def make(*rest: object) -> None:
-        """Not at all."""
+        """Do nothing."""
 
     monkeypatch.setattr(group_reader.GroupReader, "_make", make)
     with pytest.raises(BusError):
         await store.read(S, G, C, 1, 0)
 
 
-async def test_what_was_trimmed_away_while_pending_is_lost_and_told(
+async def test_events_trimmed_while_pending_are_counted_and_logged(
     store: RedisStore, redis: Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     await store.publish([event(n) for n in range(4)], durable=True)
@@ -247,7 +247,7 @@ async def test_what_was_trimmed_away_while_pending_is_lost_and_told(
     assert "2 events of auth.user_registered were trimmed before" in caplog.text
 
 
-async def test_lines_in_the_log_are_rationed(
+async def test_log_lines_are_rate_limited(
     store: RedisStore, redis: Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     await store.join(S, G, C, BEFORE_ALL)
@@ -258,7 +258,7 @@ async def test_lines_in_the_log_are_rationed(
     assert caplog.text.count("recreated the vanished group") == 5
 
 
-async def test_what_is_in_hand_is_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_number_of_remembered_deliveries_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_notes, "MOST_HELD", 3)
     state = group_notes.GroupState(S, KEY, G)
     for n in (1, 2, 1, 3, 4):
@@ -266,7 +266,7 @@ async def test_what_is_in_hand_is_remembered_up_to_a_bound(monkeypatch: pytest.M
     assert list(state.held) == ["1-0", "3-0", "4-0"]
 
 
-def test_consumers_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_remembered_consumers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_notes, "MOST_PLACES", 2)
     state = group_notes.GroupState(S, KEY, G)
     for consumer in "abac":
@@ -275,7 +275,7 @@ def test_consumers_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch)
     assert list(state.drained) == list(state.lost) == ["a", "c"]
 
 
-async def test_a_key_that_is_no_stream(store: RedisStore, redis: Redis) -> None:
+async def test_key_of_another_type_raises(store: RedisStore, redis: Redis) -> None:
     redis("SET", KEY, "text")
     with pytest.raises(BusDamagedError):
         await store.join(S, G, C, BEFORE_ALL)

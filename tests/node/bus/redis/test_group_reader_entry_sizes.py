@@ -1,4 +1,4 @@
-"""What one answer of Redis may hold, so that nobody's events fill the memory."""
+"""The limit of one response from Redis, so that large events cannot fill the memory."""
 
 import pytest
 
@@ -12,12 +12,12 @@ from tests.node.network import task_scope
 NAME = "shop.ordered"
 
 
-def test_what_is_not_known_is_taken_to_be_large() -> None:
+def test_unknown_entries_are_assumed_to_be_large() -> None:
     assert EntrySizes().count("a", 1_000) == HANDFUL // FIRST
     assert EntrySizes().count("a", 3) == 3
 
 
-def test_the_last_ones_say_how_many() -> None:
+def test_size_of_the_last_entries_determines_the_count() -> None:
     sizes = EntrySizes()
     sizes.saw("a", [[b"x" * 50, b"y" * 50]] * 3)
     assert sizes.count("a", 10_000) == MOST
@@ -25,7 +25,7 @@ def test_the_last_ones_say_how_many() -> None:
     assert sizes.count("a", 1_000) == 3
     sizes.saw("a", [[b"x" * (2 * HANDFUL)]])
     assert sizes.count("a", 1_000) == 1
-    for _ in range(4):  # small ones again: twice as many each time
+    for _ in range(4):  # Small entries again: twice as many each time.
         before = sizes.count("a", 1_000)
         sizes.saw("a", [[b"x"]])
         assert before <= sizes.count("a", 1_000) <= 2 * before + 1
@@ -33,7 +33,7 @@ def test_the_last_ones_say_how_many() -> None:
     assert sizes.count("b", 1_000) == HANDFUL // FIRST
 
 
-def test_so_many_streams_are_remembered() -> None:
+def test_number_of_remembered_streams_is_bounded() -> None:
     sizes = EntrySizes()
     for number in range(REMEMBERED + 1):
         sizes.saw(str(number), [[b"x"]])
@@ -42,9 +42,7 @@ def test_so_many_streams_are_remembered() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_answer_has_a_handful_and_nothing_is_left_out(
-    redis_url: str, anyio_backend: str
-) -> None:
+async def test_answers_are_bounded_and_complete(redis_url: str, anyio_backend: str) -> None:
     store = RedisStore(redis_url, BusConfig())
     body = f'{{"text":"{"x" * (HANDFUL // 8)}"}}'
     data = {"text": "x" * (HANDFUL // 8)}

@@ -1,4 +1,4 @@
-"""Opening the store on Redis: ways to it, and what it says of what the server keeps."""
+"""Opening the store on Redis: addresses, and log messages about the server's durability."""
 
 import logging
 
@@ -37,7 +37,7 @@ async def test_over_a_unix_socket_and_in_another_database(
         ("maxmemory-policy", "allkeys-lru", logging.WARNING, "deletes streams"),
     ],
 )
-async def test_what_the_server_keeps_is_said(
+async def test_durability_of_the_server_is_logged(
     redis_url: str,
     redis: Redis,
     name: str,
@@ -56,7 +56,7 @@ async def test_what_the_server_keeps_is_said(
     assert text in "".join(line.getMessage() for line in lines)
 
 
-async def test_what_is_closed_says_so(redis_url: str, anyio_backend: str) -> None:
+async def test_closed_store_raises(redis_url: str, anyio_backend: str) -> None:
     store: Store = RedisStore(redis_url, BusConfig())
     async with opened(store):
         await store.streams()

@@ -1,4 +1,4 @@
-"""What there is on a Redis: streams, groups, consumers, pending and stored events."""
+"""Inspecting a Redis: streams, groups, consumers, pending and stored events."""
 
 import anyio
 import pytest
@@ -58,7 +58,7 @@ async def test_groups_and_consumers(
     assert (new.name, new.lag, new.pending) == ("a", 0, 0)
     assert group == (S, G, 3, 2, 0, 0, 1, published[1].id)
     assert [one[:2] for one in await store.consumers(S, G)] == [(C, 1)]
-    # Redis does not know the lag of a group that was set to somewhere.
+    # Redis does not know the lag of a group whose position was set.
     await store.rewind(S, G, published[2].id)
     assert [one.lag for one in await store.groups(S)] == [0, 2]
     monkeypatch.setattr(store_module, "MOST_COUNTED", 2)
@@ -100,7 +100,7 @@ async def test_history_waits(store: RedisStore, redis: Redis) -> None:
     assert await store.history(S, one.id, None, 5, 0.01) == []
 
 
-async def test_what_is_no_stream_is_said_so(store: RedisStore, redis: Redis) -> None:
+async def test_key_that_is_no_stream_raises(store: RedisStore, redis: Redis) -> None:
     redis("SET", KEY, "text")
     for ask in (
         lambda: store.groups(S),

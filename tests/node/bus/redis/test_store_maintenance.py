@@ -1,4 +1,4 @@
-"""Keeping order on Redis: going back, delivering again, taking away."""
+"""Maintenance on Redis: rewinding, redelivering, deleting."""
 
 import anyio
 import pytest
@@ -39,7 +39,7 @@ async def test_rewinding(store: RedisStore) -> None:
     assert [one.name for one in await store.groups("not.there")] == [G]
 
 
-async def test_delivering_again(store: RedisStore) -> None:
+async def test_redelivering(store: RedisStore) -> None:
     found = await filled(store)
     await store.ack(S, G, found[:1])
     await store.nack(S, G, C, found[1], 60, "x")
@@ -50,7 +50,7 @@ async def test_delivering_again(store: RedisStore) -> None:
 
 
 @pytest.mark.parametrize("bound", ["max_length", "before", "max_bytes"])
-async def test_trimming_takes_what_is_pending(store: RedisStore, bound: str) -> None:
+async def test_trimming_removes_pending_events(store: RedisStore, bound: str) -> None:
     found = await filled(store, 250, 248)
     await store.nack(S, G, C, found[0], 60, "x")
     size = (await store.streams())[0].size
@@ -67,7 +67,7 @@ async def test_trimming_takes_what_is_pending(store: RedisStore, bound: str) -> 
     assert await store.trim(S, Trim(max_length=2)) == 0
 
 
-async def test_trimming_all_and_about(store: RedisStore) -> None:
+async def test_exact_and_approximate_trimming(store: RedisStore) -> None:
     await filled(store)
     assert await store.trim(S, Trim(max_length=2, approximate=True)) == 0
     assert await store.trim(S, Trim()) == 0
@@ -84,7 +84,7 @@ async def test_dropping(store: RedisStore) -> None:
     assert numbers(await store.read(S, G, C, 9, 0)) == [(3, 1)]
 
 
-async def test_idle_consumers_are_forgotten_and_nothing_of_theirs_is(
+async def test_idle_consumers_are_removed_without_losing_events(
     store: RedisStore, redis: Redis
 ) -> None:
     found = await filled(store)
@@ -104,7 +104,7 @@ async def test_idle_consumers_are_forgotten_and_nothing_of_theirs_is(
     assert ids(claimed) == found[1:3]
 
 
-async def test_a_group_that_is_removed_leaves_nothing(store: RedisStore, redis: Redis) -> None:
+async def test_removed_group_leaves_no_keys(store: RedisStore, redis: Redis) -> None:
     found = await filled(store)
     await store.nack(S, G, C, found[0], 60, "x")
     await store.claim(S, G, C, 9, 0)
@@ -116,7 +116,7 @@ async def test_a_group_that_is_removed_leaves_nothing(store: RedisStore, redis: 
     assert len(await store.read(S, G, C, 9, 0)) == 5
 
 
-async def test_what_is_no_stream_is_said_so(store: RedisStore, redis: Redis) -> None:
+async def test_key_that_is_no_stream_raises(store: RedisStore, redis: Redis) -> None:
     redis("SET", KEY, "text")
     for ask in (
         lambda: store.rewind(S, G, BEFORE_ALL),
@@ -131,9 +131,7 @@ async def test_what_is_no_stream_is_said_so(store: RedisStore, redis: Redis) -> 
             await ask()
 
 
-async def test_the_stream_of_an_api_is_kept_in_order_by_its_name(
-    redis_url: str, anyio_backend: str
-) -> None:
+async def test_maintenance_of_the_stream_of_an_api(redis_url: str, anyio_backend: str) -> None:
     async with opened(RedisStore(redis_url, BusConfig(formats={"*": LIGHTBUS}))) as store:
         await store.publish([event(n) for n in range(5)], durable=True)
         whole = "auth.*"

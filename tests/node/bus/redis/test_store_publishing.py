@@ -1,4 +1,4 @@
-"""Publishing on Redis: what then stands there, keys, all or none, and bounds."""
+"""Publishing on Redis: stored entries, keys, atomicity, and limits."""
 
 import sys
 from types import FrameType
@@ -36,7 +36,7 @@ async def test_an_entry_is_as_lightbus_writes_it(store: RedisStore, redis: Redis
 async def test_formats_are_set_for_an_api(
     redis_url: str, redis: Redis, form: object, key: str, anyio_backend: str
 ) -> None:
-    config = BusConfig(formats={"auth": form, "*": DOCUMENTED})  # type: ignore[dict-item]  # parametrised
+    config = BusConfig(formats={"auth": form, "*": DOCUMENTED})  # type: ignore[dict-item] # parametrised
     async with opened(RedisStore(redis_url, config)) as store:
         await store.publish([event(1), event(2, name="other.b")], durable=True)
         assert redis("XLEN", key) == redis("XLEN", "other.b") == 1
@@ -98,7 +98,7 @@ async def test_bounds_are_kept_as_one_publishes(
     async with opened(RedisStore(redis_url, BusConfig(max_length=None, max_bytes=8192))) as store:
         await store.publish([event(n, text="x" * 400) for n in range(100)], durable=True)
         assert redis("MEMORY", "USAGE", KEY) < 20_000
-        for n in range(60):  # fewer than what is looked at by number, and by bytes too many
+        for n in range(60):  # Too few events for the check by number, and too many by bytes.
             await store.publish([event(n, text="x" * 800)], durable=True)
         assert redis("MEMORY", "USAGE", KEY) < 20_000
     redis("DEL", KEY)
@@ -108,7 +108,7 @@ async def test_bounds_are_kept_as_one_publishes(
         await anyio.sleep(0.03)
         await store.publish([event(1)], durable=True)
         assert redis("XLEN", KEY) <= 100
-        # What is stored is stored, whatever becomes of the bounds.
+        # The events are stored even if trimming fails.
         redis("ACL", "SETUSER", "default", "-xtrim")
         try:
             assert await store.publish([event(1)], durable=True)
@@ -118,8 +118,10 @@ async def test_bounds_are_kept_as_one_publishes(
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_publishing_takes_few_steps(store: RedisStore) -> None:
-    """Count the function calls of all packages for an event that is published alone. Most of them
-    are coredis's and anyio's."""
+    """Count the function calls of all packages for an event that is published alone.
+
+    Most of them are coredis's and anyio's.
+    """
     called = 0
 
     def note(frame: FrameType, event: str, _: object) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a pending event on Redis: done, failed, not begun, set aside."""
+"""Settling a pending event on Redis: acknowledged, failed, released, or a dead letter."""
 
 import json
 import time
@@ -18,18 +18,18 @@ pytestmark = pytest.mark.anyio
 
 
 async def handed(store: RedisStore, count: int = 1) -> list[str]:
-    """Events that one consumer holds."""
+    """Deliver events to one consumer."""
     await store.publish([event(n) for n in range(count)], durable=True)
     await store.join(S, G, C, BEFORE_ALL)
     return ids(await store.read(S, G, C, count, 0))
 
 
 async def dead(store: RedisStore) -> dict[str, object]:
-    """The newest dead letter."""
+    """Return the newest dead letter."""
     return decode_body((await store.history(DEAD, BEFORE_ALL, None, ALL, 0))[-1].body)
 
 
-async def test_what_is_acknowledged_leaves_nothing(store: RedisStore, redis: Redis) -> None:
+async def test_acknowledged_event_leaves_no_keys(store: RedisStore, redis: Redis) -> None:
     first, second, third = await handed(store, 3)
     await store.nack(S, G, C, first, 60, "x")
     await store.nack(S, G, C, second, 0, "x")
@@ -42,7 +42,7 @@ async def test_what_is_acknowledged_leaves_nothing(store: RedisStore, redis: Red
         await store.ack(S, G, ["x"])
 
 
-async def test_only_who_holds_it_settles_it(store: RedisStore) -> None:
+async def test_only_the_current_consumer_can_settle(store: RedisStore) -> None:
     (id,) = await handed(store)
     assert not await store.nack(S, G, "two", id, 0, "x")
     assert await store.bury(S, G, "two", id, "x") is None
@@ -70,7 +70,7 @@ async def test_a_release_does_not_count(store: RedisStore) -> None:
 
 async def test_a_dead_letter_has_the_whole_history(store: RedisStore, redis: Redis) -> None:
     (id,) = await handed(store)
-    began = time.time()  # noqa: TID251 - the server's clock is the system's
+    began = time.time()  # noqa: TID251 - the server uses the system's clock
     await store.nack(S, G, C, id, 0, "no\n way")
     await store.claim(S, G, "two", 1, 60)
     await store.claim(S, G, "three", 1, 0)
@@ -107,7 +107,9 @@ async def test_a_history_is_bounded(store: RedisStore, redis: Redis) -> None:
     for n in range(LONGEST_HISTORY + 5):
         await store.nack(S, G, C, id, 0, f"e{n}")
         await store.claim(S, G, C, 1, 60)
-        kept = json.loads(redis("HGET", keys_of(KEY, G).past, id))  # also if it never dies
+        kept = json.loads(
+            redis("HGET", keys_of(KEY, G).past, id)
+        )  # Even if it never becomes a dead letter.
         assert len(kept) == min(n + 1, LONGEST_HISTORY)
     await store.bury(S, G, C, id, "last")
     history = (await dead(store))["history"]
@@ -126,11 +128,11 @@ async def test_reading_again_begins_a_new_history(store: RedisStore) -> None:
     await store.claim(S, G, C, 5, 60)
     await store.bury(S, G, C, id, "last")
     found = await dead(store)
-    assert [one["error"] for one in found["history"]] == ["new", "last"]  # type: ignore[attr-defined]  # JSON
+    assert [one["error"] for one in found["history"]] == ["new", "last"]  # type: ignore[attr-defined] # JSON
 
 
 @pytest.mark.parametrize("value", ["NaN", "no json"])
-async def test_what_cannot_be_written_again_is_buried_as_text(
+async def test_data_that_cannot_be_encoded_is_buried_as_text(
     store: RedisStore, redis: Redis, value: str
 ) -> None:
     fields = ["id", "m", "api_name", "auth", "event_name", "user_registered", "version", "1"]

@@ -1,6 +1,6 @@
 """A bus between two nodes: a store in memory that one offers, and raw streams of the other.
 
-Requests here are bytes of the protocol; `RemoteStore` has tests of its own.
+Requests here are bytes of the protocol; `RemoteStore` has its own tests.
 """
 
 from collections.abc import AsyncIterator
@@ -40,7 +40,7 @@ def everything(request: BusRequest) -> bool:
 
 @dataclass
 class OfferedStore:
-    """What `offer` takes, of a store alone."""
+    """Offers a store without a `Bus`."""
 
     store: Store
     config: BusConfig
@@ -58,7 +58,7 @@ class OfferedStore:
 
 @dataclass
 class Between:
-    """Two nodes: `peer` is the server's, as the client has it."""
+    """Two nodes. `peer` is the client's view of the server."""
 
     nodes: ConnectedNodes
     offered: OfferedStore
@@ -69,18 +69,18 @@ class Between:
         return self.offered.store
 
     async def asking(self, **settings: Any) -> RemoteStore:
-        """A `RemoteStore` on the one connection."""
+        """Yield a `RemoteStore` on the connection."""
         store = RemoteStore(self.nodes.peer.live, self.nodes.peer.streams, BusConfig(**settings))
         await store.open(self.nodes.client.backend)
         return store
 
     def stream(self) -> Stream:
-        """A raw stream `bus`."""
+        """Open a raw `bus` stream."""
         return self.nodes.peer.streams.open_bus()
 
     @property
     def prefix(self) -> str:
-        """Before the names of the client's consumers."""
+        """The prefix of the client's consumer names."""
         return f"{self.nodes.client.node_id}/"
 
 
@@ -91,7 +91,7 @@ async def between(
     store: Store | None = None,
     **nodes: Any,
 ) -> AsyncIterator[Between]:
-    """A bus that the server offers to the client."""
+    """Yield two nodes, of which the server offers a bus to the client."""
     async with meeting(**nodes) as met:
         config = bus or BusConfig()
         offered = OfferedStore(store or ModelStore(config), config, met.server.backend)
@@ -101,23 +101,23 @@ async def between(
 
 
 async def ask(stream: Stream, request: Request, timeout: float = 5.0) -> Answer:
-    """The answer to a request on a raw stream."""
+    """Return the answer to a request on a raw stream."""
     number, payload = encode_request(request)
     return await ask_raw(stream, number, payload, timeout)
 
 
 async def ask_raw(stream: Stream, number: int, payload: bytes, timeout: float = 5.0) -> Answer:
-    """The answer to any payload."""
+    """Return the answer to any payload."""
     answer = await stream.request(BUS, number, payload=payload, timeout=timeout)
     return decode_answer(answer.payload)
 
 
 def given(n: int = 1, name: str = NAME, body: str = "{}") -> Publish:
-    """A request that publishes so many events."""
+    """Return a request that publishes so many events."""
     return Publish([EventRow(name, body, None, 1)] * n)
 
 
 def new(n: int, name: str = NAME, key: str | None = None) -> NewEvent:
-    """An event whose data is {"n": n}."""
+    """Return an event whose data is {"n": n}."""
     data = {"n": n}
     return NewEvent(name, data, encode_body(data, 1_000), key)

@@ -1,4 +1,4 @@
-"""Who may do what: the matrix of requests, and what a callback can do wrong."""
+"""Permissions: the matrix of requests and actions, and invalid callbacks."""
 
 import logging
 import re
@@ -74,7 +74,7 @@ MATRIX: dict[tuple[str, str, str | None], list[Request]] = {
 
 
 @pytest.mark.parametrize("wanted", MATRIX)
-async def test_each_request_needs_its_right_and_no_other(
+async def test_each_request_needs_exactly_its_permission(
     anyio_backend: str, wanted: tuple[str, str, str | None]
 ) -> None:
     for right in (True, False):
@@ -90,7 +90,7 @@ async def test_each_request_needs_its_right_and_no_other(
                 assert code == (ResultCode.ACCEPTED if right else ResultCode.NOT_AUTHORISED)
 
 
-async def test_all_names_of_a_publish_have_to_be_allowed(anyio_backend: str) -> None:
+async def test_publish_needs_permission_for_all_names(anyio_backend: str) -> None:
     async with between(lambda request: request.name == NAME) as bus:
         both = Publish([EventRow(NAME, "{}", None, 1), EventRow("auth.other", "{}", None, 1)])
         assert (await ask(bus.stream(), both)).code == ResultCode.NOT_AUTHORISED
@@ -200,12 +200,12 @@ async def test_a_node_id_may_use_a_bus(anyio_backend: str, tmp_path: Path) -> No
         (lambda: True, "must be callable with"),
     ],
 )
-def test_what_is_no_rule(allow: Any, said: str) -> None:
+def test_invalid_rules(allow: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(said)):
         BusRule(allow)
 
 
-async def test_refusals_are_logged_in_rations(
+async def test_refusal_log_lines_are_rate_limited(
     anyio_backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "parley"):
@@ -220,7 +220,7 @@ async def test_refusals_are_logged_in_rations(
 
 @pytest.mark.parametrize("opened", [True, False])
 async def test_unencrypted_peers_have_no_id(anyio_backend: str, opened: bool) -> None:
-    """It is the callback's to say; what it is told is that nothing was proved."""
+    """The callback decides; it learns that the peer has not proved a node ID."""
 
     def allow(request: BusRequest) -> bool:
         return request.peer.node_id is not None or opened

@@ -1,4 +1,4 @@
-"""What fits into an answer, what waits for the next one, and what fits into none."""
+"""Events that fit into an answer, that wait for the next one, and that fit into none."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ PLACE = ("a.b", "g", "c")
 
 
 def of_size(*sizes: int) -> list[NewEvent]:
-    """Events whose data has so many characters."""
+    """Return events whose data has so many characters."""
     return [NewEvent("a.b", {}, encode_body({"x": "x" * size}, 10**6)) for size in sizes]
 
 
@@ -42,7 +42,7 @@ def sizes(batch: DeliveryBatch) -> list[int]:
     return [len(one.event.body) - 8 for one in batch.deliveries]
 
 
-async def test_what_does_not_fit_comes_with_the_next_in_order(anyio_backend: str) -> None:
+async def test_events_that_do_not_fit_come_with_the_next_answer(anyio_backend: str) -> None:
     async with task_scope() as backend:
         store = await store_with(backend, 10, 10, 900, 900, 900, 10)
         fetching = EventFetcher(store, backend, 2_000, MemoryBudget(1 << 20))
@@ -51,7 +51,7 @@ async def test_what_does_not_fit_comes_with_the_next_in_order(anyio_backend: str
         assert [one.attempt for one in await store.pending("a.b", "g", 9, "0-0")] == [1] * 6
 
 
-async def test_an_answer_is_bounded_but_for_one_large_event(
+async def test_answer_is_bounded_except_for_one_large_event(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "ANSWER_SIZE", 2_000)
@@ -72,7 +72,7 @@ async def test_a_smaller_count_leaves_the_rest_for_later(anyio_backend: str) -> 
         assert sizes(await read(fetching, 1)) == [4]
 
 
-async def test_what_is_kept_too_long_or_at_the_end_is_given_back(
+async def test_kept_events_are_released_after_a_timeout_or_at_the_end(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with task_scope() as backend:
@@ -89,17 +89,17 @@ async def test_what_is_kept_too_long_or_at_the_end_is_given_back(
         await store.publish(of_size(900, 900), durable=True)
         fetching = EventFetcher(
             store, backend, 1_200, MemoryBudget(1 << 20)
-        )  # which has yet to learn of sizes
+        )  # It does not know the sizes yet.
         await read(fetching)
         await fetching.aclose()
         claimed = await store.claim("a.b", "g", "another", 9, 1_000.0)
         assert [one.attempt for one in claimed] == [1]
 
 
-async def test_what_fits_into_no_answer_does_not_stop_the_group(
+async def test_oversized_event_does_not_stop_the_group(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others may have it; where nobody can, it is dead after some attempts."""
+    """Other consumers can receive it. If none can, it becomes a dead letter after some attempts."""
     monkeypatch.setattr(limits, "TOO_LARGE_DELAY", 0.0)
     async with task_scope() as backend:
         store = await store_with(backend, 10, 5_000, 20)
@@ -133,7 +133,7 @@ async def test_a_dead_letter_is_never_buried_again(
         assert [one.length for one in await store.streams()] == [1]
 
 
-async def test_history_is_as_much_as_fits(anyio_backend: str) -> None:
+async def test_history_returns_events_that_fit(anyio_backend: str) -> None:
     async with task_scope() as backend:
         store = await store_with(backend, 10, 900, 900, 5_000)
         fetching = EventFetcher(store, backend, 2_000, MemoryBudget(1 << 20))
@@ -148,10 +148,8 @@ async def test_history_is_as_much_as_fits(anyio_backend: str) -> None:
             await fetching.aclose()
 
 
-async def test_what_is_kept_has_a_bound(
-    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is beyond it goes back to the group at once."""
+async def test_kept_events_are_bounded(anyio_backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events beyond the limit return to the group immediately."""
     monkeypatch.setattr(limits, "KEPT_SIZE", 1_500)
     async with task_scope() as backend:
         store = await store_with(backend, 900, 900, 900, 900)

@@ -1,4 +1,4 @@
-"""What was handed out, and what was left: both are bounded."""
+"""Unsettled events of open and of ended streams, whose numbers are limited."""
 
 from parley._node.bus.remote.executor import OrphanedDeliveries, Unsettled
 from parley._node.protocol.memory_budget import MemoryBudget
@@ -6,7 +6,7 @@ from parley._node.protocol.memory_budget import MemoryBudget
 PLACE = ("a.b", "g", "c")
 
 
-def test_only_what_was_handed_out_is_known() -> None:
+def test_only_delivered_events_are_known() -> None:
     handed = Unsettled(MemoryBudget(1 << 20))
     handed.add(PLACE, ["1-0", "2-0"])
     assert handed.known("a.b", "g", ["1-0", "3-0"]) == ["1-0"]
@@ -25,7 +25,7 @@ def test_the_oldest_are_forgotten() -> None:
     assert left.take(PLACE, 9) == ["3-0", "4-0"]
 
 
-def test_what_is_left_is_its_consumers_once() -> None:
+def test_orphaned_events_go_to_their_consumer_once() -> None:
     left = OrphanedDeliveries()
     for n in range(3):
         left.add(PLACE, f"{n}-0")

@@ -1,4 +1,4 @@
-"""What a peer can have too much of, each limit exceeded: refused, waiting, or forgotten."""
+"""The limits for a peer, each exceeded: requests are refused, wait, or are forgotten."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ JOIN = Join(*PLACE, "0-0")
 
 
 class Gated(ModelStore):
-    """A store that does some things when it is let, and knows how many wait for that."""
+    """A store that performs some operations only when permitted, and counts the waiting ones."""
 
     def __init__(self) -> None:
         super().__init__(BusConfig())
@@ -55,11 +55,11 @@ class Gated(ModelStore):
         await self.authoriser.wait()
 
 
-# Of the side that serves.
+# The serving side.
 
 
 @pytest.mark.anyio
-async def test_a_stream_speaks_for_so_many_consumers(
+async def test_number_of_consumers_of_a_stream_is_bounded(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "CONSUMERS", 2)
@@ -71,11 +71,11 @@ async def test_a_stream_speaks_for_so_many_consumers(
         for request in (Read(NAME, GROUP, "c", 1), Touch(NAME, "other", "a", ["1-0"])):
             assert (await ask(stream, request)).code == ResultCode.OVERLOADED
         assert len(await bus.store.consumers(NAME, GROUP)) == 2
-        assert (await ask(bus.stream(), joins[2])).code == 0  # another stream has its own
+        assert (await ask(bus.stream(), joins[2])).code == 0  # Another stream has its own limit.
 
 
 @pytest.mark.anyio
-async def test_long_answers_are_worked_on_a_few_at_a_time(
+async def test_number_of_concurrent_long_answers_is_bounded(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "LARGE_ANSWERS", 2)
@@ -90,7 +90,7 @@ async def test_long_answers_are_worked_on_a_few_at_a_time(
             for _ in range(5):
                 tasks.start_soon(list_streams)
             await eventually(lambda: store.asked >= 2)
-            assert (await ask(stream, JOIN)).code == 0  # what is short goes past them
+            assert (await ask(stream, JOIN)).code == 0  # Short requests overtake them.
             assert store.asked == 2
             store.authoriser.set()
         assert (codes, store.asked) == ([0] * 5, 5)
@@ -100,7 +100,7 @@ async def test_long_answers_are_worked_on_a_few_at_a_time(
 @pytest.mark.parametrize(
     ("after", "code"), [(0.0, ResultCode.NOT_AUTHORISED), (60.0, ResultCode.ACCEPTED)]
 )
-async def test_who_waited_for_long_is_asked_about_again(
+async def test_permission_is_rechecked_after_a_long_wait(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch, after: float, code: ResultCode
 ) -> None:
     monkeypatch.setattr(limits, "ASKED_AGAIN_AFTER", after)
@@ -124,11 +124,13 @@ async def test_who_waited_for_long_is_asked_about_again(
             await bus.store.publish([new(1)], durable=True)
         assert codes == [code]
         (pending,) = await bus.store.pending(NAME, GROUP, 9, "0-0")
-        assert (pending.due_in is None) == (code == ResultCode.ACCEPTED)  # else it is given back
+        assert (pending.due_in is None) == (
+            code == ResultCode.ACCEPTED
+        )  # Otherwise it is released.
 
 
 @pytest.mark.anyio
-async def test_a_listing_has_so_many_rows_at_a_time(anyio_backend: str) -> None:
+async def test_listing_pages_are_bounded(anyio_backend: str) -> None:
     async with between() as bus:
         names = [f"a.b{n:04}" for n in range(limits.LARGEST_COUNT + 1)]
 
@@ -144,7 +146,7 @@ async def test_a_listing_has_so_many_rows_at_a_time(anyio_backend: str) -> None:
 
 
 @pytest.mark.anyio
-async def test_the_largest_event_leaves_room_for_the_rest_of_its_answer(anyio_backend: str) -> None:
+async def test_largest_event_fits_into_an_answer(anyio_backend: str) -> None:
     async with between(limits=Limits(max_payload=1_024)) as bus:
         stream = bus.stream()
         await ask(stream, JOIN)
@@ -160,7 +162,7 @@ async def test_the_largest_event_leaves_room_for_the_rest_of_its_answer(anyio_ba
         assert codes == [ResultCode.ACCEPTED, ResultCode.PAYLOAD_TOO_LARGE]
 
 
-def test_what_was_handed_out_is_remembered_up_to_a_number() -> None:
+def test_number_of_remembered_unsettled_events_is_bounded() -> None:
     ids = [f"{n}-0" for n in range(limits.HANDED + 1)]
     handed, left = Unsettled(MemoryBudget(1 << 20)), OrphanedDeliveries()
     handed.add(PLACE, ids)
@@ -173,7 +175,7 @@ def test_what_was_handed_out_is_remembered_up_to_a_number() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_store_that_hangs_keeps_no_stream_from_ending(
+async def test_blocked_store_does_not_prevent_the_end_of_a_stream(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executor, "_PATIENCE", 0.01)
@@ -191,14 +193,14 @@ async def test_a_store_that_hangs_keeps_no_stream_from_ending(
         assert [one.due_in for one in await store.pending(NAME, GROUP, 9, "0-0")] == [None]
 
 
-# Of the side that asks.
+# The requesting side.
 
 
 @pytest.mark.anyio
-async def test_two_publishing_requests_are_under_way(
+async def test_two_publish_requests_run_concurrently(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "LARGEST_COUNT", 1)  # of a request
+    monkeypatch.setattr(limits, "LARGEST_COUNT", 1)  # Of a request.
     store, done = Gated(), []
     async with between(store=store) as bus:
         peer = await bus.asking()
@@ -218,14 +220,14 @@ async def test_two_publishing_requests_are_under_way(
 
 
 @pytest.mark.anyio
-async def test_a_cancellation_waits_for_a_late_answer_but_not_for_long(
+async def test_cancellation_waits_briefly_for_a_late_answer(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel, "PATIENCE", 0.01)
     async with task_scope() as backend:
         unanswered = LateAnswer(backend.waiter())
         unanswered.expected()
-        store: Any = None  # nothing is asked of it
+        store: Any = None  # No request needs it.
         give_back: Callable[..., Awaitable[None]] = unanswered.give_back
         with anyio.fail_after(PATIENCE):
             await give_back(store, Read(*PLACE, 1))

@@ -1,4 +1,4 @@
-"""Requests and answers as bytes: what goes in comes out, and nothing else is taken."""
+"""Requests and answers as bytes: round trips, and rejection of malformed payloads."""
 
 from typing import Any
 
@@ -85,7 +85,7 @@ def test_each_field_has_its_cell() -> None:
 
 
 @given(requests)
-def test_what_goes_in_comes_out(request: Request) -> None:
+def test_requests_round_trip(request: Request) -> None:
     number, payload = encode_request(request)
     assert type(decode_request(number, payload)) is REQUESTS[number]
     assert decode_request(number, payload) == request
@@ -93,8 +93,8 @@ def test_what_goes_in_comes_out(request: Request) -> None:
 
 
 @given(requests, st.data())
-def test_whatever_comes_is_a_request_or_malformed(request: Request, data: st.DataObject) -> None:
-    """A changed byte, a cut, or another type: its own error or none."""
+def test_any_payload_is_a_request_or_malformed(request: Request, data: st.DataObject) -> None:
+    """Decoding altered bytes or types succeeds or raises LbmDecodeError."""
     number, payload = encode_request(request)
     at = data.draw(st.integers(0, len(payload) - 1))
     changed = data.draw(
@@ -152,7 +152,7 @@ WRONG: dict[str, list[Any]] = {
 
 
 @sweep("name", WRONG)
-def test_what_no_cell_may_be(name: str) -> None:
+def test_invalid_cells(name: str) -> None:
     key = FIELDS[name].key
     kinds = [kind for kind, request in REQUESTS.items() if name in request._fields]
     for kind in kinds:
@@ -163,8 +163,8 @@ def test_what_no_cell_may_be(name: str) -> None:
 
 
 @sweep("kind", REQUESTS)
-def test_what_is_required(kind: int) -> None:
-    """Without any one cell: malformed, or what stands for it when it is absent."""
+def test_required_cells(kind: int) -> None:
+    """Without a required cell, a request is malformed; an optional cell has its default."""
     request = REQUESTS[kind]
     optional = set(request._field_defaults)
     cells = whole_cells(kind)
@@ -180,7 +180,7 @@ def test_what_is_required(kind: int) -> None:
 
 
 def whole_cells(kind: int) -> dict[int, Value]:
-    """The cells of a request that has all that it may have."""
+    """Return the cells of a request with all optional fields."""
     request = REQUESTS[kind]
     whole = {
         "ids": ["1-0"],
@@ -209,7 +209,7 @@ def test_unknown_cells_are_ignored_and_no_payload_is_no_cells() -> None:
 
 
 @pytest.mark.parametrize("subcategory", [1, 23, 255])
-def test_what_asks_for_nothing(subcategory: int) -> None:
+def test_unknown_request_types(subcategory: int) -> None:
     with pytest.raises(LbmDecodeError, match="unknown request 6"):
         decode_request(subcategory, b"\xa0")
 
@@ -217,8 +217,8 @@ def test_what_asks_for_nothing(subcategory: int) -> None:
 def test_durations_are_whole_milliseconds_and_bounded() -> None:
     assert [milliseconds(s) for s in (0.0, -1.0, float("nan"), 0.0001, 1.5)] == [0, 0, 0, 1, 1500]
     assert milliseconds(float("inf")) == limits.LONGEST_TIME_MS
-    assert milliseconds(16.027) == 16_027  # 16.027 * 1000 is a little above 16027
-    assert milliseconds(1.001) == 1_001  # 1.001 * 1000 is a little below 1001
+    assert milliseconds(16.027) == 16_027  # 16.027 * 1000 is slightly above 16027.
+    assert milliseconds(1.001) == 1_001  # 1.001 * 1000 is slightly below 1001.
     long = decode_request(*encode_request(Nack("a.b", "g", "c", "1-0", 1e30, "")))
     assert isinstance(long, Nack)
     assert long.delay == limits.LONGEST_TIME_MS / 1000
@@ -277,6 +277,6 @@ def test_as_many_rows_as_fit() -> None:
     assert row_cost(["ü"]) == row_cost(["uu"])
 
 
-def test_publish_has_no_cell_for_what_is_usual() -> None:
+def test_publish_omits_default_cells() -> None:
     _, payload = encode_request(Publish([EventRow("a.b", "{}", None, 1)]))
     assert list(decode(payload)) == [keys.ROWS]

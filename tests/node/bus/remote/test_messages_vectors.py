@@ -1,4 +1,4 @@
-"""The checked-in vectors of category 6, against the codec."""
+"""The checked-in vectors of category 6, compared with the codec."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Peers that ask as they should not, and how much of it is taken, on raw streams."""
+"""Peers that send invalid or too many requests on raw streams."""
 
 from typing import Any
 
@@ -62,12 +62,12 @@ def wait(seconds: float = 30.0, name: str = NAME) -> Read:
 
 
 async def held(bus: Between) -> list[str]:
-    """The events that a consumer holds."""
+    """Return the events that are pending with a consumer."""
     found = await bus.store.pending(NAME, GROUP, 100, "0-0")
     return [one.id for one in found if one.due_in is None]
 
 
-# What is no request.
+# Malformed requests.
 
 
 async def test_malformed_requests_are_answered(anyio_backend: str) -> None:
@@ -76,12 +76,12 @@ async def test_malformed_requests_are_answered(anyio_backend: str) -> None:
         for kind in (1, 23, 255, *REQUESTS):
             for payload in (b"", b"\xff", b"\xa0\x00", encode({26: 1, 42: 1}), encode({300: 1})):
                 if kind == BusType.STREAMS and payload in (b"", encode({300: 1})):
-                    continue  # it asks for all streams
+                    continue  # It requests all streams.
                 assert (await ask_raw(stream, kind, payload)).code == ResultCode.MALFORMED
         assert (await ask(stream, ListStreams())).code == ResultCode.ACCEPTED
 
 
-async def test_what_asks_for_no_answer_or_is_of_another_kind_is_dropped(
+async def test_events_that_are_no_requests_are_dropped(
     anyio_backend: str,
 ) -> None:
     async with between() as bus:
@@ -93,7 +93,7 @@ async def test_what_asks_for_no_answer_or_is_of_another_kind_is_dropped(
         for category, async_id in ((BUS, 0), (64, 0), (64, 9)):
             core.send(stream.id, async_id, category, number, payload)
         core.send_data(stream.id, b"bytes")
-        core.send(1, 5, BUS, number, payload)  # the main stream
+        core.send(1, 5, BUS, number, payload)  # The main stream.
         other = bus.nodes.peer.open_stream("anything")
         core.send(other.id, 0, BUS, number, payload)
         await eventually(lambda: back.dropped == 6)
@@ -101,8 +101,8 @@ async def test_what_asks_for_no_answer_or_is_of_another_kind_is_dropped(
         assert (await ask(stream, given())).code == ResultCode.ACCEPTED
 
 
-async def test_the_asking_side_serves_nothing(anyio_backend: str) -> None:
-    """A server that asks back, or sends bytes, is not heard."""
+async def test_client_serves_no_requests(anyio_backend: str) -> None:
+    """Requests and bytes from a server to a client are ignored."""
     async with between() as bus:
         stream = bus.stream()
         await ask(stream, JOIN)
@@ -124,7 +124,7 @@ async def test_a_node_without_a_bus_has_no_handler_for_it(anyio_backend: str) ->
         assert caught.value.code == CloseCode.NO_HANDLER
 
 
-# How much.
+# Limits.
 
 
 async def test_one_stream_too_many_is_reset(anyio_backend: str) -> None:
@@ -141,7 +141,7 @@ async def test_one_stream_too_many_is_reset(anyio_backend: str) -> None:
         assert (await ask(bus.stream(), ListStreams())).code == 0
 
 
-async def test_more_reads_than_may_wait_are_refused(
+async def test_excess_waiting_reads_are_refused(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "WAITING_READS", 2)
@@ -151,7 +151,7 @@ async def test_more_reads_than_may_wait_are_refused(
         tasks.start_soon(ask, first, wait())
         tasks.start_soon(ask, second, ReadHistory(NAME, 1, "$", None, 30.0))
         await eventually(lambda: _waiting(bus) == 2)
-        for stream in (first, second):  # it is the connection that counts
+        for stream in (first, second):  # The limit applies to the connection.
             assert (await ask(stream, wait())).code == ResultCode.OVERLOADED
         assert (await ask(first, wait(0.0))).code == ResultCode.ACCEPTED
         tasks.cancel_scope.cancel()
@@ -161,7 +161,7 @@ def _waiting(bus: Between) -> int:
     return sum(crowd.waiting for crowd in bus.service.usages.values())
 
 
-async def test_more_requests_than_may_be_unanswered_are_refused(
+async def test_excess_unanswered_requests_are_refused(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "REQUESTS", 3)
@@ -175,10 +175,10 @@ async def test_more_requests_than_may_be_unanswered_are_refused(
         tasks.cancel_scope.cancel()
 
 
-async def test_who_has_too_much_in_hand_is_not_read(
+async def test_reading_pauses_above_the_size_limit(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sender runs out of credit, and goes on as soon as the store does."""
+    """The sender runs out of credit, and continues as soon as the store does."""
     monkeypatch.setattr(limits, "IN_HAND", 2_000)
     store = Slow()
     async with between(store=store, limits=Limits(stream_window=2_048)) as bus:
@@ -194,13 +194,13 @@ async def test_who_has_too_much_in_hand_is_not_read(
                 tasks.start_soon(publish)
             await eventually(lambda: store.publishing >= 2)
             await settled()
-            assert store.publishing == 3  # the third is what was too much
+            assert store.publishing == 3  # The third request exceeded the limit.
             store.authoriser.set()
         assert done == [0] * 12
 
 
 class Slow(ModelStore):
-    """A store that publishes when it is let."""
+    """A store that publishes only when permitted."""
 
     def __init__(self) -> None:
         super().__init__(BusConfig())
@@ -214,10 +214,10 @@ class Slow(ModelStore):
 
 
 @pytest.mark.pure
-async def test_a_peer_that_does_not_read_is_answered_no_more_than_its_window(
+async def test_answers_stop_when_the_peer_does_not_read(
     anyio_backend: str,
 ) -> None:
-    """What it asked for and was not sent goes back when it hangs up."""
+    """Events that it requested and that were not sent return to the group when it disconnects."""
     async with between(limits=Limits(stream_window=1_024)) as bus:
         stream = bus.stream()
         await ask(stream, JOIN)
@@ -232,11 +232,11 @@ async def test_a_peer_that_does_not_read_is_answered_no_more_than_its_window(
         assert len(await held(bus)) == 12
         bus.nodes.peer.live.drop(CloseCode.NORMAL)
         await eventually(lambda: not bus.service.usages)
-        # Those whose answers were queued are held as long as nobody claims them.
+        # Events in queued answers stay pending until another consumer claims them.
         assert 1 <= len(await held(bus)) < 9
 
 
-async def test_the_answer_is_as_long_as_the_connection_takes(anyio_backend: str) -> None:
+async def test_answer_size_follows_the_connection(anyio_backend: str) -> None:
     small = Limits(max_payload=1_024)
     async with between(limits=small) as bus:
         stream = bus.stream()
@@ -253,7 +253,7 @@ async def test_the_answer_is_as_long_as_the_connection_takes(anyio_backend: str)
         assert (await ask(stream, Ack(NAME, GROUP, seen[:5]))).number == 5
 
 
-# Cancel, and the ends.
+# Cancellation, and the end of a stream.
 
 
 async def test_cancel_ends_a_read_on_the_server(anyio_backend: str) -> None:
@@ -268,8 +268,8 @@ async def test_cancel_ends_a_read_on_the_server(anyio_backend: str) -> None:
         assert [row[5] for row in answer.rows or []] == [1]
 
 
-async def test_what_was_handed_out_as_cancel_came_is_released(anyio_backend: str) -> None:
-    """The store answers and Cancel arrives in the same moment: nobody lost an attempt."""
+async def test_events_are_released_if_cancel_arrives_with_the_answer(anyio_backend: str) -> None:
+    """The store answers and Cancel arrives at the same moment: no attempt is counted."""
     store = LateStore()
     async with between(store=store) as bus:
         stream = bus.stream()
@@ -277,7 +277,7 @@ async def test_what_was_handed_out_as_cancel_came_is_released(anyio_backend: str
         await store.publish([new(1)], durable=True)
         with anyio.move_on_after(0.05):
             await ask(stream, Read(NAME, GROUP, "c", 1))
-        await anyio.sleep(0.02)  # for Cancel to arrive
+        await anyio.sleep(0.02)  # Time for Cancel to arrive.
         store.authoriser.set()
         await eventually(lambda: store.released == 1)
         answer = await ask(stream, Read(NAME, GROUP, "c", 1, 0.01))
@@ -287,7 +287,7 @@ async def test_what_was_handed_out_as_cancel_came_is_released(anyio_backend: str
 
 
 class LateStore(ModelStore):
-    """A store that cannot be cancelled once it has taken the events."""
+    """A store that cannot be cancelled once it has fetched the events."""
 
     def __init__(self) -> None:
         super().__init__(BusConfig())
@@ -323,7 +323,7 @@ async def test_the_end_of_a_stream_ends_its_reads(anyio_backend: str, end: str) 
                 bus.nodes.peer.live.drop(CloseCode.NORMAL)
         await eventually(lambda: not bus.service.usages)
         await eventually(lambda: bool(outcome))
-        # Before its own Finish the server still answers.
+        # The server still answers before its own Finish.
         if end == "finish":
             assert getattr(outcome[0], "code", None) == ResultCode.CANCELLED
         else:
@@ -332,7 +332,7 @@ async def test_the_end_of_a_stream_ends_its_reads(anyio_backend: str, end: str) 
         assert len(await bus.store.read(NAME, GROUP, "another", 10, 0.0)) == 1
 
 
-async def test_own_hands_out_what_an_ended_stream_left(anyio_backend: str) -> None:
+async def test_own_returns_events_of_an_ended_stream(anyio_backend: str) -> None:
     async with between() as bus:
         first = bus.stream()
         await ask(first, JOIN)
@@ -344,7 +344,7 @@ async def test_own_hands_out_what_an_ended_stream_left(anyio_backend: str) -> No
         await eventually(lambda: not bus.service.usages)
         second = bus.stream()
         await ask(second, JOIN)
-        # It was not handed out on this stream, so it is not acknowledged there.
+        # It was not delivered on this stream, so it is not acknowledged there.
         assert (await ask(second, Ack(NAME, GROUP, ids))).number == 0
         for expected in (ids[1], ids[2]):
             ((id, *_, attempt),) = (await ask(second, Own(NAME, GROUP, "c", 1))).rows or []
@@ -353,10 +353,10 @@ async def test_own_hands_out_what_an_ended_stream_left(anyio_backend: str) -> No
         assert (await ask(second, Ack(NAME, GROUP, ids))).number == 2
 
 
-# Other peers' events.
+# Events of other peers.
 
 
-async def test_a_peer_reaches_no_others_consumer(anyio_backend: str) -> None:
+async def test_peer_cannot_use_consumers_of_another_peer(anyio_backend: str) -> None:
     async with between() as bus:
         stream = bus.stream()
         await ask(stream, JOIN)
@@ -376,11 +376,11 @@ async def test_a_peer_reaches_no_others_consumer(anyio_backend: str) -> None:
         assert (pending.consumer, pending.attempt, pending.due_in) == ("c", 1, None)
 
 
-# What a store says.
+# Errors of the store.
 
 
 class Failing(ModelStore):
-    """A store that raises what it is told to."""
+    """A store that raises the given error."""
 
     def __init__(self) -> None:
         super().__init__(BusConfig())
@@ -410,7 +410,7 @@ async def test_an_error_of_the_store_is_a_code_without_details(
     anyio_backend: str, error: type[Exception], code: ResultCode
 ) -> None:
     store = Failing()
-    store.error = error("secret")  # a new one each time: it keeps where it was raised
+    store.error = error("secret")  # A new error each time, because an error keeps its traceback.
     async with between(store=store) as bus:
         stream = bus.stream()
         for request in (given(), Read(NAME, GROUP, "c", 1)):
@@ -429,14 +429,14 @@ async def test_an_error_of_the_store_is_a_code_without_details(
         ('{"a":"' + "x" * 100 + '"}', "max_event_bytes"),
     ],
 )
-async def test_data_that_no_event_may_have(anyio_backend: str, body: str, text: str) -> None:
+async def test_invalid_data_is_refused(anyio_backend: str, body: str, text: str) -> None:
     async with between(bus=BusConfig(max_event_bytes=64)) as bus:
         answer = await ask(bus.stream(), Publish([EventRow(NAME, body, None, 1)]))
         assert answer.code == ResultCode.INVALID_EVENT
         assert text in answer.text
 
 
-async def test_what_is_stored_is_written_anew(anyio_backend: str) -> None:
+async def test_published_data_is_reencoded(anyio_backend: str) -> None:
     async with between() as bus:
         await ask(bus.stream(), Publish([EventRow(NAME, ' { "a" : 1.0 } ', "key", 3)]))
         (event,) = await bus.store.history(NAME, "0-0", None, 1, 0.0)

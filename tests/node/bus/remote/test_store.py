@@ -1,4 +1,4 @@
-"""`RemoteStore` and `Peer.bus`: another node's bus as if it were one's own."""
+"""`RemoteStore` and `Peer.bus`: using another node's bus like a local one."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.anyio
 PLACE = (NAME, GROUP, "c")
 
 
-async def test_every_method_is_as_the_store_itself(anyio_backend: str) -> None:
+async def test_all_methods_match_the_local_store(anyio_backend: str) -> None:
     async with between() as bus:
         peer, store = await bus.asking(), bus.store
         assert await peer.publish([], durable=True) == []
@@ -105,10 +105,10 @@ async def test_lists_come_in_pages_and_ids_in_portions(anyio_backend: str) -> No
         assert await peer.drop(NAME, ids) == 60
 
 
-async def test_names_that_no_request_can_have_do_not_make_a_list_unreadable(
+async def test_invalid_foreign_names_are_left_out_of_listings(
     anyio_backend: str,
 ) -> None:
-    """Other programs name groups, consumers and keys in a Redis as they like."""
+    """Other programs can choose any names for groups, consumers and keys in a Redis."""
     foreign = "\x1b]0;owned\x07"
     async with between() as bus:
         peer = await bus.asking()
@@ -131,7 +131,7 @@ async def test_names_that_no_request_can_have_do_not_make_a_list_unreadable(
         assert await store.consumers(NAME, GROUP) == []
 
 
-async def test_what_is_too_much_for_the_connection(anyio_backend: str) -> None:
+async def test_requests_too_large_for_the_connection(anyio_backend: str) -> None:
     async with between(limits=Limits(max_payload=1_024)) as bus:
         peer = await bus.asking()
         with pytest.raises(InvalidEventError, match="a node accepts 1,000"):
@@ -150,11 +150,11 @@ async def test_what_is_too_much_for_the_connection(anyio_backend: str) -> None:
         assert len(await peer.read(*PLACE, 9, 0.0)) == 1
 
 
-# What the other side may say.
+# Answers of the other node.
 
 
 async def answering(met: ConnectedNodes, answer: bytes) -> RemoteStore:
-    """A store whose other side answers all requests so."""
+    """Yield a store whose other node returns this answer to all requests."""
 
     async def serve(stream: Stream) -> None:
         async for event in stream.events():
@@ -180,15 +180,15 @@ async def answering(met: ConnectedNodes, answer: bytes) -> RemoteStore:
         (Answer(ResultCode.STORE_FULL), BusFullError),
         (Answer(ResultCode.STORE_DAMAGED), BusDamagedError),
         (Answer(12_345), BusUnavailableError),
-        (Answer(), BusUnavailableError),  # without its rows
-        (Answer(rows=[]), BusUnavailableError),  # not one for each event
+        (Answer(), BusUnavailableError),  # Without its rows.
+        (Answer(rows=[]), BusUnavailableError),  # Not one row for each event.
         (Answer(rows=[["x", True]]), BusUnavailableError),
         (Answer(rows=[["1-0"]]), BusUnavailableError),
         (b"\xff", BusUnavailableError),
         (encode({16: "0"}), BusUnavailableError),
     ],
 )
-async def test_what_an_answer_means(
+async def test_meaning_of_each_result_code(
     anyio_backend: str, answer: Answer | bytes, error: type[BusError]
 ) -> None:
     async with meeting() as met:
@@ -204,7 +204,7 @@ async def test_what_an_answer_means(
         await store.aclose()
 
 
-async def test_pages_that_never_end_are_refused(anyio_backend: str) -> None:
+async def test_endless_pages_raise(anyio_backend: str) -> None:
     async with meeting() as met:
         row = ["a.b", 0, 0, None, None]
         store = await answering(met, encode_answer(Answer(rows=[row], more=True)))
@@ -212,8 +212,8 @@ async def test_pages_that_never_end_are_refused(anyio_backend: str) -> None:
             await store.streams()
 
 
-async def test_a_listing_has_an_end(anyio_backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one whose names rise for ever."""
+async def test_listing_is_bounded(anyio_backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This includes a listing whose names ascend without end."""
     monkeypatch.setattr(limits, "LONGEST_LISTING", 2)
     async with between() as bus:
         store = await bus.asking()
@@ -248,7 +248,7 @@ async def test_no_answer_in_time_is_unknown(anyio_backend: str) -> None:
         (CloseCode.INTERNAL_ERROR, BusUnavailableError),
     ],
 )
-async def test_a_reset_has_its_meaning_and_the_next_request_a_new_stream(
+async def test_reset_raises_and_the_next_request_opens_a_stream(
     anyio_backend: str, code: CloseCode, error: type[BusError]
 ) -> None:
     async with between() as bus:
@@ -267,7 +267,7 @@ async def _reset(stream: Stream, code: CloseCode) -> None:
     stream.reset(code)
 
 
-async def test_closing_ends_what_waits(anyio_backend: str) -> None:
+async def test_closing_ends_waiting_requests(anyio_backend: str) -> None:
     async with between() as bus, anyio.create_task_group() as tasks:
         peer = await bus.asking()
         await peer.join(*PLACE, "0-0")
@@ -305,7 +305,7 @@ async def test_no_stream_is_free(anyio_backend: str) -> None:
             await bus.asking()
 
 
-async def test_more_reads_than_may_wait_take_turns(
+async def test_excess_waiting_reads_wait(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel, "WAITING", 2)
@@ -316,14 +316,14 @@ async def test_more_reads_than_may_wait_take_turns(
             tasks.start_soon(peer.read, *PLACE, 1, 0.02)
         await settled()
         assert sum(crowd.waiting for crowd in bus.service.usages.values()) <= 2
-        assert await peer.groups(NAME)  # what does not wait goes past them
+        assert await peer.groups(NAME)  # Requests that do not wait overtake them.
 
 
 async def test_more_requests_than_may_be_unanswered_wait(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel, "UNANSWERED", 2)
-    monkeypatch.setattr(limits, "REQUESTS", 2)  # one more would be refused
+    monkeypatch.setattr(limits, "REQUESTS", 2)  # One more would be refused.
     async with between() as bus:
         peer = await bus.asking()
         async with anyio.create_task_group() as tasks:
@@ -331,7 +331,7 @@ async def test_more_requests_than_may_be_unanswered_wait(
                 tasks.start_soon(peer.groups, NAME)
 
 
-async def test_small_windows_slow_and_lose_nothing(anyio_backend: str) -> None:
+async def test_small_windows_lose_nothing(anyio_backend: str) -> None:
     small = Limits(stream_window=1_024, max_payload=1_024)
     async with between(limits=small) as bus:
         peer = await bus.asking()
@@ -350,17 +350,17 @@ async def _publish(peer: RemoteStore, n: int) -> None:
     await peer.publish([new(n)], durable=True)
 
 
-# As applications meet it.
+# In an application.
 
 
 async def again(bus: Between) -> Any:
-    """Another connection between the same nodes."""
+    """Return another connection between the same nodes."""
     peer, _ = await connect_nodes(bus.nodes.client, bus.nodes.server)
     return peer
 
 
-async def test_a_consumer_that_was_cut_off_goes_on(anyio_backend: str) -> None:
-    """Nothing is lost; what it had not acknowledged comes again, marked by its attempt."""
+async def test_disconnected_consumer_continues(anyio_backend: str) -> None:
+    """No event is lost; unacknowledged events are redelivered with the next attempt."""
     async with between() as bus:
         config = BusConfig(consumer="worker-1")
         first = await bus.asking()
@@ -384,10 +384,10 @@ async def test_a_consumer_that_was_cut_off_goes_on(anyio_backend: str) -> None:
 
 
 @pytest.mark.parametrize("key", [None, "k"])
-async def test_who_publishes_as_the_connection_ends_knows_nothing(
+async def test_publish_outcome_is_unknown_when_the_connection_ends(
     anyio_backend: str, key: str | None
 ) -> None:
-    """With a key it is tried again, which says nothing of the first try."""
+    """With a key it retries, but the outcome of the first attempt stays unknown."""
     async with between() as bus:
         publish = bus.store.publish
 
@@ -405,7 +405,7 @@ async def test_who_publishes_as_the_connection_ends_knows_nothing(
             await lent.publish(NAME, {"n": 2}, idempotency_key=key)
 
 
-async def test_a_consumer_is_told_that_the_connection_ended(anyio_backend: str) -> None:
+async def test_end_of_the_connection_raises_in_the_consumer(anyio_backend: str) -> None:
     async with between() as bus, anyio.create_task_group() as tasks:
         lent = bus.nodes.peer.bus()
         async with lent.consume(NAME, group=GROUP) as events:
@@ -416,7 +416,7 @@ async def test_a_consumer_is_told_that_the_connection_ended(anyio_backend: str) 
         assert str(waiting[0]) == "the connection ended: closed (normal)"
 
 
-async def test_the_log_says_that_a_handler_ended_with_its_connection(
+async def test_handler_ended_by_its_connection_is_logged(
     anyio_backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with between() as bus:
@@ -460,7 +460,7 @@ async def test_a_bus_ends_with_its_connection(anyio_backend: str) -> None:
             await lent.publish(NAME, {"n": 3})
 
 
-async def test_schemas_of_the_node_that_offers_hold_for_its_peers(anyio_backend: str) -> None:
+async def test_server_schemas_apply_to_peers(anyio_backend: str) -> None:
     async with between() as bus:
         schema = {"properties": {"n": {"type": "integer"}}}
         bus.offered.schemas.add(NAME, schema, "publish")

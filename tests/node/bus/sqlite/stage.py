@@ -1,4 +1,4 @@
-"""A store in a file of its own, on a clock that the test moves; and short ways to ask it."""
+"""A store in its own file, with a clock that the test controls, and shortcuts to call it."""
 
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -20,9 +20,10 @@ EVERYTHING: Final = 100_000
 
 
 class Clock:
-    """The time, in seconds since 1970; only the test moves it.
+    """The time in seconds since 1970; only the test changes it.
 
-    It is asked once for each transaction, in the store's thread, which `held` keeps there."""
+    The store's thread reads it once per transaction. `held` makes the thread wait there.
+    """
 
     def __init__(self) -> None:
         self.now = START
@@ -37,7 +38,7 @@ class Clock:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """The store's next transaction does not begin before this ends."""
+        """Prevent the store's next transaction from starting inside the block."""
         self._free.clear()
         try:
             yield
@@ -54,7 +55,7 @@ class Stage:
         self.path = path
 
     async def publish(self, count: int = 1, *, name: str = STREAM, size: int = 0) -> list[str]:
-        """Publish so many events; their ids."""
+        """Publish so many events; return their IDs."""
         events = [new(number, name=name, size=size) for number in range(count)]
         return [one.id for one in await self.store.publish(events, durable=True)]
 
@@ -62,22 +63,22 @@ class Stage:
         await self.store.join(STREAM, group, consumer, after)
 
     async def read(self, count: int = EVERYTHING, consumer: str = "c") -> list[str]:
-        """Read; the ids."""
+        """Read; return the IDs."""
         return ids_of(await self.store.read(STREAM, GROUP, consumer, count, 0))
 
     async def claim(
         self, consumer: str = "d", idle: float = 60.0, count: int = EVERYTHING
     ) -> dict[str, int]:
-        """Claim; the attempts by id."""
+        """Claim; return the attempts by ID."""
         got = await self.store.claim(STREAM, GROUP, consumer, count, idle)
         return {one.event.id: one.attempt for one in got}
 
     async def stored(self, name: str = STREAM) -> list[StoredEvent]:
-        """All events of a stream."""
+        """Return all events of a stream."""
         return await self.store.history(name, "0-0", None, EVERYTHING, 0)
 
     async def letters(self) -> list[dict[str, Any]]:
-        """The data of the dead letters."""
+        """Return the data of the dead letters."""
         return [json.loads(event.body) for event in await self.stored(f"{STREAM}.dead")]
 
 
@@ -94,7 +95,7 @@ def ids_of(deliveries: list[Delivery]) -> list[str]:
 async def stage(
     directory: Path, clock: Clock | None = None, **settings: Any
 ) -> AsyncIterator[Stage]:
-    """A store in a file in `directory`."""
+    """Yield a store in a file in `directory`."""
     clock = clock or Clock()
     file = directory / "bus.db"
     config = BusConfig(**{"clock": clock, "busy_timeout": 0.05, **settings})

@@ -1,4 +1,4 @@
-"""Backups of a bus in a file, and putting them back."""
+"""Backing up and restoring a bus in a file."""
 
 import os
 import shutil
@@ -38,8 +38,10 @@ async def stored(path: Path) -> list[str]:
 
 
 def make(directory: Path, after: int) -> tuple[Path, Path]:
-    """A bus as a process left it that was killed, with a log, and a backup of an earlier state;
-    `after` events were published between the backup and the last checkpoint."""
+    """Return a bus whose process was killed, with a log, and a backup of an earlier state.
+
+    `after` events were published between the backup and the last checkpoint.
+    """
     live, backup = directory / "live.db", directory / "backup.db"
 
     async def fill() -> None:
@@ -125,7 +127,7 @@ async def test_a_bus_in_use_is_not_replaced(anyio_backend: str, tmp_path: Path) 
 def test_a_copied_file_with_the_old_log_is_found_to_be_damaged(tmp_path: Path) -> None:
     path, backup = make(tmp_path, 1_000)
     assert require_sound(str(path))
-    shutil.copy(backup, path)  # what a restore must not be
+    shutil.copy(backup, path)  # A restore must not produce this.
     with pytest.raises(BusDamagedError, match=f"{path}': the file is damaged: "):
         require_sound(str(path))
 

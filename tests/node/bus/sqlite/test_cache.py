@@ -1,4 +1,4 @@
-"""The books: they are bounded, and what they forget is read again."""
+"""The metadata cache has a limited size, and removed entries are read again."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.node.bus.sqlite.stage import GROUP, STREAM, stage
 pytestmark = pytest.mark.anyio
 
 
-async def test_so_much_is_remembered_and_then_read_again(
+async def test_cache_is_bounded_and_reread(
     anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache_module, "REMEMBERED", 3)
@@ -23,7 +23,7 @@ async def test_so_much_is_remembered_and_then_read_again(
         running = running_of(on.store)
         held = running.worker.database.cache
         assert held is not None
-        assert len(held.streams) <= 2  # each with its group and its consumer
+        assert len(held.streams) <= 2  # Each with its group and its consumer.
         assert [one.length for one in await on.store.streams()] == [2] * 10
         assert len(held.places) == 3
         await on.store.groups(STREAM)
@@ -34,7 +34,7 @@ async def test_so_much_is_remembered_and_then_read_again(
             assert (consumer.name, consumer.pending) == (f"c{number}", 1)
 
 
-async def test_a_consumer_that_waits_does_not_write_at_each_look(
+async def test_waiting_consumer_does_not_write_at_each_check(
     anyio_backend: str, tmp_path: Path
 ) -> None:
     async with stage(tmp_path) as on:

@@ -1,4 +1,4 @@
-"""Transactions: what waits for the disk, and what is opened anew after it failed."""
+"""Transactions: when they wait for the disk, and reopening after a failure."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -27,14 +27,14 @@ def setting(cache: MetadataCache, name: str) -> object:
     return cache.connection.execute(f"PRAGMA {name}").fetchone()[0]
 
 
-def test_only_what_is_durable_waits_for_the_disk(database: Database) -> None:
+def test_only_durable_operations_wait_for_the_disk(database: Database) -> None:
     for durable in (True, False, True, True, False, False, True):
         cache = database.begin(START, True, durable)
         assert setting(cache, "synchronous") == (2 if durable else 1)
         database.commit(durable)
 
 
-def test_a_part_of_the_file_is_not_for_publishing(database: Database) -> None:
+def test_publishing_cannot_use_the_whole_file(database: Database) -> None:
     cache = database.begin(START, True, True)
     for publishes, pages in ((True, 240), (False, 256), (True, 240)):
         database.limit_pages(publishes)
@@ -42,7 +42,7 @@ def test_a_part_of_the_file_is_not_for_publishing(database: Database) -> None:
     database.commit(True)
 
 
-def test_what_is_there_already_is_on_the_disk_when_that_is_said(database: Database) -> None:
+def test_original_of_a_duplicate_is_on_the_disk(database: Database) -> None:
     cache = database.begin(START, True, False)
     publish(cache, CONFIG, [new(1, "k")])
     cache.insert()
@@ -52,7 +52,7 @@ def test_what_is_there_already_is_on_the_disk_when_that_is_said(database: Databa
     assert publish(cache, CONFIG, [new(1, "k")])[0].duplicate
     before = cache.connection.total_changes
     database.commit(True)
-    assert cache.connection.total_changes > before  # a commit of nothing would not be waited for
+    assert cache.connection.total_changes > before  # An empty commit would not wait.
 
 
 def test_after_a_failed_sync_nothing_is_appended_to_the_log(
@@ -66,7 +66,7 @@ def test_after_a_failed_sync_nothing_is_appended_to_the_log(
     failed = sqlite3.OperationalError("disk I/O error")
     failed.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
     with closing(sqlite3.connect(tmp_path / "bus.db")) as other:
-        # Another process has it open, so closing does not copy the log into the file.
+        # Another process has the file open, so closing does not copy the log into it.
         other.execute("SELECT * FROM events").fetchall()
         database.begin(START, True, True)
         database.roll_back(failed)
@@ -78,7 +78,7 @@ def test_after_a_failed_sync_nothing_is_appended_to_the_log(
         database.commit(True)
 
 
-def test_the_changes_of_others_are_seen_and_said_once(database: Database, tmp_path: Path) -> None:
+def test_writes_of_other_processes_are_reported_once(database: Database, tmp_path: Path) -> None:
     cache = database.begin(START, True, True)
     cache.make_stream(STREAM)
     database.commit(True)

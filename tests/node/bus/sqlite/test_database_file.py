@@ -1,4 +1,4 @@
-"""The file: who may read it, what it has to be, and what is left alone."""
+"""The file of a bus: its permissions, its required contents, and files that are left alone."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ from parley._node.errors import ConfigError
 CONFIG = BusConfig()
 
 
-def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
+def test_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     with closing(open_file(str(tmp_path / "bus.db"), CONFIG)) as connection:
         connection.execute("UPDATE meta SET value = 1")
         modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
@@ -43,7 +43,7 @@ def test_a_path_can_begin_with_two_slashes(tmp_path: Path) -> None:
     bus_file.require_bus(f"/{tmp_path}/bus.db")
 
 
-def test_it_says_in_its_header_what_it_is_before_anything_is_written(tmp_path: Path) -> None:
+def test_header_identifies_the_file_before_any_write(tmp_path: Path) -> None:
     path = tmp_path / "bus.db"
     with closing(open_file(str(path), CONFIG)):
         header = path.read_bytes()[:100]
@@ -81,7 +81,7 @@ def newer(path: Path) -> None:
     ],
     ids=["text", "short", "foreign", "newer"],
 )
-def test_what_is_no_bus_of_ours_is_not_touched(tmp_path: Path, make: object) -> None:
+def test_foreign_file_is_not_changed(tmp_path: Path, make: object) -> None:
     path = tmp_path / "bus.db"
     assert callable(make)
     make(path)
@@ -93,7 +93,7 @@ def test_what_is_no_bus_of_ours_is_not_touched(tmp_path: Path, make: object) -> 
 
 
 def copy(path: Path, to: Path) -> Path:
-    """A copy of a bus and its log, as if its process had been killed now."""
+    """Copy a bus and its log, as if its process had been killed now."""
     for end in ("", "-wal"):
         shutil.copy(f"{path}{end}", f"{to}{end}")
     return to
@@ -108,14 +108,14 @@ def test_a_file_in_the_middle_of_a_checkpoint_is_whole(tmp_path: Path) -> None:
             )
         half = copy(path, tmp_path / "half.db")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    # The first page is there, and names pages that are in the log alone.
+    # The first page exists, and refers to pages that are only in the log.
     half.write_bytes(path.read_bytes()[:PAGE_SIZE] + half.read_bytes()[PAGE_SIZE:])
     with closing(open_file(str(half), CONFIG)) as connection:
         assert connection.execute("SELECT count(*) FROM events").fetchone() == (100,)
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_what_is_in_the_log_alone_counts(tmp_path: Path) -> None:
+def test_contents_of_the_log_are_read(tmp_path: Path) -> None:
     path = tmp_path / "bus.db"
     with closing(open_file(str(path), CONFIG)) as connection:
         newer = f"PRAGMA user_version = {VERSION + 1}"
@@ -137,12 +137,12 @@ def test_a_foreign_log_is_not_lost(tmp_path: Path) -> None:
         assert connection.execute("SELECT * FROM notes").fetchall() == [("one",)]
 
 
-def test_others_who_have_a_new_file_open_are_waited_for(tmp_path: Path) -> None:
+def test_open_waits_for_other_processes(tmp_path: Path) -> None:
     path = str(tmp_path / "bus.db")
     with closing(open_file(path, CONFIG)):
         pass
     with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
-        other.execute("PRAGMA journal_mode = DELETE")  # as before it is written ahead
+        other.execute("PRAGMA journal_mode = DELETE")  # As before the write-ahead log.
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(sqlite3.OperationalError, match="locked"):
             open_file(path, BusConfig(busy_timeout=0.02))
@@ -151,7 +151,7 @@ def test_others_who_have_a_new_file_open_are_waited_for(tmp_path: Path) -> None:
             assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_any_name_will_do(tmp_path: Path) -> None:
+def test_unusual_file_names(tmp_path: Path) -> None:
     path = tmp_path / "a ?mode=memory#%41é.db"
     with closing(open_file(str(path), CONFIG)):
         pass
@@ -159,12 +159,12 @@ def test_any_name_will_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_who_opens_it_once_more_takes_no_lock_from_who_has_it_open(tmp_path: Path) -> None:
+def test_second_connection_keeps_the_locks_of_the_first(tmp_path: Path) -> None:
     path = str(tmp_path / "bus.db")
     reading = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT * FROM meta')"
     with closing(open_file(path, CONFIG)) as first, closing(open_file(path, CONFIG)):
         first.execute("UPDATE meta SET value = 7")
-        # It would be the last to have the file open, and take the log away.
+        # It would be the last to have the file open, and would remove the log.
         subprocess.run([sys.executable, "-c", reading, path], check=True)
         assert (tmp_path / "bus.db-wal").exists()
         first.execute("UPDATE meta SET value = 8")
@@ -173,7 +173,7 @@ def test_who_opens_it_once_more_takes_no_lock_from_who_has_it_open(tmp_path: Pat
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/full")])
-def test_what_is_no_file_is_not_waited_for(tmp_path: Path, make: object) -> None:
+def test_opening_a_special_file_does_not_block(tmp_path: Path, make: object) -> None:
     path = tmp_path / "bus.db"
     assert callable(make)
     make(path)
@@ -189,7 +189,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, make: object) -> None
         "CREATE VIRTUAL TABLE v USING fts5 (body)",
     ],
 )
-def test_nothing_stands_in_it_that_would_run(tmp_path: Path, statement: str) -> None:
+def test_file_with_triggers_or_views_is_refused(tmp_path: Path, statement: str) -> None:
     path = tmp_path / "bus.db"
     with closing(open_file(str(path), CONFIG)) as connection:
         connection.execute(statement)
@@ -197,29 +197,29 @@ def test_nothing_stands_in_it_that_would_run(tmp_path: Path, statement: str) -> 
         open_file(str(path), CONFIG)
 
 
-def test_its_directory_has_to_be_there(tmp_path: Path) -> None:
+def test_missing_directory_raises(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no directory"):
         open_file(str(tmp_path / "none" / "bus.db"), CONFIG)
 
 
-def test_publishing_leaves_a_part_of_it_to_all_else() -> None:
+def test_publishing_leaves_space_in_the_file() -> None:
     publishing, all_else = page_limits(BusConfig(max_store_bytes=2**20))
     assert publishing < all_else == 2**20 // PAGE_SIZE
 
 
-def test_publishing_leaves_a_part_of_the_disk_to_all_else(tmp_path: Path) -> None:
+def test_publishing_leaves_space_on_the_disk(tmp_path: Path) -> None:
     disk = os.statvfs(tmp_path)
     free = disk.f_bavail * disk.f_frsize
     reserved = min(DISK_RESERVED, disk.f_blocks * disk.f_frsize // RESERVED)
     near = free - reserved // 2
     assert has_disk_space(str(tmp_path), free - 2 * reserved, reserved)
     assert not has_disk_space(str(tmp_path), near, 0)
-    # What only passes through the log may take of it; no more than there is.
+    # Bytes that only pass through the log may use reserved space, but not more than the free space.
     assert has_disk_space(str(tmp_path), 0, near)
     assert not has_disk_space(str(tmp_path), 0, free + reserved)
 
 
-def test_the_log_is_copied_into_the_file_now_and_then_and_does_not_stay_long(
+def test_log_is_copied_into_the_file_and_truncated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bus_file, "CHECKPOINT_PAGES", 10)

@@ -1,4 +1,4 @@
-"""What SQLite says, as the bus's errors."""
+"""Conversion of SQLite's errors to errors of the bus."""
 
 import sqlite3
 
@@ -49,7 +49,7 @@ def said(code: int) -> sqlite3.Error:
         (AttributeError("no such name"), BusError, False),
     ],
 )
-def test_each_has_an_error_of_the_bus_with_it_as_cause(
+def test_bus_errors_have_the_sqlite_error_as_cause(
     error: Exception, kind: type[Exception], common: bool
 ) -> None:
     found = bus_error(error, "bus.db")
@@ -62,19 +62,19 @@ def test_each_has_an_error_of_the_bus_with_it_as_cause(
     "error",
     [said(sqlite3.SQLITE_CORRUPT), said(sqlite3.SQLITE_BUSY), PermissionError(13, "no", "bus.db")],
 )
-def test_each_says_in_words_what_is_wrong_and_where(error: Exception) -> None:
+def test_errors_name_the_problem_and_the_file(error: Exception) -> None:
     text = str(bus_error(error, "/var/lib/bus.db"))
     assert "/var/lib/bus.db" in text
     assert text.endswith((": what SQLite says", ": no"))
     assert "Err" not in text
 
 
-def test_errors_of_the_bus_and_of_settings_stay_what_they_are() -> None:
+def test_bus_and_config_errors_stay_unchanged() -> None:
     for error in (NotPendingError("no"), ConfigError("no")):
         assert bus_error(error, "bus.db") is error
 
 
-def test_a_failed_write_left_nothing_and_a_failed_sync_nobody_knows_what() -> None:
+def test_failed_write_is_full_and_failed_sync_is_unknown() -> None:
     assert is_full(said(sqlite3.SQLITE_IOERR_WRITE))
     assert not is_of_disk(said(sqlite3.SQLITE_IOERR_WRITE))
     assert is_of_disk(said(sqlite3.SQLITE_IOERR_FSYNC))

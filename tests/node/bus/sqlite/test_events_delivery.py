@@ -1,4 +1,4 @@
-"""What is handed out, to whom, and how often it says it was."""
+"""Which events are delivered, to which consumer, and with which attempt."""
 
 from pathlib import Path
 
@@ -26,13 +26,13 @@ async def test_each_group_reads_all_once_and_in_order(anyio_backend: str, tmp_pa
 
 
 @pytest.mark.parametrize(("after", "expected"), [("0-0", 4), ("$", 1), ("second", 2)])
-async def test_a_new_group_begins_where_it_is_told(
+async def test_new_group_begins_at_its_start_position(
     anyio_backend: str, tmp_path: Path, after: str, expected: int
 ) -> None:
     async with stage(tmp_path) as on:
         ids = await on.publish(3)
         await on.join(after=ids[1] if after == "second" else after)
-        await on.join(after="0-0")  # it is there: this changes nothing
+        await on.join(after="0-0")  # The group exists, so this changes nothing.
         ids += await on.publish(1)
         assert (await on.store.groups(STREAM))[0].lag == expected
         assert await on.read() == ids[-expected:]
@@ -48,9 +48,7 @@ async def test_a_stream_without_events_can_be_joined(anyio_backend: str, tmp_pat
         assert len(await on.publish(1)) == len(await on.read())
 
 
-async def test_a_group_that_vanished_goes_on_where_it_was(
-    anyio_backend: str, tmp_path: Path
-) -> None:
+async def test_vanished_group_continues_at_its_position(anyio_backend: str, tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         ids = await on.publish(4)
         await on.join()
@@ -61,7 +59,7 @@ async def test_a_group_that_vanished_goes_on_where_it_was(
         assert (group.lag, group.pending, group.consumers) == (0, 2, 1)
 
 
-async def test_own_is_what_an_earlier_process_of_the_name_held(
+async def test_recover_pending_returns_events_of_an_earlier_process(
     anyio_backend: str, tmp_path: Path
 ) -> None:
     clock = Clock()
@@ -71,9 +69,7 @@ async def test_own_is_what_an_earlier_process_of_the_name_held(
         await on.read(3, "c")
         await on.read(1, "d")
         await on.store.nack(STREAM, GROUP, "c", ids[2], 5, "no")
-        assert (
-            await on.store.recover_pending(STREAM, GROUP, "c", 9) == []
-        )  # this very process holds them
+        assert await on.store.recover_pending(STREAM, GROUP, "c", 9) == []  # This process has them.
     async with stage(tmp_path, clock) as on:
         own = on.store.recover_pending
         again = await own(STREAM, GROUP, "c", 1) + await own(STREAM, GROUP, "c", 9)
@@ -82,7 +78,7 @@ async def test_own_is_what_an_earlier_process_of_the_name_held(
         assert await own(STREAM, "no such group", "c", 9) == []
 
 
-async def test_claim_takes_what_is_due_and_what_was_held_too_long_oldest_first(
+async def test_claim_takes_due_and_idle_events_oldest_first(
     anyio_backend: str, tmp_path: Path
 ) -> None:
     async with stage(tmp_path) as on:
@@ -91,7 +87,7 @@ async def test_claim_takes_what_is_due_and_what_was_held_too_long_oldest_first(
         await on.read()
         await on.store.nack(STREAM, GROUP, "c", ids[3], 30, "no")
         await on.store.release(STREAM, GROUP, "c", ids[1:2])
-        assert await on.claim() == {ids[1]: 1}  # released: that was no attempt
+        assert await on.claim() == {ids[1]: 1}  # A released event does not count as an attempt.
         on.clock.now += 30
         assert await on.claim() == {ids[3]: 2}
         on.clock.now += 29
@@ -106,9 +102,7 @@ async def test_claim_takes_what_is_due_and_what_was_held_too_long_oldest_first(
         assert (group.pending, group.redelivered) == (5, 5)
 
 
-async def test_a_clock_that_goes_back_keeps_nothing_from_being_claimed(
-    anyio_backend: str, tmp_path: Path
-) -> None:
+async def test_clock_set_back_does_not_prevent_claims(anyio_backend: str, tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         ids = await on.publish(2)
         await on.join()
@@ -122,10 +116,10 @@ async def test_a_clock_that_goes_back_keeps_nothing_from_being_claimed(
         assert await on.claim() == {ids[0]: 2, ids[1]: 3}
 
 
-async def test_what_was_marked_in_years_to_come_is_not_waited_for(
+async def test_delivery_times_in_the_future_are_corrected(
     anyio_backend: str, tmp_path: Path
 ) -> None:
-    """A machine that began with a wrong clock: after the next start all of it comes again."""
+    """After a start with a wrong clock, all events are redelivered at the next start."""
     clock = Clock()
     clock.now += 2 * CLOCK_SET_BACK
     async with stage(tmp_path, clock) as on:
@@ -141,7 +135,7 @@ async def test_what_was_marked_in_years_to_come_is_not_waited_for(
         assert await on.read() == ids[2:]
 
 
-async def test_what_was_trimmed_is_not_handed_out_again(anyio_backend: str, tmp_path: Path) -> None:
+async def test_trimmed_events_are_not_redelivered(anyio_backend: str, tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         ids = await on.publish(3)
         await on.join()
@@ -151,9 +145,7 @@ async def test_what_was_trimmed_is_not_handed_out_again(anyio_backend: str, tmp_
         assert await on.claim() == {ids[1]: 1}
 
 
-async def test_no_more_than_a_handful_of_data_is_handed_out_at_once(
-    anyio_backend: str, tmp_path: Path
-) -> None:
+async def test_size_of_one_delivery_is_bounded(anyio_backend: str, tmp_path: Path) -> None:
     large = HANDFUL // 4
     async with stage(tmp_path) as on:
         ids = await on.publish(9, size=large)

@@ -1,4 +1,4 @@
-"""Histories: what is kept of each attempt, and how much."""
+"""The histories of attempts, and their limits."""
 
 from parley._node.bus.dead_letters import LONGEST_ERROR, LONGEST_HISTORY
 from parley._node.bus.model import Failure
@@ -22,5 +22,5 @@ def test_an_error_is_one_bounded_line_of_text() -> None:
     assert len(failure.error) == LONGEST_ERROR
 
 
-def test_what_never_failed_has_no_history() -> None:
+def test_event_without_failures_has_no_history() -> None:
     assert failures_of(None) == []

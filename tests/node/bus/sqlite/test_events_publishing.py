@@ -1,4 +1,4 @@
-"""Publishing: ids that rise, keys that are remembered for so long and so many."""
+"""Publishing: ascending IDs, and idempotency keys with limits of age and number."""
 
 import sqlite3
 from contextlib import closing
@@ -15,9 +15,7 @@ from tests.node.bus.sqlite.stage import STREAM, Clock, new, stage
 pytestmark = pytest.mark.anyio
 
 
-async def test_events_are_stored_as_they_are_in_their_order(
-    anyio_backend: str, tmp_path: Path
-) -> None:
+async def test_events_are_stored_unchanged_and_in_order(anyio_backend: str, tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         events = [new(1), new(2, "k"), NewEvent(STREAM, {}, '{"é":"\U0001f600"}', None, 7)]
         published = await on.store.publish(events, durable=True)
@@ -32,7 +30,7 @@ async def test_events_are_stored_as_they_are_in_their_order(
         assert await on.store.publish([], durable=True) == []
 
 
-async def test_ids_rise_also_when_the_clock_goes_back_and_over_a_restart(
+async def test_ids_ascend_despite_clock_changes_and_restarts(
     anyio_backend: str, tmp_path: Path
 ) -> None:
     clock = Clock()
@@ -41,7 +39,7 @@ async def test_ids_rise_also_when_the_clock_goes_back_and_over_a_restart(
         clock.now += step
         async with stage(tmp_path, clock) as on:
             ids += await on.publish(2)
-            # What is gone is no excuse to give its id again.
+            # The ID of a deleted event is not reused.
             await on.store.drop(STREAM, ids[-1:])
             clock.now = max(clock.now, 0.0)
     numbers = [parse_id(id) for id in ids]
@@ -57,7 +55,7 @@ async def test_a_key_is_one_event_within_the_window(anyio_backend: str, tmp_path
         assert not other.duplicate
         (elsewhere,) = await publish([new(1, "k", name="auth.other")], durable=True)
         assert not elsewhere.duplicate
-        await on.store.drop(STREAM, [first.id])  # it was published all the same
+        await on.store.drop(STREAM, [first.id])  # It was published as well.
         on.clock.now += 59
         assert (await publish([new(1, "k")], durable=False))[0] == (first.id, True)
         on.clock.now += 1
@@ -72,9 +70,7 @@ async def test_keys_are_remembered_over_a_restart(anyio_backend: str, tmp_path: 
         assert await on.store.publish([new(1, "k")], durable=True) == [(first.id, True)]
 
 
-async def test_so_many_keys_are_remembered_and_then_the_oldest_is_forgotten(
-    anyio_backend: str, tmp_path: Path
-) -> None:
+async def test_oldest_key_is_forgotten_beyond_the_limit(anyio_backend: str, tmp_path: Path) -> None:
     async with stage(tmp_path, idempotency_keys=3) as on:
         for number in range(5):
             await on.store.publish([new(number, f"k{number}")], durable=False)
@@ -82,15 +78,13 @@ async def test_so_many_keys_are_remembered_and_then_the_oldest_is_forgotten(
         assert [one.duplicate for one in again] == [True, True, True]
         for key in ("k1", "k0"):
             assert not (await on.store.publish([new(0, key)], durable=True))[0].duplicate
-    async with stage(tmp_path, idempotency_keys=1) as on:  # fewer than there were
+    async with stage(tmp_path, idempotency_keys=1) as on:  # Fewer than before.
         for number in range(3):
             await on.store.publish([new(0, f"new{number}")], durable=True)
         assert not (await on.store.publish([new(0, "k4")], durable=True))[0].duplicate
 
 
-async def test_fewer_keys_than_there_were_are_reached_a_few_at_a_time(
-    anyio_backend: str, tmp_path: Path
-) -> None:
+async def test_lower_key_limit_is_reached_gradually(anyio_backend: str, tmp_path: Path) -> None:
     clock = Clock()
     async with stage(tmp_path, clock) as on:
         await on.store.publish([new(0, f"k{number}") for number in range(10)], durable=True)
@@ -108,7 +102,7 @@ async def test_fewer_keys_than_there_were_are_reached_a_few_at_a_time(
     [NewEvent(STREAM, {}, "\ud800"), NewEvent(STREAM, {}, "{}", None, 2**63), new(0, "\udfff")],
     ids=["body", "version", "key"],
 )
-async def test_what_sqlite_cannot_keep_is_refused_with_all_that_came_with_it(
+async def test_data_that_sqlite_cannot_store_fails_the_whole_publish(
     anyio_backend: str, tmp_path: Path, event: NewEvent
 ) -> None:
     async with stage(tmp_path) as on:

@@ -1,4 +1,4 @@
-"""What becomes of events that were handed out, and whose they have to be for it."""
+"""Settling delivered events, and which consumer may do so."""
 
 import json
 from pathlib import Path
@@ -14,9 +14,7 @@ from tests.node.bus.sqlite.stage import GROUP, START, STREAM, Clock, new, stage
 pytestmark = pytest.mark.anyio
 
 
-async def test_what_is_acknowledged_was_pending_and_is_so_no_more(
-    anyio_backend: str, tmp_path: Path
-) -> None:
+async def test_acknowledged_event_is_no_longer_pending(anyio_backend: str, tmp_path: Path) -> None:
     clock = Clock()
     async with stage(tmp_path, clock) as on:
         ids = await on.publish(4)
@@ -33,7 +31,7 @@ async def test_what_is_acknowledged_was_pending_and_is_so_no_more(
         assert (await on.store.groups(STREAM))[0].pending == 1
 
 
-async def test_only_who_holds_it_may_give_it_back(anyio_backend: str, tmp_path: Path) -> None:
+async def test_only_the_current_consumer_can_release(anyio_backend: str, tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         (id,) = await on.publish()
         await on.join()
@@ -54,7 +52,9 @@ async def test_only_who_holds_it_may_give_it_back(anyio_backend: str, tmp_path: 
         assert (await store.pending(STREAM, GROUP, 9, "0-0"))[0].due_in == 9
 
 
-async def test_a_dead_letter_tells_of_every_attempt(anyio_backend: str, tmp_path: Path) -> None:
+async def test_dead_letter_has_the_outcome_of_each_attempt(
+    anyio_backend: str, tmp_path: Path
+) -> None:
     async with stage(tmp_path) as on:
         (published,) = await on.store.publish([new(1, "k")], durable=True)
         id = published.id
@@ -87,7 +87,7 @@ async def test_a_dead_letter_tells_of_every_attempt(anyio_backend: str, tmp_path
 
 
 @pytest.mark.parametrize("body", ["{no", '{"a": NaN}', '{"a": "\\ud800"}'])
-async def test_a_body_that_is_no_json_is_buried_as_it_is(
+async def test_invalid_json_is_buried_unchanged(
     anyio_backend: str, tmp_path: Path, body: str
 ) -> None:
     async with stage(tmp_path) as on:
@@ -99,7 +99,7 @@ async def test_a_body_that_is_no_json_is_buried_as_it_is(
         assert (letter["data"], letter["body"]) == (None, body)
 
 
-async def test_an_event_as_deep_as_may_be_can_be_set_aside(
+async def test_deeply_nested_event_can_become_a_dead_letter(
     anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def one_level_too_many(value: dict[str, object]) -> str:

@@ -1,4 +1,4 @@
-"""What streams keep, what is taken from them, and what groups have to read again."""
+"""Retention, trimming, and repositioning of groups."""
 
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ async def lag(on: Stage) -> int | None:
     [({"max_length": 100}, 106), ({"max_bytes": 10_000}, 160), ({"max_age": 10}, 20)],
     ids=["length", "size", "age"],
 )
-async def test_about_so_much_is_kept_as_one_publishes(
+async def test_retention_while_publishing(
     anyio_backend: str, tmp_path: Path, bounds: dict[str, Any], most: int
 ) -> None:
     async with stage(tmp_path, **bounds) as on:
@@ -44,7 +44,7 @@ async def test_about_so_much_is_kept_as_one_publishes(
 
 
 @pytest.mark.parametrize("keep_unread", [True, False])
-async def test_what_a_group_has_yet_to_read_or_acknowledge_may_stay(
+async def test_keep_unread_keeps_events_that_a_group_needs(
     anyio_backend: str, tmp_path: Path, keep_unread: bool
 ) -> None:
     async with stage(tmp_path, max_length=10, keep_unread=keep_unread) as on:
@@ -55,16 +55,14 @@ async def test_what_a_group_has_yet_to_read_or_acknowledge_may_stay(
         await on.store.ack(STREAM, GROUP, [*read[:5], *read[6:]])
         published += await on.publish(1)
         left = await ids(on)
-        # What was read and is not acknowledged keeps all that comes after it.
+        # An unacknowledged event keeps all later ones.
         assert left == published[5:] if keep_unread else len(left) <= 11
         await on.store.ack(STREAM, GROUP, [*read, *await on.read()])
         await on.publish(2)
         assert len(await ids(on)) <= 11
 
 
-async def test_fewer_than_there_were_are_reached_in_pieces(
-    anyio_backend: str, tmp_path: Path
-) -> None:
+async def test_lower_limit_is_reached_in_steps(anyio_backend: str, tmp_path: Path) -> None:
     clock = Clock()
     async with stage(tmp_path, clock, max_length=None) as on:
         await on.publish(1_000)
@@ -76,7 +74,7 @@ async def test_fewer_than_there_were_are_reached_in_pieces(
         assert len(await ids(on)) == 10
 
 
-async def test_trim_takes_the_oldest_beyond_any_bound_whether_read_or_not(
+async def test_trim_removes_the_oldest_events_read_or_not(
     anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "PIECE", 3)
@@ -102,9 +100,7 @@ async def test_trim_takes_the_oldest_beyond_any_bound_whether_read_or_not(
         assert [one.length for one in await on.store.streams()] == [0]
 
 
-async def test_drop_takes_some_and_lag_and_pending_stay_right(
-    anyio_backend: str, tmp_path: Path
-) -> None:
+async def test_drop_keeps_lag_and_pending_correct(anyio_backend: str, tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         published = await on.publish(6)
         (other,) = await on.publish(1, name="auth.other")
@@ -118,9 +114,7 @@ async def test_drop_takes_some_and_lag_and_pending_stay_right(
         assert await on.read() == [published[2], published[3], published[5]]
 
 
-async def test_a_group_reads_again_from_where_it_is_rewound_to(
-    anyio_backend: str, tmp_path: Path
-) -> None:
+async def test_rewound_group_rereads_events(anyio_backend: str, tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         published = await on.publish(5)
         await on.join()
@@ -134,7 +128,7 @@ async def test_a_group_reads_again_from_where_it_is_rewound_to(
             (published[1], 1),
             (published[2], 1),
         ]
-        assert await on.claim() == {}  # it was due, and is held now
+        assert await on.claim() == {}  # It was due, and is pending now.
         (group,) = await on.store.groups(STREAM)
         assert (group.lag, group.pending) == (2, 4)
         await on.store.rewind(STREAM, GROUP, "$")
@@ -143,7 +137,7 @@ async def test_a_group_reads_again_from_where_it_is_rewound_to(
         assert [one.name for one in await on.store.groups("auth.other")] == ["made"]
 
 
-async def test_redelivered_events_are_due_with_attempts_counted_anew(
+async def test_redelivered_events_are_due_with_attempts_reset(
     anyio_backend: str, tmp_path: Path
 ) -> None:
     async with stage(tmp_path) as on:
@@ -162,9 +156,7 @@ async def test_redelivered_events_are_due_with_attempts_counted_anew(
         assert await on.store.redeliver(STREAM, "no such group", published) == []
 
 
-async def test_idle_consumers_are_forgotten_and_what_they_held_is_due(
-    anyio_backend: str, tmp_path: Path
-) -> None:
+async def test_events_of_removed_idle_consumers_are_due(anyio_backend: str, tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         (id,) = await on.publish()
         await on.join()
@@ -182,9 +174,7 @@ async def test_idle_consumers_are_forgotten_and_what_they_held_is_due(
         assert [entry["error"] for entry in letter["history"]] == ["not acknowledged", "no"]
 
 
-async def test_consumers_that_are_idle_for_their_time_go_by_themselves(
-    anyio_backend: str, tmp_path: Path
-) -> None:
+async def test_idle_consumers_are_removed_automatically(anyio_backend: str, tmp_path: Path) -> None:
     async with stage(tmp_path, consumer_ttl=100) as on:
         (id,) = await on.publish()
         await on.join()
@@ -192,12 +182,12 @@ async def test_consumers_that_are_idle_for_their_time_go_by_themselves(
         on.clock.now += 99
         await on.join("d")
         assert await on.claim("d", idle=1_000) == {}
-        on.clock.now += 26  # they are looked for every quarter of it
+        on.clock.now += 26  # Idle consumers are removed four times per `consumer_ttl`.
         assert await on.claim("d", idle=1_000) == {id: 2}
         assert [one.name for one in await on.store.consumers(STREAM, GROUP)] == ["d"]
 
 
-async def test_idle_consumers_are_looked_for_every_hour_at_least(
+async def test_idle_consumers_are_checked_at_least_hourly(
     anyio_backend: str, tmp_path: Path
 ) -> None:
     async with stage(tmp_path) as on:
@@ -210,7 +200,7 @@ async def test_idle_consumers_are_looked_for_every_hour_at_least(
         assert [one.name for one in await on.store.consumers(STREAM, GROUP)] == ["d"]
 
 
-async def test_a_group_goes_with_all_that_is_pending_in_it(
+async def test_removing_a_group_removes_its_pending_events(
     anyio_backend: str, tmp_path: Path
 ) -> None:
     async with stage(tmp_path) as on:

@@ -1,4 +1,4 @@
-"""Ids as integers: back and forth, in order, and what fits into none."""
+"""IDs as integers: round trips, order, and IDs that do not fit."""
 
 import pytest
 from hypothesis import given
@@ -34,13 +34,13 @@ def test_a_place_is_the_last_integer_that_is_not_after_it(text: str, number: int
 
 
 @pytest.mark.parametrize("text", ["5-1048576", f"{2**43}-0", f"{2**64 - 1}-{2**64 - 1}"])
-def test_an_id_that_no_event_can_have_is_none(text: str) -> None:
+def test_impossible_id_has_no_integer(text: str) -> None:
     assert number_of(text) == NO_ID
     assert numbers_of([text]) == []
 
 
 @pytest.mark.parametrize("text", ["", "x", "1-", "-1", "1-2-3", " 1-2", "1-02", "1_0-1", "٣-1"])
-def test_what_is_no_id_is_said_to_be_none(text: str) -> None:
+def test_invalid_ids_raise(text: str) -> None:
     for parse in (number_of, place_of, lambda text: numbers_of([text])):
         with pytest.raises(InvalidEventError):
             parse(text)

@@ -1,4 +1,4 @@
-"""The store as a whole: opened, closed, cancelled, and beside another on the same file."""
+"""The whole store: opened, closed, cancelled, and next to another store on the same file."""
 
 import os
 from collections.abc import Awaitable, Callable, Coroutine
@@ -48,9 +48,7 @@ ASKS: list[Callable[[Store], Awaitable[Any]]] = [
 ]
 
 
-async def test_what_is_closed_says_so_and_leaves_one_file(
-    anyio_backend: str, tmp_path: Path
-) -> None:
+async def test_closed_store_raises_and_leaves_one_file(anyio_backend: str, tmp_path: Path) -> None:
     store = SqliteStore(str(tmp_path / "bus.db"), BusConfig())
     await store.aclose()
     for ask in ASKS:
@@ -69,9 +67,7 @@ async def test_what_is_closed_says_so_and_leaves_one_file(
     assert os.listdir(tmp_path) == ["bus.db"]
 
 
-async def test_what_cannot_be_opened_says_why_and_ends_its_thread(
-    anyio_backend: str, tmp_path: Path
-) -> None:
+async def test_failed_open_raises_and_ends_its_thread(anyio_backend: str, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no database")
     for path, error in (("none/bus.db", ConfigError), ("text", BusDamagedError)):
         store = SqliteStore(str(tmp_path / path), BusConfig())
@@ -82,7 +78,7 @@ async def test_what_cannot_be_opened_says_why_and_ends_its_thread(
             await store.streams()
 
 
-async def test_closing_finishes_what_is_in_line(anyio_backend: str, tmp_path: Path) -> None:
+async def test_closing_finishes_queued_operations(anyio_backend: str, tmp_path: Path) -> None:
     clock = Clock()
     async with stage(tmp_path, clock) as on, anyio.create_task_group() as tasks:
         with clock.held():
@@ -95,7 +91,7 @@ async def test_closing_finishes_what_is_in_line(anyio_backend: str, tmp_path: Pa
         assert len(await on.stored()) == 20
 
 
-async def test_closing_waits_so_long_for_a_disk_that_hangs(
+async def test_closing_a_blocked_disk_times_out(
     anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_store, "PATIENCE", 0.01)
@@ -106,16 +102,18 @@ async def test_closing_waits_so_long_for_a_disk_that_hangs(
             with anyio.fail_after(PATIENCE / 2):
                 await on.store.aclose()
             running = running_of(on.store)
-            assert not running._ended  # what hangs still does
+            assert not running._ended  # The blocked operation is still blocked.
             with pytest.raises(BusClosedError):
                 await on.store.streams()
 
 
-async def test_what_was_cancelled_in_line_is_not_done(anyio_backend: str, tmp_path: Path) -> None:
+async def test_operation_cancelled_in_the_queue_is_not_run(
+    anyio_backend: str, tmp_path: Path
+) -> None:
     async with stage(tmp_path) as on, anyio.create_task_group() as tasks:
         with on.clock.held():
             before = on.clock.asked
-            tasks.start_soon(on.store.streams)  # the thread has it, and stays in it
+            tasks.start_soon(on.store.streams)  # The thread has taken it, and is blocked in it.
             await eventually(lambda: on.clock.asked > before)
             with anyio.move_on_after(0.01):
                 await on.publish()
@@ -123,7 +121,7 @@ async def test_what_was_cancelled_in_line_is_not_done(anyio_backend: str, tmp_pa
 
 
 async def taken_and_left(on: Stage, ask: Callable[[], Coroutine[Any, Any, object]]) -> None:
-    """Have the thread take it, and be cancelled before it is done."""
+    """Let the thread take an operation, and cancel its caller before it is done."""
     before = on.clock.asked
     async with anyio.create_task_group() as tasks:
         with on.clock.held():
@@ -133,7 +131,7 @@ async def taken_and_left(on: Stage, ask: Callable[[], Coroutine[Any, Any, object
             await anyio.lowlevel.cancel_shielded_checkpoint()
 
 
-async def test_what_was_handed_to_who_is_gone_is_given_back(
+async def test_deliveries_to_a_cancelled_caller_are_released(
     anyio_backend: str, tmp_path: Path
 ) -> None:
     async with stage(tmp_path) as on:
@@ -172,7 +170,7 @@ async def test_two_stores_on_one_file_see_the_same(anyio_backend: str, tmp_path:
 
 
 @pytest.mark.parametrize("name", ["bus.db", ":memory:", "file:bus.db?mode=memory"])
-async def test_it_is_the_file_of_that_name_wherever_the_process_goes(
+async def test_path_is_independent_of_the_working_directory(
     anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     for directory in ("there", "elsewhere"):

@@ -1,4 +1,4 @@
-"""The thread: many operations in one transaction, each with its own outcome."""
+"""The thread: many operations in one transaction, each with its own result."""
 
 import sqlite3
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def together(clock: Clock, *asks: Callable[[], Awaitable[Any]]) -> list[Any]:
-    """What each gives or raises, when all are in line at once."""
+    """Return the result or error of each operation, when all are queued at the same time."""
     acks: list[Any] = [None] * len(asks)
 
     async def ask(number: int) -> None:
@@ -35,7 +35,7 @@ async def together(clock: Clock, *asks: Callable[[], Awaitable[Any]]) -> list[An
 
 
 async def until_full(on: Stage) -> list[str]:
-    """Publish until there is no room; the ids."""
+    """Publish until there is no space; return the IDs."""
     ids: list[str] = []
     while len(ids) < 300:
         try:
@@ -49,17 +49,19 @@ def publishing(on: Stage, event: NewEvent, *, durable: bool = True) -> Callable[
     return lambda: on.store.publish([event], durable=durable)
 
 
-async def test_all_that_wait_share_transactions(anyio_backend: str, tmp_path: Path) -> None:
+async def test_queued_operations_share_transactions(anyio_backend: str, tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         before = on.clock.asked
         asks = [publishing(on, new(number), durable=number % 2 == 0) for number in range(50)]
         acks = await together(on.clock, *asks)
         assert {one.id for (one,) in acks} == {one.id for one in await on.stored()}
-        # The first may go alone, all others go together; and one more looked at them.
+        # The first operation may run alone, all others run together; one more read the result.
         assert on.clock.asked - before <= 3
 
 
-async def test_what_fails_fails_alone(anyio_backend: str, tmp_path: Path) -> None:
+async def test_one_failing_operation_does_not_affect_others(
+    anyio_backend: str, tmp_path: Path
+) -> None:
     async with stage(tmp_path) as on:
         bad = NewEvent(STREAM, {}, "\ud800")
         acks = await together(
@@ -76,7 +78,7 @@ async def test_what_fails_fails_alone(anyio_backend: str, tmp_path: Path) -> Non
         assert len(await on.stored()) == 2
 
 
-async def test_while_another_process_writes_looking_goes_on(
+async def test_reads_continue_while_another_process_writes(
     anyio_backend: str, tmp_path: Path
 ) -> None:
     async with stage(tmp_path) as on:
@@ -98,7 +100,9 @@ async def test_while_another_process_writes_looking_goes_on(
         assert len(await on.read()) == 3
 
 
-async def test_what_finds_no_room_leaves_all_else_alone(anyio_backend: str, tmp_path: Path) -> None:
+async def test_operation_without_space_does_not_affect_others(
+    anyio_backend: str, tmp_path: Path
+) -> None:
     async with stage(tmp_path, max_store_bytes=2**20, max_length=None) as on:
         await on.join()
         await until_full(on)
@@ -117,7 +121,7 @@ async def test_what_finds_no_room_leaves_all_else_alone(anyio_backend: str, tmp_
         await on.publish(1, size=50_000)
 
 
-async def test_room_is_made_of_what_the_settings_do_not_keep(
+async def test_events_beyond_the_limits_are_removed_for_space(
     anyio_backend: str, tmp_path: Path
 ) -> None:
     async with stage(tmp_path, max_store_bytes=2**20, max_length=5) as on:

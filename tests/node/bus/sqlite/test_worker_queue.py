@@ -1,4 +1,4 @@
-"""The line: how many may stand in it, who comes next, and who leaves."""
+"""The queue: its limit, its order, and callers that leave it."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ def name_of(operation: Operation) -> str:
     return str(operation.run())
 
 
-async def test_so_many_stand_in_line_and_the_others_wait_in_order(anyio_backend: str) -> None:
+async def test_queue_is_bounded_and_further_callers_wait_in_order(anyio_backend: str) -> None:
     async with task_scope() as backend, anyio.create_task_group() as tasks:
         line = WorkQueue(backend, 2)
         done: list[str] = []
@@ -35,15 +35,15 @@ async def test_so_many_stand_in_line_and_the_others_wait_in_order(anyio_backend:
             await anyio.wait_all_tasks_blocked()
         for expected in ("ab", "cd", "e"):
             operations = taken(line)
-            # Those that are let in together run in any order, on trio.
+            # On trio, callers that are admitted together run in any order.
             assert sorted(map(name_of, operations)) == list(expected)
-            assert taken(line) == []  # nobody stands in their place before they are done
+            assert taken(line) == []  # Their slots stay occupied until they are done.
             line.finished(operations)
             await anyio.wait_all_tasks_blocked()
         await eventually(lambda: sorted(done) == list("abcde"))
 
 
-async def test_who_leaves_gives_room_to_the_next(anyio_backend: str) -> None:
+async def test_cancelled_caller_frees_its_slot(anyio_backend: str) -> None:
     async with task_scope() as backend, anyio.create_task_group() as tasks:
         line = WorkQueue(backend, 1)
         scopes: dict[str, anyio.CancelScope] = {}
@@ -56,7 +56,7 @@ async def test_who_leaves_gives_room_to_the_next(anyio_backend: str) -> None:
         for name in "abc":
             tasks.start_soon(ask, name)
             await anyio.wait_all_tasks_blocked()
-        for name in "ab":  # in line, and before it
+        for name in "ab":  # In the queue, and waiting before it.
             scopes[name].cancel()
         await anyio.wait_all_tasks_blocked()
         (first,) = taken(line)
@@ -69,15 +69,15 @@ async def test_who_leaves_gives_room_to_the_next(anyio_backend: str) -> None:
         await eventually(lambda: done == ["c"])
 
 
-def test_who_has_been_let_in_and_is_cancelled_lets_the_next_in() -> None:
+def test_admitted_and_cancelled_caller_frees_its_slot() -> None:
     async def main() -> None:
         line = WorkQueue(AsyncioBackend(), 1)
         asks = []
         for name in "abc":
             asks.append(asyncio.create_task(line.do(READ, lambda name=name: name)))
             await asyncio.sleep(0)
-        line.finished(taken(line))  # lets b in, who does not know yet
-        asks[1].cancel()  # asyncio's own: anyio would let b go on first
+        line.finished(taken(line))  # Admits b, which has not been resumed yet.
+        asks[1].cancel()  # asyncio's own function, because anyio's would let b continue first.
         await asyncio.wait(asks[:2])
         await asyncio.sleep(0)
         (last,) = taken(line)
@@ -88,7 +88,7 @@ def test_who_has_been_let_in_and_is_cancelled_lets_the_next_in() -> None:
     asyncio.run(main())
 
 
-async def test_nobody_enters_a_line_that_is_closed(anyio_backend: str) -> None:
+async def test_closed_queue_accepts_no_operations(anyio_backend: str) -> None:
     async with task_scope() as backend, anyio.create_task_group() as tasks:
         line = WorkQueue(backend, 1)
 
@@ -98,7 +98,7 @@ async def test_nobody_enters_a_line_that_is_closed(anyio_backend: str) -> None:
 
         tasks.start_soon(line.do, READ, lambda: "in line")
         await anyio.wait_all_tasks_blocked()
-        tasks.start_soon(refused)  # waits for room
+        tasks.start_soon(refused)  # Waits for a slot.
         tasks.start_soon(refused)
         await anyio.wait_all_tasks_blocked()
         line.close()

@@ -1,4 +1,4 @@
-"""Waiting for events: who is woken, by what, and for how long."""
+"""Waiting for events: which readers are woken, by what, and for how long."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from tests.node.network import PATIENCE, eventually
 pytestmark = pytest.mark.anyio
 
 
-async def test_who_waits_is_woken_by_what_is_published_there(
+async def test_publishing_wakes_the_readers_of_the_stream(
     anyio_backend: str, tmp_path: Path
 ) -> None:
     async with stage(tmp_path) as on, anyio.create_task_group() as tasks:
@@ -35,13 +35,13 @@ async def test_who_waits_is_woken_by_what_is_published_there(
         asked = on.clock.asked
         await on.publish(1, name="auth.other")
         await anyio.wait_all_tasks_blocked()
-        assert on.clock.asked <= asked + 1  # nobody else looked
+        assert on.clock.asked <= asked + 1  # No other reader was woken.
         ids = await on.publish(2)
         await eventually(lambda: got == {"read": ids, "history": ids})
         assert waiting(on, STREAM) == 0
 
 
-async def test_nothing_comes_in_time(anyio_backend: str, tmp_path: Path) -> None:
+async def test_wait_times_out(anyio_backend: str, tmp_path: Path) -> None:
     async with stage(tmp_path) as on:
         await on.join()
         assert await on.store.read(STREAM, GROUP, "c", 9, 0.01) == []
@@ -49,7 +49,7 @@ async def test_nothing_comes_in_time(anyio_backend: str, tmp_path: Path) -> None
         assert waiting(on, STREAM) == 0
 
 
-async def test_a_read_that_was_cancelled_before_it_ran_gives_nothing_back(
+async def test_read_cancelled_before_it_ran_releases_nothing(
     anyio_backend: str, tmp_path: Path
 ) -> None:
     async with stage(tmp_path) as on:
@@ -66,7 +66,7 @@ async def test_a_read_that_was_cancelled_before_it_ran_gives_nothing_back(
         assert ids_of(got)[:2] == ids
 
 
-async def test_a_rewind_wakes_too(anyio_backend: str, tmp_path: Path) -> None:
+async def test_rewind_wakes_readers(anyio_backend: str, tmp_path: Path) -> None:
     async with stage(tmp_path) as on, anyio.create_task_group() as tasks:
         ids = await on.publish(1)
         await on.join(after="$")
@@ -102,9 +102,7 @@ async def test_another_process_that_publishes_is_noticed(
         await eventually(lambda: got == ids)
 
 
-async def test_the_end_of_the_store_is_the_end_of_waiting(
-    anyio_backend: str, tmp_path: Path
-) -> None:
+async def test_closing_the_store_ends_waiting_reads(anyio_backend: str, tmp_path: Path) -> None:
     async with stage(tmp_path) as on, anyio.create_task_group() as tasks:
 
         async def read() -> None:

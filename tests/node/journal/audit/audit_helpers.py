@@ -1,4 +1,4 @@
-"""Journals in memory that tests alter, and what an audit says of them."""
+"""Journals in memory that tests alter, and the results of their audits."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ SUITE = Suite.of(
 
 @cache
 def recorded(blocks: bool = True) -> Records:
-    """Bob's, of 120 events of Alice's, of which each 40th is before a block."""
+    """Return Bob's journal of 120 events from Alice, with a block after every 40."""
     made = RecordedPair()
     for number in range(120):
         made.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
@@ -41,7 +41,7 @@ def recorded(blocks: bool = True) -> Records:
 
 
 def received(records: Records) -> list[int]:
-    """The indices of received events, in the order of their places (from 1)."""
+    """Return the indices of received events, in the order of their places (from 1)."""
     return [
         index
         for index, (_, record) in enumerate(records)
@@ -55,7 +55,7 @@ def put(records: Records, index: int, **changed: Any) -> Records:
 
 
 def first_of(records: Records, kind: int) -> int:
-    """The index of the first record of a kind."""
+    """Return the index of the first record of a kind."""
     return next(index for index, (_, record) in enumerate(records) if record.kind == kind)
 
 
@@ -65,13 +65,15 @@ def flipped(records: Records, index: int) -> Records:
 
 
 class Audited:
-    """Records that were audited, with right offsets; `pending` and `kept` are the most rows and
-    events that any direction held."""
+    """The audit of records with adjusted offsets.
+
+    `pending` and `kept` are the most rows and events that a direction stored.
+    """
 
     def __init__(self, records: Records, *, key: bool = True) -> None:
         audit = Audit((AUDITOR,) if key else ())
         self.pending = self.kept = self.labels = 0
-        last, offset = records[0][0], records[0][1].offset  # reading may begin at a block
+        last, offset = records[0][0], records[0][1].offset  # Reading may begin at a block.
         for stem, record in records:
             offset = 0 if stem != last else offset
             last = stem
@@ -105,5 +107,5 @@ class Audited:
 
 
 def events_in(records: Records) -> int:
-    """The events that are records, and both Proofs."""
+    """Count the events that are records, and both Proofs."""
     return sum(record.kind == keys.EVENT for _, record in records) + 2

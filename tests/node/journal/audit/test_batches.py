@@ -1,4 +1,4 @@
-"""A batch is one record, and each event in it a row: covered by the chain as one, read as many."""
+"""A batch is one record, and each of its events one row: the chain covers the batch as a whole."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -31,7 +31,7 @@ APPLICATION: Inner = (0, 64, 1, b"\x00")
 def send_batch(
     made: RecordedPair, stream: int, events: Sequence[Inner], *, seal: bool = False
 ) -> None:
-    """One of Alice's, whatever the writer makes by itself."""
+    """Send a batch from Alice, independent of the writer's own batches."""
     session = made.pair.a.core.session
     assert session is not None
     payload = serialise_batch(events)
@@ -42,7 +42,7 @@ def send_batch(
 
 @cache
 def recorded() -> Records:
-    """Bob's journal of two batches of Alice's, one of them of notes on a topic's stream."""
+    """Return Bob's journal of two batches from Alice, one of them with a topic's notes."""
     made = RecordedPair()
     stream = made.pair.a.core.open_stream("topic:news")
     send_batch(made, 1, (*CALLS, WRONG, APPLICATION))
@@ -59,7 +59,7 @@ def recorded() -> Records:
 
 
 def reported(audited: Audited) -> list[dict[str, Any]]:
-    """The rows of what came on streams, with the columns that all readers see."""
+    """Return the rows of events on streams, with the columns that all readers see."""
     return [
         row
         for one in event_rows(audited.rows, None, payloads=True)
@@ -73,7 +73,7 @@ def of(rows: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in names) for row in rows]
 
 
-def test_each_event_is_a_row_and_has_the_place_of_the_batch_and_its_own() -> None:
+def test_each_event_of_a_batch_is_a_row_with_both_places() -> None:
     audited = Audited(recorded())
     assert audited.findings == []
     rows = reported(audited)
@@ -98,13 +98,13 @@ def test_each_event_is_a_row_and_has_the_place_of_the_batch_and_its_own() -> Non
 def test_without_a_key_or_altered_a_batch_is_one_row() -> None:
     records = recorded()
     dark = reported(Audited(records, key=False))
-    assert of(dark, "inside", "type", "status") == [(None, None, "ok")] * 3  # Open as well
+    assert of(dark, "inside", "type", "status") == [(None, None, "ok")] * 3  # And the Open event.
     altered = reported(Audited(flipped(records, received(records)[1])))
     assert of(altered, "inside", "type", "status")[:1] == [(None, None, "bad-chain")]
     assert [row["inside"] for row in altered[1:]] == [0, 1, 1, 2]
 
 
-def test_what_no_batch_may_be_is_one_row_and_malformed() -> None:
+def test_invalid_batch_is_one_malformed_row() -> None:
     made = RecordedPair()
     send_batch(made, 1, CALLS[:1], seal=True)
     made.pump()
@@ -117,7 +117,7 @@ def test_what_no_batch_may_be_is_one_row_and_malformed() -> None:
 
 
 @vectors("batch", of_kind("batch"))
-def test_what_it_means_is_what_it_means_to_a_node(vector: Vector) -> None:
+def test_contents_match_the_node(vector: Vector) -> None:
     raw = unhex(vector["raw_event"])
     events = single_events(int.from_bytes(raw[:4]), raw[4:])
     if "fails" in vector:
@@ -133,7 +133,7 @@ def test_what_it_means_is_what_it_means_to_a_node(vector: Vector) -> None:
 
 
 @pytest.mark.parametrize(("limit", "fits", "less"), [("PENDING", 4, 3), ("PENDING_SIZE", 150, 100)])
-def test_events_of_batches_that_wait_for_a_seal_count_one_by_one_and_their_bytes_once(
+def test_pending_batch_events_are_counted_once_by_size(
     monkeypatch: pytest.MonkeyPatch, limit: str, fits: int, less: int
 ) -> None:
     made = RecordedPair(seal_events=128)

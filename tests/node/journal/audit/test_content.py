@@ -1,4 +1,4 @@
-"""What payloads are about: those of a series are read once, and mean what each alone means."""
+"""The content of payloads: a series is parsed once, with the same result as each payload alone."""
 
 import pytest
 from hypothesis import given
@@ -48,7 +48,7 @@ payloads = st.one_of(
 @given(
     st.lists(st.tuples(st.just(3), st.sampled_from([CALL, RESULT, OPEN]), payloads), max_size=30)
 )
-def test_what_was_read_before_changes_nothing(series: list[tuple[int, int, bytes]]) -> None:
+def test_silent_records_add_no_rows(series: list[tuple[int, int, bytes]]) -> None:
     wanted = [afresh(*one) for one in series]
     content.openings.clear()
     content.opening_sizes.clear()
@@ -56,19 +56,19 @@ def test_what_was_read_before_changes_nothing(series: list[tuple[int, int, bytes
     assert [read_content(*one) for one in series] == wanted
 
 
-def test_a_series_is_one_object_and_its_head_is_not_its_bytes() -> None:
+def test_series_of_payloads_shares_one_content() -> None:
     series = [encode({cells.TOPIC: "prices", cells.DATA: bytes([n]) * 30}) for n in range(3)]
     one, *others = (read_content(1, CALL, payload) for payload in series)
     assert all(other is one for other in others)
     assert one.topic == "prices"
-    # Of the same size, and yet of another topic; and one byte too long.
+    # The same size, but another topic; and one byte too long.
     assert read_content(1, CALL, series[0].replace(b"prices", b"prizes")).topic == "prizes"
     assert read_content(1, CALL, series[0] + b"x").status == MALFORMED
     assert read_content(1, CALL, series[0][:-1]).status == MALFORMED
     assert read_content(1, CALL, series[0]).status == OK
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(content, "_MOST_OPENINGS", 8)
     for number in range(50):
         read_content(1, CALL, encode({cells.TOPIC: f"t{number}", cells.DATA: b"x"}))
@@ -76,4 +76,4 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(content.opening_sizes) <= 8
     content.openings.clear()
     read_content(1, CALL, encode({cells.TOPIC: "t" * 1_000, cells.DATA: b"x"}))
-    assert not content.openings  # as long an opening would be kept for each of them
+    assert not content.openings  # Each cached payload would keep an opening of this length.

@@ -1,4 +1,4 @@
-"""Limits of what an audit decrypts and repeats, exceeded: labels, secrets, shapes of payloads."""
+"""Limits of the labels, secrets and payloads that an audit processes, each exceeded."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,7 @@ from tests.node.journal.memory_journal import AUDITOR, RecordedPair, records_of
 # Labels.
 
 
-def test_the_labels_of_a_session_are_bounded_and_the_newest_are_known(
+def test_number_of_labels_is_bounded_and_the_newest_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(labels, "MAX_LABELS", 4)
@@ -38,14 +38,14 @@ def test_the_labels_of_a_session_are_bounded_and_the_newest_are_known(
     assert audited.labels == 4
     topics = [row.topic for row in audited.rows if row.content.type == "application"]
     assert topics == [None] * 6 + ["t6", "t7", "t8", "t9"]
-    # That a stream was opened, and which, is in its own row.
+    # The row of an opened stream has its label.
     assert {row.topic for row in audited.rows if row.content.type == "open"} == {
         f"t{number}" for number in range(10)
     }
 
 
 def from_its_checkpoint(labels: list[list[Any]]) -> Audited:
-    """Alice's journal from its second segment on, which begins with these labels."""
+    """Audit Alice's journal from its second segment on, which begins with these labels."""
     made = RecordedPair()
     made.pair.b.core.send(1, 0, 64, 1, b"before", lbm=False)
     made.run(0.05)
@@ -59,7 +59,7 @@ def from_its_checkpoint(labels: list[list[Any]]) -> Audited:
 
 
 def with_labels(labels: list[list[Any]], record: Record) -> Record:
-    """As whoever has the node's keys may write them."""
+    """Replace the labels, as an owner of the node's keys could."""
     if record.kind != keys.CHECKPOINT:
         return record
     point = Checkpoint.parse(record.body)
@@ -71,7 +71,7 @@ def with_labels(labels: list[list[Any]], record: Record) -> Record:
     return record._replace(body=replace(point, labels=bytes(24) + box).encode())
 
 
-def test_a_label_in_a_checkpoint_is_not_repeated_with_each_event_at_any_length() -> None:
+def test_label_of_a_checkpoint_is_shortened_in_rows() -> None:
     topics = [row.topic for row in from_its_checkpoint([[1, "topic:" + "x" * 2**20]]).rows]
     assert "x" * LONGEST_TOPIC in topics
     assert max(len(topic or "") for topic in topics) <= LONGEST_TOPIC
@@ -86,7 +86,7 @@ def test_a_checkpoint_has_no_more_labels_than_a_session(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("name", ["address", "local_role", "remote_role"])
-def test_what_a_start_says_is_not_repeated_at_any_length(name: str) -> None:
+def test_texts_of_a_start_are_shortened_in_rows(name: str) -> None:
     made = RecordedPair()
     for _ in range(20):
         made.pair.a.core.update_keys(made.pair.now)
@@ -103,7 +103,7 @@ def test_what_a_start_says_is_not_repeated_at_any_length(name: str) -> None:
 # Secrets.
 
 
-def test_secrets_that_were_opened_are_opened_again_when_they_are_forgotten(
+def test_forgotten_secrets_are_reopened(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(keyring, "_KEPT_SECRETS", 3)
@@ -124,7 +124,7 @@ def a_keyring(generations: int) -> Keyring:
     return made
 
 
-def test_epochs_that_are_forgotten_are_derived_anew() -> None:
+def test_forgotten_epochs_are_rederived() -> None:
     made = a_keyring(3 * keyring.KEPT_EPOCHS)
     for _ in "ab":
         for number in range(3 * keyring.KEPT_EPOCHS):
@@ -135,7 +135,7 @@ def test_epochs_that_are_forgotten_are_derived_anew() -> None:
 
 @pytest.fixture
 def derived(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The secrets that others are derived from, as it happens."""
+    """Record the secrets from which others are derived."""
     seen: list[bytes] = []
 
     def noted(hash: Any, secret: bytes) -> bytes:
@@ -146,14 +146,14 @@ def derived(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return seen
 
 
-def test_of_a_generation_with_too_many_updates_there_is_no_key(derived: list[bytes]) -> None:
+def test_generation_with_too_many_updates_has_no_key(derived: list[bytes]) -> None:
     made = a_keyring(1)
     for said in (keyring.MOST_UPDATES + 1, 2**48 - 1):
         assert made.secret(0, said, initiator=True) is None
     assert not derived
 
 
-def test_checkpoints_that_go_back_do_not_derive_all_secrets_anew(derived: list[bytes]) -> None:
+def test_checkpoints_of_earlier_epochs_do_not_rederive_all_secrets(derived: list[bytes]) -> None:
     most = keyring.MOST_UPDATES
     made, plain = a_keyring(1), a_keyring(1)
     wanted = {said: plain.secret(0, said, initiator=True) for said in (most - 1, most)}
@@ -162,7 +162,7 @@ def test_checkpoints_that_go_back_do_not_derive_all_secrets_anew(derived: list[b
         assert made.secret(0, said, initiator=True) == wanted[said]
     assert len(derived) <= most + 10 * keyring.STEP
     assert len(made.steps[0, True]) == most // keyring.STEP + 1
-    # What is forgotten with a generation is forgotten whole.
+    # A forgotten generation is forgotten completely.
     for number in range(1, 2 * keyring.KEPT_EPOCHS):
         made.secret(number, 1, initiator=True)
     assert len(made.steps) <= keyring.KEPT_EPOCHS
@@ -184,19 +184,19 @@ def test_events_under_too_many_updates_are_undecryptable_and_all_are_rows(
     audited = Audited(records)
     assert len(audited.rows) == events_in(records)
     assert set(audited.statuses) == {"ok", "undecryptable"}
-    # It is told which they are, and neither side is accused of a Close that could not be read.
+    # The finding names the events, and accuses neither side of a Close that could not be read.
     (finding,) = audited.findings
     closed = [row for row in audited.rows if row.status == "undecryptable"]
     assert (finding.kind, finding.count) == ("undecryptable", len(closed))
     assert (finding.place, finding.offset) == (closed[0].place, closed[0].offset)
     assert f"place {closed[0].place} to {closed[-1].place}" in finding.evidence
     assert "key updates" in finding.evidence
-    # Those of the first three updates have their content.
+    # The events of the first three updates have content.
     read = [row for row in audited.rows if row.content.type == "application"]
     assert [row.payload for row in read] == [b"0", b"1", b"2"]
 
 
-def test_boxes_of_rekeys_that_never_come_push_others_out_and_no_event_is_lost() -> None:
+def test_boxes_of_missing_rekeys_evict_others_without_losing_events() -> None:
     made = RecordedPair()
     made.pair.a.core.rekey(made.pair.now)
     made.pump()
@@ -222,6 +222,6 @@ def test_boxes_of_rekeys_that_never_come_push_others_out_and_no_event_is_lost() 
     many = Audited([*records[: at + 1], *more, *records[at + 1 :]])
     assert len(many.rows) == events_in(records)
     evidence = [one.evidence for one in many.findings if one.kind == "undecryptable"]
-    assert len(evidence) == 1  # nothing came in the other direction
+    assert len(evidence) == 1  # Nothing was received in the other direction.
     assert all("without the secret of generation 1" in one for one in evidence)
     assert set(many.statuses) == {"ok", "undecryptable"}

@@ -1,4 +1,4 @@
-"""Each limit of an audit, exceeded: memory stays bounded, and every event is a row all the same."""
+"""Each limit of an audit, exceeded: memory stays bounded, and every event still becomes a row."""
 
 from functools import cache
 
@@ -23,11 +23,11 @@ from tests.node.journal.audit.audit_helpers import (
 )
 from tests.node.journal.memory_journal import RecordedPair, records_of
 
-# Where a chain is broken.
+# Broken chains.
 
 
 @pytest.mark.parametrize(("limit", "most"), [("MAX_KEPT", 10), ("MAX_KEPT_SIZE", 400)])
-def test_events_behind_a_break_are_kept_up_to_a_limit_and_the_others_are_rows_at_once(
+def test_number_of_events_kept_after_a_break_is_bounded(
     monkeypatch: pytest.MonkeyPatch, limit: str, most: int
 ) -> None:
     altered = flipped(recorded(), received(recorded())[49])
@@ -35,18 +35,18 @@ def test_events_behind_a_break_are_kept_up_to_a_limit_and_the_others_are_rows_at
     monkeypatch.setattr(search, limit, most)
     bounded = Audited(altered)
     assert 0 < bounded.kept <= 10 < unbounded.kept
-    # The same finding, of as many events, and as many rows of each status.
+    # The same finding, with as many events, and as many rows of each status.
     assert bounded.findings == unbounded.findings
     assert [(one.kind, one.place) for one in bounded.findings] == [("bad-chain", 50)]
     assert bounded.findings[0].count == bounded.statuses["bad-chain"] > 10
     assert bounded.statuses == unbounded.statuses
     assert len(bounded.rows) == events_in(altered)
-    # Those that were not kept have no place.
+    # Events that were not kept have no place.
     broken = [row.place for row in bounded.rows if row.status == "bad-chain"]
     assert broken.count(None) == len(broken) - bounded.kept
 
 
-def test_an_event_that_stands_too_far_behind_its_place_is_a_finding(
+def test_event_too_far_from_its_place_is_a_finding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     records = list(recorded())
@@ -58,12 +58,12 @@ def test_an_event_that_stands_too_far_behind_its_place_is_a_finding(
     far = Audited(records)
     assert [(one.kind, one.place) for one in far.findings] == [("bad-chain", 50)]
     assert len(far.rows) == len(near.rows) == events_in(records)
-    # Nothing is taken for what it may not be, and behind the block all is well again.
+    # No event is decrypted with a wrong key, and all events after the block are fine.
     assert far.findings[0].count == far.statuses["bad-chain"] > near.statuses["bad-chain"]
     assert far.statuses["ok"] > 60
 
 
-def test_a_copy_that_is_remembered_no_more_is_a_finding_of_another_kind(
+def test_forgotten_copy_is_another_kind_of_finding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     records = list(recorded())
@@ -77,7 +77,7 @@ def test_a_copy_that_is_remembered_no_more_is_a_finding_of_another_kind(
     assert forgotten.statuses["ok"] == events_in(records) - 1
 
 
-def test_behind_a_hole_that_is_too_large_nothing_is_decrypted_and_all_are_rows(
+def test_events_after_a_large_gap_are_rows_without_content(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gone = set(received(recorded())[49:59])
@@ -91,27 +91,27 @@ def test_behind_a_hole_that_is_too_large_nothing_is_decrypted_and_all_are_rows(
 
     assert "application" in behind_it()
     monkeypatch.setattr(keyring, "TRIED_COUNTERS", 5)
-    assert behind_it() == {None, "seal"}  # in the stream that has no hole
+    assert behind_it() == {None, "seal"}  # In the stream without a gap.
 
 
-def test_as_many_counters_are_tried_as_there_may_be_and_a_wrong_one_is_never_kept() -> None:
+def test_number_of_tried_counters_is_bounded() -> None:
     secret, stream, form = bytes(32), bytes(4), b"\0"
     sender = StreamKey(SUITE, secret, 0)
     blobs = [sender.encrypt(b"%d" % number, stream + form) for number in range(200)]
     key = EpochKeys(SUITE)
     key.secret = secret
-    assert key.decrypt(stream, blobs[5], form) is None  # nothing is said to be missing
+    assert key.decrypt(stream, blobs[5], form) is None  # No event is reported as missing.
     key.guess = True
     assert key.decrypt(stream, blobs[keyring.TRIED_COUNTERS], form) is None
     assert key.decrypt(stream, blobs[keyring.TRIED_COUNTERS - 1], form) == b"63"
     assert key.decrypt(stream, blobs[keyring.TRIED_COUNTERS], form) == b"64"
 
 
-# Events that wait, and those of unknown sessions.
+# Pending events, and events of unknown sessions.
 
 
 def without_seals(records: Records) -> Records:
-    """No seal and no checkpoint, so that nothing ever says what to do with what waits."""
+    """Remove all seals and checkpoints, so that pending events stay pending."""
     first = next(i for i in received(records) if records[i][1].body[EVENT_HEAD + 4] == 1)
     cut = [one for one in records[:first] if one[1].kind not in (keys.BLOCK, keys.CHECKPOINT)]
     assert len(received(cut)) > 40
@@ -130,7 +130,7 @@ def unsealed() -> Records:
 
 
 @pytest.mark.parametrize(("limit", "most"), [("MAX_PENDING", 10), ("MAX_PENDING_SIZE", 400)])
-def test_rows_that_wait_for_a_seal_are_given_out_when_they_are_too_many(
+def test_number_of_pending_rows_is_bounded(
     monkeypatch: pytest.MonkeyPatch, limit: str, most: int
 ) -> None:
     assert Audited(unsealed()).pending > 10
@@ -141,7 +141,7 @@ def test_rows_that_wait_for_a_seal_are_given_out_when_they_are_too_many(
     assert len(audited.rows) == events_in(unsealed())
 
 
-def test_a_seal_that_comes_too_late_vouches_for_what_still_waits(
+def test_late_seal_covers_the_rows_still_pending(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = RecordedPair(seal_events=128)
@@ -162,10 +162,10 @@ def test_a_seal_that_comes_too_late_vouches_for_what_still_waits(
     assert reported == {b"%d" % n: "unsealed" if n < 22 else "ok" for n in range(25)}
 
 
-def test_rows_that_wait_are_bounded_behind_a_foreign_event_too(
+def test_number_of_pending_rows_is_bounded_after_a_foreign_event(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It belongs nowhere, so the search for its place goes on while all others fit."""
+    """The event fits nowhere, so the search for its place continues while all others fit."""
     monkeypatch.setattr(tracker, "MAX_PENDING", 10)
     records = list(unsealed())
     at = received(records)[5]
@@ -178,7 +178,7 @@ def test_rows_that_wait_are_bounded_behind_a_foreign_event_too(
     assert audited.pending <= 10
 
 
-def test_sessions_that_nobody_knows_are_counted_one_by_one_up_to_a_limit(
+def test_number_of_separately_counted_unknown_sessions_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(segment, "MOST_UNKNOWN", 3)

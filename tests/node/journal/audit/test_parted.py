@@ -1,4 +1,4 @@
-"""Parted and resumed: what a node says of its transports, which the audit repeats, unjudged."""
+"""Suspended and resumed sessions: a node's claims about its transports, without a verdict."""
 
 from collections.abc import Callable
 from functools import cache
@@ -18,14 +18,16 @@ WHY = "the other side does not answer"
 
 @cache
 def resumed() -> Records:
-    """A session with a block, a rekey and a segment's end among its partings."""
+    """Return a session with a block, a rekey and a segment's end among its suspensions."""
     made = RecordedPair()
     log, journal = made.logs[1], made.journals[1]
     steps: dict[int, Callable[[], Any]] = {
         5: lambda: log.session_suspended(WHY),
         6: lambda: log.session_resumed(1),
         10: journal.roll,
-        11: lambda: log.session_resumed(1),  # its Resumed was lost; the old one seemed alive
+        11: lambda: log.session_resumed(
+            1
+        ),  # Its Resumed event was lost, and the old transport seemed alive.
         15: lambda: made.pair.a.core.rekey(made.pair.now),
         16: lambda: log.session_suspended(""),
         17: journal.next_segment,
@@ -41,7 +43,7 @@ def resumed() -> Records:
     return records_of(journal.segments)
 
 
-def test_they_are_rows_and_no_findings() -> None:
+def test_records_become_rows_without_findings() -> None:
     audited = Audited(resumed())
     assert audited.findings == []
     assert set(audited.statuses) == {"ok"}
@@ -60,7 +62,7 @@ def test_they_are_rows_and_no_findings() -> None:
     ]
 
 
-def test_reading_that_begins_at_a_block_has_those_behind_it() -> None:
+def test_reading_from_a_block_has_later_tunnels() -> None:
     records = resumed()
     blocks = [index for index, (_, one) in enumerate(records) if one.kind == keys.BLOCK]
     for block in blocks[1:]:
@@ -71,8 +73,8 @@ def test_reading_that_begins_at_a_block_has_those_behind_it() -> None:
         assert len(reported) == len(behind) > 0
 
 
-def test_a_reader_that_does_not_know_them_reads_on() -> None:
-    """To such a reader their kinds are any that have no meaning."""
+def test_older_reader_skips_unknown_records() -> None:
+    """For such a reader, these kinds of records have no meaning."""
     records = resumed()
     later = {keys.PARTED: 200, keys.RESUMED: 201}
     unknown = [(stem, one._replace(kind=later.get(one.kind, one.kind))) for stem, one in records]
@@ -92,14 +94,14 @@ def test_a_reader_that_does_not_know_them_reads_on() -> None:
     ],
     ids=["unknown session", "unknown session too", "cut", "no number", "number 0"],
 )
-def test_one_that_is_not_of_the_format_is_a_finding(kind: int, body: bytes) -> None:
+def test_malformed_record_is_a_finding(kind: int, body: bytes) -> None:
     records = resumed()
     audited = Audited(put(records, first_of(records, kind), body=body))
     assert audited.kinds == ["malformed-record"]
     assert set(audited.statuses) == {"ok"}
 
 
-def test_a_long_reason_of_another_writer_is_cut_in_its_row() -> None:
+def test_long_reason_is_shortened() -> None:
     records = resumed()
     body = SessionParted(0, "\x1b" * 100_000).encode()
     audited = Audited(put(records, first_of(records, keys.PARTED), body=body))

@@ -1,7 +1,7 @@
-"""The audit reads journals that were written by the second reading of both documents.
+"""The audit reads journals that the reference implementation wrote from both documents.
 
-Events, chains, secrets and records are all the reference's; of ours there is only
-who seals a box. The connections are those of the test vectors.
+Events, chains, secrets and records come from the reference; only the boxes are encrypted by this
+implementation. The connections are those of the test vectors.
 """
 
 from typing import Any
@@ -37,12 +37,12 @@ NULLS = {"after_offer": None, "after_answer": None, "rekey_commit": None}
 
 @pytest.fixture(autouse=True)
 def records_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is signed here is not among the vectors, which list what they used."""
+    """Keep records signed here out of the vectors, which list everything that was used."""
     monkeypatch.setattr(RECORDS, "_used", dict(RECORDS._used))
 
 
 class Journaled(Play):
-    """A connection of the reference, with the journal that `local` would keep of it."""
+    """A connection of the reference, with the journal that `local` would write about it."""
 
     def __init__(self, suite: str, local: str) -> None:
         self.local = local
@@ -52,7 +52,7 @@ class Journaled(Play):
         self.updates = dict.fromkeys(SIDES, 0)
         self.generations = dict.fromkeys(SIDES, 0)
         self.blocks = 0
-        self.values: list[bytes] = []  # after offer, after answer
+        self.values: list[bytes] = []  # After offer, after answer.
         super().__init__(*SUITES[suite])
         *hello, proof_r, proof_i = [event for _, event in self.events]
         names = self.suite.kex, self.suite.signing, self.suite.hash
@@ -88,7 +88,7 @@ class Journaled(Play):
         self.data += journal.record(KINDS[kind], TIME, body)
 
     def block(self, live: int = 1) -> None:
-        """A block, and the checkpoint of the session."""
+        """Write a block, and the checkpoint of the session."""
         self.blocks += 1
         self.record("block", {"number": self.blocks - 1, "live": live})
         if live:
@@ -135,7 +135,7 @@ class Journaled(Play):
         return chain
 
     def secret(self) -> None:
-        """That of the rekey, whose two values are there."""
+        """Write the secret of the rekey, including its two values."""
         a, b = self.values
         offer = Offer(self.suite.kex, seed("rekey x25519"), seed("rekey d") + seed("rekey z"))
         _, shared = recorded_answer(offer, seed("rekey answer x25519"))
@@ -162,14 +162,14 @@ class Journaled(Play):
 
 
 def played(suite: str, local: str) -> Journaled:
-    """As in the vectors; each time a block begins somewhere else in the midst of it."""
+    """Replay a connection of the vectors, with a block at a different position each time."""
     play = Journaled(suite, local)
     play.send("initiator", "Call", 1, 7, topic="parley.echo", data="hello")
     play.block()
     play.send("responder", "Result", 1, 7, code=0, data="hello")
     play.send("initiator", "Open", 3, label="app/test")
     play.send("initiator", "Batch", 3, bytes=BATCH.payload)
-    play.send("responder", "Batch", 1, bytes=BATCH.payload[:-1])  # none, though it is sealed
+    play.send("responder", "Batch", 1, bytes=BATCH.payload[:-1])  # No row, although it is sealed.
     play.update("initiator")
     play.block()
     play.send("initiator", "Finish", 3)
@@ -188,7 +188,7 @@ def played(suite: str, local: str) -> Journaled:
 def audited(
     play: Journaled, records: list[Record], *auditors: AuditorPrivateKey
 ) -> list[dict[str, Any]]:
-    """The rows of events; there must be nothing to find."""
+    """Return the rows of events; there must be no findings."""
     audit = Audit(auditors)
     for record in records:
         audit.record(play.stem, record)
@@ -218,7 +218,7 @@ def test_every_event_is_verified_and_read(suite: str, local: str) -> None:
             for row, one in zip(reported, meant(event), strict=True):
                 assert [row[name] for name in HEAD] == [getattr(one, name) for name in HEAD]
                 assert row["payload"] == (one.payload or b"\0")
-    # The responder's last Result is sealed, the initiator's Close too.
+    # The responder's last Result is sealed, as is the initiator's Close.
     assert [row["type"] for row in rows if row["status"] != "ok"] == ["batch"]
     assert {row["status"] for row in rows} == {"ok", "malformed"}
     for row in audited(play, records):

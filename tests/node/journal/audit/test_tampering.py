@@ -1,4 +1,4 @@
-"""Each thing that can be done to a journal is found where it was done, and nothing else is."""
+"""Every manipulation of a journal is found where it was made, and nothing else is reported."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -27,7 +27,7 @@ SEAL_AT = EVENT_HEAD + 21
 
 @cache
 def recorded(sealing: str = "chain") -> Records:
-    """A journal of three blocks, of which the last two are in a segment of their own."""
+    """Return a journal of three blocks, of which the last two are in their own segment."""
     algorithms = {"kex": ("x25519",), "sealing": (sealing,)}
     rec = RecordedPair(algorithms=algorithms)
     for number in range(240):
@@ -56,7 +56,7 @@ def flipped_bit(body: bytes, at: int) -> bytes:
 
 
 def audited(records: Records) -> tuple[Counter[str], list[Finding]]:
-    """The statuses of events and the findings."""
+    """Return the statuses of events, and the findings."""
     made = Audited(records)
     return made.statuses, made.findings
 
@@ -109,7 +109,7 @@ def copy(records: Records) -> Records:
 
 
 def alien(records: Records) -> Records:
-    """An event of the forger's own: another blob under a made-up chain value."""
+    """Return a forged event: another blob with an invented chain value."""
     index = received(records)[99]
     stem, record = records[index]
     body = record.body[:PREFIX_AT] + bytes(16) + bytes(len(record.body) - PREFIX_AT - 16)
@@ -129,7 +129,7 @@ def alien(records: Records) -> Records:
         (alien, "bad-chain", {100}, 1),
     ],
 )
-def test_what_is_done_to_an_event_is_found_there(
+def test_manipulation_is_found_at_its_event(
     tamper: Tamper, kind: str, places: set[int], count: int | None
 ) -> None:
     _, findings = audited(tamper(recorded()))
@@ -140,7 +140,7 @@ def test_what_is_done_to_an_event_is_found_there(
     assert count is None or finding.count == count
 
 
-def test_a_foreign_seal_is_found_and_takes_nothing_with_it() -> None:
+def test_foreign_seal_affects_no_other_event() -> None:
     records = recorded()
     index = next(i for i in received(records)[60:] if records[i][1].body[EVENT_HEAD + 4] == 1)
     place = received(records).index(index) + 1
@@ -154,7 +154,7 @@ def test_a_foreign_seal_is_found_and_takes_nothing_with_it() -> None:
     assert set(statuses) == {"ok", "bad-seal"}
 
 
-def test_in_sealing_each_a_wrong_seal_is_told_from_an_altered_blob() -> None:
+def test_sealing_each_distinguishes_wrong_seals_from_altered_blobs() -> None:
     records = recorded("each")
     index = received(records)[99]
     body = records[index][1].body
@@ -165,7 +165,7 @@ def test_in_sealing_each_a_wrong_seal_is_told_from_an_altered_blob() -> None:
     assert [(finding.kind, finding.place) for finding in findings] == [("bad-chain", 100)]
 
 
-def test_a_foreign_seal_right_before_a_checkpoint_is_told_from_an_altered_blob() -> None:
+def test_foreign_seal_before_a_checkpoint_is_distinguished_from_an_altered_blob() -> None:
     records = recorded("each")
     block = [i for i, (_, record) in enumerate(records) if record.kind == keys.BLOCK][1]
     index = max(i for i in received(records) if i < block)
@@ -205,7 +205,7 @@ def test_a_missing_segment_is_found() -> None:
     records = recorded()
     first = records[0][0]
     _, findings = audited([pair for pair in records if pair[0] != first])
-    assert findings == []  # what came before may have been pruned
+    assert findings == []  # Earlier records may have been pruned.
     rec = RecordedPair()
     for _ in range(3):
         rec.pair.a.core.send(1, 0, 64, 1, b"x", lbm=False)
@@ -219,7 +219,7 @@ def test_a_missing_segment_is_found() -> None:
     assert [finding.kind for finding in findings] == ["missing-segment"]
 
 
-def test_a_damaged_record_is_told_and_then_what_cannot_be_verified_behind_it() -> None:
+def test_damaged_record_and_unverifiable_events_are_reported() -> None:
     records = recorded()
     index = received(records)[99]
     body = flipped_bit(records[index][1].body, -1)
@@ -232,7 +232,7 @@ def test_a_damaged_record_is_told_and_then_what_cannot_be_verified_behind_it() -
     assert "at place 100: from here to the next checkpoint" in findings[1].evidence
 
 
-def test_what_is_told_at_the_next_segment_is_told_of_the_one_it_is_in() -> None:
+def test_late_finding_names_its_own_segment() -> None:
     records = recorded()
     index = received(records)[60]
     stem, record = records[index]
@@ -240,14 +240,14 @@ def test_what_is_told_at_the_next_segment_is_told_of_the_one_it_is_in() -> None:
     assert (finding.kind, finding.place, finding.segment) == ("bad-chain", 61, stem)
 
 
-def test_a_session_that_begins_twice_is_found_and_loses_no_event() -> None:
+def test_session_that_begins_twice_is_found() -> None:
     records = recorded()
     start = first_of(records, keys.SESSION_START)
     again = received(records)[39]
     statuses, findings = audited([*records[:again], records[start], *records[again:]])
     assert {"session-twice", "malformed-record"} <= {finding.kind for finding in findings}
     events = sum(record.kind == keys.EVENT for _, record in records)
-    assert statuses.total() == events + 4  # the Proofs are there twice
+    assert statuses.total() == events + 4  # The Proofs are there twice.
 
 
 def test_a_lost_checkpoint_is_found() -> None:
@@ -268,7 +268,7 @@ def test_events_of_no_session_are_rows_and_one_finding() -> None:
 
 
 def test_an_identity_that_the_proof_does_not_show_is_found() -> None:
-    """Mallory may bind Bob's key to her own: the signature is right, the name is not."""
+    """Mallory can bind Bob's key to her own: the signature is valid, but the identity differs."""
     rec = RecordedPair()
     rec.end()
     records = records_of(rec.journals[0].segments)
@@ -280,7 +280,7 @@ def test_an_identity_that_the_proof_does_not_show_is_found() -> None:
     assert [finding.kind for finding in findings] == ["bad-proof"]
 
 
-def test_two_findings_of_ends_that_are_not_what_was_sealed() -> None:
+def test_ends_that_contradict_the_sealed_close_are_found() -> None:
     for made in (recorded(), closed_by_the_other_side()):
         index = first_of(made, keys.SESSION_END)
         end = SessionEnd.parse(made[index][1].body)

@@ -1,4 +1,4 @@
-"""Tunnels in a journal: what its node says of them, which the audit repeats, unjudged."""
+"""Tunnels in a journal: the claims of its node, which the audit repeats without a verdict."""
 
 from functools import cache
 
@@ -13,7 +13,7 @@ from tests.node.journal.memory_journal import AUDITOR, NOW, RecordedPair, record
 
 @cache
 def with_tunnels() -> Records:
-    """A session with tunnels that were over before, in and behind its blocks and segments."""
+    """Return a session with tunnels that ended before, inside and after its blocks and segments."""
     made = RecordedPair()
     journal = made.journals[1]
     for number in range(12):
@@ -29,7 +29,7 @@ def with_tunnels() -> Records:
     return records_of(journal.segments)
 
 
-def test_they_are_rows_and_no_findings() -> None:
+def test_records_become_rows_without_findings() -> None:
     audited = Audited(with_tunnels())
     assert audited.findings == []
     assert set(audited.statuses) == {"ok"}
@@ -43,7 +43,7 @@ def test_they_are_rows_and_no_findings() -> None:
     assert (first.segment, first.offset, first.time_ns) == (stem, record.offset, record.time)
 
 
-def test_a_range_that_only_leads_up_to_another_tells_of_none() -> None:
+def test_silent_range_reports_no_tunnels() -> None:
     audit = Audit([AUDITOR])
     for stem, record in with_tunnels():
         audit.record(stem, record, silent=True)
@@ -51,7 +51,7 @@ def test_a_range_that_only_leads_up_to_another_tells_of_none() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", bytes(40), b"\xa0"], ids=["none", "not a map", "no cells"])
-def test_one_that_is_not_of_the_format_is_a_finding(body: bytes) -> None:
+def test_malformed_record_is_a_finding(body: bytes) -> None:
     records = with_tunnels()
     audited = Audited(put(records, first_of(records, keys.TUNNEL), body=body))
     assert audited.kinds == ["malformed-record"]

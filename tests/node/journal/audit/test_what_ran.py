@@ -1,6 +1,6 @@
-"""Rows say what the node did: cells of other types, and names that only look alike, mislead nobody.
+"""Rows show what the node did: cells of other types and look-alike names mislead no reader.
 
-The fuzz target `audit` compares the two for whatever a script says.
+The fuzz target `audit` compares the two for arbitrary scripts.
 """
 
 from typing import Any
@@ -33,15 +33,13 @@ PLACE = {NAME: "a.b", keys.GROUP: "g", keys.CONSUMER: "c", keys.AFTER: "$"}
         (JOIN, {**PLACE, TOPIC: "harmless"}, "a.b"),
     ],
 )
-def test_cells_of_other_types_are_not_looked_at(
-    number: int, cells: dict[int, Any], topic: str
-) -> None:
+def test_cells_of_other_types_are_ignored(number: int, cells: dict[int, Any], topic: str) -> None:
     content = read_content(1, number, encode(dict(sorted(cells.items()))))
     assert (content.status, content.topic) == (OK, topic)
     assert (content.code, content.opens, content.label) == (None, None, None)
 
 
-def test_an_open_has_its_label_whatever_else_it_names() -> None:
+def test_open_event_has_its_label() -> None:
     payload = encode({keys.LABEL: "app/x", TOPIC: "harmless"})
     content = read_content(3, OPEN, payload)
     assert (content.status, content.label, content.topic) == (OK, "app/x", None)
@@ -50,9 +48,9 @@ def test_an_open_has_its_label_whatever_else_it_names() -> None:
 @pytest.mark.parametrize(
     ("stream", "number", "payload"),
     [
-        (1, CALL, b"\0"),  # no payload
+        (1, CALL, b"\0"),  # Without a payload.
         (1, CALL, encode({TOPIC: "t", keys.WINDOW: 0})),
-        (0, CALL, encode({TOPIC: "t"})),  # ends the connection
+        (0, CALL, encode({TOPIC: "t"})),  # Ends the connection.
         (1, OPEN, encode({keys.LABEL: "x"})),
         (2, codes.CONNECTION << 8 | codes.CLOSE, encode({CODE: 0})),
         (0, codes.CONNECTION << 8 | codes.PING, b"\1"),
@@ -62,17 +60,17 @@ def test_an_open_has_its_label_whatever_else_it_names() -> None:
         (1, codes.BUS << 8 | 99, b"\0"),
     ],
 )
-def test_what_a_node_refuses_is_malformed(stream: int, number: int, payload: bytes) -> None:
+def test_event_that_a_node_refuses_is_malformed(stream: int, number: int, payload: bytes) -> None:
     content = read_content(stream, number, payload)
     assert (content.status, content.topic, content.label) == (MALFORMED, None, None)
 
 
-def test_types_that_nobody_knows_are_dropped_and_not_refused() -> None:
+def test_unknown_types_are_dropped() -> None:
     assert read_content(1, codes.SIM << 8 | 9, b"\0") == Content("unknown")
     assert read_content(1, 63 << 8 | 1, b"junk") == Content("unknown")
 
 
-def test_names_that_look_alike_are_told_apart() -> None:
+def test_look_alike_names_are_distinguished() -> None:
     made = RecordedPair()
     core = made.pair.a.core
     plain, carried = core.open_stream("news"), core.open_stream("topic:news")

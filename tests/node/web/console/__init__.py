@@ -1,1 +1,1 @@
-"""Of `node/web/console`."""
+"""Tests of `node/web/console`."""

@@ -1,6 +1,4 @@
-"""A node with something of everything that a console shows, and the console of it on a port of this
-machine; everything ends with `async with`.
-"""
+"""A node with data for every part of the console, and its console on a port of this machine."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -29,7 +27,7 @@ from parley._node.web.console.console import Console
 from parley._node.web.console.server import ServedConsole, serve_console
 from tests.node.network import config, new_node
 
-# What a page must show as it is: markup, a script, and what turns text around.
+# Text that a page must show literally: markup, a script, and characters that reverse the direction.
 HOSTILE: Final = "<img src=x onerror=alert(1)>"
 SCRIPT: Final = "<script>document.title='owned'</script>"
 LONG: Final = "a-name-without-any-end-" * 12
@@ -54,7 +52,7 @@ FINDINGS: Final = (
 
 @dataclass
 class Busy:
-    """`peers` are the node as its clients see it; `drained` is set when somebody had it drain."""
+    """`peers` are the node as its clients see it. `drained` is set when a user drained the node."""
 
     node: Node
     peers: list[Peer]
@@ -67,7 +65,7 @@ class Busy:
 
 @asynccontextmanager
 async def quiet(folder: Path, peers: int = 0) -> AsyncIterator[Busy]:
-    """A node with so many peers and nothing besides."""
+    """Yield a node with so many peers and no other data."""
     async with AsyncExitStack() as stack:
         node = await stack.enter_async_context(new_node(max_connections=1_000))
         yield await _served(stack, node, folder, None, peers)
@@ -75,8 +73,11 @@ async def quiet(folder: Path, peers: int = 0) -> AsyncIterator[Busy]:
 
 @asynccontextmanager
 async def busy(folder: Path, peers: int = 5) -> AsyncIterator[Busy]:
-    """A server of a federation of seven, with a journal, a bus with dead letters, calls, topics,
-    streams, and a session through a tunnel."""
+    """Yield a server in a federation of seven, with data for every part of the console.
+
+    It has a journal, a bus with dead letters, calls, topics, streams, and a session through a
+    tunnel.
+    """
     journal = Journal.open(folder / "journal", AuditorPrivateKey.create().public)
     async with AsyncExitStack() as stack:
         nodes = [new_node() for _ in EDGES]
@@ -112,7 +113,7 @@ async def busy(folder: Path, peers: int = 5) -> AsyncIterator[Busy]:
 
 
 def offer(node: Node) -> None:
-    """Handlers and topics."""
+    """Register handlers and topics."""
 
     @node.on_call("shop.order")
     async def order(call: Call) -> str:
@@ -137,7 +138,7 @@ def offer(node: Node) -> None:
 
 
 async def dead_letters(node: Node, folder: Path) -> Bus:
-    """A bus with events of which one group is behind, and of which another set some aside."""
+    """Create a bus with events that one group has not read, and dead letters of another."""
     bus = node.bus(f"sqlite:///{folder}/bus.db")
     for number in range(12):
         await bus.publish("shop.ordered", {"number": number, "what": HOSTILE})

@@ -1,4 +1,4 @@
-"""The console over HTTP: who is let in, what is refused, and what actions do."""
+"""The console over HTTP: authentication, refused requests, and the effects of actions."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ from tests.node.web.console.conftest import Visitor, visiting
 STREAM = "shop.ordered"
 
 
-async def test_a_link_lets_in_once_and_nothing_is_told_before(
+async def test_link_works_once_and_everything_else_needs_it(
     tmp_path: Path, anyio_backend: Any
 ) -> None:
     async with quiet(tmp_path) as found, visiting(found.served, enters=False) as visitor:
@@ -62,10 +62,10 @@ async def test_nothing_of_a_request_is_parsed_before_it_is_authorised(
     assert not caplog.records
 
 
-async def test_cookie_or_key_alone_are_nothing(tmp_path: Path, anyio_backend: Any) -> None:
+async def test_cookie_or_key_alone_is_not_enough(tmp_path: Path, anyio_backend: Any) -> None:
     async with quiet(tmp_path) as found, visiting(found.served) as visitor:
         key = visitor.headers.pop(KEY_HEADER)
-        assert (await visitor.get("/api/peers")).status_code == 401  # as another port would have it
+        assert (await visitor.get("/api/peers")).status_code == 401  # As on another port.
         visitor.headers[KEY_HEADER] = key
         visitor.http.cookies.clear()
         assert (await visitor.get("/api/peers")).status_code == 401
@@ -75,11 +75,17 @@ async def test_cookie_or_key_alone_are_nothing(tmp_path: Path, anyio_backend: An
     ("headers", "status"),
     [
         ({"host": "evil.example"}, 421),
-        ({"host": "127.0.0.1"}, 421),  # a name that was made to stand for this machine has no port
+        (
+            {"host": "127.0.0.1"},
+            421,
+        ),  # A name that was made to resolve to this machine has no port.
         ({"origin": "http://evil.example"}, 403),
         ({"origin": "null"}, 403),
         ({"sec-fetch-site": "cross-site"}, 403),
-        ({"sec-fetch-site": "same-site", "sec-fetch-mode": "cors"}, 403),  # another port of ours
+        (
+            {"sec-fetch-site": "same-site", "sec-fetch-mode": "cors"},
+            403,
+        ),  # Another port of this machine.
     ],
 )
 async def test_requests_of_other_sites_get_nothing(
@@ -110,7 +116,7 @@ async def test_every_answer_has_a_strict_policy(tmp_path: Path, anyio_backend: A
         assert (await visitor.get("/static/%2e%2e%2fsite.py")).status_code == 404
 
 
-async def test_who_may_only_look_does_nothing(tmp_path: Path, anyio_backend: Any) -> None:
+async def test_read_only_session_cannot_act(tmp_path: Path, anyio_backend: Any) -> None:
     async with quiet(tmp_path, 1) as found, visiting(found.served) as visitor:
         (row,) = (await visitor.get("/api/peers")).json()["rows"]
         for action in ("close", "forget", "drain", "replay", "drop"):
@@ -143,7 +149,7 @@ async def test_peers_are_closed_and_forgotten(tmp_path: Path, anyio_backend: Any
         assert (await visitor.do("nothing"))[0] == 409
 
 
-async def test_drain_is_handed_on_and_each_action_logged(
+async def test_drain_is_forwarded_and_actions_are_logged(
     tmp_path: Path, anyio_backend: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with quiet(tmp_path) as found, visiting(found.served, may_act=True) as visitor:
@@ -233,7 +239,9 @@ async def test_rates_and_readers_have_limits(
 ) -> None:
     async with quiet(tmp_path) as found, visiting(found.served) as visitor:
         now = found.node.backend.now()
-        monkeypatch.setattr(Console, "now", lambda console: now)  # a slow machine gets no tokens
+        monkeypatch.setattr(
+            Console, "now", lambda console: now
+        )  # On a slow machine, the rate limit recovers no tokens.
         statuses = [(await visitor.post("/enter", token="x")).status_code for _ in range(12)]
         assert statuses.count(429) >= 12 - int(ENTRIES.burst)
         async with anyio.create_task_group() as tasks:
@@ -248,7 +256,7 @@ async def test_rates_and_readers_have_limits(
 
 
 async def _reading(visitor: Visitor, *, task_status: Any) -> None:
-    """Read the first event, and no more."""
+    """Read only the first event."""
     url = visitor.headers["origin"]
     cookies = "; ".join(f"{name}={value}" for name, value in visitor.http.cookies.items())
     headers = {**visitor.headers, "host": url.removeprefix("http://"), "cookie": cookies}
@@ -294,7 +302,7 @@ async def test_a_program_of_the_user_gets_links(tmp_path: Path, anyio_backend: A
         assert find_consoles(directory) == []
 
 
-async def test_it_is_for_this_machine_alone(tmp_path: Path, anyio_backend: Any) -> None:
+async def test_console_is_limited_to_this_machine(tmp_path: Path, anyio_backend: Any) -> None:
     async with quiet(tmp_path) as found:
         for address in ("0.0.0.0:0", "[::]:0", "192.0.2.1:80", "example.org:80"):
             with pytest.raises(InsecureAddressError):
@@ -302,7 +310,7 @@ async def test_it_is_for_this_machine_alone(tmp_path: Path, anyio_backend: Any) 
                     pass
 
 
-async def test_bodies_that_are_no_json_are_nothing(tmp_path: Path, anyio_backend: Any) -> None:
+async def test_invalid_json_bodies_are_empty(tmp_path: Path, anyio_backend: Any) -> None:
     async with quiet(tmp_path) as found, visiting(found.served, may_act=True) as visitor:
         for content in (b"", b"[]", b"{", b"[" * 60_000, b"\xff"):
             headers = {**visitor.headers, "content-type": "application/json"}

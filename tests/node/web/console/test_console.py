@@ -1,4 +1,4 @@
-"""What the console fetches beside its view, where that fails."""
+"""Failures of the data that the console fetches in the background."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The console's page in a browser: what it shows, keys and names, actions, widths, other sites."""
+"""The console's page in a browser: contents, keys, names, actions, widths, and other sites."""
 
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -44,8 +44,10 @@ VIEWS: Final = {
 
 
 class Page:
-    """A console in the browser; methods wait for what they are to find, and fail where it is not
-    there in time."""
+    """A console in the browser.
+
+    Methods wait for the elements that they look for, and fail after a timeout.
+    """
 
     def __init__(self, driver: WebDriver) -> None:
         self.driver = driver
@@ -58,18 +60,18 @@ class Page:
         self.find("nav a[aria-current]")
 
     def look_as(self, width: int, *, dark: bool) -> None:
-        """Be of another width, light or dark."""
+        """Set the width, and a light or dark colour scheme."""
         size = {"width": width, "height": 860, "deviceScaleFactor": 1, "mobile": width < 500}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
 
     def until(self, condition: Callable[[], Any]) -> Any:
-        """Wait until it is true, and return what it is."""
+        """Wait until `condition` is true, and return its value."""
         return WebDriverWait(self.driver, PATIENCE, 0.05).until(lambda _: condition())
 
     def find(self, selector: str, text: str = "") -> WebElement:
-        """The first element that has the text, once it is there."""
+        """Wait for the first element with the text, and return it."""
 
         def found() -> WebElement | None:
             script = (
@@ -94,7 +96,7 @@ class Page:
         self.find("h1", VIEWS[view])
 
     def press(self, *keys: str) -> None:
-        """Press keys where the focus is."""
+        """Press keys on the focused element."""
         for key in keys:
             self.driver.switch_to.active_element.send_keys(key)
 
@@ -109,7 +111,7 @@ class Page:
         return self.driver.execute_script(f"return {script}", *given)
 
     def flows(self, title: str, row: str) -> bool:
-        """Whether a column of a row of a table says that something goes on now."""
+        """Return whether a column of a row of a table shows current traffic."""
         script = (
             "[...document.querySelectorAll('tbody tr')].find((one) => one.textContent"
             ".includes(arguments[1])).querySelector(`td[data-title='${arguments[0]}']`).textContent"
@@ -117,18 +119,18 @@ class Page:
         return not self.ask(script, title, row).startswith("0 ")
 
     def complaints(self) -> list[str]:
-        """What the browser has to say: of scripts that failed, and of what the policy kept out."""
+        """Return the browser's messages: failed scripts, and content blocked by the policy."""
         return [line["message"] for line in self.log()]
 
     def log(self) -> list[dict[str, Any]]:
-        """What came since this was asked last."""
-        log: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]  # selenium's
+        """Return the log entries since the last call."""
+        log: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call] # selenium's
         return log
 
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """What a browser is told is the same on both loops (test_site.py): one has to do."""
+    """Use one loop: the responses to a browser are the same on both (test_site.py)."""
     return "asyncio"
 
 
@@ -141,7 +143,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebDriver]:
 @pytest.fixture
 def page(driver: WebDriver) -> Page:
     made = Page(driver)
-    made.log()  # that of the test before
+    made.log()  # Left by the previous test.
     return made
 
 
@@ -152,7 +154,7 @@ async def look(what: Callable[[Page], object], page: Page) -> None:
 
 @asynccontextmanager
 async def calling(found: Busy) -> AsyncIterator[None]:
-    """Calls, and notes with a subscriber, for as long as it lasts."""
+    """Make calls and publish notes to a subscriber inside the block."""
 
     async def call() -> None:
         while True:
@@ -179,7 +181,7 @@ async def test_everything_is_shown_and_nothing_of_it_is_markup(
 
         def first(page: Page) -> None:
             page.open(found.served.link())
-            assert page.ask("location.hash") == ""  # the token has gone
+            assert page.ask("location.hash") == ""  # The token is no longer in the address.
             page.until(lambda: re.search(r"Calls[1-9]\d*/s", page.text(".tiles")))
             page.find(".concerns li", "3 dead letters")
             page.go("peers")
@@ -208,7 +210,7 @@ async def test_everything_is_shown_and_nothing_of_it_is_markup(
             page.go("numbers")
             page.find("td", "calls_received")
             assert page.ask("document.title").startswith("Metrics")
-            assert page.ask("document.images.length") == 1  # ours
+            assert page.ask("document.images.length") == 1  # This server.
             assert page.ask("document.scripts.length") == 1
             assert page.complaints() == []
 
@@ -332,9 +334,7 @@ import("/static/numbers.js").then(({ Past }) => {
 """
 
 
-async def test_of_a_peer_that_was_not_listed_no_rate_is_told(
-    tmp_path: Path, anyio_backend: Any, page: Page
-) -> None:
+async def test_unlisted_peer_has_no_rate(tmp_path: Path, anyio_backend: Any, page: Page) -> None:
     async with quiet(tmp_path) as found:
 
         def use(page: Page) -> None:
@@ -354,7 +354,7 @@ async def test_a_link_opens_it_once_and_a_session_can_be_left(
             page.open(link)
             page.go("peers")
             page.find(".empty", "No peers connected")
-            page.open(found.served.url)  # the session is there still
+            page.open(found.served.url)  # The session still exists.
             assert page.ask("document.cookie") == ""
             page.click(".foot button", "Leave")
             page.find("h1", "needs a new link")
@@ -362,7 +362,7 @@ async def test_a_link_opens_it_once_and_a_session_can_be_left(
             page.driver.get(link)
             page.find("main p", "used before")
             page.open(found.served.link())
-            # As `parley console --open` has it.
+            # As with `parley console --open`.
             place = ConsoleEndpoint(found.served.url, str(found.node.node_id), "")
             page.click(".foot button", "Leave")
             page.find("h1", "needs a new link")
@@ -388,7 +388,7 @@ async def test_it_can_be_used_by_keys_alone(tmp_path: Path, anyio_backend: Any, 
             page.press("/")
             page.press("shop-3")
             page.until(lambda: len(page.all("tbody tr")) == 1)
-            # A view that comes meanwhile takes neither the focus nor what was typed.
+            # A new view changes neither the focus nor the typed text.
             page.driver.execute_script("window.seen = performance.now()")
             page.until(lambda: page.ask("performance.now() - window.seen > 1500"))
             assert page.driver.switch_to.active_element.get_attribute("value") == "shop-3"
@@ -434,8 +434,7 @@ async def test_everything_has_an_accessible_name(
 
 
 def named(page: Page, within: str = "") -> None:
-    """All that can be used, or stands for something, says what it is; behind a dialog nothing
-    does."""
+    """Check that every control and landmark has a name, and none is reachable behind a dialog."""
     used = "button, input, summary, a, table, pre, [role=button], [role=img], [role=region]"
     for one in page.all(f"{within}:is({used})"):
         assert one.accessible_name or one.text, one.get_attribute("outerHTML")
@@ -446,7 +445,7 @@ def named(page: Page, within: str = "") -> None:
     assert all(after - before <= 1 for before, after in pairwise(levels))
 
 
-async def test_an_operator_acts_where_the_link_lets_him(
+async def test_operator_can_act_with_an_action_link(
     tmp_path: Path, anyio_backend: Any, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: Any, **options: Any) -> None:
@@ -469,7 +468,7 @@ async def test_an_operator_acts_where_the_link_lets_him(
             page.click("td button.link", "shop-3")
             page.click("dialog.panel button.action", "Close the connection")
             page.find("dialog.question p", "shop-3")
-            page.press(Keys.ESCAPE)  # no answer is no
+            page.press(Keys.ESCAPE)  # Dismissing the question does nothing.
             page.click("dialog.panel button.action", "Close the connection")
             page.click("dialog.question button.danger")
             page.find("#notices .good", "Closed the connection")
@@ -487,7 +486,7 @@ async def test_an_operator_acts_where_the_link_lets_him(
                 page.click("dialog.question button.danger")
                 page.find(
                     "#notices:popover-open .bad", "The action failed: it is away"
-                )  # above the panel
+                )  # Above the panel.
             page.click("dialog input[type=checkbox]")
             page.click("dialog button.action", "Drop selected")
             page.click("dialog.question button.danger")
@@ -510,9 +509,7 @@ async def test_an_operator_acts_where_the_link_lets_him(
         assert await found.bus.dead_letters("shop.ordered") == []
 
 
-async def test_nothing_sticks_out_on_a_phone_nor_elsewhere(
-    tmp_path: Path, anyio_backend: Any, page: Page
-) -> None:
+async def test_page_fits_every_width(tmp_path: Path, anyio_backend: Any, page: Page) -> None:
     async with busy(tmp_path, 60) as found:
 
         def use(page: Page) -> None:
@@ -571,9 +568,9 @@ async def test_a_page_of_another_port_of_this_machine_gets_nothing(
                 page.until(lambda: page.ask("document.title").count(" ") == 3)
                 assert page.ask("document.title") == "refused refused refused refused"
                 page.driver.switch_to.frame("in")
-                assert not page.all("#app")  # it may not be framed
+                assert not page.all("#app")  # The page must not be framed.
                 page.driver.switch_to.default_content()
-                page.open(found.served.url)  # who is let in is so still
+                page.open(found.served.url)  # The session is still valid.
 
             await look(use, page)
         assert not found.drained.is_set()

@@ -1,4 +1,4 @@
-"""Links and sessions of the console: once, for a while, not too many, and by two secrets."""
+"""Links and sessions of the console: one-time use, expiry, limits, and two secrets."""
 
 from itertools import count
 
@@ -42,7 +42,7 @@ def test_a_link_opens_once_and_not_after_its_time(sessions: ConsoleSessions) -> 
     assert sessions.count == 1
 
 
-def test_a_session_takes_both_secrets_and_lasts_while_it_is_used(sessions: ConsoleSessions) -> None:
+def test_session_needs_both_secrets_and_lasts_while_used(sessions: ConsoleSessions) -> None:
     one, other = entered(sessions), entered(sessions, may_act=True)
     session = sessions.authenticate(one.cookie, one.key, NOW)
     assert session is not None
@@ -55,7 +55,7 @@ def test_a_session_takes_both_secrets_and_lasts_while_it_is_used(sessions: Conso
     assert sessions.authenticate(other.cookie, other.key, NOW + SESSION_LIFE) is None
 
 
-def test_who_leaves_is_out_at_once(sessions: ConsoleSessions) -> None:
+def test_signing_out_ends_the_session_immediately(sessions: ConsoleSessions) -> None:
     one = entered(sessions)
     session = sessions.authenticate(one.cookie, one.key, NOW)
     assert session is not None
@@ -65,7 +65,7 @@ def test_who_leaves_is_out_at_once(sessions: ConsoleSessions) -> None:
     assert sessions.authenticate(one.cookie, one.key, NOW) is None
 
 
-def test_links_and_sessions_are_bounded_and_the_oldest_goes(sessions: ConsoleSessions) -> None:
+def test_numbers_of_links_and_sessions_are_bounded(sessions: ConsoleSessions) -> None:
     tokens = [sessions.make_link(NOW) for _ in range(MOST_LINKS + 1)]
     assert sessions.redeem_link(tokens[0], NOW) is None
     assert sessions.redeem_link(tokens[1], NOW) is not None
@@ -78,7 +78,7 @@ def test_links_and_sessions_are_bounded_and_the_oldest_goes(sessions: ConsoleSes
     assert sessions.authenticate(many[1].cookie, many[1].key, NOW + 100) is None
 
 
-def test_tries_and_actions_have_rates(sessions: ConsoleSessions) -> None:
+def test_attempts_and_actions_are_rate_limited(sessions: ConsoleSessions) -> None:
     tries = [sessions.has_room(NOW) for _ in range(int(ENTRIES.burst) + 1)]
     assert tries == [True] * int(ENTRIES.burst) + [False]
     assert sessions.has_room(NOW + ENTRIES.seconds)

@@ -1,4 +1,4 @@
-"""The page's colours, light and dark: text stands out from what is behind it."""
+"""The page's colours, light and dark: text has enough contrast with its background."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 CSS = Path(__file__).parents[4] / "node/web/console/static/console.css"
-# WCAG 2.2, success criterion 1.4.3: 4.5 for text of usual size.
+# WCAG 2.2, success criterion 1.4.3: 4.5 for text of normal size.
 LEAST = 4.5
 TEXTS = [
     *((text, behind) for text in ("ink", "dim") for behind in ("ground", "surface", "raised")),
@@ -14,13 +14,13 @@ TEXTS = [
     ("accent", "accent-soft"),
     *((kind, f"{kind}-soft") for kind in ("good", "warn", "bad", "info")),
     ("bad", "surface"),
-    ("surface", "bad"),  # the button that does it
-    ("surface", "ink"),  # notices
+    ("surface", "bad"),  # The button of a dangerous action.
+    ("surface", "ink"),  # Notices.
 ]
 
 
 def colours() -> tuple[dict[str, str], dict[str, str]]:
-    """Those of light and of dark."""
+    """Return the colours of the light and the dark theme."""
     text = CSS.read_text("utf-8")
     blocks = re.findall(r":root(?:\[data-theme=\"dark\"\])? \{(.*?)\}", text, re.DOTALL)
     light, dark = (dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", block)) for block in blocks)

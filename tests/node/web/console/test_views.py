@@ -1,4 +1,4 @@
-"""What the console shows, as plain data: bounded, in one line each, and read when asked for."""
+"""The data of the console: limited in length, one line each, and read only on request."""
 
 import json
 from datetime import UTC, datetime
@@ -53,7 +53,7 @@ async def test_peers_are_numbered_searched_and_bounded(
         assert peers_view(met.server, numbers, names)["rows"] == []
 
 
-async def test_bytes_are_told_for_each_peer(anyio_backend: Any) -> None:
+async def test_bytes_are_shown_for_each_peer(anyio_backend: Any) -> None:
     async with meeting() as met, Console(met.server) as console:
         (before,) = console.view()["peers"]["rows"]
         with pytest.raises(CallRefused):
@@ -63,7 +63,7 @@ async def test_bytes_are_told_for_each_peer(anyio_backend: Any) -> None:
         assert 0 < after["sent"] - before["sent"] < 1_000
 
 
-async def test_a_peer_is_shown_with_all_that_it_has_open(anyio_backend: Any) -> None:
+async def test_peer_is_shown_with_its_open_streams_and_calls(anyio_backend: Any) -> None:
     hostile = config(info={"app": SCRIPT})
     async with meeting(client=hostile) as met:
 
@@ -97,7 +97,7 @@ def test_numbers_are_shown_with_labels_and_bounds() -> None:
     ]
 
 
-async def test_names_and_findings_are_fetched_beside_and_not_at_each_view(
+async def test_names_and_findings_are_fetched_in_the_background(
     tmp_path: Path, anyio_backend: Any
 ) -> None:
     asked = []
@@ -120,7 +120,7 @@ async def test_names_and_findings_are_fetched_beside_and_not_at_each_view(
             assert console.encoded() is first
             assert json.loads(first)["node"]["id"] == str(met.server.node_id)
             assert asked == [1]
-            known.path.write_text("no such line")  # names are not worth a failure
+            known.path.write_text("no such line")  # Missing names are not a failure.
             console.refresh()
             console.view()
             with anyio.fail_after(PATIENCE):
@@ -128,7 +128,7 @@ async def test_names_and_findings_are_fetched_beside_and_not_at_each_view(
                     await anyio.lowlevel.checkpoint()
 
 
-async def test_a_busy_server_is_shown_whole(tmp_path: Path, anyio_backend: Any) -> None:
+async def test_busy_server_is_shown_completely(tmp_path: Path, anyio_backend: Any) -> None:
     async with busy(tmp_path, 3) as found:
         console = found.console
         with anyio.fail_after(PATIENCE):
@@ -142,7 +142,7 @@ async def test_a_busy_server_is_shown_whole(tmp_path: Path, anyio_backend: Any) 
         federation = view["federation"]
         assert len(federation["servers"]) == 6
         ways = _ways(console)
-        assert {len(way) for way in ways} == {3, 4}  # there, and back from the edge
+        assert {len(way) for way in ways} == {3, 4}  # There and back.
         assert all(NodeId.parse(one) for way in ways for one in way)
         (bus,) = view["buses"]
         (stream,) = bus["streams"]
@@ -154,7 +154,7 @@ async def test_a_busy_server_is_shown_whole(tmp_path: Path, anyio_backend: Any) 
         assert view["journal"]["running"]
         assert view["journal"]["records"] > 0
         names = {family["name"] for family in view["numbers"]}
-        # What the page looks for by name.
+        # The names that the page looks up.
         assert names >= {
             "calls_received",
             "call_received",
