@@ -257,7 +257,7 @@ async def test_the_id_of_a_cancelled_call_is_busy_until_its_answer(
     assert met.peer.dropped == met.back.dropped == 0
 
 
-async def test_a_handler_that_swallows_cancellation_answers_nobody(
+async def test_handler_that_suppresses_cancellation_sends_no_answer(
     met: ConnectedNodes, anyio_backend: str
 ) -> None:
     finish, finished = anyio.Event(), anyio.Event()
@@ -303,7 +303,7 @@ async def test_many_calls_at_once_get_their_own_answers(
     assert answers == {number: number for number in range(300)}
 
 
-async def test_a_call_beyond_the_bounds_is_refused_and_the_others_go_on(
+async def test_calls_beyond_the_limit_are_refused_and_others_continue(
     met: ConnectedNodes, anyio_backend: str
 ) -> None:
     release = anyio.Event()
@@ -330,7 +330,7 @@ async def test_a_call_beyond_the_bounds_is_refused_and_the_others_go_on(
 
 
 @pytest.mark.parametrize("buffer", [4 << 20, 17 << 20])
-async def test_streams_that_nobody_reads_hold_up_no_call(anyio_backend: str, buffer: int) -> None:
+async def test_unread_streams_do_not_delay_calls(anyio_backend: str, buffer: int) -> None:
     """Their data waits for credit, and calls are not affected by it."""
 
     async def stick(stream: Stream) -> None:
@@ -356,7 +356,7 @@ async def test_streams_that_nobody_reads_hold_up_no_call(anyio_backend: str, buf
 
 
 @pytest.mark.parametrize("how", ["close", "abort", "lost"])
-async def test_what_waits_fails_at_once_when_the_connection_ends(
+async def test_pending_calls_fail_when_the_connection_ends(
     met: ConnectedNodes, anyio_backend: str, how: str
 ) -> None:
     met.server.on_call("never")(lambda call: anyio.sleep(60))

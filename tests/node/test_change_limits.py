@@ -22,7 +22,7 @@ def changed(node: Node, **settings: Any) -> NodeConfig:
     return tuned_changed(node.config, **settings)
 
 
-async def test_limits_of_connections_hold_at_once() -> None:
+async def test_connection_limits_apply_immediately() -> None:
     async with meeting() as met:
         server = met.server
         server.change_limits(changed(server, max_connections=1))
@@ -37,7 +37,7 @@ async def test_limits_of_connections_hold_at_once() -> None:
         assert len(half_open_of(server)) == 1
 
 
-async def test_what_is_agreed_is_so_from_the_next_connection_on() -> None:
+async def test_agreed_limits_apply_from_the_next_connection() -> None:
     async with meeting() as met, new_node() as other:
         server = met.server
 
@@ -54,7 +54,7 @@ async def test_what_is_agreed_is_so_from_the_next_connection_on() -> None:
         assert await met.peer.call("echo", "x" * 5_000) == "x" * 5_000
 
 
-async def test_memory_for_all_peers_holds_at_once() -> None:
+async def test_total_memory_limit_applies_immediately() -> None:
     async with meeting() as met:
         server = met.server
         server.change_limits(changed(server, memory=2 << 20, once_memory=1 << 20))
@@ -64,7 +64,7 @@ async def test_memory_for_all_peers_holds_at_once() -> None:
 @pytest.mark.parametrize(
     "settings", [{"role": "server"}, {"plaintext": "both"}, {"network_key": bytes(31) + b"1"}]
 )
-async def test_what_is_no_limit_stays(settings: dict[str, Any]) -> None:
+async def test_other_settings_cannot_change(settings: dict[str, Any]) -> None:
     assert not settings.keys() & CHANGEABLE
     async with new_node() as node:
         was = node.config
@@ -73,7 +73,7 @@ async def test_what_is_no_limit_stays(settings: dict[str, Any]) -> None:
         assert node.config is was
 
 
-async def test_a_node_that_does_not_run_keeps_what_it_was_made_with() -> None:
+async def test_stopped_node_keeps_its_settings() -> None:
     node = Node(Identity.create(), config=config())
     with pytest.raises(ParleyError):
         node.change_limits(changed(node, limits=Limits()))

@@ -117,7 +117,7 @@ def test_a_node_is_not_made_with_a_wrong_setting(settings: dict[str, Any]) -> No
         ({"require": {"kem": frozenset()}}, "require has no parameter kem"),
     ],
 )
-def test_what_is_checked_when_it_is_made(settings: dict[str, Any], text: str) -> None:
+def test_settings_are_validated_on_creation(settings: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         tuned(**settings)
 

@@ -118,14 +118,14 @@ MISFITS: list[tuple[Any, Encodable, str]] = [
 
 
 @sweep(("hint", "data", "told"), MISFITS)
-def test_a_misfit_is_told_with_its_place(hint: Any, data: Encodable, told: str) -> None:
+def test_mismatch_error_names_the_location(hint: Any, data: Encodable, told: str) -> None:
     with pytest.raises(MalformedDataError) as caught:
         data_type(hint).read(sent(data))
     assert str(caught.value) == told
     assert f"{caught.value.place}: {caught.value.text}" == told
 
 
-def test_what_a_stranger_sent_is_told_on_one_short_line() -> None:
+def test_received_text_is_quoted_in_one_short_line() -> None:
     class Strict(msgspec.Struct, forbid_unknown_fields=True):
         pass
 
@@ -135,7 +135,7 @@ def test_what_a_stranger_sent_is_told_on_one_short_line() -> None:
     assert len(caught.value.text) < 2 * LONGEST_TEXT
 
 
-def test_a_million_misfits_are_counted_and_not_told_one_by_one() -> None:
+def test_a_million_mismatches_are_counted_and_not_listed() -> None:
     class Seats(pydantic.BaseModel):
         guests: list[Guest]
 
@@ -148,7 +148,7 @@ def test_a_million_misfits_are_counted_and_not_told_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("hint", [set, set[Any], frozenset[Any], list[set[Any]]])
-def test_what_cannot_be_in_a_set_is_malformed(hint: Any) -> None:
+def test_unhashable_set_items_are_malformed(hint: Any) -> None:
     with pytest.raises(MalformedDataError, match="unhashable"):
         data_type(hint).read([[[1]]])
 
@@ -163,7 +163,7 @@ def test_what_cannot_be_in_a_set_is_malformed(hint: Any) -> None:
         max_leaves=12,
     )
 )  # fmt: skip
-def test_whatever_comes_fits_or_is_malformed(data: Encodable) -> None:
+def test_any_data_matches_or_is_malformed(data: Encodable) -> None:
     for hint in (Stock, Guest, Mixed, list[Ticket]):
         try:
             data_type(hint).read(data)
@@ -172,12 +172,12 @@ def test_whatever_comes_fits_or_is_malformed(data: Encodable) -> None:
 
 
 @pytest.mark.parametrize("value", [{"seat": 1}, Item("tea", "3"), Item(b"tea", 3), None])  # type: ignore[arg-type]  # the test
-def test_a_value_of_ours_that_does_not_fit_is_a_type_error(value: Any) -> None:
+def test_sent_value_of_another_type_raises_type_error(value: Any) -> None:
     with pytest.raises(TypeError, match="not of type Item"):
         data_type(Item).write(value)
 
 
-def test_a_value_that_nobody_can_send_is_a_type_error() -> None:
+def test_value_without_encoding_raises_type_error() -> None:
     with pytest.raises(TypeError, match="object has no encoding"):
         data_type(list[Any]).write([object()])
 
@@ -206,7 +206,7 @@ class Holder:
         (Iterator[int], "Iterator"),
     ],
 )
-def test_a_class_of_no_kind_is_refused_wherever_it_stands(hint: Any, name: str) -> None:
+def test_unsupported_class_is_refused_at_any_depth(hint: Any, name: str) -> None:
     with pytest.raises(
         ConfigError, match=f"cannot check data of type .*: {name} is not a type of data"
     ):
@@ -220,7 +220,7 @@ class Branch:
     more: dict[str, object] = field(default_factory=dict)
 
 
-def test_a_class_may_hold_itself_and_anything_at_all() -> None:
+def test_recursive_class_and_class_of_any_data() -> None:
     branch = Branch([Branch()], Guest(name="ada"), {"a": [1, b"\xff"], "b": None})
     assert data_type(Branch).read(sent(data_type(Branch).write(branch))) == branch
 
@@ -249,7 +249,7 @@ def test_models_in_cells_become_maps_and_nothing_else_changes() -> None:
         plain_cells({keys.DATA: [TEA, object()]}, refused)
 
 
-def test_what_travels_as_text_may_be_sent_alone() -> None:
+def test_types_encoded_as_text_can_be_sent_alone() -> None:
     refused = LbmEncodeError("no encoding")
     for hint, value in (
         (datetime, datetime(2026, 1, 2, tzinfo=UTC)),

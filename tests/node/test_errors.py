@@ -21,7 +21,7 @@ from parley._node.errors import (
 from parley._node.protocol.codes import RESULT_SENTENCES, CloseCode, ResultCode
 
 
-def test_every_error_is_a_parley_error_and_stands_in_the_tree() -> None:
+def test_every_error_is_a_parley_error_in_the_documented_tree() -> None:
     found = [
         thing
         for name, thing in vars(errors).items()
@@ -47,7 +47,7 @@ def test_every_error_is_a_parley_error_and_stands_in_the_tree() -> None:
         (NotTrustedError(), HandshakeError),
     ],
 )
-def test_errors_are_caught_as_what_they_are_elsewhere(error: Exception, kind: type) -> None:
+def test_errors_inherit_from_builtin_errors(error: Exception, kind: type) -> None:
     assert isinstance(error, kind)
 
 
@@ -69,7 +69,7 @@ def test_errors_are_caught_as_what_they_are_elsewhere(error: Exception, kind: ty
         (NotTrustedError("who?"), "who? (peer-not-trusted)"),
     ],
 )
-def test_an_error_says_what_happened(error: Exception, text: str) -> None:
+def test_error_texts(error: Exception, text: str) -> None:
     assert str(error) == text
 
 
@@ -87,7 +87,7 @@ def test_a_refusal_has_a_code_of_the_wire(code: int) -> None:
         CallRefused(code)
 
 
-def test_each_result_code_of_ours_has_its_sentence() -> None:
+def test_each_result_code_has_a_text() -> None:
     assert {code for code in ResultCode if code >= 16} <= RESULT_SENTENCES.keys()
 
 

@@ -318,9 +318,7 @@ async def held(met: ConnectedNodes, attack: Attack) -> tuple[int, int]:
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("attack", ATTACKS)
-async def test_a_peer_holds_no_more_than_its_account_has(
-    anyio_backend: str, attack: Attack
-) -> None:
+async def test_peer_uses_no_more_memory_than_accounted(anyio_backend: str, attack: Attack) -> None:
     async with attacked(MEMORY) as met:
         most, now = await held(met, attack)
         account = met.back.core.account
@@ -335,7 +333,7 @@ async def test_a_peer_holds_no_more_than_its_account_has(
     assert account.held == 0
 
 
-async def test_the_documents_say_what_a_peer_holds_at_the_worst(anyio_backend: str) -> None:
+async def test_documented_memory_of_the_worst_peer(anyio_backend: str) -> None:
     """The documented number is the default, and the worst peer comes close to it."""
     assert NodeConfig().peer_memory == PEER_MEMORY
     for page in ("guides/run-a-server.md", "threat-model.md"):

@@ -82,7 +82,7 @@ def silent() -> Iterator[tuple[socket.socket, str]]:
 
 
 @pytest.mark.parametrize("kind", ["tcp", "ipv6", "name", "unix"])
-async def test_nodes_meet(anyio_backend: str, kind: str, tmp_path: Path) -> None:
+async def test_nodes_connect(anyio_backend: str, kind: str, tmp_path: Path) -> None:
     place = {
         "tcp": LISTEN,
         "ipv6": "tcp://[::1]:0",
@@ -108,7 +108,7 @@ async def test_nodes_meet(anyio_backend: str, kind: str, tmp_path: Path) -> None
     assert not (tmp_path / "socket").exists()
 
 
-async def test_how_a_node_shows_itself(anyio_backend: str) -> None:
+async def test_repr_of_a_node(anyio_backend: str) -> None:
     async with meeting() as met:
         assert repr(met.server) == f"<Node {met.server.node_id.short}, 1 peers>"
 
@@ -200,7 +200,7 @@ async def test_only_our_own_socket_file_is_removed(anyio_backend: str, tmp_path:
     assert not path.exists()
 
 
-async def test_nobody_listens(
+async def test_no_listener_at_an_address(
     anyio_backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "parley")
@@ -226,7 +226,7 @@ async def test_nobody_listens(
     assert all(record.getMessage().startswith("the dial of ") for record in caplog.records)
 
 
-async def test_what_is_no_address(anyio_backend: str) -> None:
+async def test_invalid_addresses(anyio_backend: str) -> None:
     async with new_node() as node:
         with pytest.raises(AddressError):
             await node.connect("http://x", trust=AnyPeer())
@@ -237,7 +237,7 @@ async def test_what_is_no_address(anyio_backend: str) -> None:
 # Trust.
 
 
-async def test_another_id_than_the_address_says(
+async def test_another_id_than_in_the_address(
     anyio_backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with new_node() as alice, new_node() as bob:
@@ -280,7 +280,7 @@ async def test_first_use_then_known(anyio_backend: str, tmp_path: Path) -> None:
                 await alice.connect(place, trust=policy)
 
 
-async def test_a_policy_that_waits_for_a_file_keeps_nobody_else_waiting(
+async def test_policy_waiting_for_a_file_does_not_delay_other_peers(
     anyio_backend: str, tmp_path: Path
 ) -> None:
     known_peers = KnownPeers(tmp_path / "known")
@@ -313,7 +313,7 @@ async def test_streams_have_no_name_to_remember(anyio_backend: str, tmp_path: Pa
             assert policy.known_peers.lookup(other.node_id) is not None
 
 
-async def test_a_listener_refuses_whom_it_does_not_trust(
+async def test_listener_refuses_untrusted_peers(
     anyio_backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with new_node() as alice, new_node(trust=OneOf([])) as bob:
@@ -344,13 +344,13 @@ async def test_a_policy_that_fails_refuses(
     assert "a bug" in caplog.text
 
 
-async def test_a_node_does_not_meet_itself(anyio_backend: str) -> None:
+async def test_node_cannot_connect_to_itself(anyio_backend: str) -> None:
     async with new_node() as node:
         with pytest.raises(HandshakeError):
             await node.connect(await node.listen(LISTEN))
 
 
-async def test_another_network_key_is_met_with_silence(anyio_backend: str) -> None:
+async def test_another_network_key_gets_no_answer(anyio_backend: str) -> None:
     keys = [bytes([number]) * 32 for number in (1, 2)]
     async with (
         new_node(network_key=keys[0]) as alice,
@@ -491,7 +491,7 @@ async def test_a_dial_cancelled_when_the_peer_is_open_closes_it(anyio_backend: s
         await eventually(lambda: not connections_of(alice) and not connections_of(bob))
 
 
-async def test_streams_given_up_are_closed(anyio_backend: str) -> None:
+async def test_cancelled_streams_are_closed(anyio_backend: str) -> None:
     async with new_node() as node:
         for meet in (
             lambda stream: node.connect_stream(stream, trust=AnyPeer()),
@@ -614,7 +614,7 @@ async def test_half_open_connections_are_bounded(anyio_backend: str) -> None:
         assert bob.peers[0].node_id == alice.node_id
 
 
-async def test_half_open_connections_of_one_address_make_way_for_others(
+async def test_half_open_connections_of_one_address_are_evicted_for_others(
     anyio_backend: str,
 ) -> None:
     bound = 8
@@ -660,7 +660,7 @@ async def test_rejected_connections_count_as_half_open(anyio_backend: str) -> No
 # Lifecycle.
 
 
-async def test_what_needs_a_running_node(anyio_backend: str) -> None:
+async def test_methods_that_need_a_running_node(anyio_backend: str) -> None:
     node = new_node()
     assert node.peers == []
     assert node.addresses == []
@@ -731,7 +731,7 @@ async def test_closing_lets_handlers_finish_and_sends_what_is_queued(
         await eventually(lambda: len(received) == 200_000)
 
 
-async def test_closing_does_not_wait_for_who_came_meanwhile_in_vain(anyio_backend: str) -> None:
+async def test_closing_does_not_wait_for_peers_that_connect_meanwhile(anyio_backend: str) -> None:
     """No new calls of such peers are accepted, and the end of the last call is noticed."""
     finish = anyio.Event()
     async with new_node() as late, meeting(drain_timeout=60.0) as met:
@@ -754,7 +754,7 @@ async def test_closing_does_not_wait_for_who_came_meanwhile_in_vain(anyio_backen
         assert closing == [None]
 
 
-async def test_closing_waits_no_longer_than_it_was_told(anyio_backend: str) -> None:
+async def test_closing_waits_at_most_the_drain_timeout(anyio_backend: str) -> None:
     async with meeting(drain_timeout=0.05) as met:
         met.server.on_call("never")(lambda call: anyio.sleep(60))
         async with create_task_group() as tasks:
@@ -766,7 +766,7 @@ async def test_closing_waits_no_longer_than_it_was_told(anyio_backend: str) -> N
         assert outcome[0].code == CloseCode.GOING_AWAY
 
 
-async def test_an_exception_leaves_as_it_is_and_peers_are_told(anyio_backend: str) -> None:
+async def test_exception_propagates_and_peers_get_a_close(anyio_backend: str) -> None:
     async with new_node() as alice:
         peers: list[Peer] = []
 
@@ -795,7 +795,7 @@ async def test_a_cancelled_node_tells_its_peers(anyio_backend: str) -> None:
             assert (await peers[0].closed()).code == CloseCode.GOING_AWAY
 
 
-async def test_who_waits_on_a_peer_learns_that_the_node_is_gone(anyio_backend: str) -> None:
+async def test_waiting_callers_get_an_error_when_the_node_stops(anyio_backend: str) -> None:
     """Even if the other side reads nothing, so that Close cannot be sent."""
     outer: list[object] = []
     async with new_node(drain_timeout=0) as alice, create_task_group() as tasks:
@@ -898,7 +898,7 @@ class TestUvloop:
                 del met, stream
             await settled()  # uvloop closes listening sockets in its next turns
 
-    async def test_nobody_listens_and_stale_sockets(
+    async def test_no_listener_and_stale_sockets(
         self, anyio_backend: object, tmp_path: Path
     ) -> None:
         path = tmp_path / "socket"
@@ -937,7 +937,7 @@ async def test_a_foreign_stream_that_fails_oddly_ends_its_connection(
     assert "odd" in caplog.text
 
 
-async def test_what_connections_are_told_is_made_once() -> None:
+async def test_connection_settings_are_created_once() -> None:
     """Creating the settings for each connection would encode and validate them each time."""
     async with new_node(resume=30.0) as node:
         said = []

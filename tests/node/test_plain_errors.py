@@ -44,7 +44,7 @@ ENTERED: dict[str, Entered] = {
 
 
 @sweep("what", ENTERED)
-async def test_what_is_raised_inside_comes_out_as_it_is(what: str) -> None:
+async def test_exception_inside_propagates_unchanged(what: str) -> None:
     error = ValueError("a bug of the program")
     async with meeting() as met:
         place = await met.server.listen("memory://server")
@@ -62,7 +62,7 @@ class Unclosable:
         raise BusUnavailableError("the disk is full")
 
 
-async def test_what_goes_wrong_as_a_node_ends_comes_out_as_it_is() -> None:
+async def test_error_while_a_node_stops_propagates_unchanged() -> None:
     with pytest.raises(BusUnavailableError, match="the disk is full"):
         async with meeting() as met:
             met.peer._buses = cast("Any", Unclosable())

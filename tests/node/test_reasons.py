@@ -29,7 +29,7 @@ async def test_a_call_over_a_link_that_never_came_up(anyio_backend: str) -> None
                     pass
 
 
-async def test_the_error_of_a_link_goes_when_it_is_up(anyio_backend: str) -> None:
+async def test_error_of_a_link_is_cleared_when_it_is_up(anyio_backend: str) -> None:
     async with new_node() as server, new_node() as client:
         address = f"memory://later#{server.node_id}"
         async with client.link(address, pauses=Backoff(first=0.01, longest=0.02)) as link:

@@ -109,7 +109,7 @@ async def test_an_answer_of_another_type_is_the_handler_s_failure(
     assert "not of type Receipt: $.total: Expected int, got str" in caplog.text
 
 
-async def test_an_answer_that_does_not_fit_is_told_to_the_caller(met: ConnectedNodes) -> None:
+async def test_answer_of_another_type_raises_for_the_caller(met: ConnectedNodes) -> None:
     @met.server.on_call("order")
     async def order(call: Call) -> Value:
         return call.data
@@ -171,7 +171,7 @@ async def test_an_item_of_another_type_is_the_handler_s_failure(met: ConnectedNo
     assert caught.value.code == ResultCode.HANDLER_FAILED
 
 
-async def test_a_call_that_is_made_once_has_its_types_too(anyio_backend: str) -> None:
+async def test_call_with_once_checks_types(anyio_backend: str) -> None:
     async with meeting() as met:
         ran = []
 
@@ -264,7 +264,7 @@ async def test_a_union_is_a_type_as_well(met: ConnectedNodes) -> None:
     assert_type(plain, Subscription)
 
 
-async def test_a_note_of_another_type_is_told_and_the_next_is_read(met: ConnectedNodes) -> None:
+async def test_note_of_another_type_raises_and_the_next_is_read(met: ConnectedNodes) -> None:
     numbers = met.server.topic("numbers")
     for batches in (False, True):
         async with met.peer.subscribe("numbers", returns=int) as sub:

@@ -116,7 +116,7 @@ async def test_the_error_of_reading_a_subscription_that_was_left(anyio_backend: 
             await anext(sub)
 
 
-def test_a_namespace_says_the_same_when_it_is_added() -> None:
+def test_namespace_raises_the_same_error_when_added() -> None:
     for function in (too_many, too_few, yields):
         with pytest.raises(ConfigError, match=r"must be callable with|without self|generator"):
             register_namespace(new_node(), "name", function)
@@ -141,7 +141,7 @@ def test_names_that_are_not_text(decorator: str, name: object) -> None:
 
 
 @pytest.mark.parametrize("decorator", ["on_call", "on_stream", "on", "on_subscribe"])
-def test_what_is_registered_twice(decorator: str) -> None:
+def test_duplicate_registrations(decorator: str) -> None:
     node = new_node()
     getattr(node, decorator)("name")(fine)
     with pytest.raises(ParleyError, match="already"):
@@ -178,7 +178,7 @@ async def make(stack: AsyncExitStack, reader: str, tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize("reader", READERS)
-async def test_what_is_read_without_async_with(
+async def test_objects_read_without_async_with(
     reader: str, tmp_path: Path, anyio_backend: str
 ) -> None:
     async with AsyncExitStack() as stack:
@@ -189,9 +189,7 @@ async def test_what_is_read_without_async_with(
 
 
 @pytest.mark.parametrize("wait", ["over", "next_batch", "ready"])
-async def test_what_is_waited_for_without_async_with(
-    wait: str, tmp_path: Path, anyio_backend: str
-) -> None:
+async def test_waiting_without_async_with(wait: str, tmp_path: Path, anyio_backend: str) -> None:
     async with AsyncExitStack() as stack:
         made = await make(stack, "Link.subscribe" if wait == "ready" else "subscribe", tmp_path)
         with anyio.fail_after(10), pytest.raises(ParleyError, match="async with"):
@@ -209,7 +207,7 @@ async def test_a_forward_and_a_link_that_are_not_entered(anyio_backend: str) -> 
 
 
 @pytest.mark.parametrize("reader", ["subscribe", "call_stream", "consume"])
-async def test_what_is_entered_twice_or_read_after_it_was_left(
+async def test_objects_entered_twice_or_used_after_exit(
     reader: str, tmp_path: Path, anyio_backend: str
 ) -> None:
     async with AsyncExitStack() as stack:
@@ -222,7 +220,7 @@ async def test_what_is_entered_twice_or_read_after_it_was_left(
 
 
 @pytest.mark.parametrize("reader", READERS)
-async def test_what_is_awaited_or_entered_as_a_plain_context(
+async def test_wrong_kind_of_context_manager(
     reader: str, tmp_path: Path, anyio_backend: str
 ) -> None:
     async with AsyncExitStack() as stack:

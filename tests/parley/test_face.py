@@ -79,6 +79,6 @@ def test_it_lists_all_that_it_has() -> None:
 
 
 @pytest.mark.parametrize("name", ["Nobody", "_nobody", "__wrapped__"])
-def test_what_it_has_not_is_an_attribute_error(name: str) -> None:
+def test_missing_name_raises_attribute_error(name: str) -> None:
     with pytest.raises(AttributeError, match=f"module 'parley' has no attribute '{name}'"):
         getattr(parley, name)

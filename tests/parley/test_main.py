@@ -72,7 +72,7 @@ def test_an_interrupt_that_is_ignored_stays_so() -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize("command", ["serve", "run"])
-def test_a_hangup_does_not_end_what_serves_while_it_starts(command: str) -> None:
+def test_sighup_does_not_stop_a_starting_server(command: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(int(signal.SIGHUP)), "parley._node", command, "--help"],
         capture_output=True,

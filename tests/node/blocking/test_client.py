@@ -180,7 +180,7 @@ def test_numbers_of_a_topic_that_remembers(shop: Shop) -> None:
             assert (later.number, later.recovered, later.gaps) == (4, True, 0)
 
 
-def test_what_is_left_after_a_subscription(shop: Shop) -> None:
+def test_state_after_a_subscription(shop: Shop) -> None:
     with meet(shop) as peer:
         sub = peer.subscribe("prices")
         shop.until_subscribed()
@@ -207,7 +207,7 @@ def test_an_interrupted_call_is_cancelled(shop: Shop) -> None:
         assert peer.call("price", "tea", returns=Price).cents == 120
 
 
-def test_an_interrupted_reader_loses_nothing(shop: Shop) -> None:
+def test_interrupted_reader_loses_no_notes(shop: Shop) -> None:
     with meet(shop) as peer, peer.subscribe("prices") as sub:
         main = threading.main_thread().ident
         assert main is not None
@@ -235,7 +235,7 @@ def test_several_threads(shop: Shop) -> None:
         assert [price.name for price in prices] == names
 
 
-def test_a_thread_that_waits_is_told_of_the_end(shop: Shop) -> None:
+def test_waiting_thread_gets_an_error_at_the_end(shop: Shop) -> None:
     with ThreadPoolExecutor(1) as threads, meet(shop) as peer:
         waiting = threads.submit(peer.call, "wait", timeout=None)
         assert shop.begun.wait(PATIENCE)
@@ -361,7 +361,7 @@ async def first_round_trip(kept: Link) -> float:
 
 
 @pytest.mark.process
-def test_the_end_of_the_program_closes_what_was_not(shop: Shop) -> None:
+def test_exit_closes_open_connections(shop: Shop) -> None:
     program = f"""
 import parley.blocking
 peer = parley.blocking.connect({shop.address!r})

@@ -23,7 +23,7 @@ def test_nobody_has_an_account_by_default() -> None:
     assert len(nobody) == 0
 
 
-def test_those_who_may_log_in_and_out() -> None:
+def test_login_and_logout() -> None:
     accounts = home(ALICE)
     assert (accounts.may(ALICE), accounts.may(BOB)) == (True, False)
     assert accounts.session(ALICE) is None
@@ -67,7 +67,7 @@ def test_a_linked_server_has_no_account() -> None:
     assert accounts.session(SERVER) == "s"
 
 
-def test_who_loses_its_account_is_logged_out() -> None:
+def test_removed_account_is_logged_out() -> None:
     accounts = home(ALICE, BOB)
     accounts.login(ALICE, "a")
     accounts.login(BOB, "b")

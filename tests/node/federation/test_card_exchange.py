@@ -65,14 +65,14 @@ def test_of_one_server_only_the_newest_waits() -> None:
     assert sent(exchange) == [(node_id(1), 59), (node_id(2), 59)]
 
 
-def test_what_they_sent_meanwhile_is_not_sent_back() -> None:
+def test_received_cards_are_not_sent_back() -> None:
     cards = cards_of(1, 2)
     exchange = begun(cards)
     exchange.received_card(card(5, server=1))
     assert sent(exchange) == [(node_id(2), 5)]
 
 
-def test_what_expired_meanwhile_is_not_sent() -> None:
+def test_expired_cards_are_not_sent() -> None:
     cards = cards_of(1)
     exchange = begun(cards)
     cards.expire(cards[node_id(1)].expires_ms)

@@ -114,7 +114,7 @@ def test_a_partition_that_heals_agrees() -> None:
 
 
 @pytest.mark.parametrize("behind", [0, 240_000], ids=["right", "behind"])
-def test_a_server_that_restarts_goes_above_what_it_said_before(behind: int) -> None:
+def test_restarted_server_uses_higher_card_numbers(behind: int) -> None:
     """Even if its clock is four minutes behind its earlier time."""
     servers = Servers(3)
     for link in ((0, 1), (1, 2)):

@@ -25,7 +25,7 @@ def table(*others: int) -> Cards:
     return Cards(node_id(one) for one in (0, *others))
 
 
-def test_a_newer_card_takes_the_place_of_an_older_one() -> None:
+def test_newer_card_replaces_an_older_one() -> None:
     cards = table()
     assert cards.take(card(5), 0, MS) is None
     assert cards.take(card(6, [node_id(1)]), 0, MS) is None

@@ -59,7 +59,7 @@ def test_without_a_path_there_is_nothing_to_try() -> None:
     assert (attempts.code, attempts.hop) == (ResultCode.UNREACHABLE, 0)
 
 
-def test_where_nothing_leads_around_the_best_path_is_asked_once() -> None:
+def test_best_path_is_tried_once_if_no_other_exists() -> None:
     finder = finder_of(SQUARE)
     for path in (FIRST, SECOND):
         finder.avoided.add(path[1], 1.0)
@@ -69,7 +69,7 @@ def test_where_nothing_leads_around_the_best_path_is_asked_once() -> None:
     assert attempts.next(1.0) is None
 
 
-def test_what_one_found_others_go_around() -> None:
+def test_obstacle_found_by_one_is_avoided_by_others() -> None:
     finder = finder_of(SQUARE)
     first = Attempts(finder, [TARGET], 6.0)
     first.next(1.0)
@@ -96,7 +96,7 @@ def test_a_target_that_is_overloaded_is_no_obstacle_to_others() -> None:
         ([TARGET, ACCOUNT], ResultCode.ACCEPTED, None),
     ],
 )
-def test_what_the_ends_of_a_dial_can_cause_is_avoided_by_their_dials_alone(
+def test_failures_that_its_ends_can_cause_affect_only_their_dials(
     to: list[NodeId], code: int, hop: int | None
 ) -> None:
     finder = finder_of(SQUARE)
@@ -232,7 +232,7 @@ def test_a_link_has_256_tunnels_and_an_account_16() -> None:
     ended(dials, onward)
 
 
-def test_whoever_dials_an_account_does_not_keep_it_from_dialling() -> None:
+def test_tunnels_to_an_account_do_not_block_its_own_dials() -> None:
     dials = new_dials()
     begun(dials, BEFORE, ACCOUNT, count=16)
     payload = encode_dial(TRACE, 5, to=(US,))
@@ -258,7 +258,7 @@ def closed_by(dials: Dials, tunnels: list[Tunnel]) -> list[int]:
         (AWAY, ()),  # by another account of this server
     ],
 )
-def test_idle_tunnels_of_one_origin_make_way_for_another(by: NodeId, path: Path) -> None:
+def test_idle_tunnels_of_one_origin_are_evicted_for_another(by: NodeId, path: Path) -> None:
     dials = Dials(US, SERVERS, LINKS, (BEFORE,), Everybody())
     hostile = begun(dials, STRANGER, ACCOUNT, count=10)
     hostile += begun(dials, AFTER, ACCOUNT, count=6, path=(AFTER, US, ACCOUNT))
@@ -290,7 +290,7 @@ def test_tunnels_of_a_link_are_shared_by_origin() -> None:
     assert (closed, kept) == ([0, 1], [])
 
 
-def test_a_tunnel_that_is_being_opened_does_not_make_way() -> None:
+def test_opening_tunnel_is_not_evicted() -> None:
     dials = new_dials()
     for _ in range(16):
         dials.begin(STRANGER, ACCOUNT)

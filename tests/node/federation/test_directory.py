@@ -132,7 +132,7 @@ def test_a_link_is_listed_for_a_minute_after_it_closed() -> None:
     assert server.card.number == number
 
 
-def test_each_link_that_closed_has_its_own_minute() -> None:
+def test_each_closed_link_is_listed_for_a_minute() -> None:
     server = Server()
     for neighbour in (ONE, TWO, THREE):
         server.up(neighbour)
@@ -148,7 +148,7 @@ def test_each_link_that_closed_has_its_own_minute() -> None:
     assert set(server.card.links) == {THREE}
 
 
-def test_it_is_made_anew_every_20_minutes() -> None:
+def test_card_is_renewed_every_20_minutes() -> None:
     server = Server()
     server.up(ONE)
     for count in range(1, 4):
@@ -172,7 +172,7 @@ def test_a_clock_that_was_set_makes_a_card(minutes: int) -> None:
     assert server.card.number == max(before + 1, server.now_ms)
 
 
-def test_addresses_are_said_anew() -> None:
+def test_changed_addresses_make_a_new_card() -> None:
     server = Server()
     server.up(ONE)
     server.directory.announce(["tcp://a.example:1"], server.now, server.now_ms)
@@ -186,7 +186,7 @@ def test_addresses_are_said_anew() -> None:
     assert server.card.addresses == ("tcp://a.example:1",)
 
 
-def test_a_card_has_room_for_all_links() -> None:
+def test_card_can_list_the_maximum_of_links() -> None:
     room = 8_192
     with pytest.raises(ConfigError):
         Directory(identity(0), [], addresses=["a" * (room - 64 * 36)])
@@ -201,7 +201,7 @@ def test_a_card_has_room_for_all_links() -> None:
     assert set(directory.cards[US].links) == set(members[1:])
 
 
-def test_a_stranger_has_no_link() -> None:
+def test_server_that_is_not_a_member_has_no_link() -> None:
     server = Server()
     for stranger in (node_id(9), US):
         assert not server.directory.link_up(stranger, server.now, server.now_ms)
@@ -243,7 +243,7 @@ def test_an_exchange_ends_with_its_link_or_stream() -> None:
     assert server.directory.next_event(ONE) is None
 
 
-def test_a_way_is_known_as_long_as_its_first_link_is_open() -> None:
+def test_path_is_known_while_its_first_link_is_open() -> None:
     server = Server()
     server.exchanging(ONE)
     server.receive(card(7, [US, THREE], server=1), card(7, [ONE], server=3))
@@ -256,7 +256,7 @@ def test_a_way_is_known_as_long_as_its_first_link_is_open() -> None:
     assert server.directory.path([THREE]) == (US, ONE, THREE)
 
 
-def test_wrong_clocks_are_told() -> None:
+def test_wrong_clocks_are_reported() -> None:
     server = Server()
     server.exchanging(ONE)
     ahead = card(7, server=3, made_ms=MS + 360_000)
@@ -265,7 +265,7 @@ def test_wrong_clocks_are_told() -> None:
     assert server.directory.cards.clocks == {THREE: 360_000, TWO: -400_000}
 
 
-def test_a_card_of_ours_from_before_is_outdone() -> None:
+def test_own_card_from_before_a_restart_gets_a_higher_successor() -> None:
     server = Server()
     server.exchanging(ONE, TWO)
     server.sent(ONE)

@@ -20,7 +20,7 @@ def read(encoded: bytes) -> Envelope:
 
 
 @pytest.mark.parametrize("algorithm", ["ed25519", "ml-dsa-65", "ecdsa-p256"])
-def test_what_was_signed_is_read_and_verified(algorithm: str) -> None:
+def test_signed_envelope_is_verified(algorithm: str) -> None:
     # An envelope contains only the primary key, however many keys the identity has.
     origin = Identity.create(["ed25519", "ecdsa-p256"] if algorithm == "ed25519" else [algorithm])
     envelope = read(sign_envelope(origin, CONTENT))
@@ -39,7 +39,7 @@ def test_each_changed_bit_is_found() -> None:
             read(bytes(changed)).verify()
 
 
-def test_the_key_of_another_envelope_is_taken_only_of_the_same_origin() -> None:
+def test_verified_key_is_reused_only_for_the_same_origin() -> None:
     first, second = (
         read(sign_envelope(identity(0), CONTENT)),
         read(sign_envelope(identity(1), CONTENT)),

@@ -194,7 +194,7 @@ SQUARE: Said = {
 }
 
 
-def test_what_failed_is_gone_around_for_10_seconds() -> None:
+def test_obstacles_are_avoided_for_10_seconds() -> None:
     finder = finder_of(SQUARE)
     to = [node_id(3)]
     first = finder.path(to)
@@ -209,7 +209,7 @@ def test_what_failed_is_gone_around_for_10_seconds() -> None:
         assert finder.path_around(to, 100.0 + AVOIDED) == first
 
 
-def test_what_is_avoided_is_bounded() -> None:
+def test_number_of_obstacles_is_limited() -> None:
     avoided: Avoided[Obstacle] = Avoided()
     ids = [NodeId(number.to_bytes(32, "big")) for number in range(MOST_AVOIDED + 1)]
     for one in ids[:-1]:

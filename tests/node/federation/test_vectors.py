@@ -115,7 +115,7 @@ def test_a_card_that_counts(vector: Vector) -> None:
 
 
 @vectors(FILE, of_kind("card"), fails=True)
-def test_a_card_that_is_not_taken(vector: Vector) -> None:
+def test_refused_cards(vector: Vector) -> None:
     server, encoded = Server(), unhex(vector["input"])
     server.brought(*map(unhex, TABLE["known"]))
     before = {origin: card.number for origin, card in server.directory.cards.items()}
@@ -271,7 +271,7 @@ def at_a_server(vector: Vector) -> bool:
 
 
 @vectors(FILE, at_a_server, fails=False)
-def test_a_dial_that_goes_on(vector: Vector) -> None:
+def test_dials_delivered_or_forwarded(vector: Vector) -> None:
     situation, expected = Situation(vector), vector["expected"]
     decision = situation.judge(vector)
     if "here" in expected:

@@ -45,7 +45,7 @@ async def test_cards_go_around_a_ring() -> None:
         await five.until(lambda: five.path(0, 1) == [0, 1])
 
 
-async def test_a_server_that_carries_for_nobody_is_gone_around() -> None:
+async def test_server_that_does_not_relay_is_avoided() -> None:
     async with servers(4, ring(4), carrying=(0, 2, 3)) as four:
         await four.until(four.know_all)
         assert four.path(0, 2) == [0, 3, 2]
@@ -53,7 +53,7 @@ async def test_a_server_that_carries_for_nobody_is_gone_around() -> None:
         assert kinds(four, 3) == [("carries-for-nobody", [1])]
 
 
-async def test_a_server_that_is_gone_is_forgotten_when_its_card_expires() -> None:
+async def test_card_of_a_stopped_server_expires() -> None:
     async with servers(3, [(0, 1), (1, 2)]) as three:
         await three.until(three.know_all)
         three.network.kill(three.nodes[2])
@@ -65,7 +65,9 @@ async def test_a_server_that_is_gone_is_forgotten_when_its_card_expires() -> Non
 
 
 @pytest.mark.parametrize("ahead", [-3_700.0, 310.0])
-async def test_whose_clock_is_wrong_is_said(ahead: float, caplog: pytest.LogCaptureFixture) -> None:
+async def test_members_with_wrong_clocks_are_reported(
+    ahead: float, caplog: pytest.LogCaptureFixture
+) -> None:
     async with servers(3, ring(3), ahead={2: ahead}) as three:
         await three.until(lambda: ("clock", [2]) in kinds(three, 0))
         await three.until(lambda: three.path(0, 1) == [0, 1])
@@ -115,7 +117,7 @@ async def opened_anew(two: Servers) -> Stream:
     return stream
 
 
-async def test_a_stream_that_breaks_the_rules_is_reset_and_opened_anew() -> None:
+async def test_stream_with_a_violation_is_reset_and_reopened() -> None:
     async with servers(2, [(0, 1)]) as two:
         await two.until(two.know_all)
         peer = two.federations[0].links[0].peer

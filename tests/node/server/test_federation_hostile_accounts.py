@@ -71,7 +71,7 @@ async def test_tunnels_end_with_the_account() -> None:
             assert caught.value.code == ResultCode.NOT_AUTHORISED
 
 
-async def test_idle_tunnels_to_an_account_do_not_keep_others_from_it() -> None:
+async def test_idle_tunnels_to_an_account_do_not_block_others() -> None:
     async with servers(3, ROW, accounts="any") as three:
         target, hostile, good, beside = (
             Node(Identity.create(), config=config(), clock=three.clock) for _ in range(4)

@@ -58,7 +58,7 @@ async def live(how: str) -> None:
                 await eventually(lambda: not one.peers)
 
 
-async def test_it_reaches_nobody_once_it_is_left() -> None:
+async def test_stopped_federation_cannot_reach_servers() -> None:
     async with new_node() as one, new_node() as other:
         async with Federation(one, settings(other)) as federation:
             pass
@@ -72,7 +72,7 @@ async def test_it_leaves_nothing(how: str) -> None:
         await live(how)
 
 
-async def test_it_is_ready_once_there_are_ways() -> None:
+async def test_ready_returns_once_paths_exist() -> None:
     with anyio.fail_after(PATIENCE):
         async with MemoryNetwork() as network, new_node() as one, new_node() as other:
             network.add(one, other)

@@ -114,7 +114,7 @@ async def test_a_session_resumes_around_a_liar(way: str) -> None:
         assert liar.dials == 1
 
 
-async def test_who_cuts_what_has_just_resumed_is_gone_around() -> None:
+async def test_server_that_cuts_resumed_sessions_is_avoided() -> None:
     async with servers(4, ring(4), resume=60.0) as four:
         await four.until(four.know_all)
         peer, _ = await reached(four)
@@ -130,7 +130,7 @@ async def test_who_cuts_what_has_just_resumed_is_gone_around() -> None:
         assert liar.dials == 1
 
 
-async def test_what_is_changed_midway_ends_the_session_and_the_next_goes_around() -> None:
+async def test_altered_data_ends_the_session_and_the_next_avoids_the_server() -> None:
     async with servers(4, ring(4), exports=("wait",)) as four:
         waiting = anyio.Event()
 
@@ -165,7 +165,7 @@ async def test_what_is_changed_midway_ends_the_session_and_the_next_goes_around(
         assert liar.dials == 1
 
 
-async def test_a_liar_on_the_only_way_hides_nobody_but_those_behind_it() -> None:
+async def test_liar_on_the_only_path_blocks_only_servers_behind_it() -> None:
     """The failure is reported, and other servers are still reached along the best path."""
     async with servers(4, [(0, 1), (1, 2), (1, 3)]) as four:
         await four.until(four.know_all)

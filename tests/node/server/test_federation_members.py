@@ -18,7 +18,7 @@ def known(many: Servers, number: int) -> list[int] | None:
     return many.numbers([one.node_id for one in many.federations[number].servers])
 
 
-async def test_who_is_no_member_any_more_has_no_link_and_comes_back() -> None:
+async def test_removed_member_loses_its_link_until_it_is_added_again() -> None:
     async with servers(3, CHAIN) as three:
         await three.until(three.know_all)
         last = three.federations[2]
@@ -42,7 +42,7 @@ async def test_a_member_that_is_new_is_known_by_cards_that_were_refused_before()
         await three.until(lambda: three.path(0, 2) == [0, 1, 2])
 
 
-async def test_carrying_for_nobody_leads_nowhere() -> None:
+async def test_server_that_relays_for_no_one_gives_no_path() -> None:
     async with servers(3, CHAIN) as three:
         await three.until(three.know_all)
         three.federations[1].change_members(ids(three, 0, 2), [])

@@ -83,7 +83,7 @@ async def test_a_call_goes_around_the_ring() -> None:
         assert all(not each.tunnels for each in five.federations)
 
 
-async def test_whom_nobody_reaches() -> None:
+async def test_unreachable_targets() -> None:
     async with servers(4, [(0, 1), (1, 2)], carrying=(0, 2)) as four:
         ids = [node.node_id for node in four.nodes]
         first = four.federations[0]
@@ -161,7 +161,7 @@ async def test_accounts_reach_servers_and_each_other() -> None:
             assert caught.value.code == ResultCode.NOT_AUTHORISED
 
 
-async def test_who_has_no_account_reaches_nobody() -> None:
+async def test_node_without_an_account_reaches_no_server() -> None:
     async with servers(2, [(0, 1)], exports=("who",)) as two:
         client = Node(Identity.create(), config=config(), clock=two.clock)
         async with client:
@@ -182,7 +182,7 @@ async def test_who_has_no_account_reaches_nobody() -> None:
             assert refused.value.code == ResultCode.NOT_AUTHORISED
 
 
-async def test_a_session_goes_on_by_another_path_and_directly(tmp_path: Path) -> None:
+async def test_session_continues_over_another_path_and_directly(tmp_path: Path) -> None:
     async with servers(4, ring(4), exports=("who",), resume=30.0) as four:
         offer(four.nodes)
         await four.until(four.know_all)
@@ -203,7 +203,7 @@ async def test_a_session_goes_on_by_another_path_and_directly(tmp_path: Path) ->
         await peer.close()
 
 
-async def test_a_link_that_is_silent_is_gone_around_and_not_who_waits_for_it() -> None:
+async def test_silent_link_is_avoided_and_not_the_server_waiting_for_it() -> None:
     async with servers(4, ring(4), exports=("who",)) as four:
         offer(four.nodes)
         await four.until(four.know_all)

@@ -181,7 +181,7 @@ async def test_a_node_at_a_home(world: Federated) -> None:
     assert world.reached == [(home, world.publisher.node_id)]
 
 
-async def test_who_subscribes_again_at_once_is_subscribed(world: Federated) -> None:
+async def test_immediate_resubscription(world: Federated) -> None:
     topic = world.publisher.topic("news.eu", keep=10)
     for number in range(1, 6):
         async with world.to_ann.subscribe(world.name()) as sub:
@@ -204,7 +204,7 @@ async def test_nothing_is_left_when_servers_end_in_the_middle() -> None:
 # The session with the publisher is lost.
 
 
-async def test_it_goes_on_over_another_session(world: Federated) -> None:
+async def test_transfer_continues_over_another_session(world: Federated) -> None:
     topic = world.publisher.topic("news.eu", keep=100)
     async with (
         world.to_ann.subscribe(world.name()) as ann,
@@ -235,7 +235,7 @@ async def test_a_publisher_that_ends_each_session_is_not_dialled_all_the_time(
         assert len(topic.subscribers) == 1
 
 
-async def test_what_was_forgotten_meanwhile_is_told_by_numbers(world: Federated) -> None:
+async def test_dropped_notes_are_reported_by_numbers(world: Federated) -> None:
     topic = world.publisher.topic("news.eu", keep=2)
     async with (
         world.to_ann.subscribe(world.name()) as ann,
@@ -256,7 +256,7 @@ async def test_what_was_forgotten_meanwhile_is_told_by_numbers(world: Federated)
         assert (bob.number, bob.gaps) == (12, 8)
 
 
-async def test_a_topic_made_anew_resets_and_a_link_begins_again(world: Federated) -> None:
+async def test_recreated_topic_resets_and_the_link_resubscribes(world: Federated) -> None:
     await world.publisher.topic("news.eu", keep=10).publish("old")
     name, address = world.name(), await world.server.listen("tcp://127.0.0.1:0")
     async with (
@@ -290,7 +290,7 @@ async def test_a_topic_without_memory_resets_when_its_session_is_lost(world: Fed
         assert await anext(again) == 2
 
 
-async def test_a_publisher_that_is_gone(world: Federated) -> None:
+async def test_unreachable_publisher(world: Federated) -> None:
     world.publisher.topic("news.eu", keep=10)
     async with world.to_ann.subscribe(world.name()) as sub:
         world.fails = UnreachableError("no way")
@@ -306,7 +306,7 @@ async def test_a_publisher_that_is_gone(world: Federated) -> None:
 # Permissions and refusals.
 
 
-async def test_who_may_subscribe(world: Federated) -> None:
+async def test_permissions_to_subscribe(world: Federated) -> None:
     topic = world.publisher.topic("news.eu", keep=1)
     world.publisher.topic("sport")
     name, me = world.name(), world.publisher.node_id
@@ -333,7 +333,7 @@ async def test_who_may_subscribe(world: Federated) -> None:
         assert len(topic.subscribers) == 1
 
 
-async def test_who_may_not_any_more_reads_no_further(world: Federated) -> None:
+async def test_revoked_account_reads_no_further_notes(world: Federated) -> None:
     topic = world.publisher.topic("news.eu", keep=1)
     async with (
         world.to_ann.subscribe(world.name()) as ann,
@@ -357,7 +357,7 @@ async def test_a_pattern_may_name_the_server() -> None:
         assert await refusal(world.to_ann, world.name()) == ResultCode.NOT_AUTHORISED
 
 
-async def test_what_the_publisher_refuses(world: Federated) -> None:
+async def test_refusals_of_the_publisher(world: Federated) -> None:
     assert await refusal(world.to_ann, world.name()) == ResultCode.TOPIC_NOT_FOUND
     topic = world.publisher.topic("news.eu", allow=["server"])
     assert await refusal(world.to_ann, world.name()) == ResultCode.NOT_AUTHORISED
@@ -395,7 +395,7 @@ async def test_the_server_may_be_subscribed_itself(world: Federated) -> None:
 
 
 @pytest.mark.parametrize("error", [ParleyError("no"), RuntimeError("a bug")])
-async def test_whatever_keeps_it_from_the_publisher(world: Federated, error: Exception) -> None:
+async def test_failures_to_reach_the_publisher(world: Federated, error: Exception) -> None:
     world.fails = error
     assert await refusal(world.to_ann, world.name()) == ResultCode.UNREACHABLE
     assert not world.follows.topics
@@ -410,7 +410,7 @@ async def test_the_way_to_the_publisher_is_tolerated_so_long(
     await eventually(lambda: not world.follows.topics)
 
 
-async def test_who_gives_up_leaves_nothing(world: Federated) -> None:
+async def test_cancelled_reach_leaves_nothing_open(world: Federated) -> None:
     world.publisher.topic("news.eu")
     world.gate = anyio.Event()
     async with anyio.create_task_group() as tasks:
@@ -442,7 +442,7 @@ async def test_limits(world: Federated, monkeypatch: pytest.MonkeyPatch) -> None
             assert len(world.follows.topics) == 3
 
 
-async def test_an_account_with_many_topics_makes_way_for_another(
+async def test_account_with_many_topics_loses_one_to_another(
     world: Federated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follows_module, "MOST_FOLLOWED", 3)
@@ -468,7 +468,7 @@ async def test_an_account_with_many_topics_makes_way_for_another(
         assert len(world.follows.topics) == 3
 
 
-async def test_a_node_follows_once_and_its_end_is_told(world: Federated) -> None:
+async def test_followed_topics_start_once_and_report_their_end(world: Federated) -> None:
     world.publisher.topic("news.eu", keep=1)
     with pytest.raises(ParleyError):
         await FollowedTopics(world.server, world.reach, Exports(), lambda who: True).__aenter__()
@@ -488,7 +488,7 @@ def topic_here(world: Federated) -> Topic:
     return topic
 
 
-async def test_one_reader_alone_loses_nothing_and_costs_a_bounded_amount(world: Federated) -> None:
+async def test_single_slow_reader_loses_no_notes_within_a_memory_limit(world: Federated) -> None:
     count, size = 400, 10_000
     topic = world.publisher.topic("news.eu", keep=count, patience=0)
     for number in range(count):
@@ -504,7 +504,7 @@ async def test_one_reader_alone_loses_nothing_and_costs_a_bounded_amount(world: 
         assert ann.gaps == 0
 
 
-async def test_a_slow_one_does_not_hold_up_another(world: Federated) -> None:
+async def test_slow_transfer_does_not_delay_another(world: Federated) -> None:
     count, size = 400, 10_000
     topic = world.publisher.topic("news.eu", keep=count, patience=0)
     async with (
@@ -522,7 +522,7 @@ async def test_a_slow_one_does_not_hold_up_another(world: Federated) -> None:
         assert bob.gaps == count - len(got) > 0
 
 
-async def test_losses_on_the_way_here_are_told(world: Federated) -> None:
+async def test_losses_before_the_server_are_reported(world: Federated) -> None:
     """The topic has no history and drops the oldest notes of slow subscribers."""
     topic = world.publisher.topic("news.eu", slow="drop-oldest", buffer=100_000, patience=0)
     async with world.to_ann.subscribe(world.name(), window=1) as ann:

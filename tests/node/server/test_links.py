@@ -207,7 +207,7 @@ async def test_what_makes_a_link(vector: Vector) -> None:
             assert not one.ups
 
 
-async def test_a_link_that_nobody_answers_says_why() -> None:
+async def test_failing_link_reports_the_error() -> None:
     small, large = pair()
     async with network(small, large) as net:
         one, other = Server(net, small, large), Server(net, large, members=(small,))
@@ -225,7 +225,7 @@ async def test_a_link_that_nobody_answers_says_why() -> None:
             await eventually(lambda: isinstance(link.error, PeerClosedError) and linked(one, other))
 
 
-async def test_a_server_is_no_member_of_its_own() -> None:
+async def test_server_cannot_be_a_member_of_its_own_federation() -> None:
     node = new_node()
     with pytest.raises(ConfigError, match="this one's"):
         ServerLinks(node.node_id, FederationSettings(members=(str(node.node_id),)), None)  # type: ignore[arg-type]  # nobody hears

@@ -50,7 +50,7 @@ def let_serve_nothing(four: Servers, number: int) -> None:
     four.nodes[number].handlers.reserved[TUNNEL_LABEL] = Entry(TUNNEL_LABEL, does_not_answer)
 
 
-async def test_the_short_deadlines_of_an_account_harm_nobody() -> None:
+async def test_short_deadlines_of_an_account_harm_no_server() -> None:
     async with servers(4, ring(4), accounts="any") as four:
         await four.until(four.know_all)
         target = four.nodes[2].node_id
@@ -65,7 +65,7 @@ async def test_the_short_deadlines_of_an_account_harm_nobody() -> None:
 
 
 @pytest.mark.parametrize("said", [{keys.HOP: 1}, {keys.HOP: 0}, {}])
-async def test_a_server_blames_nobody_before_it(said: dict[int, Value]) -> None:
+async def test_server_cannot_blame_earlier_servers(said: dict[int, Value]) -> None:
     async with servers(4, ring(4)) as four:
         await four.until(four.know_all)
         let_refuse(four, 2, {keys.CODE: ResultCode.OVERLOADED, **said})
@@ -76,7 +76,7 @@ async def test_a_server_blames_nobody_before_it(said: dict[int, Value]) -> None:
 
 
 @pytest.mark.parametrize("code", [CloseCode.OVERLOADED, CloseCode.NOT_AUTHORISED])
-async def test_a_reset_blames_the_link_to_whoever_sent_it(code: CloseCode) -> None:
+async def test_reset_blames_the_link_to_its_sender(code: CloseCode) -> None:
     async def serve(stream: Stream) -> None:
         await stream.receive_event()
         stream.reset(code)
@@ -92,7 +92,7 @@ async def test_a_reset_blames_the_link_to_whoever_sent_it(code: CloseCode) -> No
         assert (caught.value.code, caught.value.hop) == (ResultCode.UNREACHABLE, 1)
 
 
-async def test_a_long_reason_is_cut_on_its_way() -> None:
+async def test_long_reason_is_truncated() -> None:
     async with servers(3, ring(3)[:2]) as three:
         await three.until(three.know_all)
         code = ResultCode.TOPIC_NOT_FOUND
@@ -159,7 +159,7 @@ async def accomplices(four: Servers) -> AsyncIterator[tuple[Peer, Node]]:
 
 
 @pytest.mark.parametrize("seconds", [1.2, 3.0, 6.3, 9.0, 30.0])
-async def test_an_account_that_is_silent_over_slow_links_harms_nobody(seconds: float) -> None:
+async def test_account_silent_over_slow_links_harms_no_server(seconds: float) -> None:
     async with servers(4, ring(4), accounts="any") as four, accomplices(four) as (home, silent):
         let_account(silent, does_not_answer)
         async with slow_links(four):
@@ -174,7 +174,7 @@ async def test_an_account_that_is_silent_over_slow_links_harms_nobody(seconds: f
 
 
 @pytest.mark.parametrize("seconds", [1.2, 3.0, 6.3])
-async def test_an_account_harms_nobody_by_deadlines_that_slow_links_exceed(seconds: float) -> None:
+async def test_account_with_short_deadlines_on_slow_links_harms_no_server(seconds: float) -> None:
     async with servers(4, ring(4), accounts="any") as four, accomplices(four) as (home, _):
         let_serve_nothing(four, 2)
         async with slow_links(four):
@@ -233,7 +233,7 @@ async def test_an_account_blames_no_server(code: int, hop: int | None) -> None:
         assert nothing_was_avoided(four)
 
 
-async def test_an_account_that_accepts_and_sends_garbage_harms_nobody() -> None:
+async def test_account_that_accepts_and_sends_garbage_harms_no_server() -> None:
     async def serve(stream: Stream) -> None:
         assert isinstance(stream, TunnelStream)
         event = await stream.receive_event()

@@ -43,7 +43,7 @@ def ledger() -> Ledger:
     return Ledger(lambda: 1.0)
 
 
-def test_what_is_done_twice_or_elsewhere_or_not_at_all_is_found() -> None:
+def test_ledger_finds_duplicated_misplaced_and_missing_work() -> None:
     found = ledger()
     job = found.begin(Job("call 1 of node 2", "server 3", once=True))
     found.ran(job.name, "server 3")
@@ -59,7 +59,7 @@ def test_what_is_done_twice_or_elsewhere_or_not_at_all_is_found() -> None:
     ]
 
 
-def test_notes_that_are_missed_untold_or_read_twice_are_found() -> None:
+def test_ledger_finds_unreported_losses_and_duplicates() -> None:
     found = ledger()
     for life in range(2):
         found.born("server 0")

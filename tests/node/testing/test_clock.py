@@ -22,7 +22,7 @@ def noting(called: list[str], clock: FakeClock, name: str) -> Callable[[], None]
 # The clock alone.
 
 
-def test_it_stands_still_until_it_is_moved() -> None:
+def test_clock_moves_only_on_command() -> None:
     clock = FakeClock(start=5)
     assert [clock.now(), clock.now()] == [5, 5]
     clock.advance(2.5)
@@ -32,7 +32,7 @@ def test_it_stands_still_until_it_is_moved() -> None:
 
 
 @pytest.mark.parametrize("seconds", [-1, -1e-9, float("inf"), float("nan")])
-async def test_it_goes_forward_only(seconds: float) -> None:
+async def test_time_cannot_go_back(seconds: float) -> None:
     clock = FakeClock()
     with pytest.raises(ValueError, match="cannot advance the clock by"):
         clock.advance(seconds)
@@ -82,7 +82,7 @@ def test_a_timer_may_set_another_and_cancel_one() -> None:
     assert clock.now() == 3
 
 
-def test_what_a_callback_raises_is_the_caller_s() -> None:
+def test_error_of_a_callback_propagates() -> None:
     clock = FakeClock(start=0)
     called: list[str] = []
 
@@ -123,7 +123,7 @@ async def test_a_cancelled_sleeper_leaves_no_timer() -> None:
     assert clock.next_timer == float("inf")
 
 
-async def test_ticking_is_not_kept_up_by_those_who_talk_without_end() -> None:
+async def test_tick_returns_although_nodes_exchange_messages_endlessly() -> None:
     clock = FakeClock(start=0)
 
     async def chatter() -> None:
@@ -187,7 +187,7 @@ async def test_a_fake_clock_over_real_sockets() -> None:
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-async def test_nodes_on_it_leave_nothing() -> None:
+async def test_nodes_with_a_fake_clock_leave_nothing_open() -> None:
     clock = FakeClock()
     tasks = other_tasks()
     async with connected_nodes(clock=clock) as pair:

@@ -122,7 +122,7 @@ async def test_a_cut_comes_after_so_many_bytes(size: int) -> None:
         assert link.connections == 0
 
 
-async def test_a_cut_meets_what_stalls_and_what_is_delayed() -> None:
+async def test_cut_ends_stalled_and_delayed_data() -> None:
     async with joined(FakeClock()) as (link, client, server):
         link.to_server.delay(60)
         link.to_client.stall()
@@ -149,7 +149,7 @@ async def test_a_link_that_was_cut_carries_the_next_connection() -> None:
 # Stall.
 
 
-async def test_a_stall_holds_everything_until_it_ends() -> None:
+async def test_stall_delays_all_data_until_resumed() -> None:
     async with joined() as (link, client, server), create_task_group() as tasks:
         link.to_server.stall()
         link.to_server.stall()
@@ -165,7 +165,7 @@ async def test_a_stall_holds_everything_until_it_ends() -> None:
         link.resume()
 
 
-async def test_what_a_stall_holds_is_bounded() -> None:
+async def test_stall_buffers_a_limited_amount() -> None:
     """At most one piece in the link and a buffer on either side; then the sender waits."""
     async with joined() as (link, client, server), create_task_group() as tasks:
         link.stall()
@@ -216,7 +216,7 @@ async def test_pieces_that_are_delayed_keep_their_order() -> None:
         assert outcome == [b"abc"]
 
 
-async def test_to_heal_lets_all_go() -> None:
+async def test_heal_releases_all_data() -> None:
     async with joined(FakeClock()) as (link, client, server):
         link.delay(60)
         link.to_server.flip(after=5)
@@ -233,7 +233,7 @@ async def test_to_heal_lets_all_go() -> None:
 # Limits and cancellation.
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_faults_are_refused() -> None:
     way = FaultyDirection(lambda: None)
     for wrong in (-1, float("inf"), float("nan")):
         with pytest.raises(ValueError, match="delay"):

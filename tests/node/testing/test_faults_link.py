@@ -56,7 +56,7 @@ async def test_a_stall_is_noticed_by_the_ping() -> None:
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-async def test_what_stalls_at_the_end_does_not_hold_the_nodes() -> None:
+async def test_stall_at_the_end_does_not_delay_the_nodes() -> None:
     """The faults are removed before the nodes close, so that both sides end cleanly."""
     clock = FakeClock()
     for fault in (FaultyLink.stall, lambda link: link.delay(60)):

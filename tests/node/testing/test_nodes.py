@@ -54,7 +54,7 @@ async def test_nodes_that_run_are_joined_and_left_running() -> None:
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-async def test_who_is_not_trusted_is_told_as_by_connect() -> None:
+async def test_untrusted_node_raises_as_in_connect() -> None:
     stranger = Identity.create().node_id
     with fail_after(5):
         async with new_node() as a, new_node(OneOf({stranger})) as b:
@@ -66,7 +66,7 @@ async def test_who_is_not_trusted_is_told_as_by_connect() -> None:
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-async def test_who_cannot_agree() -> None:
+async def test_nodes_without_a_common_algorithm() -> None:
     other = config(algorithms={"kex": ("x25519-mlkem768",)})
     with fail_after(5), pytest.raises(HandshakeError):
         async with connected_nodes(new_node(), Node(Identity.create(), config=other)):

@@ -70,7 +70,7 @@ async def test_a_cut() -> None:
             await client.connect(proxy.address)
 
 
-async def test_a_stall_outlives_the_patience_of_a_dialler() -> None:
+async def test_stall_longer_than_the_dial_timeout() -> None:
     with fail_after(10):
         async with new_node() as client, new_node() as server, proxied(server) as proxy:
             proxy.stall()
@@ -98,7 +98,7 @@ def test_an_address_that_is_none() -> None:
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-async def test_it_ends_while_strangers_hold_connections() -> None:
+async def test_proxy_stops_while_connections_are_open() -> None:
     with fail_after(10):
         async with new_node() as server:
             address = await server.listen("tcp://127.0.0.1:0")

@@ -37,7 +37,7 @@ def may(hosted: HostedAccounts) -> list[NodeId]:
     ("setting", "who"),
     [("off", []), ("any", [ALICE, BOB]), ([str(ALICE)], [ALICE]), ((), [])],
 )
-async def test_what_the_setting_says(setting: str | list[str], who: list[NodeId]) -> None:
+async def test_values_of_the_setting(setting: str | list[str], who: list[NodeId]) -> None:
     async with meeting() as met:
         handlers = met.server.handlers
         hosted = HostedAccounts(handlers, setting)
@@ -57,7 +57,7 @@ def test_a_linked_server_has_none() -> None:
 
 
 @pytest.mark.parametrize("setting", ["", "everybody", "Known", ["known"], [str(ALICE), "x"]])
-def test_what_is_not_a_setting(setting: str | list[str]) -> None:
+def test_invalid_setting(setting: str | list[str]) -> None:
     with pytest.raises(ConfigError, match="accounts"):
         HostedAccounts(Handlers(), setting)
 
@@ -111,7 +111,7 @@ async def watch(tmp_path: Path) -> AsyncIterator[Watch]:
         hosted.stop()
 
 
-async def test_whoever_is_removed_is_logged_out_and_told_by_the_end_of_the_session(
+async def test_removed_account_is_logged_out_and_its_session_ends(
     tmp_path: Path,
 ) -> None:
     async with watch(tmp_path) as on:
@@ -136,7 +136,7 @@ async def test_whoever_is_removed_is_logged_out_and_told_by_the_end_of_the_sessi
         await log_in(peer)
 
 
-async def test_a_file_that_is_written_as_it_is_read_takes_nothing_away(tmp_path: Path) -> None:
+async def test_file_written_during_reading_removes_no_accounts(tmp_path: Path) -> None:
     """The file has been stable when it is checked, but is empty when it is read."""
     async with watch(tmp_path) as on:
         path = on.file.path

@@ -94,14 +94,14 @@ def test_less_than_one_handshake_a_second() -> None:
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "::1", "unix", "::ffff:127.0.0.1"])
-def test_this_machine_s_own_are_limited_only_if_asked(name: str) -> None:
+def test_local_connections_are_limited_only_on_request(name: str) -> None:
     limits = {"connections_per_address": 2, "handshakes_per_second": 1}
     free, limited = admission(**limits), admission(**limits, limit_loopback=True)
     assert {enter(free, n, name) for n in range(100)} == {None}
     assert [enter(limited, n, name) for n in range(3)] == [None, None, HERE]
 
 
-def test_what_is_remembered_of_addresses_is_bounded() -> None:
+def test_number_of_tracked_addresses_is_limited() -> None:
     door = admission(handshakes_per_second=1)
     while door.refusal("192.0.2.1", 0.0) is None:
         pass
@@ -164,7 +164,7 @@ def test_no_order_of_visits_gets_past_the_limits(
     assert len(door) == 0
 
 
-def test_each_address_has_its_own() -> None:
+def test_each_address_has_a_separate_limit() -> None:
     rations = PerAddressLimiter(Rate(2, 10.0))
     assert [rations.take("192.0.2.1", 0.0) for _ in range(3)] == [True, True, False]
     assert rations.take("192.0.2.2", 0.0)
@@ -177,7 +177,7 @@ def test_each_address_has_its_own() -> None:
     assert refused.value.code == 19
 
 
-def test_who_was_quiet_for_longest_is_forgotten_first() -> None:
+def test_least_recent_address_is_dropped_first() -> None:
     rations = PerAddressLimiter(Rate(1, 10.0))
     for number in range(MOST_LIMITED_ADDRESSES):
         rations.require(f"host-{number}", 0.0)

@@ -83,7 +83,7 @@ async def test_more_connections_of_one_address_than_there_may_be() -> None:
         await inside(bob, 0)
 
 
-async def test_a_failed_handshake_gives_its_place_back() -> None:
+async def test_failed_handshake_no_longer_counts() -> None:
     async with new_node(max_connections=1) as bob:
         address = await bob.listen(LISTEN)
         for _ in range(3):
@@ -93,7 +93,7 @@ async def test_a_failed_handshake_gives_its_place_back() -> None:
         assert bob.turned_away == 0
 
 
-async def test_what_waits_for_a_peer_is_bounded() -> None:
+async def test_data_waiting_for_a_peer_is_limited() -> None:
     small: dict[str, Any] = {
         "peer_memory": 98_000,
         "write_buffer": 49_000,

@@ -55,7 +55,7 @@ def test_a_missing_file_is_empty_and_stays_missing(path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_line_holds_id_time_and_names(path: Path) -> None:
+def test_line_contains_id_time_and_names(path: Path) -> None:
     peers = KnownPeers(path)
     peers.add(A, None, NOW)
     peers.add(B, "tcp://h:1", NOW)
@@ -89,7 +89,7 @@ def test_time_is_kept_in_utc_to_the_second(path: Path) -> None:
         peers.add(B, None, datetime(2026, 1, 1))
 
 
-def test_what_is_on_record_is_not_written_again(path: Path) -> None:
+def test_unchanged_peer_is_not_written_again(path: Path) -> None:
     peers = KnownPeers(path)
     peers.add(A, "a", NOW)
     before = path.stat()
@@ -133,7 +133,7 @@ def test_a_forgotten_peer_frees_its_names(path: Path) -> None:
     assert [peer.node_id for peer in KnownPeers(path)] == [B, C]
 
 
-def test_iteration_stands_still_while_the_file_changes(path: Path) -> None:
+def test_iteration_is_unaffected_by_changes_of_the_file(path: Path) -> None:
     peers = KnownPeers(path)
     for number in range(3):
         peers.add(node_id(number), None, NOW)
@@ -145,7 +145,7 @@ def test_iteration_stands_still_while_the_file_changes(path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["", "-", "a,b", "a b", "a\tb", "a\nb", "a\u00a0b", "\udcff", "a" * (MAX_NAME_SIZE + 1)]
 )
-def test_a_name_that_no_line_can_hold_is_refused(path: Path, name: str) -> None:
+def test_invalid_name_is_refused(path: Path, name: str) -> None:
     peers = KnownPeers(path)
     peers.add(A, "a", NOW)
     with pytest.raises(KnownPeersError, match="invalid name"):
@@ -262,7 +262,7 @@ def test_an_unchanged_file_is_not_read_again(path: Path, monkeypatch: pytest.Mon
     assert found == (KnownPeer(A, NOW, ("a",)),) * 2
 
 
-def test_a_writer_reads_again_what_seems_unchanged(path: Path) -> None:
+def test_writer_rereads_a_seemingly_unchanged_file(path: Path) -> None:
     peers = KnownPeers(path)
     peers.add(A, "old", NOW)
     before = path.stat()
@@ -273,7 +273,9 @@ def test_a_writer_reads_again_what_seems_unchanged(path: Path) -> None:
     assert list(peers) == [KnownPeer(A, NOW, ("new",)), KnownPeer(B, NOW)]
 
 
-def test_files_and_directories_are_the_owners_alone(tmp_path: Path, open_umask: None) -> None:
+def test_files_and_directories_are_accessible_only_to_the_owner(
+    tmp_path: Path, open_umask: None
+) -> None:
     path = tmp_path / "one" / "two" / "known_peers"
     KnownPeers(path).add(A, None, NOW)
     assert mode(path) == 0o600
@@ -311,7 +313,7 @@ def test_a_failed_write_leaves_the_old_file(path: Path, monkeypatch: pytest.Monk
     assert [peer.node_id for peer in KnownPeers(path)] == [A, B]
 
 
-def test_a_full_file_takes_no_more(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_file_rejects_further_peers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     peers = KnownPeers(path)
     peers.add(A, None, NOW)
     size = path.stat().st_size
@@ -325,7 +327,7 @@ def test_a_full_file_takes_no_more(path: Path, monkeypatch: pytest.MonkeyPatch) 
         len(KnownPeers(path))
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_not_a_regular_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(KnownPeersError, match=r"cannot read|is not a regular file"):
         KnownPeers(tmp_path).lookup(A)
     pipe = tmp_path / "pipe"

@@ -43,7 +43,7 @@ def test_the_first_name_that_is_not_an_address(known: KnownPeers) -> None:
     assert (petnames.known_by(BOB), petnames.known_by(EVE)) == ({"petname": "bob"}, {})
 
 
-def test_short_ids_that_two_share_name_nobody(known: KnownPeers) -> None:
+def test_ambiguous_short_ids_have_no_petname(known: KnownPeers) -> None:
     assert BOB.short == BOBBY.short
     assert Petnames(known.path).of(BOB.short) is None
     assert Petnames(known.path).of(ALICE.short) == "alice"
@@ -72,7 +72,7 @@ def test_the_file_as_it_is_now(known: KnownPeers, tmp_path: Path) -> None:
     assert Petnames(tmp_path).of(EVE) is None  # a directory
 
 
-def test_those_of_the_home(known: KnownPeers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_petnames_of_the_home(known: KnownPeers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PARLEY_HOME", str(known.path.parent))
     assert Petnames.of_home().of(ALICE) == "alice"
     monkeypatch.setenv("PARLEY_HOME", "~no-such-user-of-this-system")

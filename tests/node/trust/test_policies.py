@@ -84,7 +84,7 @@ def test_one_of_trusts_its_members() -> None:
     assert "not among the 0 expected" in refused(OneOf(()))
 
 
-def test_known_trusts_who_is_on_record(known_peers: KnownPeers) -> None:
+def test_known_trusts_recorded_peers(known_peers: KnownPeers) -> None:
     policy = Known(known_peers)
     assert f"it is not in {known_peers.path}" in refused(policy)
     known_peers.add(ALICE.node_id, PLACE, NOW)
@@ -121,7 +121,7 @@ def test_first_use_takes_the_time_from_its_clock(known_peers: KnownPeers) -> Non
     assert before <= peer.first_seen <= datetime.now(UTC)
 
 
-def test_first_use_logs_whom_it_records(
+def test_first_use_logs_recorded_peers(
     first_use: FirstUse, known_peers: KnownPeers, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in (PLACE, None, "tcp://another:1"):
@@ -140,7 +140,7 @@ def test_first_use_adds_further_names(first_use: FirstUse, known_peers: KnownPee
     assert list(known_peers) == [KnownPeer(ALICE.node_id, NOW, (PLACE, ELSEWHERE))]
 
 
-def test_first_use_asked_again_records_nobody(first_use: FirstUse, known_peers: KnownPeers) -> None:
+def test_first_use_recheck_records_no_peer(first_use: FirstUse, known_peers: KnownPeers) -> None:
     first_use.check(EVE, PLACE)
     known_peers.add(ALICE.node_id, None, NOW)
     recheck(first_use, EVE, PLACE)
@@ -198,7 +198,9 @@ def test_first_use_refuses_another_id_behind_a_name(
     first_use.check(EVE, PLACE)
 
 
-def test_a_changed_id_is_an_error_of_its_own(first_use: FirstUse, known_peers: KnownPeers) -> None:
+def test_changed_id_raises_identity_changed_error(
+    first_use: FirstUse, known_peers: KnownPeers
+) -> None:
     first_use.check(ALICE, PLACE)
     for policy in (first_use, Known(known_peers)):
         with pytest.raises(IdentityChangedError) as caught:
@@ -220,16 +222,14 @@ def test_first_use_refuses_a_name_taken_meanwhile(known_peers: KnownPeers) -> No
     assert [peer.node_id for peer in known_peers] == [ALICE.node_id]
 
 
-def test_a_file_that_cannot_be_read_trusts_nobody(
-    first_use: FirstUse, known_peers: KnownPeers
-) -> None:
+def test_unreadable_file_trusts_no_peer(first_use: FirstUse, known_peers: KnownPeers) -> None:
     known_peers.path.write_text(f"{EVE.node_id} yesterday -\n")
     for policy in (first_use, Known(known_peers)):
         for name in (None, PLACE):
             assert f"{known_peers.path}, line 1" in refused(policy, name=name)
 
 
-def test_whom_it_cannot_record_first_use_does_not_trust(tmp_path: Path) -> None:
+def test_first_use_does_not_trust_peers_it_cannot_record(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     policy = FirstUse(KnownPeers(tmp_path / "new" / "known_peers"), lambda: NOW)
     (tmp_path / "new").symlink_to(tmp_path / "file")

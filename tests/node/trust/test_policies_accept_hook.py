@@ -39,7 +39,7 @@ async def meet(alice: Node, bob: Node) -> Peer:
     return await alice.connect(await bob.listen(LISTEN))
 
 
-async def test_a_hook_that_says_yes() -> None:
+async def test_hook_that_returns_true() -> None:
     asked: list[Candidate] = []
 
     async def hook(candidate: Candidate) -> bool:
@@ -57,7 +57,7 @@ async def test_a_hook_that_says_yes() -> None:
         del alice, bob
 
 
-async def test_a_hook_decides_on_who_was_dialled() -> None:
+async def test_hook_decides_on_dialled_peers() -> None:
     asked: list[Candidate] = []
 
     async def hook(candidate: Candidate) -> bool:
@@ -123,7 +123,7 @@ async def test_anything_but_true_refuses(answer: object, caplog: pytest.LogCaptu
         ("x", "invalid trust 'x'"),
     ],
 )
-def test_what_is_neither_a_policy_nor_an_async_function(hook: Any, text: str) -> None:
+def test_trust_must_be_a_policy_or_an_async_function(hook: Any, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         new_node(hook)
 
@@ -149,7 +149,7 @@ async def raising_late(candidate: Candidate) -> bool:
 
 
 @pytest.mark.parametrize("hook", [never, stubborn, raising_late])
-async def test_no_answer_in_time_is_a_no(
+async def test_no_answer_in_time_refuses(
     hook: AcceptHook, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with new_node() as alice, new_node(hook, accept_timeout=0.01) as bob:
@@ -165,7 +165,7 @@ async def test_no_answer_in_time_is_a_no(
     assert f"did not decide on {alice.node_id}" in caplog.text
 
 
-async def test_the_deadline_of_the_handshake_goes_on() -> None:
+async def test_handshake_deadline_applies_while_a_hook_runs() -> None:
     stopped: list[bool] = []
 
     async def hook(candidate: Candidate) -> bool:
@@ -244,7 +244,7 @@ async def test_a_node_that_closes_meanwhile_waits_for_no_hook(failing: bool) -> 
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_hook_that_lets_a_cancellation_out_refuses(anyio_backend: str) -> None:
+async def test_hook_that_raises_a_cancellation_refuses(anyio_backend: str) -> None:
     """A hook may raise the cancellation of another task of the application."""
 
     async def hook(candidate: Candidate) -> bool:
@@ -256,7 +256,7 @@ async def test_a_hook_that_lets_a_cancellation_out_refuses(anyio_backend: str) -
             assert (await peer.closed()).code == CloseCode.AUTHENTICATION_FAILED
 
 
-async def test_slow_hooks_keep_nobody_else_waiting() -> None:
+async def test_slow_hooks_do_not_delay_other_peers() -> None:
     async def hook(candidate: Candidate) -> bool:
         if candidate.role == "client":
             await anyio.sleep_forever()
@@ -279,7 +279,7 @@ def test_a_hook_does_not_allow_plaintext() -> None:
         new_node(yes, plaintext="both")
 
 
-async def test_nor_when_dialling() -> None:
+async def test_hook_does_not_allow_plaintext_when_dialling() -> None:
     async with new_node(plaintext="only") as alice:
         with pytest.raises(ConfigError, match="cannot use trust 'hook' with plaintext"):
             await alice.connect("tcp://127.0.0.1:1", trust=yes)

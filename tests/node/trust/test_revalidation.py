@@ -111,7 +111,7 @@ def assert_logged(caplog: pytest.LogCaptureFixture, node_id: NodeId) -> None:
 
 
 @EACH_KIND
-async def test_a_live_one(
+async def test_connected_session_is_ended(
     kind: Callable[[KnownPeers], Case], known: KnownPeers, caplog: pytest.LogCaptureFixture
 ) -> None:
     trust, change = kind(known)
@@ -134,7 +134,7 @@ async def test_a_live_one(
 
 
 @EACH_KIND
-async def test_a_parted_one(
+async def test_suspended_session_is_ended(
     kind: Callable[[KnownPeers], Case], known: KnownPeers, caplog: pytest.LogCaptureFixture
 ) -> None:
     trust, change = kind(known)
@@ -150,7 +150,7 @@ async def test_a_parted_one(
         there.eve.live.lost("she gives up")
 
 
-async def test_what_is_left_of_a_closed_session_goes_too() -> None:
+async def test_closed_but_resumable_session_is_ended() -> None:
     members = Members()
     async with server_with_peers(members) as there:
         there.proxy.to_client.stall()
@@ -167,7 +167,7 @@ async def test_what_is_left_of_a_closed_session_goes_too() -> None:
             there.eve.live.lost("she gives up")
 
 
-async def test_whom_we_dialled(known: KnownPeers) -> None:
+async def test_review_of_dialled_peers(known: KnownPeers) -> None:
     """Each is rechecked by the policy that accepted it; pinned peers stay."""
     async with new_node() as node, new_node() as server, new_node() as other:
         place = str(Address.parse(await server.listen(LISTEN)).without_node_id())
@@ -186,7 +186,7 @@ async def test_whom_we_dialled(known: KnownPeers) -> None:
         assert set(node.peers) == {pinned, elsewhere}
 
 
-async def test_a_name_that_is_another_peers_by_now(known: KnownPeers) -> None:
+async def test_name_that_now_belongs_to_another_peer(known: KnownPeers) -> None:
     async with new_node() as node, new_node() as server:
         place = str(Address.parse(await server.listen(LISTEN)).without_node_id())
         peer = await node.connect(place, trust=FirstUse(known))
@@ -211,7 +211,7 @@ async def test_unencrypted_peers_are_not_asked_about() -> None:
         assert await peer.ping() < 5
 
 
-async def test_a_node_that_does_not_run_reviews_nobody() -> None:
+async def test_stopped_node_cannot_review() -> None:
     node = new_node()
     for _ in range(2):
         with pytest.raises(ParleyError, match="not running"):
@@ -318,7 +318,7 @@ class LaterAlone:
         return not self.second or candidate.node_id == ALICE.node_id
 
 
-async def test_a_decision_that_is_under_way_is_made_anew() -> None:
+async def test_pending_decision_is_restarted() -> None:
     """The data that the hook used in a handshake may be outdated when it returns."""
     members, asked, enough = {EVE.node_id}, 0, anyio.Event()
 
@@ -340,7 +340,7 @@ async def test_a_decision_that_is_under_way_is_made_anew() -> None:
 
 
 @pytest.mark.parametrize("to", [ONLY_ALICE, Members(reads_files=True)])
-async def test_a_change_holds_for_those_who_wait_to_be_let_in(to: TrustPolicy) -> None:
+async def test_trust_change_applies_to_pending_handshakes(to: TrustPolicy) -> None:
     asked, enough = anyio.Event(), anyio.Event()
 
     async def decide(candidate: Candidate) -> bool:
@@ -369,7 +369,7 @@ async def test_a_peer_that_ends_while_it_is_asked_about() -> None:
         await there.alice_stays()
 
 
-async def test_one_policy_is_not_held_against_the_next() -> None:
+async def test_refusal_of_a_replaced_policy_is_ignored() -> None:
     """The hook refuses Eve, but another policy, set in the meantime, trusts her."""
     hook = LaterAlone()
     async with server_with_peers(hook.decide) as there:
@@ -386,7 +386,7 @@ async def test_one_policy_is_not_held_against_the_next() -> None:
 # Concurrency.
 
 
-async def test_whoever_asks_during_a_review_waits_for_the_next() -> None:
+async def test_request_during_a_review_waits_for_the_next() -> None:
     asked, running, most, enough = 0, 0, 0, anyio.Event()
 
     async def decide(candidate: Candidate) -> bool:
@@ -432,7 +432,7 @@ async def test_hooks_are_asked_about_so_many_at_once(monkeypatch: pytest.MonkeyP
         assert (server.peers, running, most) == ([], 0, 3)
 
 
-async def test_others_have_their_turn_between_many(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_tasks_run_during_large_reviews(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reviews, "BATCH_SIZE", 2)
     turns: list[int] = []
     members = Members()
@@ -460,7 +460,7 @@ async def test_others_have_their_turn_between_many(monkeypatch: pytest.MonkeyPat
 # Stopping.
 
 
-async def test_it_is_carried_through_although_nobody_waits() -> None:
+async def test_review_completes_although_the_caller_is_cancelled() -> None:
     hook = LaterAlone()
     async with server_with_peers(hook.decide) as there:
         hook.second = True

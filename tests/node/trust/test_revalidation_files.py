@@ -131,7 +131,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("parted", [False, True])
 @pytest.mark.parametrize("policy", POLICIES)
-async def test_whoever_is_forgotten_is_ended(
+async def test_removed_peer_is_disconnected(
     policy: Callable[[KnownPeers], TrustPolicy], parted: bool, path: Path
 ) -> None:
     async with watch(path, policy) as on:
@@ -148,7 +148,7 @@ async def test_whoever_is_forgotten_is_ended(
         await on.there.alice_stays()
 
 
-async def test_who_was_forgotten_before_the_first_look(path: Path) -> None:
+async def test_peer_removed_before_the_first_check(path: Path) -> None:
     """The state of the file when a peer was accepted is unknown."""
     async with watch(path) as on:
         on.editor.forget(EVE.node_id)
@@ -157,7 +157,7 @@ async def test_who_was_forgotten_before_the_first_look(path: Path) -> None:
         assert on.ids == {ALICE.node_id}
 
 
-async def test_a_file_that_is_gone_or_half_written_for_a_moment(path: Path) -> None:
+async def test_file_missing_or_incomplete_for_a_moment(path: Path) -> None:
     async with watch(path) as on:
         await on.look(3)
         text = on.text()
@@ -263,7 +263,7 @@ async def test_a_directory_that_cannot_be_searched(path: Path) -> None:
         assert on.ids == {ALICE.node_id}
 
 
-async def test_it_is_looked_at_only_while_somebody_is_there(path: Path) -> None:
+async def test_file_is_checked_only_while_peers_are_connected(path: Path) -> None:
     async with watch(path) as on:
         await on.look()
         for peer in (on.there.alice, on.there.eve):
@@ -281,7 +281,7 @@ async def test_it_is_looked_at_only_while_somebody_is_there(path: Path) -> None:
         assert on.file.looks > looks
 
 
-async def test_whom_we_dialled_by_it(path: Path) -> None:
+async def test_review_of_peers_dialled_with_the_file(path: Path) -> None:
     """Each has a separate policy with the same file."""
     clock, known = FakeClock(), KnownPeers(path)
     async with (

@@ -48,7 +48,7 @@ def test_names(name: str, clean: str) -> None:
         *("ann\u202eeve", "ann\u200b", "\u0308a", "ann\u2028"),
     ],
 )
-def test_what_is_no_name(name: object) -> None:
+def test_invalid_names(name: object) -> None:
     if name == "ann\u2028":  # a blank at the end, for Unicode
         assert clean_name(name) == "ann"
         return
@@ -57,7 +57,7 @@ def test_what_is_no_name(name: object) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x" * (TEXT_LENGTH + 1), None, b"x", 1])
-def test_what_is_no_text(text: object) -> None:
+def test_invalid_texts(text: object) -> None:
     with pytest.raises(ValueError, match="a message is text"):
         require_text(text)
 
@@ -87,7 +87,7 @@ PERSON = ANN.encode()
         {"kind": "join", "from": str(ID)},
     ],
 )
-def test_what_is_no_message(value: object) -> None:
+def test_invalid_messages(value: object) -> None:
     with pytest.raises(ValueError, match=r"."):
         Message.parse(value)
 

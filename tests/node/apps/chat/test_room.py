@@ -102,7 +102,7 @@ async def test_two_people_and_the_host_talk(anyio_backend: str) -> None:
     ]
 
 
-async def test_a_taken_name_gets_a_number(anyio_backend: str) -> None:
+async def test_duplicate_name_gets_a_number(anyio_backend: str) -> None:
     long = "x" * 32
     names = []
     async with hall() as here, AsyncExitStack() as stack:
@@ -131,7 +131,7 @@ async def test_one_id_at_two_places_is_one_person(anyio_backend: str) -> None:
     assert [kind for kind, _, _ in here.seen] == ["join", "text", "text", "leave"]
 
 
-async def test_whoever_claims_to_be_another_is_not_believed(anyio_backend: str) -> None:
+async def test_claimed_author_is_ignored(anyio_backend: str) -> None:
     async with hall() as here, new_node() as a, new_node() as eve:
         peer = await here.guest(eve)
         claim = {"name": "eve", "id": str(a.node_id), "from": {"id": str(a.node_id)}}
@@ -142,7 +142,7 @@ async def test_whoever_claims_to_be_another_is_not_believed(anyio_backend: str) 
             assert here.seen[-1] == ("text", "eve", "hi")
 
 
-async def test_only_who_is_there_may_speak(anyio_backend: str) -> None:
+async def test_only_members_may_send_messages(anyio_backend: str) -> None:
     async with hall() as here, new_node() as a, meeting(a, here.node) as (link, peer):
         with pytest.raises(CallRefused) as caught:
             await peer.call("chat.lobby.say", "hi")
@@ -157,7 +157,7 @@ async def test_only_who_is_there_may_speak(anyio_backend: str) -> None:
 @pytest.mark.parametrize(
     ("text", "code"), [("", 23), (None, 23), (b"hi", 23), (["hi"], 23), ("x" * 4_097, 21)]
 )
-async def test_what_is_no_message(anyio_backend: str, text: object, code: int) -> None:
+async def test_invalid_messages(anyio_backend: str, text: object, code: int) -> None:
     async with (
         hall() as here,
         new_node() as a,
@@ -241,7 +241,7 @@ async def test_one_id_does_not_fill_a_room(anyio_backend: str) -> None:
             await bob.say("there is room")
 
 
-async def test_who_vanishes_has_left(anyio_backend: str) -> None:
+async def test_lost_connection_leaves_the_room(anyio_backend: str) -> None:
     async with hall() as here, new_node() as a, new_node() as b:
         peer = await here.guest(a)
         async with here.joined(b, "bob") as bob:
@@ -254,7 +254,7 @@ async def test_who_vanishes_has_left(anyio_backend: str) -> None:
             assert here.names == ["Host", "bob"]
 
 
-async def test_nobody_joins_without_an_id(anyio_backend: str) -> None:
+async def test_joining_requires_a_node_id(anyio_backend: str) -> None:
     plain = NodeConfig(plaintext="only")
     with anyio.fail_after(PATIENCE):
         async with (
@@ -272,7 +272,7 @@ async def test_nobody_joins_without_an_id(anyio_backend: str) -> None:
 @pytest.mark.parametrize(
     "welcome", [None, "hi", {}, {"you": 1, "people": []}, {"you": {"id": "x", "name": "y"}}]
 )
-async def test_a_topic_that_is_no_room(anyio_backend: str, welcome: object) -> None:
+async def test_topic_that_is_not_a_chat_room(anyio_backend: str, welcome: object) -> None:
     with anyio.fail_after(PATIENCE):
         async with (
             new_node() as host,
@@ -333,7 +333,7 @@ def names_of(place: Member | Room) -> list[str]:
     return sorted(person.name for person in place.people)
 
 
-async def test_who_was_there_is_there_again_after_a_restart(anyio_backend: str) -> None:
+async def test_members_rejoin_after_a_restart(anyio_backend: str) -> None:
     everybody = ["Host", "ann", "ann-2"]
     async with anyio.create_task_group() as tasks:
         inn = Inn(tasks)
@@ -367,7 +367,7 @@ async def test_who_was_there_is_there_again_after_a_restart(anyio_backend: str) 
         tasks.cancel_scope.cancel()
 
 
-async def test_what_is_typed_while_the_room_is_away(
+async def test_lines_typed_while_the_room_is_unreachable(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A line is sent, or an error reports that it was not sent or that the outcome is unknown."""

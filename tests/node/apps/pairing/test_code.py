@@ -40,7 +40,7 @@ def test_a_dash_may_be_typographic(dash: str) -> None:
         ("7-" + "x" * 100 + "-zulu", f"invalid word '{'x' * 40}'"),
     ],
 )
-def test_a_misspelt_word_is_told_before_it_is_a_try(text: str, hint: str) -> None:
+def test_misspelt_word_raises_an_error_before_any_attempt(text: str, hint: str) -> None:
     with pytest.raises(CodeTextError, match=hint):
         Code.parse(text)
     assert looks_like_code(text)

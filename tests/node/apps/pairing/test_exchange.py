@@ -77,7 +77,7 @@ async def test_both_know_each_other(anyio_backend: str) -> None:
         assert place.failed == []
 
 
-async def test_the_taker_is_ready_before_the_giver_knows(anyio_backend: str) -> None:
+async def test_receiver_is_ready_before_the_listener_is_notified(anyio_backend: str) -> None:
     async with giving() as place:
         seen: list[bool] = []
         await take_code(
@@ -117,9 +117,7 @@ async def test_one_taker_alone(anyio_backend: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["taken", "given up"])
-async def test_whoever_is_at_it_when_a_code_is_over_is_told_at_once(
-    anyio_backend: str, how: str
-) -> None:
+async def test_other_exchanges_end_when_the_code_is_used(anyio_backend: str, how: str) -> None:
     async with giving() as place, new_node() as other:
         begun = await opened(place)
         assert len(await begun.receive(SHARE_SIZE)) == SHARE_SIZE
@@ -134,7 +132,7 @@ async def test_whoever_is_at_it_when_a_code_is_over_is_told_at_once(
         await eventually(lambda: not place.giver.trying)
 
 
-async def test_who_reads_nothing_keeps_no_place(
+async def test_peer_that_does_not_read_loses_its_place(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchange, "MESSAGE_TIMEOUT", 0.05)
@@ -152,14 +150,14 @@ async def test_who_reads_nothing_keeps_no_place(
         assert place.failed == []
 
 
-async def test_nobody_comes(anyio_backend: str) -> None:
+async def test_no_receiver_uses_the_code(anyio_backend: str) -> None:
     async with giving() as place:
         with pytest.raises(CodeGoneError, match="no receiver used the code within 0 s"):
             await place.giver.taker(0.0)
 
 
 @pytest.mark.parametrize("part", ["all", "confirmations"])
-async def test_a_middle_that_hands_on_what_it_gets(anyio_backend: str, part: str) -> None:
+async def test_node_in_the_middle_that_forwards_the_exchange(anyio_backend: str, part: str) -> None:
     """A node in the middle has a session with each side and forwards every byte of the exchange."""
     async with giving() as place, new_node() as middle, new_node() as taker:
         onward = await place.more(middle)
@@ -183,7 +181,7 @@ async def test_a_middle_that_hands_on_what_it_gets(anyio_backend: str, part: str
         assert not place.giver.giving.taken
 
 
-async def test_a_giver_that_guesses_sees_whether_it_was_right_and_no_more(
+async def test_guessing_listener_learns_only_whether_it_was_right(
     anyio_backend: str,
 ) -> None:
     async with meeting() as met:
@@ -193,7 +191,7 @@ async def test_a_giver_that_guesses_sees_whether_it_was_right_and_no_more(
 
 
 @pytest.mark.parametrize("size", [0, 1, SHARE_SIZE, SHARE_SIZE + CONFIRMATION_SIZE - 1])
-async def test_a_giver_that_breaks_off(anyio_backend: str, size: int) -> None:
+async def test_listener_that_aborts(anyio_backend: str, size: int) -> None:
     async with meeting() as met:
 
         @met.server.on_stream(LABEL)
@@ -205,7 +203,7 @@ async def test_a_giver_that_breaks_off(anyio_backend: str, size: int) -> None:
             await take_code(met.client, met.peer, CODE)
 
 
-async def test_a_giver_whose_share_is_none(anyio_backend: str) -> None:
+async def test_listener_with_an_invalid_share(anyio_backend: str) -> None:
     async with meeting() as met:
         resets: list[int] = []
 
@@ -240,7 +238,7 @@ async def test_a_taker_that_does_as_it_likes(anyio_backend: str) -> None:
         await place.take()
 
 
-async def test_who_says_nothing_keeps_no_place(
+async def test_silent_peer_loses_its_place(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with giving() as place:
@@ -250,7 +248,7 @@ async def test_who_says_nothing_keeps_no_place(
         assert place.failed == []
 
 
-async def test_a_taker_that_is_cancelled_has_tried_nothing(anyio_backend: str) -> None:
+async def test_cancelled_exchange_is_not_an_attempt(anyio_backend: str) -> None:
     async with giving() as place:
         for _ in range(FAILED_TRIES):
             with anyio.CancelScope() as scope:
@@ -266,7 +264,7 @@ async def test_a_taker_that_is_cancelled_has_tried_nothing(anyio_backend: str) -
         assert place.failed == []
 
 
-async def test_a_giver_that_stops_waiting(anyio_backend: str) -> None:
+async def test_listener_that_stops_waiting(anyio_backend: str) -> None:
     async with giving() as place:
         with anyio.move_on_after(0.0):
             await place.giver.taker()
@@ -274,7 +272,7 @@ async def test_a_giver_that_stops_waiting(anyio_backend: str) -> None:
         assert await place.giver.taker() is place.met.back
 
 
-async def test_what_ends_while_the_taker_gets_ready(anyio_backend: str) -> None:
+async def test_connection_that_ends_while_the_receiver_gets_ready(anyio_backend: str) -> None:
     """The code has then been used and is no longer valid."""
     async with giving() as place:
         met = place.met
@@ -288,7 +286,7 @@ async def test_what_ends_while_the_taker_gets_ready(anyio_backend: str) -> None:
             await place.giver.taker()
 
 
-async def test_bytes_where_nothing_was_to_come(anyio_backend: str) -> None:
+async def test_unexpected_bytes(anyio_backend: str) -> None:
     async with giving() as place:
         met = place.met
         ours, stream = Spake2(CODE.password, first=True), met.peer.open_stream(LABEL)
@@ -314,7 +312,7 @@ async def test_a_connection_that_is_lost(anyio_backend: str) -> None:
         assert place.failed == []
 
 
-async def test_it_takes_an_encrypted_connection(anyio_backend: str) -> None:
+async def test_exchange_requires_encryption(anyio_backend: str) -> None:
     async with giving(plaintext="only") as place:
         with pytest.raises(NotTrustedError, match="encrypted"):
             await place.take()

@@ -86,7 +86,7 @@ def test_the_lowest_that_is_free() -> None:
     assert table.claimed(BOB) == 1
 
 
-def test_a_slot_is_kept_for_so_long() -> None:
+def test_slot_expires() -> None:
     table = Table()
     slot = table.claimed(ALICE)
     assert table.found(slot, SECONDS - 0.1) == ALICE
@@ -182,7 +182,7 @@ async def serving(tmp_path: Path) -> AsyncIterator[Server]:
                 yield Server(node, address, offer_code_calls(node), stack)
 
 
-async def test_two_meet_through_a_home(anyio_backend: str, tmp_path: Path) -> None:
+async def test_two_nodes_connect_through_a_home(anyio_backend: str, tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         (alice, home), (bob, theirs) = await server.account(), await server.account()
         slot = await claim_slot(home)
@@ -200,7 +200,7 @@ async def test_two_meet_through_a_home(anyio_backend: str, tmp_path: Path) -> No
             await find_slot(theirs, slot)
 
 
-async def test_a_home_that_lies_leads_to_somebody_without_the_code(
+async def test_lying_home_leads_to_a_node_without_the_code(
     anyio_backend: str, tmp_path: Path
 ) -> None:
     async with serving(tmp_path) as server:
@@ -267,7 +267,7 @@ async def test_another_s_slot(anyio_backend: str, tmp_path: Path) -> None:
         assert await claim_slot(home, slot) == slot
 
 
-async def test_it_is_for_those_who_are_logged_in(anyio_backend: str, tmp_path: Path) -> None:
+async def test_calls_are_only_for_logged_in_accounts(anyio_backend: str, tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         node, home = await server.account()
         stranger = await server.stack.enter_async_context(new_node())
@@ -284,7 +284,7 @@ async def test_it_is_for_those_who_are_logged_in(anyio_backend: str, tmp_path: P
 
 
 @pytest.mark.parametrize("data", [7, {"slot": 0}, {"slot": LAST_SLOT + 1}, {"slot": True}, {}, "7"])
-async def test_what_is_no_slot(anyio_backend: str, tmp_path: Path, data: Value) -> None:
+async def test_invalid_slots(anyio_backend: str, tmp_path: Path, data: Value) -> None:
     async with serving(tmp_path) as server:
         _, home = await server.account()
         for call in (CLAIM, FIND, FREE):

@@ -59,7 +59,7 @@ def test_an_exchange(vector: Vector) -> None:
 
 
 @vectors("codes", of_kind("tries"))
-def test_what_tries_lead_to(vector: Vector) -> None:
+def test_results_of_attempts(vector: Vector) -> None:
     code, giver = Code(vector["slot"], vector["words"]), giving(vector)
     share = Spake2(code.password, first=True, private=unhex(vector["x"]))
     openings = {

@@ -62,7 +62,7 @@ def test_all_kinds_at_once_and_nothing_else_are_found(simulated: Simulated, copi
         assert not EXPECTED[fault.kind] or kinds & EXPECTED[fault.kind], fault
 
 
-def test_what_nobody_touched_is_written_as_it_was(copied: Path) -> None:
+def test_untouched_records_are_written_unchanged(copied: Path) -> None:
     for session in forger.load(copied):
         for segment in session.segments:
             before = segment.path.read_bytes()

@@ -23,7 +23,7 @@ async def test_hours_pass_at_once_and_records_follow_each_other(anyio_backend: s
     assert time.nanoseconds() == start + 3_600_500_000_000
 
 
-async def test_time_waits_for_who_is_behind(anyio_backend: str) -> None:
+async def test_time_waits_for_unfinished_work(anyio_backend: str) -> None:
     time = SimulatedTime()
     looks: list[float] = []
 

@@ -82,7 +82,7 @@ def test_files_arrive_and_both_say_their_hash(
     assert (directory / "a file.bin").read_bytes() == CONTENT
 
 
-def test_what_people_see(processes: Processes, parley: Parley, directory: Path, file: Path) -> None:
+def test_repr(processes: Processes, parley: Parley, directory: Path, file: Path) -> None:
     running = processes.start("receive", str(directory), "--once", "--yes")
     line = running.line()
     assert line.startswith("listening on tcp://127.0.0.1:")
@@ -206,13 +206,13 @@ def test_what_cannot_be_sent(parley: Parley, tmp_path: Path, file: Path) -> None
         assert (done.code, words in done.err) == (code, True), done
 
 
-def test_a_node_that_takes_no_files(parley: Parley, server: str, file: Path) -> None:
+def test_node_that_does_not_receive_files(parley: Parley, server: str, file: Path) -> None:
     done = parley("send", str(file), server)
     assert done.code == 1
     assert "doesn't receive files" in done.err
 
 
-def test_where_nothing_can_be_put(parley: Parley, file: Path, tmp_path: Path) -> None:
+def test_unwritable_directory(parley: Parley, file: Path, tmp_path: Path) -> None:
     done = parley("receive", str(tmp_path / "none"))
     assert (done.code, "No such file" in done.err) == (6, True)
     assert parley("receive", str(file)).code == 6

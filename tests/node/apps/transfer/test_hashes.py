@@ -47,7 +47,7 @@ def sha256(content: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("since_ns", "is_remembered"), [(SETTLED_NS + 1, True), (SETTLED_NS, False)]
 )
-async def test_what_has_settled_is_remembered(
+async def test_hash_of_a_settled_file_is_cached(
     anyio_backend: str,
     file: OpenFile,
     monkeypatch: pytest.MonkeyPatch,
@@ -60,7 +60,7 @@ async def test_what_has_settled_is_remembered(
     assert (await found(hashes, file) == sha256(b"content")) is is_remembered
 
 
-async def test_a_file_whose_time_of_change_was_set_back_is_read_again(
+async def test_file_with_restored_mtime_is_hashed_again(
     anyio_backend: str, path: Path, file: OpenFile
 ) -> None:
     """`cp -p`, `rsync -t` and `touch -r` do this."""
@@ -91,7 +91,7 @@ async def test_a_file_that_changes_while_it_is_read_is_not_remembered(
     assert await found(hashes, file) == sha256(b"content")
 
 
-async def test_what_is_handed_out_may_go_on(anyio_backend: str, file: OpenFile) -> None:
+async def test_returned_hash_is_an_independent_copy(anyio_backend: str, file: OpenFile) -> None:
     hashes = Hashes()
     for _ in range(2):
         digest, size = await hashes.of(file, "peer")
@@ -113,7 +113,7 @@ async def test_so_many_are_remembered(
 
 
 @pytest.mark.slow
-async def test_a_peer_has_so_much_hashed_and_others_do_not_wait_for_it(
+async def test_hashing_is_rate_limited_per_peer(
     anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept: list[float] = []

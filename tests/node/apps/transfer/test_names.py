@@ -37,7 +37,7 @@ from tests.sweep import sweep
         "x" * LONGEST_NAME,
     ],
 )
-def test_usual_names_are_taken(name: str) -> None:
+def test_common_names_are_accepted(name: str) -> None:
     assert require_safe(name) == name
 
 
@@ -79,7 +79,7 @@ def test_others_are_refused_with_the_reason(name: str, why: str) -> None:
 
 
 @given(st.text(st.characters() | st.sampled_from("./\\:\0 \u202eé"), max_size=300))
-def test_what_passes_is_one_part_of_a_path_everywhere(name: str) -> None:
+def test_forwarded_dials_follow_one_path(name: str) -> None:
     try:
         require_safe(name)
     except UnsafeNameError:

@@ -33,14 +33,14 @@ KINDS: tuple[Any, ...] = (FileOffer, Resume, Begin, Receipt)
 
 
 @given(MESSAGES)
-def test_what_is_encoded_is_read_again(message: Any) -> None:
+def test_encoded_messages_are_parsed(message: Any) -> None:
     data = message.encode()
     assert message_size(data[:2]) == len(data) - 2 <= LARGEST_MESSAGE
     assert type(message).decode(data[2:]) == message
 
 
 @given(st.sampled_from(KINDS), st.binary(max_size=80) | MESSAGES.map(lambda m: m.encode()[2:]))
-def test_whatever_comes_it_is_a_message_or_message_error(kind: Any, data: bytes) -> None:
+def test_any_bytes_are_a_message_or_a_message_error(kind: Any, data: bytes) -> None:
     try:
         message = kind.decode(data)
     except MessageError:
@@ -82,7 +82,7 @@ def test_sizes_of_no_message(prefix: bytes) -> None:
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_message_in_crumbs_leaves_what_follows(anyio_backend: str) -> None:
+async def test_message_in_small_pieces_leaves_later_data_unread(anyio_backend: str) -> None:
     ours, theirs = memory_pair()
 
     async def send() -> None:

@@ -69,9 +69,7 @@ async def refused(place: Place, offer: FileOffer | bytes) -> tuple[int, str]:
     return await refusal(stream)
 
 
-async def test_files_of_others_than_the_one_that_is_meant(
-    anyio_backend: str, tmp_path: Path
-) -> None:
+async def test_files_of_peers_not_allowed_are_refused(anyio_backend: str, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     async with meeting() as met, new_node() as other:
         peer, _ = await connect_nodes(other, met.server)
@@ -98,7 +96,7 @@ async def test_an_empty_file_arrives(anyio_backend: str, tmp_path: Path) -> None
         assert (place.directory / "a").read_bytes() == b""
 
 
-async def test_what_is_there_already_is_told(anyio_backend: str, tmp_path: Path) -> None:
+async def test_existing_file_is_reported(anyio_backend: str, tmp_path: Path) -> None:
     async with receiving(tmp_path) as place:
         written(place.directory / "a")
         stream, resume = await ask(place, offered(PATTERN))
@@ -177,7 +175,7 @@ async def test_force_replaces_it_only_when_all_is_there(anyio_backend: str, tmp_
         assert (place.directory / "a").read_bytes() == PATTERN
 
 
-async def test_it_goes_on_where_it_was_cut(anyio_backend: str, tmp_path: Path) -> None:
+async def test_transfer_resumes_after_a_cut(anyio_backend: str, tmp_path: Path) -> None:
     half = len(PATTERN) // 2
     async with receiving(tmp_path) as place:
         stream, _ = await ask(place, offered(PATTERN))
@@ -194,7 +192,7 @@ async def test_it_goes_on_where_it_was_cut(anyio_backend: str, tmp_path: Path) -
         assert (place.directory / "a").read_bytes() == PATTERN
 
 
-async def test_a_sender_may_begin_anew(anyio_backend: str, tmp_path: Path) -> None:
+async def test_sender_may_restart_at_offset_0(anyio_backend: str, tmp_path: Path) -> None:
     async with receiving(tmp_path) as place:
         offer = offered(PATTERN)
         partial = partial_name(offer.name, offer.size, offer.sha256)
@@ -245,7 +243,7 @@ async def test_names_that_would_leave_or_hide(
 
 
 @pytest.mark.parametrize("data", [b"\0\0", b"\xff\xff", b"\0\3abc", b"\0\1\xa0"])
-async def test_what_is_no_offer(anyio_backend: str, tmp_path: Path, data: bytes) -> None:
+async def test_invalid_offers(anyio_backend: str, tmp_path: Path, data: bytes) -> None:
     async with receiving(tmp_path) as place:
         code, text = await refused(place, data)
         assert (code, text) == (RefusalCode.MALFORMED, "that is not how files are sent")
@@ -311,7 +309,7 @@ async def test_a_node_id_has_four_over_all_its_connections(
 
 
 @pytest.mark.parametrize("settings", [{"parallel": 2}, {"count": 2}])
-async def test_a_sender_with_all_slots_makes_way_for_another(
+async def test_sender_with_all_slots_loses_one_to_another(
     anyio_backend: str, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
     async with receiving(tmp_path, **settings) as place, new_node() as other:
@@ -333,7 +331,7 @@ async def test_a_sender_with_all_slots_makes_way_for_another(
 
 
 @pytest.mark.parametrize("settings", [{"parallel": 1}, {"count": 1}])
-async def test_an_offer_that_somebody_decides_on_holds_no_slot(
+async def test_undecided_offer_uses_no_slot(
     anyio_backend: str, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
     asked, decided = anyio.Event(), anyio.Event()
@@ -371,7 +369,7 @@ async def test_no_more_files_than_wanted(anyio_backend: str, tmp_path: Path) -> 
         assert (await refused(place, offered(b"content", "b")))[0] == RefusalCode.BUSY
 
 
-async def test_who_says_nothing_keeps_no_slot(
+async def test_silent_sender_loses_its_slot(
     anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(receiver_module, "OFFER_TIMEOUT", 0.05)
@@ -389,7 +387,9 @@ async def test_who_says_nothing_keeps_no_slot(
         assert (place.directory / left).stat().st_size == 1000
 
 
-async def test_cancelled_under_way_the_beginning_stays(anyio_backend: str, tmp_path: Path) -> None:
+async def test_cancelled_transfer_keeps_the_partial_file(
+    anyio_backend: str, tmp_path: Path
+) -> None:
     async with receiving(tmp_path) as place:
         stream, _ = await ask(place, offered(PATTERN))
         await stream.send(Begin(0).encode() + PATTERN[:100_000])

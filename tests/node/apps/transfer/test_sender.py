@@ -40,7 +40,7 @@ async def test_a_file_is_sent_and_sent_again(anyio_backend: str, tmp_path: Path)
 @pytest.mark.parametrize(
     ("there", "offset"), [(PATTERN[:1000], 1000), (b"x" * 1000, 0), (PATTERN, len(PATTERN))]
 )
-async def test_it_goes_on_only_behind_its_own_bytes(
+async def test_sender_resumes_only_after_its_own_bytes(
     anyio_backend: str, tmp_path: Path, there: bytes, offset: int
 ) -> None:
     told, offer = Told(), offered(PATTERN)
@@ -53,7 +53,7 @@ async def test_it_goes_on_only_behind_its_own_bytes(
     assert told.offsets == [offset]
 
 
-async def test_a_refusal_says_why(anyio_backend: str, tmp_path: Path) -> None:
+async def test_refusal_has_a_reason(anyio_backend: str, tmp_path: Path) -> None:
     async with receiving(tmp_path) as place:
         written(place.directory / "a", b"mine")
         source = await Source.open(written(tmp_path / "a"))
@@ -78,7 +78,7 @@ async def test_a_file_that_changes_does_not_arrive(anyio_backend: str, tmp_path:
         assert "a" not in place.names()
 
 
-async def test_a_node_that_takes_no_files(anyio_backend: str, tmp_path: Path) -> None:
+async def test_node_that_does_not_receive_files(anyio_backend: str, tmp_path: Path) -> None:
     async with meeting() as met:
         source = await Source.open(written(tmp_path / "a"))
         with source, pytest.raises(StreamResetError) as caught:
@@ -112,7 +112,7 @@ async def test_a_receiver_that_lies(
         assert told.news == []
 
 
-async def test_what_is_no_file_to_send(anyio_backend: str, tmp_path: Path) -> None:
+async def test_files_that_cannot_be_sent(anyio_backend: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is a directory"):
         await Source.open(tmp_path)
     with pytest.raises(UnsafeNameError, match="begins with a dot"):

@@ -120,9 +120,7 @@ class Slow(Told):
 
 
 @pytest.mark.parametrize("resume", [0.0, RESUME])
-async def test_a_receiver_that_is_started_anew(
-    anyio_backend: str, tmp_path: Path, resume: float
-) -> None:
+async def test_restarted_receiver(anyio_backend: str, tmp_path: Path, resume: float) -> None:
     """It resumes the partial file, even if the session was suspended first."""
     async with receiving(tmp_path, resume=resume) as place:
         told, done = Slow(), []
@@ -156,7 +154,7 @@ async def test_so_many_dials_in_a_row_and_no_more(anyio_backend: str, tmp_path: 
             assert link.attempts == 5  # the end of the session, and four dials
 
 
-async def test_a_refusal_for_good_is_not_tried_again(anyio_backend: str, tmp_path: Path) -> None:
+async def test_permanent_refusal_is_not_retried(anyio_backend: str, tmp_path: Path) -> None:
     told = Told()
     async with receiving(tmp_path) as place:
         written(place.directory / "a", b"mine")
@@ -169,7 +167,7 @@ async def test_a_refusal_for_good_is_not_tried_again(anyio_backend: str, tmp_pat
     assert told.pauses == []
 
 
-async def test_one_who_is_busy_is_asked_again(anyio_backend: str, tmp_path: Path) -> None:
+async def test_busy_receiver_is_retried(anyio_backend: str, tmp_path: Path) -> None:
     async with receiving(tmp_path) as place:
         place.receiver.names.add("a")
 
@@ -214,7 +212,7 @@ async def test_bytes_that_went_across_begin_a_new_row(
     assert told.pauses == ([0.001] * 3 if isinstance(error, StreamResetError) else [])
 
 
-def test_what_may_pass_by_itself() -> None:
+def test_which_failures_are_temporary() -> None:
     assert is_passing(CloseCode.CONNECTION_LOST, refused=False)
     assert is_passing(CloseCode.GOING_AWAY, refused=False)
     assert not is_passing(CloseCode.PEER_NOT_TRUSTED, refused=False)

@@ -72,9 +72,7 @@ def test_a_file_is_placed_for_its_owner_only(store: FileStore, directory: Path) 
     assert (directory / "a").stat().st_nlink == 1
 
 
-def test_it_goes_on_where_it_stopped_and_only_for_the_same(
-    store: FileStore, directory: Path
-) -> None:
+def test_partial_file_is_resumed_only_for_the_same_offer(store: FileStore, directory: Path) -> None:
     first = store.open_partial(offer())
     first.write(CONTENT[:3])
     first.close()
@@ -87,7 +85,7 @@ def test_it_goes_on_where_it_stopped_and_only_for_the_same(
     again.close()
 
 
-def test_a_partial_that_is_too_long_begins_anew(store: FileStore, directory: Path) -> None:
+def test_partial_file_that_is_too_long_is_restarted(store: FileStore, directory: Path) -> None:
     (directory / partial_of(offer())).write_bytes(CONTENT * 2)
     partial = store.open_partial(offer())
     assert partial.size == 0
@@ -209,7 +207,7 @@ def begun(store: FileStore, name: str, sender: str, at: int) -> str:
     return partial.name
 
 
-def test_a_sender_with_many_partial_files_makes_way_for_others(
+def test_sender_with_many_partial_files_loses_one_to_another(
     store: FileStore, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "MOST_PARTIALS", 4)
@@ -227,7 +225,7 @@ def test_a_sender_with_many_partial_files_makes_way_for_others(
     assert len(os.listdir(directory)) == 4
 
 
-def test_files_that_are_being_written_do_not_make_way(
+def test_files_being_written_are_not_evicted(
     store: FileStore, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "MOST_PARTIALS", 2)
@@ -240,7 +238,7 @@ def test_files_that_are_being_written_do_not_make_way(
     assert len(os.listdir(directory)) == 2
 
 
-def test_partial_files_without_a_sender_make_way(
+def test_partial_files_without_a_sender_are_evicted(
     store: FileStore, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "MOST_PARTIALS", 2)
@@ -275,7 +273,7 @@ def test_disks_without_hard_links(
     assert (directory / "a").read_bytes() == CONTENT
 
 
-def test_what_was_discarded_is_gone(store: FileStore, directory: Path) -> None:
+def test_discarded_file_is_deleted(store: FileStore, directory: Path) -> None:
     partial = store.open_partial(offer())
     store.discard(partial)
     store.discard(partial)
@@ -302,7 +300,7 @@ def test_no_directory(tmp_path: Path) -> None:
         FileStore(tmp_path / "file")
 
 
-def test_what_a_sender_is_told_of_a_disk_says_nothing_of_it() -> None:
+def test_disk_errors_sent_to_the_sender_reveal_no_details() -> None:
     full = storage_refusal(OSError(errno.ENOSPC, "No space", "/secret/path"))
     broken = storage_refusal(OSError(errno.EIO, "I/O error", "/secret/path"))
     assert (full.code, broken.code) == (RefusalCode.NO_SPACE, RefusalCode.STORAGE)

@@ -41,7 +41,7 @@ def test_a_path_has_at_most_eight_servers() -> None:
     assert lengths == {number: number + 1 for number in range(8)}
 
 
-def test_what_is_carried_decides_on_the_way() -> None:
+def test_paths_depend_on_relayed_neighbours() -> None:
     assert truth(DIAMOND, 6).distances(0)[5] == 4
     assert truth(DIAMOND, 6, s1=(0,)).distances(0)[5] == 5
     # 1 can reach 2, but only 4 can use it as an intermediate hop.
@@ -60,5 +60,5 @@ def test_what_is_carried_decides_on_the_way() -> None:
         ((0, 1, 2), "it leads elsewhere"),
     ],
 )
-def test_what_is_wrong_with_a_path(path: tuple[int, ...], fault: str | None) -> None:
+def test_errors_in_paths(path: tuple[int, ...], fault: str | None) -> None:
     assert truth(DIAMOND, 6, s2=(4,)).fault(path, 0, 5) == fault

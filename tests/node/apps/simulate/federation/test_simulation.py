@@ -63,7 +63,7 @@ def test_the_same_seed_gives_the_same_trace() -> None:
 
 
 @pytest.mark.parametrize("misbehaviour", Misbehaviour)
-def test_what_one_server_does_wrong_is_found(misbehaviour: Misbehaviour) -> None:
+def test_fault_of_one_server_is_found(misbehaviour: Misbehaviour) -> None:
     plan = FederationPlan(servers=8, links=3, minutes=3, carry=1, misbehaviour=misbehaviour)
     world, _ = run(plan)
     assert world.breaches.counts[BREAKS[misbehaviour]] > 0
