@@ -255,7 +255,7 @@ class Federation:
             await self._cards.changes.until(lambda: not missing())
         if left := missing():
             names = ", ".join(one.short for one in left)
-            raise UnreachableError(f"no way to {names} in {timeout:g} s")
+            raise UnreachableError(f"cannot reach {names}: no path within {timeout:g} s")
 
     def redial(self) -> None:
         """Dial the links that are down now, because the network has changed."""
@@ -286,7 +286,9 @@ class Federation:
         """
         loop, handlers = self._node.backend, self._node.handlers
         if {FEDERATION_LABEL, TUNNEL_LABEL} & handlers.reserved.keys():
-            raise ParleyError("the node is a server already, or takes tunnels from a home")
+            raise ParleyError(
+                "cannot start a federation: this node already runs one, or serves tunnels of a home"
+            )
         async with AsyncExitStack() as stack:
             stack.callback(self._node.metrics.add(self._families))
             stack.push_async_callback(self._links.stop)

@@ -48,13 +48,14 @@ def _one_sided(directory: Directory) -> Iterator[FederationFinding]:
                 text = f"{one.short} lists a link with {other.short}, which does not list it"
                 yield FederationFinding("one-sided", (one, other), text)
             elif card is None and other not in directory.members:
-                text = f"{one.short} has a link with {other.short}, whose cards are not taken here"
+                text = f"{one.short} has a link with {other.short}, which is not a member here"
                 yield FederationFinding("one-sided", (one, other), text)
 
 
 def _clocks(directory: Directory) -> Iterator[FederationFinding]:
     for one, ahead in sorted(directory.cards.clocks.items()):
-        text = f"the clock of {one.short}, or ours, is wrong: its card is {ahead / 1000:.0f} s off"
+        seconds = f"{ahead / 1000:.0f} s"
+        text = f"the clock of {one.short} or of this server is wrong: its card is {seconds} off"
         yield FederationFinding("clock", (one,), text)
 
 
@@ -62,14 +63,14 @@ def _idle(directory: Directory) -> Iterator[FederationFinding]:
     for one in sorted(directory.cards):
         links = directory.cards[one].links
         if len(links) > 1 and not any(links.values()):
-            text = f"{one.short} has {len(links)} links and carries for nobody"
+            text = f"{one.short} has {len(links)} links, but relays for no server"
             yield FederationFinding("carries-for-nobody", (one,), text)
 
 
 def _lost(directory: Directory) -> Iterator[FederationFinding]:
     for one in sorted(directory.members):
         if one not in directory.cards:
-            yield FederationFinding("no-card", (one,), f"there is no card of {one.short}")
+            yield FederationFinding("no-card", (one,), f"the card of {one.short} is missing")
         elif directory.path((one,)) is None:
-            text = f"there is no way to {one.short}, although its card is here"
+            text = f"{one.short} is unreachable: its card is known, but no path leads to it"
             yield FederationFinding("unreachable", (one,), text)

@@ -327,7 +327,7 @@ class FollowedTopics:
         """Start; ParleyError if the node follows topics already."""
         handlers = self._node.handlers
         if handlers.find_elsewhere is not None:
-            raise ParleyError("the node follows topics already")
+            raise ParleyError("cannot follow topics: this node already follows some")
         handlers.find_elsewhere = self._find
         return self
 

@@ -209,7 +209,10 @@ def require_link(peer: Peer) -> None:
         raise ConfigError(f"cannot link with {peer.node_id}: the session is resumable")
     if peer.limits.max_payload < LEAST_LINK_PAYLOAD:
         least, agreed = LEAST_LINK_PAYLOAD, peer.limits.max_payload
-        raise ConfigError(f"links need a max_payload of {least:,}; {agreed:,} were agreed")
+        raise ConfigError(
+            f"cannot link with {peer.node_id}: links need a max_payload of {least:,} bytes, but "
+            f"{agreed:,} were agreed; raise limits.max_payload on both servers"
+        )
 
 
 class ServerLinks:
@@ -319,6 +322,6 @@ def require_others(own_id: NodeId, settings: FederationSettings) -> None:
     """Raise ConfigError if the node itself is among the members."""
     if own_id in settings.all_members:
         raise ConfigError(
-            "a server is not a member of its own federation: that node id is this one's: "
-            f"{own_id}; remove it from links and members"
+            f"cannot use {own_id} as a member: it is this server's own node ID; remove it from "
+            "links and members"
         )

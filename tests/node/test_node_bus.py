@@ -21,7 +21,7 @@ async def test_one_bus_for_one_address(anyio_backend: str, tmp_path: Path) -> No
     assert node.bus(f"sqlite:///{tmp_path}/a.db") is bus
     assert node.bus(f"sqlite:///{tmp_path}/a.db", config=BusConfig(service="shop")) is bus
     assert node.bus(f"sqlite:///{tmp_path}/b.db") is not bus
-    with pytest.raises(ConfigError, match=r"a\.db' already, with other settings"):
+    with pytest.raises(ConfigError, match=r"a\.db': it is already open with other settings"):
         node.bus(f"sqlite:///{tmp_path}/a.db", config=BusConfig())
     with pytest.raises(AddressError):
         node.bus("nothing://x")

@@ -84,7 +84,9 @@ async def test_ready_returns_once_paths_exist() -> None:
                 await ours.ready()
             async with ours, theirs:
                 for servers in ((), (other.node_id,)):
-                    with pytest.raises(UnreachableError, match=f"no way to {other.node_id.short}"):
+                    with pytest.raises(
+                        UnreachableError, match=f"cannot reach {other.node_id.short}"
+                    ):
                         await ours.ready(*servers, timeout=0.01)
                 await theirs.ready()  # it doesn't dial
                 network.open(one, other)
@@ -96,7 +98,7 @@ async def test_ready_returns_once_paths_exist() -> None:
 async def test_a_node_is_one_server_and_has_no_home_beside() -> None:
     async with new_node() as node, Federation(node, settings(accounts="any")):
         again = Federation(node, settings())
-        with pytest.raises(ParleyError, match="a server already"):
+        with pytest.raises(ParleyError, match="cannot start a federation"):
             await again.__aenter__()
         assert FEDERATION_LABEL in node.handlers.reserved
     with pytest.raises(ParleyError):  # the node is not running
@@ -105,7 +107,7 @@ async def test_a_node_is_one_server_and_has_no_home_beside() -> None:
 
 def test_what_cannot_be() -> None:
     node = Node(Identity.create())
-    with pytest.raises(ConfigError, match="this one's"):
+    with pytest.raises(ConfigError, match="this server's own node ID"):
         Federation(node, settings(node))
     too_much = tuple(f"{number:0>200}" for number in range(60))
     with pytest.raises(ConfigError, match="cannot make a card of"):
