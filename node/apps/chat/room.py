@@ -270,7 +270,7 @@ class Member:
         except TimeoutError as error:
             raise UnreachableError(f"not in the room for {SAY_TIMEOUT:g} s") from error
         except (CallRefused, PeerClosedError, anyio.ClosedResourceError) as error:
-            raise UnreachableError(f"not in the room {self._room!r} any more: {error}") from error
+            raise UnreachableError(f"no longer in the room {self._room!r}: {error}") from error
         await peer.call(say_of(self._room), text, timeout=SAY_TIMEOUT)
 
     def __aiter__(self) -> Self:
