@@ -268,11 +268,13 @@ def chat(
     if address is None and not listen and Contexts().in_use is not None:
         given = {"address": MARK}
         options, address = apply_context(options, given), given["address"]
-    if (address is None) == (not listen):
-        given_too = (
-            "" if address is None else f"{address!r} was given with --listen; leave one of them out"
+    if address is None and not listen:
+        raise ConfigError(
+            "cannot start a chat: no address is given; give ADDR to join a room, or --listen ADDR "
+            "to host one"
         )
-        raise ConfigError(f"cannot start a chat{given_too}")
+    if address is not None and listen:
+        raise ConfigError(f"cannot use --listen with ADDR {address!r}: leave one of them out")
     if options.plaintext:
         raise ConfigError(
             "cannot chat with --plaintext: peers prove no identity without encryption; "

@@ -159,7 +159,7 @@ def _sentence(error: BaseException) -> str:
         text = error.format_message() or "a command is missing"
     elif isinstance(error, OSError):
         reason = os_reason(error)
-        text = f"{error.filename}: {reason}" if error.filename else reason
+        text = f"cannot use '{error.filename}': {reason}" if error.filename else reason
     else:
         text = str(error) or type(error).__name__
     return one_line(" ".join(text.split()))

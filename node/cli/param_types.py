@@ -66,21 +66,21 @@ _SIZES: Final = {
 _TIMES: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
-def parse_size(text: str) -> int:
+def parse_size(text: str, option: str = "size") -> int:
     """Parse a size such as `10GB` or `512MiB` to bytes; raises ConfigError."""
-    return round(_parse(text, _SIZES, "a size, such as 500MB or 10GiB"))
+    return round(_parse(text, option, _SIZES, "a size, such as 500MB or 10GiB"))
 
 
-def parse_duration(text: str) -> float:
+def parse_duration(text: str, option: str = "duration") -> float:
     """Parse a duration such as `30d` or `12h` to seconds; raises ConfigError."""
-    return _parse(text, _TIMES, "a time, such as 30d, 12h or 90m")
+    return _parse(text, option, _TIMES, "a time, such as 30d, 12h or 90m")
 
 
-def _parse(text: str, units: Mapping[str, int], what: str) -> float:
+def _parse(text: str, option: str, units: Mapping[str, int], what: str) -> float:
     match = _AMOUNT.fullmatch(text.strip())
     if match is None or match["unit"] not in units:
         raise ConfigError(
-            f"invalid value {text!r}: expected {what}; the units are {', '.join(units)}"
+            f"invalid {option} {text!r}: expected {what}; the units are {', '.join(units)}"
         )
     return float(match["number"]) * units[match["unit"]]
 

@@ -106,4 +106,6 @@ def require_offerable(url: str) -> None:
     open_store(url)
     file = sqlite_path(url)
     if file is not None and not file.parent.is_dir():
-        raise ConfigError(f"cannot create a bus in '{file.parent}': the directory does not exist")
+        raise ConfigError(
+            f"cannot create a bus in '{file.parent}': the directory does not exist; create it first"
+        )

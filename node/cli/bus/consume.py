@@ -50,8 +50,9 @@ class ConsumeOptions:
 
 def consume(options: NodeOptions, given: ConsumeOptions) -> None:
     position = parse_position(given.start)
-    patience = None if given.idle is None else parse_duration(given.idle)
-    delay, reclaim = parse_duration(given.retry_delay), parse_duration(given.reclaim_after)
+    patience = None if given.idle is None else parse_duration(given.idle, "--idle")
+    delay = parse_duration(given.retry_delay, "--retry-delay")
+    reclaim = parse_duration(given.reclaim_after, "--reclaim-after")
     if not reclaim:
         raise ConfigError(
             f"invalid --reclaim-after {given.reclaim_after!r}: it must be more than 0; give, for "

@@ -60,8 +60,8 @@ def trim(
 ) -> None:
     if (max_length, max_age, before, max_bytes) == (None,) * 4:
         raise ConfigError(_BOUNDS)
-    age = None if max_age is None else parse_duration(max_age)
-    size = None if max_bytes is None else parse_size(max_bytes)
+    age = None if max_age is None else parse_duration(max_age, "--max-age")
+    size = None if max_bytes is None else parse_size(max_bytes, "--max-bytes")
     first = None if before is None else parse_position(before, "--before")
     if first in (FIRST, NEW):
         raise ConfigError(

@@ -28,8 +28,8 @@ def prune(
     removed = prune_segments(
         directory,
         now=time.time_ns(),
-        older_than=None if older_than is None else parse_duration(older_than),
-        max_size=None if max_size is None else parse_size(max_size),
+        older_than=None if older_than is None else parse_duration(older_than, "--older-than"),
+        max_size=None if max_size is None else parse_size(max_size, "--max-size"),
         dry_run=dry_run,
     )
     for each in removed:

@@ -34,7 +34,7 @@ def own_logging() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test has a home of its own."""
+    """Give each test a separate home directory."""
     monkeypatch.setenv("PARLEY_HOME", str(tmp_path / "home"))
 
 
@@ -64,7 +64,7 @@ def parley(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 
     def run(*args: str, data: bytes = b"") -> Finished:
         monkeypatch.setattr(sys, "argv", ["parley", *args])
-        # Some commands read the file itself; of memory there is none.
+        # Some commands read from a file descriptor, which a StringIO doesn't have.
         with TemporaryFile() if data else io.BytesIO() as file:
             file.write(data)
             file.seek(0)

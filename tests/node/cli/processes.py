@@ -1,6 +1,6 @@
-"""Real `parley` processes for tests: started, spoken to, and ended by their own handle.
+"""Start and control real `parley` processes in tests.
 
-Nothing outlives the test, whatever happens in it, and nothing waits for ever.
+All processes end with the test, even if it fails, and each wait has a timeout.
 """
 
 import json
@@ -31,7 +31,7 @@ class Finished(NamedTuple):
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """What it printed with `--json`."""
+        """The JSON lines that it printed with `--json`."""
         return [json.loads(line) for line in self.out.splitlines()]
 
     @property
@@ -50,7 +50,7 @@ class Running:
         self._lines: list[str] = []
 
     def line(self) -> str:
-        """The next line of its standard output; AssertionError if none comes in time."""
+        """Return the next line of its standard output; AssertionError if none arrives in time."""
         while b"\n" not in self._buffer:
             piece = self._read(time.monotonic() + TIMEOUT)  # noqa: TID251  # a test's own clock
             if not piece:
@@ -117,7 +117,7 @@ class Running:
 
 
 class Processes:
-    """Starts processes with a home of their own, and ends them all."""
+    """Starts processes with a temporary home directory, and ends them all."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -22,7 +22,7 @@ NESTED: dict[str, Value] = {
 
 
 def offer_all(node: Node) -> None:
-    """The built-in calls, and those of the tests."""
+    """Offer the built-in calls and those of the tests."""
     offer_builtin_calls(node)
 
     @node.on_call("test.wait")

@@ -30,7 +30,7 @@ class Terminal:
 
     @asynccontextmanager
     async def answered(self, typed: str) -> AsyncIterator[None]:
-        """Type one of these lines whenever a question has been asked meanwhile."""
+        """Type one of these lines whenever a question is asked while the block runs."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._answer, typed)
             yield
@@ -45,7 +45,7 @@ class Terminal:
 
 @contextmanager
 def at_terminal() -> Iterator[Terminal]:
-    """Standard input and standard error are a terminal meanwhile."""
+    """Let standard input and error be a terminal while the block runs."""
     ours, theirs = pty.openpty()
     try:
         with (

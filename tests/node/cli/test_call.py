@@ -1,4 +1,4 @@
-"""`parley call` against a real server, run in this process, and addresses where nobody is."""
+"""`parley call` against a real server in this process, and with unreachable addresses."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`parley chat` as real processes: over pipes, and in a terminal of its own."""
+"""`parley chat` in real processes, over pipes and in a terminal."""
 
 import os
 import pty
@@ -48,7 +48,7 @@ def guest(processes: Processes, address: str, name: str, *args: str) -> Running:
 
 
 def roster(running: Running) -> list[tuple[str, str, bool]]:
-    """What /who tells."""
+    """Return the output of /who."""
     running.type("/who\n")
     people: list[dict[str, Any]] = running.event("roster")["people"]
     return [(person["name"], person["standing"], person["host"]) for person in people]
@@ -182,7 +182,7 @@ def test_interrupted(processes: Processes, number: Signals, code: int) -> None:
 
 
 def test_a_host_that_is_killed_and_comes_back(processes: Processes, tmp_path: Path) -> None:
-    """What a process leaves behind that is killed, none can show but a real one."""
+    """Only a real process can show the effects of SIGKILL."""
     save_identity(tmp_path / "key", Identity.create())
     args = ("--identity", str(tmp_path / "key"))
     hosting, address = host(processes, *args)
@@ -194,9 +194,9 @@ def test_a_host_that_is_killed_and_comes_back(processes: Processes, tmp_path: Pa
 
     hosting, _ = host(processes, *args, listen=address.partition("#")[0])
     for running, name in ((ann, "ann"), (other, "ANN-2")):
-        # Each has the name that it had, whoever comes first.
+        # All keep their names, in whatever order they return.
         assert running.event("joined")["name"] == name
-    # What was typed meanwhile is said now.
+    # A line that was typed during the outage is sent now.
     assert hosting.event("message")["text"] == "is anybody there?"
     for running in (ann, other):
         while {name for name, _, _ in roster(running)} != {"Host", "ann", "ANN-2"}:
@@ -238,7 +238,7 @@ def test_answers_that_are_no_room(processes: Processes, parley: Parley, server: 
     place = server.partition("#")[0]
     assert processes.run("chat", server, data=b"").code == 5
     assert processes.run("chat", f"{place}#{'a' * 52}", data=b"").code == 4
-    # Without standard input there is nobody to talk.
+    # A chat needs standard input.
     done = parley("chat", server)
     assert (done.code, done.err) == (
         6,
@@ -247,7 +247,7 @@ def test_answers_that_are_no_room(processes: Processes, parley: Parley, server: 
 
 
 class Terminal:
-    """A `parley` whose three files are a terminal that nobody sees."""
+    """A `parley` process whose standard files are a pseudo-terminal."""
 
     def __init__(self, processes: Processes, *args: str, encoding: str = "utf-8") -> None:
         self._master, slave = pty.openpty()

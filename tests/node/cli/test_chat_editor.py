@@ -1,4 +1,4 @@
-"""The line editor: keys in, lines out; what is drawn is looked at in `test_chat`."""
+"""The line editor: keys in, lines out. `test_chat` checks the screen."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -52,7 +52,7 @@ async def editing() -> AsyncIterator[tuple[LineEditor, PipeInput]]:
 async def test_keys(keys: str, lines: list[str]) -> None:
     with anyio.fail_after(20):
         async with editing() as (editor, pipe):
-            pipe.send_text(keys + "\x01\x0b" + END)  # away with what is left
+            pipe.send_text(keys + "\x01\x0b" + END)  # clear the rest of the line
             assert [line async for line in editor.entered()] == lines
 
 

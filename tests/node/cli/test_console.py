@@ -1,4 +1,4 @@
-"""`serve --console` and `parley console`: links that work once, and what is said without one."""
+"""`serve --console` and `parley console`: links that work once, and errors."""
 
 import http.client
 import json
@@ -31,7 +31,7 @@ def enter(link: str) -> tuple[int, bool | None]:
 def test_a_server_has_a_console_and_a_command_gives_links_to_it(
     processes: Processes, parley: Parley, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home = str(tmp_path / "home")  # that of `parley`, too
+    home = str(tmp_path / "home")  # also the module of `parley`
     running = processes.start(
         "serve", "--json", "--console", "127.0.0.1:0", environment={"PARLEY_HOME": home}
     )

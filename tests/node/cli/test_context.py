@@ -1,4 +1,4 @@
-"""Contexts: added, used, shown, removed; and commands that go where a name says."""
+"""`parley context`, and commands that use the address of a context."""
 
 from pathlib import Path
 from threading import Thread
@@ -192,7 +192,7 @@ def test_an_address_that_is_left_out_or_named(
     parley: Parley, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call = ("call", "parley.echo", "hi")
-    assert parley(*call).code == 2  # nothing stands for the address
+    assert parley(*call).code == 2  # no context is selected
     assert parley("ping").err == "parley: Missing argument 'ADDR'.\n"
     assert parley("context", "add", "home", server).code == 0
     for command in (
@@ -225,7 +225,7 @@ def test_the_key_and_the_trust_of_a_context(parley: Parley, server: str, tmp_pat
     assert parley(*info, "--trust", "any").last["data"]["caller"] == str(identity.node_id)
     fresh = parley(*info, "--trust", "any", "--fresh").last["data"]["caller"]
     assert fresh != str(identity.node_id)
-    # An address that is given is not the context's: nothing else of it counts either.
+    # With an explicit address, the other values of the context don't apply either.
     told = parley("call", server, "parley.info", "--json").last["data"]["caller"]
     assert told not in (fresh, str(identity.node_id))
 

@@ -1,4 +1,4 @@
-"""The person's own key: made once, whoever asks first; kept, shown, and never replaced."""
+"""The user's own key is created once, even by concurrent processes, and is never replaced."""
 
 import errno
 import os
@@ -24,7 +24,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def silent(sentence: str) -> None:
-    """Fail, for what should say nothing."""
+    """Fail if a warning is printed."""
     raise AssertionError(sentence)
 
 
@@ -33,7 +33,7 @@ def test_it_is_made_once(home: Path) -> None:
     assert default_identity(None, silent).node_id == first.node_id
     assert default_key_path().stat().st_mode & 0o777 == 0o600
     assert home.stat().st_mode & 0o777 == 0o700
-    assert os.listdir(home) == ["identity.key"]  # and nothing is left beside it
+    assert os.listdir(home) == ["identity.key"]  # and leaves no temporary file
 
 
 def test_two_that_make_it_at_once_have_the_same(home: Path) -> None:
@@ -140,7 +140,7 @@ def test_which_identity_options_mean(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert common(identity_path=tmp_path / "key").identity().node_id == named.node_id
     assert not common(identity_path=tmp_path / "key").uses_own_identity
     assert not default_key_path().exists()
-    common(plaintext=True).identity()  # nobody will see it
+    common(plaintext=True).identity()  # the warning is not printed
     assert common(fresh=True).identity().node_id != common(fresh=True).identity().node_id
     assert not common(fresh=True).uses_own_identity
     assert not default_key_path().exists()

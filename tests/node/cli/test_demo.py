@@ -1,4 +1,4 @@
-"""`parley demo`: two real processes, what they show, and how it fails."""
+"""`parley demo` with real processes: its output and its failures."""
 
 import hashlib
 import os
@@ -21,7 +21,7 @@ def _other_process(running: Running) -> int:
 
 
 def _await_end(process: int) -> None:
-    """Wait until a process that is no child of ours is gone, or waits to be reaped."""
+    """Wait until a process that is not a child of this one has ended."""
     for _ in range(200):
         try:
             if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
@@ -37,7 +37,7 @@ def large(tmp_path: Path) -> Path:
     """A file that takes its time."""
     path = tmp_path / "large"
     with path.open("wb") as file:
-        file.truncate(2**28)  # sparse: it takes no room
+        file.truncate(2**28)  # sparse, so that it uses no disk space
     return path
 
 
@@ -71,7 +71,7 @@ def test_json_of_the_demo(processes: Processes) -> None:
     assert file["size"] == len(readme)
     assert file["sha256"] == hashlib.sha256(readme).hexdigest()
     assert file["match"] is True
-    assert 0 < update["at"] < rekey["at"] < file["size"]  # while it was under way
+    assert 0 < update["at"] < rekey["at"] < file["size"]  # during the transfer
     assert rekey["number"] == 1
     for name in ("handshake", "call", "topic", "round_trip"):
         assert 0 < last[f"{name}_seconds"] <= last["seconds"]
@@ -189,7 +189,7 @@ def test_the_documents_have_what_it_shows(parley: Parley, place: int, what: list
     page = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text()
     recorded = page.split("```text\n")[place].split("```", 1)[0]
     shown = parley("demo", *what).out
-    # What it measured is a table: with lines at a terminal, as it was recorded, and without here.
+    # The timings are a table, with lines at a terminal only.
     recorded, shown = (
         re.sub(r"^[┏┃┡│└].*\n|^.*\t.*\n", "", text, flags=re.M) for text in (recorded, shown)
     )
@@ -199,5 +199,5 @@ def test_the_documents_have_what_it_shows(parley: Parley, place: int, what: list
 
 
 def labels(line: str) -> list[str]:
-    """The word that a line begins with, if it is one: who or what it is about."""
+    """Return the label at the start of a line, if it has one."""
     return [word for word in line.split()[:1] if word.isalpha()]

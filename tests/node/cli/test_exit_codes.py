@@ -180,7 +180,7 @@ def test_a_changed_id_is_a_warning_of_many_lines(
         "known_peers": str(tmp_path / "known peers"),
         "mend": mend,
     }
-    # Of the file that is used anyway nothing need be said.
+    # The default file is not named.
     monkeypatch.setenv("PARLEY_HOME", str(tmp_path))
     error.path = tmp_path / "known_peers"
     assert _found(error).fields["mend"] == f"parley peers forget {old}"

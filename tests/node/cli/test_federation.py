@@ -1,5 +1,5 @@
-"""`parley federation` and `via://` addresses: two servers in processes of their own, asked by an
-account of one of them.
+"""`parley federation` and `via://` addresses, with two server processes and an account at one of
+them.
 """
 
 import time

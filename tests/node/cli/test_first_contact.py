@@ -1,4 +1,4 @@
-"""Whom a command meets first: shown, asked for once, and told nothing before."""
+"""How commands treat an unknown node: show it, ask once, and send nothing before."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,7 +25,7 @@ SEEN = datetime(2026, 3, 4, tzinfo=UTC)
 
 
 class Host:
-    """A node that can be dialled, and who proved to be whom there."""
+    """A node to dial, and the node IDs that dialled it."""
 
     def __init__(self, identity: Identity) -> None:
         self.met: list[NodeId] = []
@@ -138,7 +138,7 @@ async def test_one_s_own_node_is_dialled_with_a_throw_away_key(anyio_backend: st
         with pytest.raises(ConfigError, match="it is your own node ID"):
             await call_on(host.place, identity_path=default_key_path())
         with pytest.raises(NotTrustedError, match="the peer has our own node id"):
-            await call_on(host.place, trust="any")  # nobody looked who is there
+            await call_on(host.place, trust="any")  # the node there was not contacted
 
 
 async def test_who_has_to_be_known_is_not_introduced(

@@ -1,4 +1,6 @@
-"""Whom two real processes trust: first use, changed ids, floors, network keys, plaintext."""
+"""Trust between two real processes: first use, changed IDs, required algorithms, network keys,
+plaintext.
+"""
 
 from pathlib import Path
 from signal import SIGTERM
@@ -29,7 +31,9 @@ def test_first_use_then_a_changed_id(processes: Processes, parley: Parley, tmp_p
 
     running = serve(old)
     trusting = ("--trust", "first-use")
-    assert processes.run("call", place, "parley.echo", "one").code == 4  # nobody can be asked
+    assert (
+        processes.run("call", place, "parley.echo", "one").code == 4
+    )  # there is no terminal to ask at
     assert processes.run("call", place, "parley.echo", "one", *trusting).out == "one\n"
     assert parley("call", place, "parley.echo", "two").out == "two\n"
     running.stop()
@@ -51,9 +55,9 @@ def test_first_use_then_a_changed_id(processes: Processes, parley: Parley, tmp_p
     assert (last["event"], last["code"], last["exit"]) == ("error", -2, 4)
     assert (last["peer"], last["old_node_id"], last["new_node_id"]) == (place, old_id, new_id)
     assert (last["known_peers"], last["mend"]) == (str(processes.home / "known_peers"), mend)
-    # Who knows better says so.
+    # Give --trust to accept the new node explicitly.
     assert parley("call", f"{place}#{new_id}", "parley.echo", "x").code == 0
-    # Or does as the warning says.
+    # Or run the command in the warning.
     assert processes.run(*mend.split()[1:]).code == 0
     assert processes.run("call", place, "parley.echo", "three", *trusting).out == "three\n"
     assert (processes.home / "known_peers").read_text().startswith(new_id)
@@ -115,13 +119,13 @@ def test_network_keys(processes: Processes, parley: Parley, server: str, tmp_pat
         assert "it may use another network key" in done.err
         assert done.err.count("\n") == 1
     assert running.stop().code == 0
-    # One who has a key does not talk to a node that has none.
+    # A node with a network key doesn't respond to nodes without it.
     assert parley("call", server, "parley.echo", "x", "--network-key", right).code != 0
 
 
 def test_plaintext(processes: Processes, parley: Parley) -> None:
     running, (address,) = processes.serve("--plaintext")
-    assert "#" not in address  # nobody proves an id there
+    assert "#" not in address  # plaintext proves no identity
     assert processes.run("call", address, "parley.echo", "x", "--plaintext").out == "x\n"
     info = parley("call", address, "parley.info", "--plaintext", "--json")
     assert (info.lines[0]["encrypted"], info.lines[0]["node_id"]) == (False, None)

@@ -1,4 +1,4 @@
-"""Tests of node/cli/link.py: what is told of a link that is cut, resumed, down and there again."""
+"""Tests of node/cli/link.py: reports about a link that is cut, resumed, down and restored."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ RESUME = 30.0
 
 
 class Screen:
-    """What was told: the kinds, and all of it."""
+    """Records the kinds and the fields of all reports."""
 
     def __init__(self) -> None:
         self.kinds: list[str] = []
@@ -29,7 +29,7 @@ class Screen:
         self.free.set()
 
     def hold(self) -> None:
-        """Whoever tells something from now on waits for `free`."""
+        """Block reports from now on until `free`."""
         before, self.free = self.free, anyio.Event()
         before.set()
 
@@ -39,7 +39,7 @@ class Screen:
         await self.free.wait()
 
     async def has(self, *kinds: str) -> None:
-        """Wait until just this was told."""
+        """Wait for exactly these reports."""
         await eventually(lambda: len(self.kinds) >= len(kinds))
         assert self.kinds == list(kinds)
 
@@ -95,7 +95,7 @@ async def test_a_cut_at_which_nobody_looked_is_told_all_the_same(anyio_backend: 
 
 
 async def test_a_server_that_is_started_anew(anyio_backend: str) -> None:
-    # Long enough for each of them to be told.
+    # Long enough for each state to be reported.
     screen, pauses = Screen(), Backoff(first=0.1, longest=0.1)
     async with (
         serving() as server,

@@ -28,7 +28,7 @@ Begin = Callable[..., io.StringIO]
 
 @pytest.fixture
 def begin(monkeypatch: pytest.MonkeyPatch) -> Begin:
-    """Sets up logging as a process does that has none, within the test: pytest has its own."""
+    """Set up logging as in a new process; pytest has handlers already."""
 
     def set_up(
         level: str, form: str, *, access: bool = False, requests: bool = False

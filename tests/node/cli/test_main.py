@@ -1,4 +1,4 @@
-"""Commands as such: help, version, usage errors, and failures that nobody foresaw."""
+"""The command `parley`: help, version, usage errors, and unexpected exceptions."""
 
 import subprocess
 import sys
@@ -70,7 +70,7 @@ def test_help_of_the_others(parley: Parley, command: list[str], own: list[str]) 
     assert done.code == 0
     for word in own:
         assert word in done.out, word
-    assert "responder" not in done.out  # the demo's other process is nobody's command
+    assert "responder" not in done.out  # the demo's other process is a hidden command
 
 
 def test_commands_are_grouped(parley: Parley) -> None:

@@ -1,4 +1,4 @@
-"""The shared options: what they become, and what is refused before anybody is met."""
+"""The options shared by all commands: resulting settings, and errors before any connection."""
 
 import os
 from pathlib import Path
@@ -33,7 +33,7 @@ def common(**given: Any) -> NodeOptions:
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home of its own for the files of known peers."""
+    """Use a temporary home directory for the files of known peers."""
     monkeypatch.setenv("PARLEY_HOME", str(tmp_path))
     return tmp_path
 
@@ -240,7 +240,7 @@ def test_a_broken_file_is_found_before_anybody_is_met(home: Path, content: bytes
             common(trust=trust).listening_trust()
         with pytest.raises(KnownPeersError, match="known_peers, line 1"):
             common(trust=trust).dialling_trust(PLACE)
-    # Where the address says who is meant, no file is asked.
+    # With a node ID in the address, no file is read.
     common().dialling_trust(f"{PLACE}#{Identity.create().node_id}")
 
 

@@ -1,4 +1,4 @@
-"""What is printed: values as people and as JSON have them, and who reads it."""
+"""Output of commands: values for people and as JSON, and lost readers."""
 
 import io
 import json
@@ -109,7 +109,7 @@ def test_a_terminal_is_not_steered_by_an_answer(monkeypatch: pytest.MonkeyPatch)
     text = "two\nlines\tand \x1b]0;owned\x07\x9b2J\r"
     for stream, shown in (
         (Terminal(), "two\nlines\tand \\x1b]0;owned\\x07\\x9b2J\\r\n"),
-        (io.StringIO(), text + "\n"),  # a file gets what was answered
+        (io.StringIO(), text + "\n"),  # a file gets the unchanged response
     ):
         monkeypatch.setattr(sys, "stdout", stream)
         Output(as_json=False).print(text)
@@ -130,7 +130,7 @@ def test_a_line_of_the_log_does_not_tear_a_bar(monkeypatch: pytest.MonkeyPatch) 
         root.info("a line")
     before, line, after = terminal.getvalue().partition(" INFO    root: a line\n")
     assert line
-    # The bar was taken away, the line stands at a line's beginning, and then the bar again.
+    # The bar is cleared, the log line is printed, and the bar is drawn again.
     assert re.search(r"moving.*\x1b\[2K[\d: ,-]+$", before, re.S)
     assert "moving" in after
 
@@ -151,7 +151,7 @@ def test_a_message_is_one_line_of_the_log(monkeypatch: pytest.MonkeyPatch) -> No
     set_up_logging("info")
     logging.getLogger("parley.peer").info("ended: %s", "bye\n2026 ERROR forged")
     logging.getLogger("parley.peer").debug("not shown")
-    logging.getLogger("coredis").error("nor this")  # the bus says it
+    logging.getLogger("coredis").error("nor this")  # the bus reports it
     assert isinstance(sys.stderr, io.StringIO)
     line = sys.stderr.getvalue()
     assert line.endswith("INFO    parley.peer: ended: bye\\n2026 ERROR forged\n")

@@ -1,4 +1,4 @@
-"""`parley ping` against a real server, and what it shows of a connection that it watches."""
+"""`parley ping` against a real server, also with --watch."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""`parley pipeline`: what its commands are told and say; their jobs are replaced here."""
+"""`parley pipeline`: options and output of its commands. Their jobs are replaced here."""
 
 import fcntl
 import logging
@@ -41,7 +41,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str | None, str | None, str]]:
-    """The sessions that commands asked for; they get none."""
+    """Record the requested Spark sessions, which are not opened."""
     given: list[tuple[str | None, str | None, str]] = []
 
     @contextmanager
@@ -156,7 +156,7 @@ def test_report_writes_a_page_or_says_why_not(
     last = parley("pipeline", "report", "--tables", "t", "--html", str(page), "--json").last
     assert (last["html"], last["size"]) == (str(page), 6)
     assert given == [{"names": {}, "rows": 2_000, "without_events": False}]
-    assert asked == []  # what is seen here needs no Spark
+    assert asked == []  # local tables need no Spark
     done = parley("pipeline", "report", "--tables", "none", "--html", str(page))
     assert (done.code, done.err) == (1, "parley: there are no tables\n")
     assert len(asked) == 1
@@ -285,7 +285,7 @@ def test_ctrl_c_while_spark_starts_is_a_sentence(
 
 @pytest.mark.process
 def test_a_java_that_does_not_start_is_a_sentence(place: Path) -> None:
-    """In a process of its own: there is one Java for each."""
+    """In a separate process, because each process can start Java only once."""
     java = place / "java" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text("#!/bin/sh\necho 'no room' >&2\nexit 1\n")

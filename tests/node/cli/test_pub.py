@@ -200,7 +200,7 @@ def test_options_of_pub_that_are_wrong(processes: Processes, option: str, value:
 
 
 def test_a_publisher_that_is_killed_and_comes_back(processes: Processes, tmp_path: Path) -> None:
-    """What a process leaves behind that is killed, none can show but a real one."""
+    """Only a real process can show the effects of SIGKILL."""
     save_identity(tmp_path / "key", Identity.create())
     args = ("--identity", str(tmp_path / "key"), "--wait", "2")
     running, address = publisher(processes, *args, "--keep", "9")
@@ -324,7 +324,7 @@ def test_a_slow_subscriber_loses_its_subscription(processes: Processes) -> None:
     )
     reader = processes.start("sub", address, "t", "--json")
     reader.event("subscribed")
-    # It prints into a pipe that nobody reads, and stops reading itself.
+    # It prints into a full pipe, and stops reading its input.
     for number in range(400):
         running.type(f"{number} " + "x" * 10_000 + "\n")
     running.end_input()
@@ -375,7 +375,7 @@ def test_a_subscriber_that_hangs_does_not_keep_the_others(processes: Processes) 
 
 
 def test_standard_files_stay_blocking(processes: Processes) -> None:
-    """They are shared with a shell, and what is printed must not go lost."""
+    """They are shared with a shell, and no output may be lost."""
     reading, writing = os.pipe()
     try:
         child = subprocess.Popen(

@@ -92,7 +92,7 @@ def test_a_handler_that_does_not_end(tmp_path: Path, handler: str, loop: str) ->
                 try:
                     assert caller.stdout is not None
                     assert caller.stdout.readline() == "connected\n"
-                    time.sleep(0.3)  # for the call to be on its way: nothing tells of it
+                    time.sleep(0.3)  # long enough for the call to arrive, which cannot be observed
                     server.send_signal(signal.SIGTERM)
                     assert server.wait(timeout=40) == 128 + signal.SIGTERM
                 finally:

@@ -88,7 +88,7 @@ async def test_waiting_for_a_line_can_be_cancelled(
     assert scope.cancelled_caught
     os.write(pipe[1], b"later\n")
     os.close(pipe[1])
-    assert await all_lines(pipe[0]) == [b"later"]  # nobody has taken it meanwhile
+    assert await all_lines(pipe[0]) == [b"later"]  # no other task has read it
 
 
 @pytest.mark.parametrize("data", [b"ok\n" + b"x" * 101, b"ok\n" + b"x" * 101 + b"\n"])

@@ -1,5 +1,7 @@
-"""Tests of node/cli/sub.py over sessions that end while the publisher lives: what it says of notes
-that came, and of those that did not. Real processes are in test_pub_sub.py.
+"""Tests of node/cli/sub.py over sessions that end while the publisher runs: reports about missing
+notes.
+
+test_pub.py tests real processes.
 """
 
 import json
@@ -45,8 +47,10 @@ class Press:
 
 
 async def interrupted(topic: str, *, as_json: bool) -> Notes:
-    """Print the notes of a topic over four sessions. Between them nothing is published, then as
-    much as is kept, then more than that."""
+    """Print the notes of a topic over four sessions.
+
+    Between them the publisher publishes no notes, then as many as the topic keeps, then more.
+    """
     press = Press()
     async with (
         serving(press.offer) as server,

@@ -1,4 +1,4 @@
-"""`parley topics` against a real server, run in this process; what it makes of what it is told."""
+"""`parley topics` against a real server in this process, and with invalid responses."""
 
 import json
 from collections.abc import Callable

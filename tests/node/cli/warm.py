@@ -1,8 +1,8 @@
-"""Processes that begin with `parley` imported: forked from one that has done nothing else.
+"""Start `parley` quickly by forking a process that has already imported it.
 
-To import the commands takes half a second, and the tests start some two hundred processes. What is
-forked has a process id, signals, files and an end of its own, as any other. It can't be told what
-Python reads before the first import (`PYTHONPATH` and the like): for that, start a Python.
+Importing the commands takes half a second, and the tests start about two hundred processes. A
+forked process has its own process ID, signals and files. Environment variables that Python reads at
+startup (`PYTHONPATH` and so on) have no effect on it; start a new Python for these.
 """
 
 import atexit
@@ -79,11 +79,11 @@ def warm(
     *,
     typing: bool,
 ) -> WarmProcess:
-    """Start what follows `python`: `-m` and a module, or a file; then its own arguments.
+    """Start the program given after `python`: `-m` and a module, or a file; then its arguments.
 
-    Its standard output is a pipe, and its standard input one with `typing`, else nothing.
+    Its standard output is a pipe. Its standard input is a pipe with `typing`, otherwise empty.
     """
-    sys.audit("tests.warm", arguments)  # as `subprocess.Popen` tells of what it starts
+    sys.audit("tests.warm", arguments)  # the same attributes as `subprocess.Popen`
     status, given = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     reading, out = os.pipe()
     into, writing = os.pipe() if typing else (os.open(os.devnull, os.O_RDONLY), None)
@@ -114,7 +114,7 @@ def _parent() -> socket.socket:
             cwd=_ROOT,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
             pass_fds=[its.fileno()],
-        ).returncode = 0  # it ends when we do, and there is nothing to wait for
+        ).returncode = 0  # it ends with this process, so no wait is needed
     return ours
 
 
@@ -149,7 +149,7 @@ def _watch(pid: int, status: int) -> None:
         signal.signal(number, signal.SIG_IGN)
     os.write(status, b"%d" % pid)
     _, code = os.waitpid(pid, 0)
-    with contextlib.suppress(OSError):  # nobody asks any more
+    with contextlib.suppress(OSError):  # the test process has ended
         os.write(status, b"%d" % os.waitstatus_to_exitcode(code))
     os._exit(0)
 

@@ -1,4 +1,4 @@
-"""Tests of node/settings/secret_files.py: what is read, what is not, and who is told."""
+"""Tests of node/settings/secret_files.py: valid and invalid files, and warnings."""
 
 from pathlib import Path
 

@@ -379,7 +379,7 @@ def test_settings_of_earlier_versions_are_explained(write: Write) -> None:
             load_settings(environ={variable: "1"})
         assert str(caught.value) == f"cannot use the variable {variable}: {hint}"
     assert not SETTINGS.keys() & REMOVED.keys()
-    # What they name in their place exists.
+    # The replacements exist.
     named = {name for hint in REMOVED.values() for name in re.findall(r"[a-z]+\.[a-z_.]+\w", hint)}
     assert named <= SETTINGS.keys() | TABLES.keys()
     assert {"node.memory", "node.peer_memory", "dialects.limits.clients"} <= named

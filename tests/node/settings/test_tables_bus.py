@@ -1,4 +1,4 @@
-"""Who may do what with a bus, as settings say it, and where its file is."""
+"""Rights on a bus in the settings, and the path of its file."""
 
 from pathlib import Path
 
@@ -24,7 +24,8 @@ ONE, OTHER = (Identity.create().node_id for _ in range(2))
         ("*=consume:*:mail*", "consume", "shop.order", "mailer", True),
         ("*=consume:*:mail*", "consume", "shop.order", "audit", False),
         ("*=consume:*:mailer", "consume", "shop.order", "mailer2", False),
-        # Rights of one group are no rights of all of them, nor those of some events.
+        # Rights for one group don't apply to all groups, and those for some events not to all
+        # events.
         ("*=inspect:*:mail*", "inspect", "shop.order", "", False),
         ("*=inspect:shop.*", "inspect", "", "", False),
         ("*=inspect:*", "inspect", "", "", True),

@@ -1,4 +1,4 @@
-"""What part a server takes in a federation, as settings say it."""
+"""Settings of a server in a federation."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The journal that settings want: opened as they say, or not at all."""
+"""Opening the journal of the settings."""
 
 from dataclasses import astuple
 from pathlib import Path

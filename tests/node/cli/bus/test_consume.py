@@ -176,7 +176,7 @@ def test_an_interrupted_command_ends_with_all_its_processes(
     loop: str,
 ) -> None:
     (id,) = publish(1)
-    # The child holds a lock, and says when it was asked to end: later than the shell itself.
+    # The child holds a lock, and reports when it gets SIGTERM, later than the shell.
     child = tmp_path / "child.py"
     child.write_text(CHILD)
     command = shlex.join([sys.executable, str(child), str(tmp_path)])
@@ -208,14 +208,16 @@ async def test_a_command_that_ignores_sigterm_is_killed(
                 tasks.start_soon(partial(execute.execute, command, {"n": 1}, to_stderr=True))
                 await eventually(lambda: bool(_read(reader)))
                 tasks.cancel_scope.cancel()
-            # No process has the other end open any more.
+            # No process has the other end open.
             await eventually(lambda: _read(reader) == b"")
     finally:
         os.close(reader)
 
 
 def _read(pipe: int) -> bytes | None:
-    """What is in a pipe; empty if no process has its other end open, None if one may write."""
+    """Return the content of a pipe: empty if no process has its other end open, None if one may
+    write.
+    """
     try:
         return os.read(pipe, 100)
     except BlockingIOError:

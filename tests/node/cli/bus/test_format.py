@@ -1,4 +1,4 @@
-"""Where a command is told to begin."""
+"""Parsing of the positions at which a command starts."""
 
 from datetime import UTC, datetime, timedelta, timezone
 

@@ -1,4 +1,4 @@
-"""`parley bus tail`, `groups` and `lag`: looking, which changes nothing."""
+"""`parley bus tail` and `groups`, which change nothing on the bus."""
 
 import pytest
 

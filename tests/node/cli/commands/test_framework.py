@@ -80,7 +80,7 @@ def test_help_shows_sections_and_examples(parley: Parley) -> None:
 
 
 def test_advanced_options_are_in_the_help_of_all(parley: Parley) -> None:
-    for _ in range(2):  # one help leaves nothing behind for the other
+    for _ in range(2):  # --help-all doesn't affect a later --help
         brief, full = (parley("call", option).out for option in ("--help", "--help-all"))
         for name in ("kex", "signing", "hash", "cipher", "sealing", "require", "max-payload"):
             assert (f"--{name} " in brief, f"--{name} " in full) == (False, True)

@@ -1,4 +1,4 @@
-"""A node that offers whatever stands in a JSON file: pairs of a name and a description.
+"""A node that offers the calls in a JSON file: pairs of a name and a description.
 
     python hostile_node.py FILE
 

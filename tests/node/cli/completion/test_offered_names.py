@@ -41,13 +41,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """The address of somebody who takes connections and says nothing, on record as a node."""
+    """A known node's address that accepts connections but never responds."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"tcp://127.0.0.1:{listener.getsockname()[1]}#{Identity.create().node_id}"
 
 
 def offered(kind: str, incomplete: str = "", **params: Any) -> list[tuple[str, str]]:
-    """What is offered after these words."""
+    """Return the completions after these words."""
     ctx = click.Context(click.Command("c"))
     ctx.params.update(params)
     complete = {"call": calls, "topic": topics}[kind]

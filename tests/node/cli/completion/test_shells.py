@@ -189,7 +189,7 @@ LAST = f"safe.{len(HOSTILE) + len(UGLY) - 1:03}"
 
 
 def test_hostile_names_and_descriptions_in_files(shell: str, home: Path) -> None:
-    """Files of this machine; that of offers is as an earlier version kept them."""
+    """Names in local files; the cache of offers has the format of an earlier version."""
     here = home / "here"
     offers = hostile_offers(here)
     (home / "topics").mkdir()

@@ -1,4 +1,4 @@
-"""What is offered for a word that is begun."""
+"""Completions of a partial word."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,7 +52,7 @@ def test_addresses_of_buses(
     begun = [("sqlite:///", ""), ("redis://", ""), ("rediss://", ""), ("redis+unix:///", "")]
     monkeypatch.chdir(tmp_path)
     assert offered(bus_addresses, "") == [*begun, ("@alice", ALICE.short), (PLACE, ALICE.short)]
-    assert offered(bus_files, "sqlite:///") == begun  # none is here yet
+    assert offered(bus_files, "sqlite:///") == begun  # there is no bus file yet
     for name in ("bus.db", "a.db", "$(reboot).db", "notes.txt"):
         (tmp_path / name).touch()
     assert offered(bus_files, "sqlite:///b") == [("sqlite:///a.db", ""), ("sqlite:///bus.db", "")]

@@ -73,7 +73,7 @@ def test_a_connection_without_encryption(processes: Processes, parley: Parley) -
 def test_a_node_that_is_not_there(parley: Parley) -> None:
     done = parley("doctor", f"{UNUSED}", "--json")
     assert (done.code, done.last["name"]) == (3, "unreachable")
-    assert found(done)["algorithms"] == "ok"  # what was found here was said before
+    assert found(done)["algorithms"] == "ok"  # findings of this machine were printed before
     assert parley("doctor", "nowhere").code == 2
 
 
@@ -97,7 +97,7 @@ def test_dialects(parley: Parley, tmp_path: Path) -> None:
     assert (done.code, found(done)["SimProto tcp://127.0.0.1:7101"]) == (0, "note")
     done = parley("doctor", "--json", "--dialect", "tcp://0.0.0.0:7102")
     assert (done.code, found(done)["dialect tcp://0.0.0.0:7102"]) == (1, "problem")
-    assert found(done)["dialects"] == "ok"  # the settings name none
+    assert found(done)["dialects"] == "ok"  # the settings have no dialect address
     assert parley("doctor", "--dialect", "here").code == 2
     assert "unencrypted" in parley("doctor", "--config", str(file)).out
 

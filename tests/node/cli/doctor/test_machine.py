@@ -1,4 +1,4 @@
-"""What is looked at on this machine: each finding, made to appear."""
+"""`parley doctor`: each finding about this machine is provoked once."""
 
 import os
 import resource

@@ -1,4 +1,4 @@
-"""Who can reach an address where nothing is encrypted."""
+"""`parley doctor`: which hosts can reach the address of an unencrypted dialect."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `parley doctor` says of a bus: of its rights, its file, its Redis."""
+"""`parley doctor`: findings about the rights, the file and the Redis server of a bus."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What `parley doctor` says of the journal in the settings."""
+"""`parley doctor`: findings about the journal in the settings."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`parley journal inspect`: what is counted of journals, whole ones and others."""
+"""`parley journal inspect`: counts of complete and damaged journals."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`parley journal keygen` and `id show`: pairs that are made, and what is shown of them."""
+"""`parley journal keygen`, and `parley id show` for auditors' keys."""
 
 from pathlib import Path
 

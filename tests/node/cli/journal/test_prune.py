@@ -1,4 +1,6 @@
-"""`parley journal prune`: its limits and what it says; what goes is tested with the journal."""
+"""`parley journal prune`: limits and output. The tests of the journal cover which segments are
+removed.
+"""
 
 import shutil
 from pathlib import Path

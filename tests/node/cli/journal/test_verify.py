@@ -1,4 +1,4 @@
-"""`parley journal verify`: exit codes, counts and findings; the audit has tests of its own."""
+"""`parley journal verify`: exit codes, counts and findings. The audit is tested separately."""
 
 from pathlib import Path
 

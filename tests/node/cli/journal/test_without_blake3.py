@@ -1,4 +1,6 @@
-"""A machine without the package for BLAKE3: what is offered there, and what an audit says."""
+"""A machine without the blake3 package: which algorithms are offered, and how an audit reports
+it.
+"""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `parley run` finds in a module, and how long what it opens is there."""
+"""How `parley run` loads an application, and the lifetime of its context manager."""
 
 import sys
 from collections.abc import Iterator

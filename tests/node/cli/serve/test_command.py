@@ -59,7 +59,7 @@ def test_a_signal_ends_it_with_close(processes: Processes, number: Signals) -> N
     assert (done.code, done.err) == (0, "")
     assert [line["event"] for line in done.lines] == ["ready", "done"]
     assert done.last["signal"] == number.name
-    # The visitor was told, not cut off.
+    # The visitor got a Close.
     left = visitor.finish()
     assert (left.code, left.err) == (1, "")
     assert (left.last["event"], left.last["name"]) == ("error", "going-away")
@@ -110,7 +110,7 @@ def test_a_second_signal_does_not_wait(processes: Processes, parley: Parley) -> 
     running.event("waiting")
     running.send(SIGTERM)
     while parley("call", address, "parley.echo", "x").code == 0:
-        pass  # until the first was noticed: who drains takes no more calls
+        pass  # until the signal was noticed: a draining server refuses calls
     assert running.stop().code == -SIGTERM
     assert caller.finish().last["name"] == "connection-lost"
 
@@ -120,7 +120,7 @@ def test_a_caller_that_is_killed_is_noticed(processes: Processes) -> None:
     caller = processes.start("call", address, "test.wait", "60", *AT_ONCE)
     running.event("waiting")
     caller.send(SIGKILL)
-    running.event("cancelled")  # its handler was told
+    running.event("cancelled")  # its handler was cancelled
     assert caller.finish().code == -SIGKILL
     done = running.stop()
     assert done.code == 0
@@ -148,7 +148,7 @@ def test_a_server_that_is_killed_is_noticed(processes: Processes) -> None:
 def test_a_port_in_use(processes: Processes, parley: Parley, server: str) -> None:
     place = server.partition("#")[0]
     sentence = f"cannot listen on {place}: the address is in use"
-    # Also if it is not the first address: nothing is announced before all are there.
+    # Also for the second address: the server announces nothing before all are open.
     for listen in (["--listen", place], ["--listen", "tcp://127.0.0.1:0", "--listen", place]):
         done = parley("serve", *listen)
         assert done == (3, "", f"parley: {sentence}\n")
@@ -177,7 +177,7 @@ def test_a_socket_that_is_served_is_not_taken_over(
     [
         ("127.0.0.1:0", 2),
         ("tcp://127.0.0.1", 2),
-        ("tcp://192.0.2.1:4000", 3),  # RFC 5737: nobody's address
+        ("tcp://192.0.2.1:4000", 3),  # a documentation address (RFC 5737)
         ("unix:///proc/nonexistent/socket", 3),
         ("unix://relative", 2),
         ("unix:///" + "x" * 200, 2),

@@ -1,4 +1,4 @@
-"""The bus that `parley serve` offers: used over the network, by those who may."""
+"""The bus of `parley serve`, used over the network by nodes with rights."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -109,7 +109,7 @@ def test_a_node_that_dies_and_comes_again(
     loop: str,
     resume: str,
 ) -> None:
-    """Who consumes or follows waits and goes on, whether the session could be resumed or not."""
+    """Consumers and followers wait and continue, whether or not the session can be resumed."""
     serve = _serving(processes, parley, bus, tmp_path, PARLEY_NODE_RESUME=resume)
     node, address = serve()
     publish(1)
@@ -125,7 +125,7 @@ def test_a_node_that_dies_and_comes_again(
     assert parley("bus", "publish", bus, NAME, '{"n": 2}').code == 0
     for one in (consumer, follower):
         one.event("connected")
-        # What was printed and not acknowledged comes again.
+        # The event that was printed but not acknowledged is redelivered.
         while (event := one.event("event"))["data"] != {"n": 2}:
             assert event["attempt"] == 2
         done = one.stop()
@@ -156,7 +156,7 @@ def test_a_consumer_tells_people_of_its_connection(
 def test_a_publisher_whose_node_dies(
     processes: Processes, parley: Parley, bus: str, tmp_path: Path
 ) -> None:
-    """It ends, and says of which lines nobody knows."""
+    """The publisher exits and names the lines whose outcome is unknown."""
     node, address = _serving(processes, parley, bus, tmp_path, PARLEY_NODE_RESUME="0")()
     publisher = processes.start(
         *("bus", "publish", address, NAME, "--json-lines", "--json"), typing=True

@@ -1,5 +1,6 @@
-"""A ring of five servers as processes, one of which is killed under load: who calls through it sees
-no error. `--rounds` says how often, twenty for each kill.
+"""A ring of five server processes, one of which is killed under load; callers see no error.
+
+`--rounds` sets the number of runs; each one has twenty kills.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`parley serve` as servers of a federation: options, what is asked of them, calls through them."""
+"""`parley serve` with the options of a federation: calls to the servers and through them."""
 
 from pathlib import Path
 
@@ -54,7 +54,7 @@ def test_two_servers_and_an_account(processes: Processes, parley: Parley, tmp_pa
     info = parley("call", via, "parley.info", *as_client).last["data"]
     assert (info["node_id"], info["caller"]) == (other, client)
     assert parley("call", via, "parley.echo", *as_client).last["name"] == "not-authorised"
-    # Strangers are told nothing.
+    # Unknown peers get no information.
     for name in ("list", "path", "check"):
         done = parley("call", address, f"parley.federation.{name}", "--json")
         assert done.last["name"] == "not-authorised"

@@ -1,4 +1,4 @@
-"""`parley serve --journal`: what is kept, recovered and said, and a disk that is full."""
+"""`parley serve --journal`: records, recovery, output, and a full disk."""
 
 import resource
 from pathlib import Path

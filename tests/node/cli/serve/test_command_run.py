@@ -1,4 +1,4 @@
-"""`parley run` as processes: its signals, its journal, and how it is started anew."""
+"""`parley run` in processes: signals, journal and restarts."""
 
 import signal
 from http.client import HTTPConnection
@@ -28,7 +28,7 @@ def write(directory: Path, version: int) -> Path:
 
 
 def read(url: str) -> bytes:
-    """What `/metrics` says there."""
+    """Return the text of `/metrics`."""
     connection = HTTPConnection(urlsplit(url).netloc, timeout=10)
     try:
         connection.request("GET", "/metrics")
@@ -46,7 +46,7 @@ def test_an_application_is_served(processes: Processes, parley: Parley, tmp_path
     keeping = ("--journal", str(tmp_path / "journal"), "--auditor", key)
     running = processes.start(
         *("run", "shop:app", "--console", "127.0.0.1:0", *asked, *keeping),
-        environment={"PARLEY_HOME": str(tmp_path / "home")},  # that of `parley`, too
+        environment={"PARLEY_HOME": str(tmp_path / "home")},  # also the module of `parley`
     )
     assert b"parley_connections_limit 100.0\n" in read(running.event("metrics")["url"])
     console = running.event("console")["url"]
@@ -63,7 +63,7 @@ def test_an_application_is_served(processes: Processes, parley: Parley, tmp_path
     assert running.event("reloaded")["changed"] == ["node.max_connections"]
     ended = running.stop(signal.SIGINT)
     assert ended.code == 0
-    assert "parley.echo" in ended.err  # the access log names what was refused
+    assert "parley.echo" in ended.err  # the access log records refused calls
     assert list((tmp_path / "journal").iterdir())
 
 

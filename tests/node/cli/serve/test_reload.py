@@ -1,4 +1,4 @@
-"""Tests of node/cli/serve/reload.py: settings that are read again, all of them or none."""
+"""Tests of node/cli/serve/reload.py: a reload applies all settings or none."""
 
 import logging
 import os
@@ -43,7 +43,7 @@ class Server:
     caplog: pytest.LogCaptureFixture
 
     async def reload(self, text: str) -> list[tuple[str, Any]]:
-        """Have these settings read; the events of the log, and what they name."""
+        """Reload with these settings; return the events and texts of the log."""
         self.file.write_text(text)
         self.caplog.clear()
         await self.reloader.hangup()
@@ -165,7 +165,7 @@ async def test_roles_are_those_of_the_file(
         assert roles.of(OTHER) == {"cook"}
         await server.reload(SETTINGS)
         assert roles.of(OTHER) == frozenset()
-        roles.load(file)  # by an application: the settings say nothing of roles
+        roles.load(file)  # set by the application, not by the settings
         assert await server.reload(SETTINGS) == [("reload.done", [])]
         assert roles.of(OTHER) == {"cook"}
 
@@ -280,7 +280,7 @@ async def test_a_node_of_a_module_keeps_its_limits_and_its_trust(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """`parley run module:node`, where nothing but the module says what they are."""
+    """With `parley run module:node`, only the module decides them."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setitem(sys.modules, "shop_own", module := ModuleType("shop_own"))
     async with serving(tmp_path, caplog) as given:

@@ -1,4 +1,4 @@
-"""Tests of node/cli/serve/systemd.py: what systemd is told, on a real datagram socket."""
+"""Tests of node/cli/serve/systemd.py with a real datagram socket."""
 
 import logging
 import os

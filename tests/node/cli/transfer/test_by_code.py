@@ -40,7 +40,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def give(processes: Processes, file: Path, *args: str) -> tuple[Running, dict[str, Any]]:
-    """A sender that waits, and what it shows."""
+    """Start a sender that waits; return it and its code."""
     args = args or ("--listen", HERE, "--no-announce")
     running = processes.start("send", str(file), *args, "--json")
     return running, running.event("code")
@@ -82,7 +82,7 @@ def test_a_file_goes_to_whoever_has_the_code(
     for met in (sent.lines[2], done.lines[1]):
         assert known.lookup(NodeId.parse(met["node_id"])) is not None
     again = parley("receive", code, str(directory), "--at", at)
-    assert again.code == 3  # nobody is there any more
+    assert again.code == 3  # the sender has gone
 
 
 def test_what_people_see(processes: Processes, parley: Parley, directory: Path, file: Path) -> None:

@@ -96,7 +96,7 @@ async def test_without_a_terminal_the_answer_is_no(
         words = fingerprint(met.client.node_id)
         line = f"parley: refused files from unknown sender {met.client.node_id} ({words}): there"
         assert capsys.readouterr().err.startswith(line)
-        assert len(known) == 0  # nobody has said yes
+        assert len(known) == 0  # the user did not accept
 
 
 async def test_known_peers_are_not_asked_about(
