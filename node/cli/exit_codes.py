@@ -160,6 +160,8 @@ def _sentence(error: BaseException) -> str:
     elif isinstance(error, OSError):
         reason = os_reason(error)
         text = f"cannot use '{error.filename}': {reason}" if error.filename else reason
+        if error.filename == "standard output":  # set by `output.stdout_errors`
+            text = f"cannot write to standard output: {reason}"
     else:
         text = str(error) or type(error).__name__
     return one_line(" ".join(text.split()))

@@ -144,7 +144,7 @@ def test_a_refusal_that_is_very_long_is_cut() -> None:
 def test_an_error_of_the_system_names_its_file() -> None:
     assert _found(OSError(28, "No space left on device")).text == "No space left on device"
     named = PermissionError(13, "Permission denied", "/etc/x")
-    assert _found(named).text == "/etc/x: Permission denied"
+    assert _found(named).text == "cannot use '/etc/x': Permission denied"
 
 
 def test_an_error_without_words_has_its_name() -> None:

@@ -113,7 +113,7 @@ def test_a_full_disk_is_told(processes: Processes, server: str, option: str, sai
     done = _shell(processes, f"$P call '{server}' parley.echo x {option} > /dev/full")
     reason = b"No space left on device"
     full = b"cannot write to standard output: " + reason + b"; " + said
-    text = full if said else b"standard output: " + reason
+    text = full if said else b"cannot write to standard output: " + reason
     assert (done.returncode, done.stderr) == (6, b"parley: " + text + b"\n")
 
 
