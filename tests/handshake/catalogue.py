@@ -5,6 +5,7 @@ the answer on the wire. `test_core.py` tries all of them on the core in memory, 
 node over TCP. `VARIANTS` and `PROOF_VARIANTS` are unusual and right: our side must accept them.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -87,6 +88,19 @@ class Fault:
     setting: Setting = USUAL
     names: str = ""
     heard: int = 0
+
+    @property
+    def rules(self) -> str:
+        """The rules of docs/protocol.md that this fault breaks, or that it keeps."""
+        return next(
+            rules
+            for event, code, name, rules in RULES
+            if self.event == event and self.code == code and re.match(name, self.name)
+        )
+
+    @property
+    def title(self) -> str:
+        return f"{self.rules} {self.name}"
 
 
 # Raw events, in place of a Hello or a Reply.
@@ -605,6 +619,70 @@ FOREIGN_BYTES: Final[dict[bytes, str]] = {
     bytes(4): "protocol-error",
     bytes(100): "protocol-error",
 }
+
+
+_OTHER_EVENT: Final = f"(?:{'|'.join(map(re.escape, PLACES))}|a Reply|a Retry|a Reject)$"
+# By event, code and the beginning of the name: the first that fits.
+RULES: Final = (
+    ("Hello", "unsupported-version", "", "5.2, 5.49"),
+    ("Hello", "no-common-algorithm", "", "5.13, 5.50"),
+    ("Hello", "plaintext-refused", "", "5.51, 5.82"),
+    ("Hello", "protocol-error", "encrypted where", "5.83"),
+    ("Hello", "protocol-error", _OTHER_EVENT, "5.1, 5.56"),
+    ("Hello", "protocol-error", "a Resume", "17.39"),
+    ("Hello", "protocol-error", ".* below its range", "5.22, 5.53"),
+    ("Hello", "protocol-error", "share|hybrid share", "5.26, 5.27"),
+    ("Hello", "protocol-error", "plaintext and", "5.53, 5.80"),
+    ("Hello", "protocol-error", "role", "5.4, 5.53"),
+    ("Hello", "protocol-error", "random|no random", "5.3, 5.53"),
+    ("Hello", "protocol-error", "", "5.53"),
+    ("Hello", "any", "", "5.44, 5.46"),
+    ("Hello", "authentication-failed", "no network key and plaintext", "5.44, 5.85"),
+    ("Hello", "authentication-failed", "", "5.44, 5.46"),
+    ("Hello", "", "a mac", "5.45"),
+    ("Hello", "", "resume_ms", "17.1"),
+    ("Hello", "", "no limits", "5.21"),
+    ("Hello", "", "limits above", "5.22"),
+    ("Hello", "", "unknown names|a share of an unknown", "5.15"),
+    ("Hello", "", "plaintext: false", "13.3"),
+    ("Hello", "", "16,384", "2.9"),
+    ("Hello", "", "", "3.6, 5.47"),
+    ("second Hello", "protocol-error", _OTHER_EVENT, "5.56"),
+    ("second Hello", "protocol-error", "", "5.9, 5.58"),
+    ("second Hello", "authentication-failed", "", "5.44"),
+    ("second Hello", "", "", "5.9, 5.57"),
+    ("Reply", "unsupported-version", "", "5.2, 5.67"),
+    ("Reply", "protocol-error", "Retry|a second Retry", "5.10, 5.64"),
+    ("Reply", "protocol-error", "suite: .*not offered|suite: .*require", "5.10"),
+    ("Reply", "protocol-error", "share|hybrid share", "5.26, 5.27"),
+    ("Reply", "protocol-error", "to a plaintext|plaintext", "5.67, 5.84"),
+    ("Reply", "protocol-error", "Reject", "5.17, 11.8"),
+    ("Reply", "protocol-error", "", "5.67"),
+    ("Reply", "", "a Retry", "5.63"),
+    ("Reply", "", "", "3.6, 5.65"),
+    ("Proof", "authentication-failed", "keys: (?:nine|an empty|two of|the same)", "4.1, 5.60"),
+    ("Proof", "authentication-failed", "keys: .*bind", "4.4, 4.5, 5.60"),
+    ("Proof", "authentication-failed", "information: 1,025", "5.5, 5.60"),
+    ("Proof", "authentication-failed", "our own keys", "5.34, 5.60"),
+    ("Proof", "authentication-failed", "(?:signed|seal|unsealed)", "5.34, 5.38, 5.60"),
+    ("Proof", "authentication-failed", "an encrypted|a Proof", "5.62, 5.70"),
+    ("Proof", "authentication-failed", "", "5.40, 5.60"),
+    ("Proof", "bad-record", "", "5.61, 5.69"),
+    ("Proof", "frame-too-large", "", "2.13, 5.62"),
+    ("Proof", "", "", "3.6, 5.59"),
+)
+
+
+def every_fault() -> list[Fault]:
+    return [
+        *hello_faults(),
+        *second_hello_faults(),
+        *silent_faults(),
+        *reply_faults(),
+        *proof_faults(),
+        *variants(),
+        *proof_variants(),
+    ]
 
 
 # What our side accepts.

@@ -106,21 +106,21 @@ def refuse(ours: WhichSide, fault: Fault, suite: Suite = SUITE) -> Seen:
 
 def test_wrong_hellos(subtests: pytest.Subtests) -> None:
     for fault in [*hello_faults(), *second_hello_faults()]:
-        with subtests.test(f"{fault.event}: {fault.name}"):
+        with subtests.test(f"{fault.event}: {fault.title}"):
             refuse("responder", fault)
 
 
 def test_wrong_hellos_to_a_network(subtests: pytest.Subtests) -> None:
     """Whatever is wrong, nothing is sent before the right network mac came."""
     for fault in silent_faults():
-        with subtests.test(f"{fault.event}: {fault.name}"):
+        with subtests.test(f"{fault.event}: {fault.title}"):
             seen = refuse("responder", fault)
             assert len(seen.sizes) == fault.heard
 
 
 def test_wrong_replies(subtests: pytest.Subtests) -> None:
     for fault in reply_faults():
-        with subtests.test(fault.name):
+        with subtests.test(fault.title):
             refuse("initiator", fault)
 
 
@@ -132,7 +132,7 @@ def test_wrong_proofs(signing: str, subtests: pytest.Subtests) -> None:
         for ours in SIDES:
             seen: dict[str, set[Seen]] = {"": set(), "Close": set()}
             for fault in proof_faults(suite):
-                with subtests.test(f"{sealing}, to our {ours}: {fault.name}"):
+                with subtests.test(f"{sealing}, to our {ours}: {fault.title}"):
                     answer = fault.answer if ours == "responder" else ""
                     seen[answer].add(refuse(ours, fault, suite))
             assert all(len(alike) <= 1 for alike in seen.values()), seen
@@ -181,12 +181,12 @@ def talk(peer: ReferencePeer, side: Side) -> None:
 
 def test_unusual_events_are_accepted(subtests: pytest.Subtests) -> None:
     for fault in variants():
-        with subtests.test(f"{fault.event}: {fault.name}"):
+        with subtests.test(f"{fault.event}: {fault.title}"):
             ours: WhichSide = "initiator" if fault.event == "Reply" else "responder"
             peer, side = meet(ours, fault.setting, fault.wrong)
             talk(peer, side)
     for fault, ours in product(proof_variants(), SIDES):
-        with subtests.test(f"Proof to our {ours}: {fault.name}"):
+        with subtests.test(f"Proof to our {ours}: {fault.title}"):
             peer, side = meet(ours, fault.setting, fault.wrong)
             talk(peer, side)
             assert side.one(HandshakeCompleted).agreed.identity is not None

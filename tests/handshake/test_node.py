@@ -126,7 +126,7 @@ async def refuse_all(
         async with node_in(setting, trust) as ours:
             asked = trust.asked
             for fault in group:
-                with subtests.test(f"{fault.event} to our {side}: {fault.name}"):
+                with subtests.test(f"{fault.event} to our {side}: {fault.title}"):
                     found[fault.answer].append(await refuse(ours, fault, side, trust))
             assert trust.asked == asked
     return found
@@ -224,6 +224,6 @@ async def test_unusual_events_are_accepted(subtests: pytest.Subtests) -> None:
         async with node_in(setting, AnyPeer()) as ours:
             for fault, side in product(group, SIDES):
                 if fault.event == "Proof" or (fault.event == "Reply") == (side == "responder"):
-                    with subtests.test(f"{fault.event} of the {side}: {fault.name}"):
+                    with subtests.test(f"{fault.event} of the {side}: {fault.title}"):
                         theirs = their_config(SUITE, **setting.theirs)
                         await ours.meet(talk, side, config=theirs, wrong=fault.wrong)

@@ -27,7 +27,8 @@ from tests.sweep import sweep
 pytestmark = pytest.mark.anyio
 
 Fault = Callable[[ReferencePeer], object]
-Table = dict[str, tuple[Fault, str]]
+# A fault, the code of the end, and the rules of docs/protocol.md that it breaks.
+Table = dict[str, tuple[Fault, str, str]]
 
 LARGE: Final = 20_000
 GREATEST: Final = 2**31 - 1
@@ -86,37 +87,42 @@ def stranger(peer: ReferencePeer) -> None:
 
 
 RECORDS: Table = {
-    "a changed tag": (lambda p: app(p, corrupt=flip(-1)), "bad-record"),
-    "a changed chain value": (lambda p: app(p, corrupt=flip(5)), "bad-record"),
-    "form 2": (lambda p: app(p, corrupt=lambda e: e[:4] + b"\2" + e[5:]), "bad-record"),
-    "an empty event": (lambda p: p.send_frame(b""), "bad-record"),
+    "a changed tag": (lambda p: app(p, corrupt=flip(-1)), "bad-record", "6.4, 6.15"),
+    "a changed chain value": (lambda p: app(p, corrupt=flip(5)), "bad-record", "6.13"),
+    "form 2": (lambda p: app(p, corrupt=lambda e: e[:4] + b"\2" + e[5:]), "bad-record", "6.12"),
+    "an empty event": (lambda p: p.send_frame(b""), "bad-record", "6.14"),
     "a raw Close": (
         lambda p: p.send_frame(Event(0, 0, *TYPES["Close"], cells_payload(code=0)).raw),
         "bad-record",
+        "5.74",
     ),
-    "an event twice": (lambda p: p.send_frame(app(p)), "bad-record"),
-    "an event lost": (one_lost, "bad-record"),
-    "an event reflected": (reflected, "bad-record"),
+    "an event twice": (lambda p: p.send_frame(app(p)), "bad-record", "6.4"),
+    "an event lost": (one_lost, "bad-record", "6.4"),
+    "an event reflected": (reflected, "bad-record", "6.4"),
     "a length over the limit": (
         lambda p: p.send_raw((p.channel.limit + 1).to_bytes(4)),
         "frame-too-large",
+        "2.13",
     ),
     "a payload over the limit": (
         lambda p: p.send_event(1, 0, 64, 1, bytes(LARGE + 1)),
         "frame-too-large",
+        "2.14",
     ),
-    "category 0": (lambda p: p.send_event(1, 0, 0, 1, b"x"), "protocol-error"),
+    "category 0": (lambda p: p.send_event(1, 0, 0, 1, b"x"), "protocol-error", "2.4"),
 }
 
 SEALS: Table = {
-    "another's seal": (stranger, "seal-violation"),
+    "another's seal": (stranger, "seal-violation", "6.16"),
     "65 events unsealed": (
         lambda p: [app(p, sealed=False) for _ in range(65)],
         "seal-violation",
+        "6.18",
     ),
     "a Close unsealed": (
         lambda p: p.send_event(0, 0, 1, 12, cells_payload(code=0), sealed=False),
         "seal-violation",
+        "6.17",
     ),
 }
 
@@ -135,13 +141,13 @@ def raw_payload(kind: str, payload: bytes) -> Fault:
 
 
 CONNECTION: Table = {
-    "1/13": (event(0, 1, 13), "protocol-error"),
-    "Ping on stream 1": (event(1, 1, 6, 1), "protocol-error"),
-    "Ping with a payload": (raw_payload("Ping", b"\xa0"), "protocol-error"),
-    "Close without code": (event(0, 1, 12, text="x"), "protocol-error"),
-    "KeyUpdate to epoch 2": (event(0, 1, 9, epoch=2), "protocol-error"),
-    "RekeyAnswer unasked": (event(0, 1, 11, share=b"\x09" * 32), "protocol-error"),
-    "RekeyOffer with a zero share": (event(0, 1, 10, share=bytes(32)), "protocol-error"),
+    "1/13": (event(0, 1, 13), "protocol-error", "5.73"),
+    "Ping on stream 1": (event(1, 1, 6, 1), "protocol-error", "2.43"),
+    "Ping with a payload": (raw_payload("Ping", b"\xa0"), "protocol-error", "2.42"),
+    "Close without code": (event(0, 1, 12, text="x"), "protocol-error", "2.42"),
+    "KeyUpdate to epoch 2": (event(0, 1, 9, epoch=2), "protocol-error", "6.49"),
+    "RekeyAnswer unasked": (event(0, 1, 11, share=b"\x09" * 32), "protocol-error", "6.40"),
+    "RekeyOffer with a zero share": (event(0, 1, 10, share=bytes(32)), "protocol-error", "6.47"),
 }  # fmt: skip
 
 
@@ -198,25 +204,28 @@ def batch_without_credit(peer: ReferencePeer) -> None:
 
 
 STREAMS: Table = {
-    "a Batch of nothing": (lambda p: p.send_event(opened(p), 0, 2, 6), "protocol-error"),
-    "a Batch whose last event has no credit": (batch_without_credit, "protocol-error"),
+    "a Batch of nothing": (lambda p: p.send_event(opened(p), 0, 2, 6), "protocol-error", "8.61"),
+    "a Batch whose last event has no credit": (batch_without_credit, "protocol-error", "8.65"),
     "Open of our node's id": (
         lambda p: p.send("Open", foreign(p), label="hold"),
         "protocol-error",
+        "8.23",
     ),
     "Open twice": (
         lambda p: [p.send("Open", own(p), label="hold") for _ in range(2)],
         "protocol-error",
+        "8.24",
     ),
-    "Open without label": (lambda p: p.send("Open", own(p)), "protocol-error"),
+    "Open without label": (lambda p: p.send("Open", own(p)), "protocol-error", "2.42"),
     "Window for a stream never opened": (
         lambda p: p.send("Window", 0, stream=own(p), credit=1),
         "protocol-error",
+        "8.30",
     ),
-    "credit above 2^31 - 1": (window(GREATEST), "protocol-error"),
-    "Data after Finish": (after_finish("Data"), "protocol-error"),
-    "Data without credit": (flood, "protocol-error"),
-    "a stream too many": (too_many, "too-many-streams"),
+    "credit above 2^31 - 1": (window(GREATEST), "protocol-error", "8.39"),
+    "Data after Finish": (after_finish("Data"), "protocol-error", "8.26"),
+    "Data without credit": (flood, "protocol-error", "8.37"),
+    "a stream too many": (too_many, "too-many-streams", "8.13"),
 }
 
 
@@ -231,26 +240,28 @@ REQUESTS: Table = {
     "an async id twice": (
         lambda p: [p.send("Call", 1, 7, topic="hold") for _ in range(2)],
         "protocol-error",
+        "2.17",
     ),
-    "an async id twice on a stream": (twice_on_a_stream, "protocol-error"),
+    "an async id twice on a stream": (twice_on_a_stream, "protocol-error", "2.17"),
 }
 
 PLAIN: Table = {
-    "an empty event": (lambda p: p.send_frame(b""), "protocol-error"),
-    "Finish twice": (on_opened("Finish", times=2), "protocol-error"),
+    "an empty event": (lambda p: p.send_frame(b""), "protocol-error", "2.3"),
+    "Finish twice": (on_opened("Finish", times=2), "protocol-error", "8.26"),
     "an async id twice": REQUESTS["an async id twice"],
 }
 
 EACH: Table = {
-    "a changed seal": (lambda p: app(p, flip_seal=True), "seal-violation"),
-    "a changed tag": (lambda p: app(p, corrupt=flip(-1)), "bad-record"),
-    "an event lost": (one_lost, "bad-record"),
+    "a changed seal": (lambda p: app(p, flip_seal=True), "seal-violation", "6.16"),
+    "a changed tag": (lambda p: app(p, corrupt=flip(-1)), "bad-record", "6.15"),
+    "an event lost": (one_lost, "bad-record", "6.4"),
 }
 
+TABLES: Final = (RECORDS, SEALS, CONNECTION, STREAMS, REQUESTS, PLAIN, EACH)
 LIMITS = {"max_payload": LARGE, "stream_window": LARGE, "max_streams": 4}
 ENCRYPTED = their_config(limits=LIMITS)
 CASES = [
-    pytest.param(config, fault, code, id=f"{group}-{name}")
+    pytest.param(config, fault, code, id=f"{group}-{rules} {name}")
     for group, config, table in (
         ("records", ENCRYPTED, RECORDS),
         ("seals", ENCRYPTED, SEALS),
@@ -260,7 +271,7 @@ CASES = [
         ("each", their_config(limits=LIMITS, sealing=("each",)), EACH),
         ("plain", their_config(limits=LIMITS, encrypted=False, plaintext=True), PLAIN),
     )
-    for name, (fault, code) in table.items()
+    for name, (fault, code, rules) in table.items()
 ]
 
 
