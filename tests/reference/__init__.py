@@ -1,5 +1,5 @@
-"""A second reading of the protocol document, for tests only.
+"""A second implementation of the protocol, for tests only.
 
-Written from the document alone: it imports nothing of lbm, crypto or node, so
-an error that both share must be an error of the document. Plain and slow.
+It is written from the document alone and doesn't import lbm, crypto or node, so that an error that
+both implementations share must be an error of the document. It is simple and slow.
 """

@@ -1,7 +1,7 @@
-"""What a test asks of a ReferencePeer: calls, streams, pings, rekeys, an end.
+"""Actions that a test requests from a ReferencePeer: calls, streams, pings, rekeys and closing.
 
-Each act is a function of a peer, built on `send`, `recv_event` and
-nothing private; events that an act does not wait for go to the peer's backlog.
+Each action is a function of a peer, built on `send` and `recv_event` without private names. Events
+that an action doesn't wait for are added to the peer's backlog.
 """
 
 from collections.abc import Callable
@@ -129,7 +129,7 @@ def rekey(peer: ReferencePeer) -> None:
 
 
 def settle(peer: ReferencePeer) -> None:
-    """Reads on until no rekey is under way."""
+    """Read until the current rekey is complete."""
     while peer.rekeying is not None and (peer.rekeying.offer or peer.rekeying.pending):
         arrived = peer.next_event()
         if arrived is not None:

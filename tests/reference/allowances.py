@@ -1,6 +1,6 @@
-"""What a peer may send at no more than a rate (section 14), as its reader counts it.
+"""Rate limits of a peer (section 14), as the receiver counts them.
 
-An allowance fills up by so many a second and is never more than its burst.
+An allowance refills at a number per second, up to its burst.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,9 @@ TELL_BYTES = 262_144
 
 
 class Allowances:
-    """What is left of each; `reasons` for Windows and Resets, Pings that wait for their Pong."""
+    """The remaining allowances; `reasons` justify Windows and Resets, and Pings that wait for their
+    Pong.
+    """
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self._clock = clock
@@ -66,7 +68,7 @@ class Allowances:
                 self._use("idle")
 
     def told(self, progress: int) -> None:
-        """A Received that tells so many bytes more than the one before it."""
+        """Count a Received that acknowledges this many more bytes than the previous one."""
         if progress < TELL_BYTES:
             self._use("told")
 

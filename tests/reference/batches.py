@@ -1,7 +1,7 @@
-"""2/6 Batch: a run of events of one stream as one event (section 8).
+"""2/6 Batch: consecutive events of one stream in one event (section 8).
 
-Bytes to events and back. What each event does is for whoever takes it: it is what it
-would be outside.
+Encodes and decodes batches. The caller processes each event as if it had arrived outside of a
+batch.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from tests.reference.wire import TYPES, Event, Violation, parse_inner
 
 COUNTS: Final = range(2, 257)
 MOST_BYTES: Final = 32_768
-_NOT_INSIDE: Final = (1, 2)  # categories; 0 is that of no event at all
+_NOT_INSIDE: Final = (1, 2)  # Categories; 0 means no event.
 
 
 def batch_of(events: Sequence[Event]) -> Event:
@@ -21,13 +21,15 @@ def batch_of(events: Sequence[Event]) -> Event:
 
 
 def inside(event: Event, length: int | None = None) -> bytes:
-    """An event as it stands in a Batch, or with another `length` than it has."""
+    """An event as encoded in a Batch, or with a different `length`."""
     head, payload = event.inner[:4], event.inner[4:]
     return head + (len(payload) if length is None else length).to_bytes(4) + payload
 
 
 def batched(batch: Event) -> list[Event]:
-    """The events that a Batch means, in their order; raises Violation, and then it means none."""
+    """Return the events of a Batch in order. Raises Violation for an invalid Batch, whose events
+    are then all ignored.
+    """
     if not batch.stream or batch.async_id:
         raise Violation("protocol-error", "a Batch on stream 0, or with an async id")
     if len(batch.payload) > MOST_BYTES:

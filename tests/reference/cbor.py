@@ -1,7 +1,7 @@
 """LBM payloads (section 3): a small deterministic CBOR encoder and a strict decoder.
 
-What decodes, encodes to the same bytes again. Knows nothing of the
-meaning of cells; key 0 (noise) is dropped by `decode_payload` and nowhere else.
+A decoded payload encodes to the same bytes. The module doesn't interpret cells; only
+`decode_payload` drops key 0 (noise).
 """
 
 import struct
@@ -83,7 +83,7 @@ def decode_payload(
     max_depth: int = DEFAULT_DEPTH,
     keep_noise: bool = False,
 ) -> dict[int, Any]:
-    """The cells of a payload without its noise; raises LbmError and nothing else."""
+    """Return the cells of a payload without its noise. Raises only LbmError."""
     if max_bytes is not None and len(data) > max_bytes:
         raise LbmError("bytes")
     reader = _Reader(data, max_items, max_depth)

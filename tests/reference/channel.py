@@ -1,7 +1,7 @@
 """Frames over a blocking socket (section 2).
 
-Whole events in, whole events out, each call bounded by the socket's
-time-out. Knows nothing of what an event holds; `send_raw` sends any bytes.
+Reads and writes whole events; each call is bounded by the socket's timeout. It doesn't interpret
+events; `send_raw` sends arbitrary bytes.
 """
 
 import socket

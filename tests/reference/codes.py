@@ -1,6 +1,6 @@
-"""Short codes (section 21): SPAKE2, the messages of the exchange, and the giver's tries.
+"""Short codes (section 21): SPAKE2, the messages of the exchange, and the giver's attempts.
 
-Knows nothing of streams, homes or announcements.
+It doesn't depend on streams, homes or announcements.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ SECONDS = 600.0
 
 
 class Refused(Exception):
-    """What a side does not take; `code` is that of the Reset."""
+    """A message that a side rejects; `code` is the code of the Reset."""
 
     def __init__(self, code: int, why: str) -> None:
         super().__init__(why)
@@ -42,7 +42,7 @@ def share(group: Group, w: int, private: int, *, first: bool) -> bytes:
 
 
 def shared(group: Group, w: int, private: int, theirs: bytes, *, first: bool) -> bytes:
-    """K; Refused for a share that gives none."""
+    """Return K. Raises Refused for a share that yields no key."""
     try:
         point = group.decode(theirs)
     except ValueError as error:

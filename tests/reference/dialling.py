@@ -1,6 +1,6 @@
-"""Dial and Login (sections 19 and 20): what a node does with one.
+"""Dial and Login (sections 19 and 20): how a node processes them.
 
-Written from the document. A node is what it knows at that moment; nothing is remembered here.
+Written from the document. A node is the state it has at that moment; the module keeps no state.
 """
 
 from dataclasses import dataclass, field
@@ -28,8 +28,10 @@ class DialRefused(Exception):
 
 @dataclass(frozen=True)
 class Situation:
-    """What a node knows. `linked` are those with an open link; of `accounts` (who may have one,
-    None: anybody) those in `logged_in` are here, and not parted; `homes` are its own."""
+    """The state of a node. `linked` are nodes with an open link. Of `accounts` (nodes that may have
+    one, None: all), those in `logged_in` are connected and not suspended. `homes` are the node's
+    homes.
+    """
 
     own: bytes
     members: frozenset[bytes] = frozenset()
@@ -41,18 +43,18 @@ class Situation:
     links: Links = field(default_factory=dict)
 
     def may_have_account(self, node: bytes) -> bool:
-        """A server has none."""
+        """Return the accounts; a server has none."""
         known = self.accounts is None or node in self.accounts
         return known and not self.is_server(node)
 
     def is_server(self, node: bytes) -> bool:
-        """Whether it takes this node for one."""
+        """Return whether the node identifies as this one."""
         return node in self.members or node in self.linked
 
 
 @dataclass(frozen=True)
 class GoesOn:
-    """To whom, and what is sent there."""
+    """Return the next node and the message for it."""
 
     to: bytes
     path: list[bytes]
@@ -100,7 +102,7 @@ def pass_answer(path: list[bytes], at: int, payload: bytes) -> bytes:
     that came from the next server."""
     cells = own_cells(payload, "code", "text", "hop")
     code, hop = cells[CELLS["code"]], cells.get(CELLS["hop"])
-    # Nobody is missing behind the last of a path.
+    # The last node of a path has no successor.
     last = len(path) - (2 if code == UNREACHABLE else 1)
     if hop is None or not at < hop <= last:
         hop = min(at + 1, last)

@@ -1,8 +1,8 @@
-"""Envelopes and cards (section 19): signed content that stands without a session, and what is
-done with a card.
+"""Envelopes and cards (section 19): signed content outside of a session, and how a card is
+processed.
 
-Written from the document. Times are milliseconds since 1970; a table knows its own clock by what
-it is given.
+Written from the document. Times are milliseconds since 1970; a table's clock is the time passed to
+it.
 """
 
 from dataclasses import dataclass
@@ -35,8 +35,9 @@ class Signs(Protocol):
 
 
 class Dropped(Exception):
-    """An envelope that is not taken; `reason` is `malformed`, `stranger`, `old`, `signature`
-    (the stream is reset for it) or `clock`."""
+    """A rejected envelope; `reason` is `malformed`, `stranger`, `old`, `signature` (which resets
+    the stream) or `clock`.
+    """
 
     def __init__(self, reason: str, why: str) -> None:
         super().__init__(f"{reason}: {why}")
@@ -45,7 +46,7 @@ class Dropped(Exception):
 
 
 def malformed(why: str) -> Dropped:
-    """A refusal of what is not as the document has it."""
+    """Raise Dropped for content that doesn't match the document."""
     return Dropped("malformed", why)
 
 
@@ -138,8 +139,7 @@ class ReadCard:
 
 
 def read_card(data: bytes) -> tuple[ReadCard, Enclosed]:
-    """What the card in an envelope says; its signature is not checked. Raises Dropped
-    `malformed`."""
+    """Return the card in an envelope without checking its signature. Raises Dropped `malformed`."""
     if len(data) > LARGEST_CARD:
         raise malformed("above 8,192 bytes")
     enclosed = read_envelope(data)

@@ -1,7 +1,6 @@
 """The handshake over a channel, from Hello to the second Proof (section 5).
 
-Transcripts hold the bytes that passed. `Misbehaviour` changes what
-this side sends; knows nothing of what happens afterwards.
+Transcripts hold the transmitted bytes. `Misbehaviour` changes the messages that this side sends.
 """
 
 from collections.abc import Callable
@@ -106,7 +105,9 @@ def initiate(
 def respond(
     channel: Channel, config: Config, wrong: Misbehaviour, expected: bytes | None
 ) -> Established:
-    """The responder's part; refuses with Reject, Close or silence as section 5 says."""
+    """Run the responder's side; it refuses with Reject, Close or silence, as section 5
+    specifies.
+    """
     event = channel.receive_frame()
     events = [event]
     decision = _decide(channel, config, event, None)
@@ -169,7 +170,7 @@ def _decide(
 
 
 def first_event(event: bytes) -> None:
-    """Raises Violation for a Resume: whoever asks here knows no session."""
+    """Raise Violation for a Resume, because this side has no session."""
     kind, _ = handshake.handshake_cells(event)
     if kind in (TYPES["Resumed"], TYPES["Received"]):
         raise Violation("protocol-error", "not a Hello")

@@ -1,7 +1,7 @@
 """Key exchanges of section 5: x25519 and x25519-mlkem768.
 
-The offering side holds an `Offer` (Hello's share or RekeyOffer's), the
-other calls `answer` once. Knows nothing of what the shared secret is for.
+The offering side keeps an `Offer` (the share of Hello or RekeyOffer); the other side calls `answer`
+once.
 """
 
 from dataclasses import dataclass, field

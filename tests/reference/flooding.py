@@ -1,6 +1,6 @@
 """Have and Cards on one stream `federation` (section 19).
 
-Written from the document. What is to be sent comes out as node ids, in no particular order.
+Written from the document. Methods return the node IDs of the cards to send, in any order.
 """
 
 from typing import Any, Final
@@ -41,7 +41,7 @@ class Flooding:
         return set()
 
     def news(self, origin: bytes, number: int, envelope: bytes) -> set[bytes]:
-        """A card that came by another link, or one's own that was made anew."""
+        """Process a card from another link, or the node's own renewed card."""
         self.offers[origin] = number, envelope
         return self._sent({origin}) if self._heard else set()
 
@@ -109,9 +109,12 @@ def _is_entry(one: Any) -> bool:
 
 
 def judge_link(*, member: bool, opener_dialled: bool, m: int, payload: int, first: bool) -> str:
-    """What becomes of a session on which a stream `federation` is opened: a `link`, or how it is
-    refused. `m` is the agreed `resume ms`, `payload` the agreed `max_payload`; `first` says that no
-    other stream `federation` of the session is open."""
+    """Return the outcome when a stream `federation` is opened on a session: a `link`, or the kind
+    of refusal.
+
+    `m` is the agreed `resume ms`, and `payload` the agreed `max_payload`; `first` means that the
+    session has no other open stream `federation`.
+    """
     if not member or not opener_dialled:
         return "not-authorised"
     if payload < LEAST_PAYLOAD:

@@ -33,7 +33,9 @@ class Group(Protocol):
         """As it is sent."""
 
     def decode(self, data: bytes) -> Point:
-        """What was sent; ValueError if it is not a point as `encode` writes it."""
+        """Return the point that was sent. Raises ValueError if its encoding isn't the one that
+        `encode` writes.
+        """
 
 
 @cache

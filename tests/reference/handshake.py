@@ -1,7 +1,7 @@
-"""Hello, Retry, Reply and Reject (section 5): what to send, and what to make of them.
+"""Hello, Retry, Reply and Reject (section 5): building and evaluating them.
 
-Pure functions from event bytes to a decision or a Violation; the
-order of checks is the order of the text. Knows nothing of sockets or Proofs.
+Pure functions from event bytes to a decision or a Violation, which check in the order of the
+document. They don't depend on sockets or Proofs.
 """
 
 import hmac
@@ -131,7 +131,9 @@ def reject_event(code: str, text: str) -> bytes:
 
 
 def sentence(code: str, why: str = "") -> str:
-    """The text of a Reject: fixed for its code, but for a parameter's name or the version."""
+    """Return the text of a Reject: fixed for its code, except for a parameter's name or the
+    version.
+    """
     if code == "no-common-algorithm":
         return f"{code}: {why}"
     return f"{code}: {VERSION}" if code == "unsupported-version" else code

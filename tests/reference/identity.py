@@ -1,7 +1,7 @@
-"""Identities (section 4): node ids, key bindings, UUIDs and cells 14 and 15.
+"""Identities (section 4): node IDs, key bindings, UUIDs and cells 14 and 15.
 
-An identity is read whole or refused with Violation
-`authentication-failed`. Knows nothing of trust policies or key files.
+An identity is read whole or refused with Violation `authentication-failed`. Trust policies and key
+files are out of scope.
 """
 
 import base64
@@ -84,7 +84,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class RemoteIdentity:
-    """What a Proof's cell 14 says, verified: known algorithms only."""
+    """Return the verified contents of a Proof's cell 14: known algorithms only."""
 
     id: bytes
     keys: dict[str, bytes]

@@ -1,7 +1,7 @@
-"""A second reading of docs/journal.md: records, bodies and names of a journal's files.
+"""A second implementation of docs/journal.md: records, bodies and names of a journal's files.
 
-Written from that page alone; what it gives a type or size, has it, or the bytes
-are Malformed. Fields are dicts by the names of its tables, with `_` for each blank.
+Written from that page alone. Values whose type or size differs from the page are Malformed. Fields
+are dicts by the names in its tables, with `_` for each blank.
 """
 
 import datetime
@@ -51,7 +51,7 @@ CELLS: Final = {
         *("trace", "hop", "length", "before", "after", "began", "ended", "forward", "back"),
     ),
 }
-# What is in front of the map, or in its place.
+# The bytes before the map, or in its place.
 PREFIX: Final = {
     "block": ("number", "live"),
     "checkpoint": ("session",),
@@ -66,7 +66,7 @@ PREFIX: Final = {
 
 
 class Malformed(Exception):
-    """It is not what the page says; with a reason for people."""
+    """The bytes don't match the page; with a reason for people."""
 
 
 # Records.
@@ -79,7 +79,9 @@ def record(kind: int, time: int, body: bytes) -> bytes:
 
 
 def records(data: bytes) -> Iterator[Fields]:
-    """Each record of a segment; the last may say `bad-length` or `torn`, of all that is left."""
+    """Yield each record of a segment. The last one may be `bad-length` or `torn`, with all
+    remaining bytes.
+    """
     at = 0
     while at < len(data):
         left = len(data) - at
@@ -188,7 +190,7 @@ def _uint(value: Any) -> int:
 
 
 def _count(value: Any) -> int:
-    """A number of a checkpoint or an end: none is 2^48 or more."""
+    """Return a number of a checkpoint or an end, which must be below 2^48."""
     if _uint(value) >= 2**48:
         raise Malformed("a count that no session reaches")
     return int(value)
@@ -216,7 +218,7 @@ def _moment(value: Any) -> int:
 
 
 def _hash(value: Any) -> bytes:
-    """A hash's value: of which hash, only the suite says; none has more than 64 bytes."""
+    """Return a hash value of at most 64 bytes; the suite determines the hash."""
     if len(_a(bytes)(value)) > 64:
         raise Malformed("longer than any hash")
     return bytes(value)
@@ -335,7 +337,7 @@ def start_text(time: int) -> str:
 
 
 def read_name(name: str) -> Fields:
-    """What a segment's name says; raises Malformed."""
+    """Return the parts of a segment's name. Raises Malformed."""
     found = re.fullmatch(
         r"([a-z2-7]{52})-([0-9]{8}T[0-9]{12}Z)-([0-9]{8})\.pjl(|\.open|\.torn)", name
     )

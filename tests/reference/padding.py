@@ -1,7 +1,6 @@
-"""Padding (section 7): the size that a payload gets, and the noise cell that reaches it.
+"""Padding (section 7): the padded size of a payload, and the noise cell that reaches it.
 
-The noise cell is the whole mechanism; nothing else of the payload
-changes. Knows nothing of when padding is switched on.
+The noise cell is the whole mechanism; the rest of the payload doesn't change.
 """
 
 from tests.reference.cbor import decode_payload, encode_payload, head

@@ -1,7 +1,7 @@
-"""A blocking peer for tests: initiator or responder, honest unless told otherwise.
+"""A blocking peer for tests: initiator or responder, honest unless a test configures otherwise.
 
-One thread, one socket; whatever blocks is bounded by the channel's
-time-out. What comes in is checked and answered here; the acts are in acts.py.
+It uses one thread and one socket, and every wait is bounded by the channel's timeout. Received
+events are checked and answered here; acts.py has the actions.
 """
 
 import socket
@@ -55,10 +55,11 @@ class Closed(Exception):
 
 
 class ReferencePeer:
-    """`automatic` False: nothing is answered, every event is handed up (keys still change).
+    """Create a peer. With `automatic` False, it doesn't answer and returns every event (keys still
+    change).
 
-    `handlers` answer Calls by topic. `signer` replaces the identity's key in later seals.
-    `events` has every event received, in order, with its form; behind a Batch those in it.
+    `handlers` answer Calls by topic. `signer` replaces the identity's key in later seals. `events`
+    has every received event in order, with its form; the events of a Batch follow it.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class ReferencePeer:
         self.signer: Signer | None = None
         self.events: list[Opened] = []
         self.backlog: deque[Event] = deque()
-        self.inside: deque[Event] = deque()  # of a Batch, what is still to be handed up
+        self.inside: deque[Event] = deque()  # Events of a Batch that are not yet returned.
         self.unsealed_sent = 0
         self.unsealed_received = 0
         self.newly_sealed = 0  # events in form 0 that the last seal vouched for
@@ -117,7 +118,7 @@ class ReferencePeer:
             key = resume_key(suite.hash, done.keys.exporter, session, size)
             self.resumption = Resumption(suite.hash, key)
             if self.automatic and not initiator:
-                with suppress(ConnectionLost):  # whoever reads next learns of it
+                with suppress(ConnectionLost):  # The next read reports it.
                     self.tell()
         return self
 
@@ -157,10 +158,10 @@ class ReferencePeer:
         flip_seal: bool = False,
         corrupt: Callable[[bytes], bytes] | None = None,
     ) -> bytes:
-        """Any event under valid keys; the event as sent.
+        """Send an event under valid keys and return it as sent.
 
-        `sealed` None: as the rules want it. `corrupt` changes the finished event; keys, counters
-        and chain are those of the honest one. KeyUpdates change keys only through acts.
+        `sealed` None follows the rules. `corrupt` changes the finished event; keys, counters and
+        chain remain honest. KeyUpdates change keys only through acts.
         """
         event = Event(stream, async_id, category, subcategory, payload)
         if sealed is None:
@@ -231,7 +232,7 @@ class ReferencePeer:
             raise
 
     def _forget_transport(self, resumption: Resumption) -> None:
-        """Nothing of a resumed transport was right: the session is parted as before."""
+        """The resumed transport was invalid: the session is suspended as before."""
         incoming = self.session.incoming
         if incoming is not None and resumption.trial is not None:
             incoming.chain, incoming.counters = resumption.trial
@@ -247,7 +248,9 @@ class ReferencePeer:
         self.channel.finish()
 
     def recv_close(self) -> tuple[int, str]:
-        """Reads on until Close: its code and text; raises ConnectionLost where none comes."""
+        """Read until Close and return its code and text. Raises ConnectionLost if the connection
+        ends without one.
+        """
         try:
             while True:
                 self.recv_event()
@@ -382,7 +385,7 @@ class ReferencePeer:
         return None if self.automatic and self._answered(event) else event
 
     def _answered(self, event: Event) -> bool:
-        """Grants credit for what is taken, and answers a Call that has a handler."""
+        """Grant credit for consumed data, and answer a Call that has a handler."""
         grant = self.streams.consumed(event)
         if grant:
             self.send("Window", 0, stream=event.stream, credit=grant)

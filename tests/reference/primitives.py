@@ -1,7 +1,6 @@
 """Hashes, HKDF, AEADs, signatures and key exchanges of the registry, by name.
 
-Every function takes the algorithm's name of section 5 and plain
-bytes. Knows nothing of transcripts, chains or events.
+Every function takes the algorithm's name of section 5 and plain bytes.
 """
 
 import hashlib
@@ -138,7 +137,7 @@ class SigningKey:
         return ec.derive_private_key(int.from_bytes(self.seed), ec.SECP256R1())
 
     def sign(self, message: bytes) -> bytes:
-        """A signature; deterministic but for ML-DSA, which OpenSSL hedges."""
+        """Return a signature; it is deterministic except for ML-DSA, which OpenSSL randomises."""
         if self.algorithm == "ed25519":
             return ed25519.Ed25519PrivateKey.from_private_bytes(self.seed).sign(message)
         if self.algorithm == "ml-dsa-65":
@@ -198,6 +197,6 @@ def small_order(public: bytes) -> bool:
     y2 = y * y % FIELD
     if y2 in (0, 1):
         return True
-    # Doubling a point of order 8 gives one of order 4 (y = 0): y^2 = -x^2, and then
-    # the curve -x^2 + y^2 = 1 + d x^2 y^2 says 2 y^2 = 1 - d y^4.
+    # Doubling a point of order 8 gives one of order 4 (y = 0): y^2 = -x^2, and then the curve -x^2
+    # + y^2 = 1 + d x^2 y^2 becomes 2 y^2 = 1 - d y^4.
     return (2 * y2 - 1 + CURVE_D * y2 * y2) % FIELD == 0

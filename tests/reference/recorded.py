@@ -30,7 +30,9 @@ class Records:
         self._used: dict[str, list[str]] = {}
 
     def keep(self, name: str, fresh: list[bytes] | None) -> list[bytes] | None:
-        """The kept values of `name`, or `fresh` where it is given; None if there are none."""
+        """Return the recorded values of `name`, or `fresh` if it is given; None if there are no
+        values.
+        """
         if name not in self._used and fresh is None and name not in self._old:
             return None
         if name not in self._used:

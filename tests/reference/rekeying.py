@@ -1,7 +1,7 @@
 """Key updates and rekeys of one connection (section 6).
 
-`RekeyState` is told of every KeyUpdate, offer and answer and says what
-to send; the directions are changed here and nowhere else. No sockets.
+`RekeyState` receives every KeyUpdate, offer and answer, and returns the events to send. Only this
+module changes the directions. No sockets.
 """
 
 from dataclasses import dataclass

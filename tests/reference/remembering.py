@@ -1,7 +1,7 @@
-"""Topics that remember (section 18): where a subscriber begins, and what a reader takes.
+"""Topics with history (section 18): where a subscriber begins, and which notes a reader accepts.
 
-Written from the document. Notes are values; what travels are the maps of cells of Subscribe,
-Result, Notify and Notes.
+Written from the document. Notes are values; messages are the maps of cells of Subscribe, Result,
+Notify and Notes.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ class Malformed(Exception):
 
 
 def read(payload: bytes) -> dict[int, Any]:
-    """The cells of a payload, those of this section with the right types."""
+    """Return the cells of a payload that belong to this section, with the right types."""
     try:
         cells = cbor.decode_payload(payload)
     except cbor.LbmError as error:
@@ -39,7 +39,7 @@ def read(payload: bytes) -> dict[int, Any]:
 
 
 class Publisher:
-    """A topic whose notes from `first` to `last` are kept; nothing is, where first is last + 1."""
+    """A topic that keeps its notes from `first` to `last`; it is empty if first is last + 1."""
 
     def __init__(self, epoch: bytes, first: int, last: int) -> None:
         self.epoch, self.first, self.last = epoch, first, last
@@ -61,7 +61,7 @@ class Publisher:
 
 
 class Reader:
-    """A subscriber that had the notes up to `after`, an epoch and a number, or none."""
+    """A subscriber that had the notes up to `after`, an epoch and a number, or no notes."""
 
     def __init__(self, after: tuple[bytes, int] | None, result: bytes) -> None:
         cells = read(result)
@@ -81,7 +81,7 @@ class Reader:
             self.last = begins
 
     def take(self, subcategory: int, payload: bytes) -> None:
-        """A Notify or Notes came; one that is malformed changes nothing."""
+        """Process a Notify or Notes; a malformed one has no effect."""
         cells = read(payload)
         if cells.get(_NUMBER, 1) < 1:
             raise Malformed("numbers begin with 1")

@@ -1,7 +1,7 @@
-"""What resuming says and counts (section 17): K, tags, macs, Resume and Resumed, positions.
+"""The messages and counts of resuming (section 17): K, tags, macs, Resume and Resumed, positions.
 
-Decisions from bytes and numbers. Knows nothing of sockets, of when to dial, or of what the
-frames hold whose bytes are counted.
+Decisions from bytes and numbers, independent of sockets, of dialling, and of the contents of
+counted frames.
 """
 
 import hmac
@@ -20,7 +20,7 @@ TAG_SIZE: Final = 16
 LAST_ATTEMPT: Final = 2**32 - 1
 LAST_POSITION: Final = 2**64 - 1
 RESUME, RESUMED = 0, 1  # the sides of a mac
-# Events that two idle sides would otherwise answer each other for ever.
+# Events that two idle sides would otherwise answer forever.
 QUIET: Final = frozenset(TYPES[name] for name in ("Received", "Ping", "Pong", "Seal"))
 
 
@@ -33,7 +33,7 @@ class UnknownSession(Exception):
 
 
 class Refused(Exception):
-    """A Resumed that is none: the transport is dropped, the session stays parted."""
+    """An invalid Resumed: the transport is dropped, and the session remains suspended."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def read_answer(event: bytes, name: str) -> Answer:
 
 
 class TopicHistory:
-    """One's own direction: the bytes from `told` to `sent`, as they were written."""
+    """The local direction: the bytes from `told` to `sent`, as they were written."""
 
     def __init__(self) -> None:
         self.told = 0
@@ -132,13 +132,16 @@ class TopicHistory:
         self.told = position
 
     def missing(self) -> bytes:
-        """What is to be sent again."""
+        """Return the bytes to retransmit."""
         return bytes(self._bytes)
 
 
 class Resumption:
-    """One session's counts: `count` is m (the initiator's) or n (the responder's), `attempt` the
-    last one made or accepted, `received` one's own position and `heard` the last one told."""
+    """The counts of one session.
+
+    `count` is m (the initiator's) or n (the responder's), `attempt` the last one made or accepted,
+    `received` the local position, and `heard` the last position that the other side acknowledged.
+    """
 
     def __init__(self, hash_name: str, key: bytes) -> None:
         self.hash = hash_name
@@ -148,11 +151,16 @@ class Resumption:
         self.kept = TopicHistory()
         self.received = 0
         self.heard = 0
-        self._last = 0  # what the last Received told
-        self._expected = 1  # how many of the next may tell little: one for each transport
-        # The other direction's chain value and counters while nothing of a new transport decrypted.
+        self._last = 0  # The position in the last Received.
+        self._expected = (
+            1  # how many of the next may acknowledge little: one per transport
+        )
+        # The other direction's chain value and counters, until an event of the new transport
+        # decrypts.
         self.trial: tuple[bytes, dict[int, int]] | None = None
-        self._since = -1.0  # when the first event came that was not told; negative: none
+        self._since = (
+            -1.0
+        )  # arrival of the first unacknowledged event; negative: none
 
     def took(self, size: int, kind: tuple[int, int]) -> None:
         """A frame of the other direction, whose event decrypted."""
@@ -170,10 +178,10 @@ class Resumption:
         return False
 
     def told(self, position: int) -> int | None:
-        """A Received of the other side: how much more it told than the one before, None where
-        that does not count.
+        """Process a Received of the other side. Return how many more bytes it acknowledges than the
+        one before, or None if it doesn't count.
 
-        One that was sent again may tell less than a Resume or Resumed told meanwhile.
+        A retransmitted Received may acknowledge less than a later Resume or Resumed.
         """
         if position < self._last:
             raise Violation("protocol-error", "a position that falls")

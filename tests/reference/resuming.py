@@ -14,7 +14,7 @@ from tests.reference.wire import CELLS, TYPES, Violation
 
 
 class Rejected(Exception):
-    """The other side answered Reject; the session stays parted."""
+    """The other side answered Reject; the session remains suspended."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -29,7 +29,7 @@ def resumption_of(peer: ReferencePeer) -> Resumption:
 
 
 def part(peer: ReferencePeer) -> None:
-    """The transport is gone; what is sent from now on is kept."""
+    """The transport is lost; later events are kept."""
     peer.channel.close()
 
 
@@ -74,7 +74,9 @@ def take(peer: ReferencePeer, channel: Channel, event: bytes) -> None:
 
 
 def refuse(channel: Channel, event: bytes) -> None:
-    """What a node says that resumes nothing; raises Violation for what is no Resume."""
+    """Return the answer of a node that resumes no session. Raises Violation for an invalid
+    Resume.
+    """
     read_answer(event, "Resume")
     _reject(channel, "unknown-session")
 

@@ -1,7 +1,6 @@
 """The key schedule of section 5, the hash chain's values and the rekey of section 6.
 
-Functions of bytes, nothing kept. Knows nothing of sockets or of who
-signs what.
+Stateless functions of bytes, independent of sockets and of the signing identity.
 """
 
 from dataclasses import dataclass, field
@@ -91,7 +90,9 @@ def chain_start_responder(keys: HandshakeKeys) -> bytes:
 
 
 def chain_start_initiator(keys: HandshakeKeys, responder_proof: bytes) -> bytes:
-    """chain_i[-1]: it covers the responder's Proof, so the initiator signs whom it talks to."""
+    """Return chain_i[-1]. It covers the responder's Proof, so the initiator signs the identity of
+    its peer.
+    """
     seen = digest(keys.hash, keys.t1 + responder_proof)
     return digest(keys.hash, b"parley1 chain" + b"\x00" + seen + keys.commit)
 

@@ -1,7 +1,7 @@
 """One direction of an encrypted connection (section 6): AEAD, hash chain and seals.
 
-A `Direction` is fed every event of its direction in the order of the
-wire. Both writer and reader use it; it knows nothing of sockets or event types.
+A `Direction` processes every event of its direction in wire order. The writer and the reader both
+use it, without sockets or event types.
 """
 
 from dataclasses import dataclass

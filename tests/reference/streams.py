@@ -1,7 +1,7 @@
 """Stream states and credit of one connection (section 8).
 
-`written` and `read` see every event of category 2 up on streams from
-2, and what stream 0 says of them. Nothing is sent from here.
+`written` and `read` process every event of category 2 and above on streams from 2, and the events
+on stream 0 about them. This module doesn't send anything.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the document and the vectors' README list, against what they are about."""
+"""The lists in the document and in the vectors' README match their subjects."""
 
 import json
 import re

@@ -22,7 +22,9 @@ EDGES: list[Edge] = list(combinations(range(len(IDS)), 2))
 
 
 class Flood:
-    """Servers over a graph; each way of a link is a queue, and what goes next is chance."""
+    """Servers over a graph; each direction of a link is a queue, and the next message is chosen at
+    random.
+    """
 
     def __init__(self, edges: list[Edge], chance: Random) -> None:
         self.chance = chance
@@ -41,7 +43,7 @@ class Flood:
         self.queues[at, to] = [(TYPES["Have"][1], outer(have=flooding.have()))]
 
     def run(self) -> None:
-        """Until nothing is on its way."""
+        """Run until no message is in transit."""
         while waiting := [edge for edge, queue in self.queues.items() if queue]:
             at, to = self.chance.choice(waiting)
             subcategory, payload = self.queues[at, to].pop(0)

@@ -117,7 +117,7 @@ def test_every_event_opens_until_the_rekey_and_every_seal_holds(recording: Recor
     for (side, data), wanted in zip(recording.events[4:], expected, strict=True):
         direction = recording.directions[side]
         if side in rekeyed:
-            # The rekey's private keys are not recorded, but chain and seals need none.
+            # The rekey's private keys are not recorded, but chain and seals don't need them.
             recording.verify(side, recording.follow(side, data))
             continue
         opened = direction.read(data)

@@ -1,6 +1,6 @@
-"""Vectors for 2/6 Batch (section 8): what one means, what is none, and what its events do.
+"""Vectors for 2/6 Batch (section 8): valid and invalid batches, and the effects of their events.
 
-The exchanges are in the form of rules.json, under the limits there.
+The exchanges have the form of rules.json, under its limits.
 """
 
 from typing import Any
@@ -160,7 +160,7 @@ def batch_vectors() -> dict[str, Any]:
 
 
 def _fails(made: Event) -> Vector:
-    """Of what is no Batch; a ValueError if it is one."""
+    """Return the reason why bytes are not a Batch. Raises ValueError if they are one."""
     try:
         batched(made)
     except Violation as violation:

@@ -48,7 +48,7 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "Trim": {"max_length": 0, "before": ID, "max_bytes": 2**63 - 1, "approximate": True},
 }
 NAMES_PAGED = ("Streams", "Groups", "Consumers")
-# A stream may be that of a whole API where it is looked at or kept in order.
+# Requests that read or trim a stream accept the stream of a whole API.
 WHOLE_API = (*NAMES_PAGED[1:], "Pending", "History", "Rewind", "Redeliver", "Trim", "Drop")
 ONE_ID = ("Nack", "Bury")
 EVENT = ["auth.user_registered", '{"username":"admin"}', None, 1]
@@ -112,7 +112,7 @@ WRONG: dict[str, list[Any]] = {
     "max_length": [-1, 2**63, "1", True],
     "max_bytes": [-1, 2**63, "1", True],
 }
-# Answers, by the request that they answer: their rows, and what is no such row.
+# Answers by their request: their rows, and invalid rows.
 STORED = [ID, *EVENT]
 ROWS: dict[str, tuple[list[Any], list[Any]]] = {
     "Publish": ([[ID, False], [LAST_ID, True]], [[ID], [ID, 0], ["1", True], [ID, True, 1]]),

@@ -1,6 +1,6 @@
 """Vectors for envelopes and cards (section 19).
 
-A case is one change of a card that is right; what becomes of it, the reference says.
+A case is one change of a valid card; the reference determines its outcome.
 """
 
 from collections.abc import Iterator
@@ -244,7 +244,7 @@ def ahead(by: int) -> dict[str, int]:
 
 
 def card_vectors() -> list[Vector]:
-    """What is done with a card."""
+    """Return how a card is processed."""
     key = KEYS[1]
     many = [[bytes([n]) * 32, n % 2 == 0] for n in range(64)]
     right = {

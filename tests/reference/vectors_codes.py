@@ -77,7 +77,7 @@ class Exchange:
         return codes.context(self.slot, self.hash, self.exporter, self.session)
 
     def confirmations(self, theirs: bytes = b"") -> tuple[bytes, bytes]:
-        """cA and cB as the giver has them; `theirs` in place of its own pA."""
+        """Return cA and cB as the giver computes them; `theirs` replaces its own pA."""
         w = codes.scalar(self.slot, self.words)
         pa, pb = self.shares()
         k = codes.shared(CURVE, w, self.y, theirs or pa, first=False)

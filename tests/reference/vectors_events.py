@@ -1,7 +1,6 @@
-"""Vectors for the payload of every event type but the bus's (sections 5 to 11, 17 to 20).
+"""Vectors for the payload of every event type except the bus's (sections 5 to 11, 17 to 20).
 
-A cell is named as in section 13; what is required and what is not
-is written once, in REQUIRED and OPTIONAL.
+Cells have the names of section 13; REQUIRED and OPTIONAL list them once.
 """
 
 from typing import Any
@@ -75,7 +74,7 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "Account Answer": {"text": "a sentence"},
     "Tunnel Answer": {"text": "a sentence", "hop": 7},
 }
-# Cells of a type that are right as well, and others that are wrong, each with what it is called.
+# More valid cells of a type, and invalid ones, each with its label.
 ALSO_RIGHT: dict[str, dict[str, dict[str, Any]]] = {
     "Login": {"exports alone": {"exports": []}},
     "Dial": {
@@ -119,13 +118,13 @@ ALSO_WRONG: dict[str, dict[str, dict[str, Any]]] = {
         "to a server without trace": {"to": IDS[:1], "deadline_ms": 30_000},
     },
 }
-# Of named events: what says something of the data, and may not be there without.
+# Of named events: the cells about the data, which are invalid without it.
 OF_DATA: dict[str, dict[str, Any]] = {
     "Emit": {"format": 0},
     "Named Reply": {"format": 0},
     "End": {"format": 3},
 }
-# Of a topic that remembers: what comes together or not at all.
+# Of a topic with history: the cells that appear together or not at all.
 TOGETHER: dict[str, dict[str, Any]] = {
     "Subscribe": {"topic_epoch": bytes(range(8)), "number": 41},
     "Result": {"topic_epoch": bytes(range(8)), "number": 41, "recovered": True},

@@ -1,6 +1,7 @@
 """Vectors for federation: paths, what a failure avoids, Dial and Login (sections 19 and 20).
 
-Ids are a byte 32 times. With those of envelopes and cards they are federation.json.
+IDs are one byte repeated 32 times. Together with the vectors of envelopes and cards they are
+federation.json.
 """
 
 from dataclasses import dataclass, field
@@ -63,8 +64,11 @@ def _hex(ids: list[bytes]) -> list[str]:
 
 
 def _graph(*edges: str) -> Links:
-    """`ab`: an edge, and each carries what comes from the other; `a-b`: neither does; `a>b`: b
-    carries what comes from a; `a|b`: a alone says that there is one."""
+    """Build links from a notation.
+
+    `ab` is an edge on which each side carries traffic of the other; on `a-b` neither side does; on
+    `a>b`, b carries traffic from a; with `a|b` only a announces the link.
+    """
     links: Links = {}
     for edge in edges:
         one, how, other = edge[0], edge[1:-1], edge[-1]

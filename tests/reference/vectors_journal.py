@@ -1,7 +1,7 @@
 """Vectors for the journal's format (docs/journal.md): names, records, bodies, segments.
 
-What is right is built from fields and read again here; what is wrong is one change
-of it, and refused here. Boxes, proofs and events are stand-ins: nothing is decrypted.
+Valid cases are built from fields and read again here; an invalid case changes one part and is
+refused here. Boxes, proofs and events are stand-ins and are not decrypted.
 """
 
 from collections.abc import Iterator
@@ -312,7 +312,7 @@ def _bodies() -> Iterator[Vector]:
 
 
 def _wrong_bodies() -> Iterator[Vector]:
-    """Each cell left out, and of each wrong value; then what is wrong with the bytes."""
+    """Yield a case for each missing cell and each invalid value, then cases with invalid bytes."""
     for kind, name in TRIED.items():
         fields = GOOD[name][1]
         for cell in CELLS[kind]:

@@ -1,6 +1,6 @@
 """Vectors for labels, the key schedule, key exchanges, stream keys and nonces.
 
-Every input is in the vector itself, so that none needs another file.
+Each vector contains every input, so that it needs no other file.
 """
 
 from dataclasses import fields

@@ -21,7 +21,7 @@ Vector = dict[str, Any]
 
 
 def tree(value: Any) -> Any:
-    """A value in a form that JSON keeps: every leaf says its type."""
+    """Return a value in a form that survives JSON: every leaf names its type."""
     match value:
         case None:
             return {"null": True}

@@ -143,7 +143,9 @@ _IDENTITY = Identity.from_seeds(("ed25519", seed("resume ed25519")))
 
 
 def _changed(event: bytes, **cells: Any) -> bytes:
-    """A Resume or Resumed with other cells; None takes one away, and no mac is made anew."""
+    """Return a Resume or Resumed with other cells; None removes one, and the mac isn't
+    recomputed.
+    """
     raw = parse_raw(event)
     content = raw.cells() | {CELLS[name]: value for name, value in cells.items()}
     content = {key: value for key, value in content.items() if value is not None}
@@ -151,7 +153,7 @@ def _changed(event: bytes, **cells: Any) -> bytes:
 
 
 def _stranger_vectors() -> list[Vector]:
-    """What a node says that knows no session at all."""
+    """Return the answer of a node without any session."""
     good = _resumption({}).ask()
     keyed = _resumption({}).ask(NETWORK_KEY)
     code = parse_raw(keyed).cells()[CELLS["mac"]]
@@ -336,7 +338,9 @@ def _decision(name: str, kind: str, state: dict[str, int], event: bytes) -> Vect
 
 
 def _position_vectors() -> list[Vector]:
-    """Received, after what Resume or Resumed told: [what, position], of 5,000 bytes sent."""
+    """Return cases of Received after a Resume or Resumed: [label, position], of 5,000 bytes
+    sent.
+    """
     cases: dict[str, list[tuple[str, int]]] = {
         "Received, three times": [("received", 0), ("received", 10), ("received", 5_000)],
         "Received that tells the same": [("received", 10), ("received", 10)],

@@ -1,7 +1,7 @@
 """Vectors for the rules of an open connection: async ids, streams, windows, epochs.
 
-A vector is a short exchange as one node sees it, step by step; the
-last step's outcome is what it tests. Payloads are written by cell names.
+A vector is a short exchange as one node sees it, step by step; it tests the last step's outcome.
+Payloads are written by cell names.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from tests.reference.wire import TYPES, Event
 
 Vector = dict[str, Any]
 Step = dict[str, Any]
-# What an exchange leads to: a failure, a word for 'nothing is sent', or the events that are sent.
+# The outcome of an exchange: a failure, a word for 'nothing is sent', or the events that are sent.
 Outcome = str | list[Step]
 
 
@@ -61,7 +61,7 @@ def sent(name: str, stream: int, async_id: int = 0, /, **cells: Any) -> Step:
 
 
 def outcome(name: str, result: Outcome) -> Vector:
-    """The fields of a vector that say how it ends."""
+    """Return the fields of a vector that describe its outcome."""
     if isinstance(result, list):
         return {"expected": {"sent": result}}
     if result.startswith("fails: "):

@@ -86,7 +86,7 @@ def _several(*notes: Any, **cells: Any) -> tuple[int, bytes]:
     return NOTES, _payload(notes=list(notes), **cells)
 
 
-# By name: what was taken before, the Result's cells, the events.
+# By name: the notes accepted before, the Result's cells, the events.
 _READ: dict[str, tuple[tuple[bytes, int] | None, dict[str, Any], list[tuple[int, bytes]]]] = {
     "each further note is one more": (None, _ANEW, [_one(6, number=6), _several(7, 8), _one(9)]),
     "it goes on": ((EPOCH, 5), _WHOLE, [_several(6, 7, number=6)]),

@@ -17,7 +17,7 @@ def _event(name: str, async_id: int = 0, payload: bytes = b"", /, **cells: Any) 
 
 _CALL = _event("Call", 7, topic="parley.echo", data=1)
 _APPLICATION = Event(3, 0, 64, 1, b"x")
-# The event on a stream on which nothing came, on one with a Dial, and on joined ones.
+# The event on a stream without any event, on one with a Dial, and on joined ones.
 _FIRST: dict[str, Event] = {
     "a Dial": _event("Dial", 1, _DIAL),
     "a Dial under another async id": _event("Dial", 2, _DIAL),

@@ -1,6 +1,6 @@
 """Vectors for raw events, frames and limits (sections 2 and 5), and the number tables.
 
-Nothing here is encrypted; vectors_seals.py has those.
+They are not encrypted; vectors_seals.py has encrypted ones.
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
-"""Paths of a federation (section 19): which are usable, which is chosen, what a failure avoids.
+"""Paths of a federation (section 19): usable paths, the chosen one, and what a failure avoids.
 
-Written from the document, and slow on purpose: paths are tried one after the other, the shortest
-and least first. `Links` is what cards say: of each server, to whom it has a link, and whether it
-carries what comes from there.
+Written from the document, and deliberately slow: it tries paths one after the other, the shortest
+and smallest first. `Links` is the content of the cards: each server's links, and whether it carries
+traffic that arrives from there.
 """
 
 from dataclasses import dataclass, field
@@ -60,10 +60,10 @@ def _search(
 def avoid_after(
     servers: list[bytes], account: bool, code: int | None, hop: int | None
 ) -> Avoided | None:
-    """What is avoided once a Dial has failed that went by these servers, and on to an account of
-    the last one if that is so; None where there is no further try.
+    """Return what to avoid after a Dial by these servers, and on to an account of the last one if
+    that is so, has failed. Return None if there is no further attempt.
 
-    `code` None: no Answer came in time; 0: the handshake with the target did not come about.
+    `code` None: no Answer in time; 0: the handshake with the target failed.
     """
     last = len(servers) - 1
     if code == 0:

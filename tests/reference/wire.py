@@ -1,7 +1,7 @@
 """Frames, events, event types, cell numbers and codes (sections 2, 11, 12, 13).
 
-Bytes to fields and back, with the numbers of the document spelled
-out once. Knows nothing of keys, states or the order of events.
+Bytes to fields and back, with the document's numbers in one place. It doesn't depend on keys,
+states or the order of events.
 """
 
 from dataclasses import dataclass
@@ -271,7 +271,7 @@ def strict_cells(event: Event) -> dict[int, Any]:
 
 
 def loose_cells(event: Event) -> dict[int, Any]:
-    """The cells of an event, none where it is malformed."""
+    """Return the cells of an event; empty if it is malformed."""
     try:
         return event.cells()
     except cbor.LbmError:

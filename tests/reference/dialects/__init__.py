@@ -1,6 +1,6 @@
-"""A second reading of the dialects' documents: SimProto, named events, the event relay.
+"""A second implementation of the dialects: SimProto, named events and the event relay.
 
-Written from the documents alone with struct: it imports nothing of lbm, crypto or
-node. `simproto`, `named` and `relay` build and read bytes; `*_raw` are blocking
-clients over a socket, for tests that use no project code on the other side.
+It is written from the documents alone with struct, and doesn't import lbm, crypto or node.
+`simproto`, `named` and `relay` encode and decode bytes; `*_raw` are blocking clients over a socket,
+for tests without project code on the other side.
 """

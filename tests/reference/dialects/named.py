@@ -51,7 +51,7 @@ class NamedEvent:
 
     @property
     def raw(self) -> bytes:
-        """The event on the wire: ten bytes more than total_length says."""
+        """The encoded event: ten bytes more than total_length."""
         header = self.header
         return pack(">QH", len(header) + len(self.data), len(header)) + header + self.data
 

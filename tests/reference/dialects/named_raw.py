@@ -1,6 +1,6 @@
-"""A blocking peer for named events over a socket: sends what it is told, right or wrong.
+"""A blocking peer for named events over a socket; it sends whatever a test requests, valid or not.
 
-It keeps no state but its flavour and the next id.
+Its only state is its flavour and the next ID.
 """
 
 from socket import socket
@@ -35,7 +35,9 @@ class NamedRaw:
         kind: str | None = None,
         ident: int | None = None,
     ) -> int:
-        """An event; its id, the next if none. `kind` follows from ref_id if not given."""
+        """Send an event and return its ID, by default the next one. `kind` follows from ref_id by
+        default.
+        """
         if ident is None:
             ident, self._next_id = self._next_id, self._next_id + 1
         if self.typed and kind is None:
@@ -68,5 +70,7 @@ class NamedRaw:
         return replies
 
     def closed(self) -> bytes:
-        """What came before the other side closed; raises TimeoutError if it does not."""
+        """Return the bytes received before the other side closed. Raises TimeoutError if it doesn't
+        close.
+        """
         return closed(self.sock)

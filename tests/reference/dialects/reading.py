@@ -1,7 +1,7 @@
-"""What the three dialects' readers have in common: one error, and exact reads.
+"""Shared parts of the three dialects' readers: one error, and exact reads.
 
-A reader raises Wrong and nothing else, with the word that the vectors use.
-It knows no dialect.
+A reader raises only Wrong, with the word that the vectors use. The module is independent of the
+dialects.
 """
 
 from socket import socket
@@ -29,7 +29,7 @@ class Wrong(ValueError):
 
 
 class Cut(ConnectionError):
-    """The other side closed the socket; `got` is what came of the bytes waited for."""
+    """The other side closed the socket; `got` contains the bytes received of those expected."""
 
     def __init__(self, got: bytes) -> None:
         super().__init__(f"closed after {len(got)} bytes")

@@ -1,7 +1,7 @@
-"""The event relay's messages, read from its document and the points settled there.
+"""The event relay's messages, decoded as its document specifies.
 
-Network byte order, and LEN counts both UUIDs and the payload. It knows
-who is connected only by what it is told.
+Integers are in network byte order, and LEN includes both UUIDs and the payload. The caller reports
+connected clients.
 """
 
 from collections.abc import Container
@@ -63,9 +63,9 @@ def read_uuid(data: bytes, connected: Container[bytes] = ()) -> tuple[bytes, byt
 
 
 def read_message(data: bytes, limit: int) -> tuple[RelayMessage, bytes]:
-    """The first message and what follows it; `limit` is the greatest LEN. Raises Wrong.
+    """Return the first message and the remaining bytes; `limit` is the largest LEN. Raises Wrong.
 
-    A LEN below 32 is answered with code 3; its LEN bytes are skipped by whoever reads on.
+    A LEN below 32 is answered with code 3; the caller skips its LEN bytes.
     """
     fields = Fields(data, INCOMPLETE)
     size = int.from_bytes(fields.take(4, "LEN"))

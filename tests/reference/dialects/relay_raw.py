@@ -1,6 +1,7 @@
-"""A blocking client of the event relay over a socket: sends what it is told, right or wrong.
+"""A blocking client of the event relay over a socket; it sends whatever a test requests, valid or
+not.
 
-It keeps no state but its UUID, and says it only when asked to.
+Its only state is its UUID, which it sends only when a test requests it.
 """
 
 from socket import socket
@@ -50,13 +51,15 @@ class RelayRaw:
         return message.error
 
     def settle(self) -> None:
-        """Returns once the relay has read all that was sent: a message to oneself came back.
+        """Return once the relay has read everything sent: a message to itself came back.
 
-        Only for a client that is connected and waits for nothing else.
+        Only for a connected client that waits for no other message.
         """
         self.send(self.uuid, b"settled")
         assert self.read_message() == RelayMessage(self.uuid, self.uuid, b"settled")
 
     def closed(self) -> bytes:
-        """What came before the relay closed; raises TimeoutError if it does not."""
+        """Return the bytes received before the relay closed. Raises TimeoutError if it doesn't
+        close.
+        """
         return closed(self.sock)

@@ -1,7 +1,7 @@
-"""SimProto, both layers, read from its document alone.
+"""Both layers of SimProto, implemented from its document alone.
 
-Little-endian, and nothing is guessed: what the document does not name
-closes the stream. It knows no ids in use and no subscriptions.
+Integers are little-endian. Input that the document doesn't define closes the stream. IDs in use and
+subscriptions are not tracked.
 """
 
 from dataclasses import dataclass
@@ -78,7 +78,7 @@ def response(kind: str, meaning: str, data: bytes = b"") -> bytes:
 
 
 def read_response(kind: str, payload: bytes) -> tuple[str, bytes]:
-    """(meaning, data); raises Wrong `closes`. Data where none belongs is dropped."""
+    """Return (meaning, data). Raises Wrong `closes`. Data is dropped where the message has none."""
     if not payload:
         raise Wrong(CLOSES, "a response has a type")
     if payload[0] >= len(CODES[kind]):

@@ -1,6 +1,6 @@
-"""A blocking SimProto client over a socket: sends what it is told, right or wrong.
+"""A blocking SimProto client over a socket; it sends whatever a test requests, valid or not.
 
-It keeps no state but the next id, so that a test can break every rule.
+Its only state is the next ID, so that a test can break every rule.
 """
 
 from socket import socket
@@ -31,7 +31,9 @@ class SimProtoRaw:
     def send_request(
         self, kind: str, topic: bytes, data: bytes = b"", ident: int | None = None
     ) -> int:
-        """A request (`rpc`, `subscribe`, `unsubscribe`, `notify`); its id, the next if none."""
+        """Send a request (`rpc`, `subscribe`, `unsubscribe`, `notify`) and return its ID, by
+        default the next one.
+        """
         if ident is None:
             ident, self._next_id = self._next_id, self._next_id + 1
         self.send_frame("request", ident, simproto.request(kind, topic, data))
@@ -61,9 +63,11 @@ class SimProtoRaw:
         return simproto.read_response(kind, message.payload)
 
     def ask(self, kind: str, topic: bytes, data: bytes = b"") -> tuple[str, bytes]:
-        """A request and its response, with nothing between them."""
+        """Send a request and return its response, which must be the next message."""
         return self.read_response(self.send_request(kind, topic, data), kind)
 
     def closed(self) -> bytes:
-        """What came before the other side closed; raises TimeoutError if it does not."""
+        """Return the bytes received before the other side closed. Raises TimeoutError if it doesn't
+        close.
+        """
         return closed(self.sock)

@@ -20,7 +20,7 @@ Fields = dict[str, Any]
 
 
 def simproto_fields(message: Message, answers: str) -> Fields:
-    """What a vector says of a message."""
+    """Return the description that a vector gives of a message."""
     fields: Fields = {"type": message.type, "id": message.id}
     if message.type == "request":
         kind, topic, data = simproto.read_request(message.payload)
@@ -75,7 +75,9 @@ def relay_message(told: Fields) -> RelayMessage:
 
 
 def read_all(name: str, vector: Vector, data: bytes) -> Any:
-    """What the reference reads in the bytes of a vector, and in nothing else."""
+    """Return the messages that the reference decodes from the bytes of a vector, and from no
+    others.
+    """
     limit = vector.get("limit", read(name)["limit"])
     rest = b""
     result: Any
