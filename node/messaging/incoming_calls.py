@@ -229,7 +229,7 @@ class PerTopicQueue:
     """Subscribe and Unsubscribe requests of one peer, processed one at a time for each topic.
 
     A Subscribe can take time to be decided. Later requests about the same topic wait for it, so
-    that the last one wins (docs/protocol.md appendix C, point 40). Waiting requests are
+    that the last one wins (docs/protocol.md rule 9.32). Waiting requests are
     unanswered and bounded as such. Call `end` when a request is answered.
     """
 
