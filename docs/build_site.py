@@ -1,10 +1,9 @@
-"""Build the docs site: `python -m docs.build_site`; with `--serve`, to read it while writing.
+"""Build the documentation site in build/docs/site; `--serve` rebuilds it while you write.
 
-The Markdown files stay where readers of the repository look for them. This copies them to one
-folder, as pages: README.md is the front page, each example becomes a page, the reference is
-generated (`generated`), and a link to a file that is not a page (a test, for example) becomes
-plain text. Zensical makes the site of them, as
-`zensical.toml` says, and stops at a link or an anchor that leads nowhere.
+The Markdown files stay where readers of the repository look for them. This module copies them to
+one folder: README.md becomes the front page, each example becomes a page, and reference pages are
+generated (`generated`). Links to files that aren't pages, such as tests, become plain text.
+Zensical then builds the site with the settings in `zensical.toml`, and rejects broken links.
 """
 
 import argparse
@@ -24,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "build" / "docs" / "pages"
 SITE = ROOT / "build" / "docs" / "site"
 
-# The pages of what lies outside of docs/.
+# Pages that are not in docs/.
 _ELSEWHERE = {
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
@@ -37,14 +36,14 @@ _ELSEWHERE = {
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 _TITLE = re.compile(r"^# (.*)$", re.MULTILINE)
-# What a browser fetches by itself from another host.
-# A link of a signature to a page outside of the API.
+# A link from a signature to a heading outside of the API pages that has the name of the type.
 _GUESSED = re.compile(r'<a class="autorefs[^>]*href="(?:\.\./)[^"]*"[^>]*>')
+# An element that a browser loads from another host.
 _FETCHED = re.compile(r'<(?:script|img|iframe|link)\b[^>]*(?:src|href)="(?:https?:)?//[^"]*"[^>]*>')
 
 
 def site_pages() -> dict[str, str]:
-    """Return the page of each file that has one: a path in the tree, and one in the site."""
+    """Return the page in the site for each source file that has one."""
     pages = {source: page for source, page in _ELSEWHERE.items() if (ROOT / source).exists()}
     paths = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.*")]
     for source in sorted([*paths, *generated()]):
@@ -57,18 +56,18 @@ def site_pages() -> dict[str, str]:
 
 @cache
 def generated() -> dict[str, str]:
-    """Return the text of each generated page by the path that links name."""
+    """Return the text of each generated page, by the path that links use."""
     generators = (commands_page, errors_page, log_events, settings_page)
     return {page.PAGE: page.build() for page in generators}
 
 
 def text_of(source: str) -> str:
-    """Return the text of a page, which is in the tree or generated."""
+    """Return the text of a page, from its file or its generator."""
     return generated().get(source) or (ROOT / source).read_text()
 
 
 def page_texts() -> Iterator[tuple[str, str | bytes]]:
-    """Yield each page and its text, whose links are those of the site; of pictures their bytes."""
+    """Yield each page with its text or, for a picture, its bytes. Links are those of the site."""
     pages = site_pages()
     for source, page in pages.items():
         if source == "examples":
@@ -83,7 +82,7 @@ def page_texts() -> Iterator[tuple[str, str | bytes]]:
 
 
 def write_pages() -> None:
-    """Bring the folder of pages up to date, and leave what is unchanged alone."""
+    """Update the folder of pages, without touching unchanged files."""
     texts = dict(page_texts()) | {"site.css": (ROOT / "docs" / "site.css").read_text()}
     for path in PAGES.rglob("*.*"):
         if path.relative_to(PAGES).as_posix() not in texts:
@@ -96,12 +95,12 @@ def write_pages() -> None:
 
 
 def fetched_elements(html: str) -> list[str]:
-    """Return the elements of a page that a browser would load from another host."""
+    """Return the elements of a page that load something from another host."""
     return _FETCHED.findall(html)
 
 
 def with_links(text: str, source: str, pages: dict[str, str]) -> str:
-    """Return the text of `source` with its links as the site has them. Code stays as it is."""
+    """Return the text of `source` with its links adapted to the site; code is unchanged."""
 
     def link(match: re.Match[str]) -> str:
         words, (place, mark, fragment) = match[1], match[2].partition("#")
@@ -124,7 +123,7 @@ def with_links(text: str, source: str, pages: dict[str, str]) -> str:
 
 
 def _list_of_examples(pages: dict[str, str]) -> str:
-    lines = ["# Examples", "", "One idea each; the tests run them all.", ""]
+    lines = ["# Examples", "", "Each example shows one feature. The tests run all of them.", ""]
     for path in (ROOT / source for source in pages if source.endswith(".py")):
         about = ast.get_docstring(ast.parse(path.read_text())) or ""
         summary = " ".join(about.split("\n\n")[0].split())

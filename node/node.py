@@ -131,7 +131,7 @@ class Node:
 
     @property
     def node_id(self) -> NodeId:
-        """The node ID: the hash of the identity's public keys."""
+        """The node ID: the hash of the identity's primary public key."""
         return self.identity.node_id
 
     @property

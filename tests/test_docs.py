@@ -1,4 +1,4 @@
-"""The documents: their programs run, their links lead somewhere, their tables are the code's."""
+"""The documents: programs run, links work, and tables agree with the code."""
 
 import ast
 import re
@@ -36,7 +36,7 @@ def name_of(document: Path) -> str:
 
 
 def rows(document: str, heading: str) -> list[list[str]]:
-    """The body of the first table under a heading, without the marks of code."""
+    """Return the cells of the first table under a heading, without backquotes."""
     text = (ROOT / document).read_text()
     section = text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
     lines = [line for line in section.splitlines() if line.startswith("|")]
@@ -47,7 +47,7 @@ def rows(document: str, heading: str) -> list[list[str]]:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_programs_run(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each Python block; blank lines before it keep the line numbers of the document."""
+    """Run each Python block, with the line numbers that it has in the document."""
     text = document.read_text()
     blocks = list(_BLOCK.finditer(text))
     assert blocks
@@ -63,8 +63,8 @@ def test_programs_run(document: Path, tmp_path: Path, monkeypatch: pytest.Monkey
             runpy.run_path(str(file), run_name="__main__")
 
 
-def test_links_of_the_pages_that_are_read_in_git_lead_somewhere() -> None:
-    """The step `site` follows the links of all pages, and their anchors."""
+def test_links_in_repository_pages_work() -> None:
+    """The step `site` of .ci/run checks the links of all pages, with anchors."""
     broken = []
     for document in (*ROOT.glob("*.md"), *ROOT.glob("*/*.md"), *ROOT.glob("*/*/README.md")):
         for link in _LINK.findall(document.read_text()):
@@ -80,7 +80,7 @@ def test_extras() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = set(project["optional-dependencies"])
     assert {name for name, _ in rows("docs/install.md", "Extras")} == extras
-    # The pages use the command line of what they install.
+    # Every such command line uses the command line program.
     for document in DOCUMENTS:
         for found in re.findall(r"\.whl(?:\)\[|\[|\s|')([\w,]*)", document.read_text()):
             names = set(found.split(","))
@@ -99,12 +99,12 @@ def test_the_close_codes_of_the_protocol() -> None:
 
 
 def number(text: str) -> float:
-    """A value as the tables write it: digits in threes, perhaps with a unit."""
+    """Read a number of a table: groups of three digits, perhaps a unit."""
     return float(text.removesuffix(" s").replace(",", ""))
 
 
 def limit(text: str) -> float | Rate:
-    """The same, or a rate: '64, then 1 a second', '32, then 1 in 2 s'."""
+    """Read a number, or a rate such as '64, then 1 a second' or '32, then 1 in 2 s'."""
     burst, then, steady = text.partition(", then ")
     if not then:
         return number(text)
@@ -133,14 +133,13 @@ def test_the_limits_of_the_bus() -> None:
 
 def test_the_fixed_limits() -> None:
     table = {row[0]: limit(row[1]) for row in rows("docs/reference/limits.md", "Fixed limits")}
-    ours = {name: value for name, value in vars(limits).items() if name.isupper()}
-    numbers = {name: value for name, value in ours.items() if isinstance(value, int | float)}
-    assert table == numbers | {name: rate for name, rate in ours.items() if type(rate) is Rate}
+    constants = {name: value for name, value in vars(limits).items() if name.isupper()}
+    numbers = {name: value for name, value in constants.items() if isinstance(value, int | float)}
+    assert table == numbers | {name: rate for name, rate in constants.items() if type(rate) is Rate}
 
 
 def misspelt(line: str) -> str | None:
-    """The first word of a command line behind `parley` that no command has, or option that the
-    command has not."""
+    """Return the first word after `parley` that isn't a command or option, if there is one."""
     command, arguments = PARLEY, False
     for word in line.split():
         below = {} if arguments else getattr(command, "commands", {})
@@ -158,7 +157,7 @@ def misspelt(line: str) -> str | None:
     return None
 
 
-def test_every_command_in_the_documents_is_one() -> None:
+def test_documented_commands_exist() -> None:
     for path in DOCUMENTS:
         text = path.read_text("utf-8").replace("\\\n", " ")
         lines = re.findall(r"`(?:uv run (?:--\S+ \S+ )?)?parley ([a-z][^`|#;&]*)`", text)

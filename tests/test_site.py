@@ -1,4 +1,4 @@
-"""The docs site: its navigation has every page, and its links are those of the site."""
+"""The documentation site: navigation and links."""
 
 import tomllib
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ def test_each_page_has_a_title() -> None:
         ("README.md", "```\n[a](LICENSE)\n```\n[a](LICENSE)", "```\n[a](LICENSE)\n```\na"),
     ],
 )
-def test_links_are_those_of_the_site(source: str, text: str, expected: str) -> None:
+def test_links_are_adapted_to_the_site(source: str, text: str, expected: str) -> None:
     assert with_links(text, source, PAGES) == expected
 
 
@@ -64,5 +64,5 @@ def test_links_are_those_of_the_site(source: str, text: str, expected: str) -> N
         ('<script src="assets/a.js"></script><a href="https://example.org">x</a>', 0),
     ],
 )
-def test_what_a_page_loads_from_another_host_is_found(html: str, count: int) -> None:
+def test_elements_from_other_hosts_are_found(html: str, count: int) -> None:
     assert len(fetched_elements(html)) == count
