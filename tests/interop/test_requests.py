@@ -39,18 +39,19 @@ def cells(**values: Any) -> bytes:
     return cells_payload(**values)
 
 
+# The rules of docs/protocol.md, and the case.
 CALLS_REFUSED: dict[str, tuple[str, bytes, str, int | None]] = {
-    "a topic that nobody has": ("Call", cells(topic="nobody"), "Result", 1),
-    "a topic that begins alike": ("Call", cells(topic="parley.echo2"), "Result", 1),
-    "an empty topic": ("Call", cells(topic=""), "Result", 1),
-    "Subscribe": ("Subscribe", cells(topic="news"), "Result", 1),
-    "Unsubscribe": ("Unsubscribe", cells(topic="news"), "Result", 1),
-    "Notify": ("Notify", cells(topic="news", data=1), "Result", 2),
-    "Notify of what is implied": ("Notify", cells(data=1), "Result", 2),
-    "a handler that fails": ("Call", cells(topic="fail"), "Result", 16),
-    "a deadline at once": ("Call", cells(topic="hold", deadline_ms=0), "Result", 17),
-    "Emit": ("Emit", cells(name="x", data=b"1", format=3), "End", None),
-    "Emit to a namespace": ("Emit", cells(name="x", namespace="y"), "End", None),
+    "9.8: a topic that nobody has": ("Call", cells(topic="nobody"), "Result", 1),
+    "9.8, 9.25: a topic that begins alike": ("Call", cells(topic="parley.echo2"), "Result", 1),
+    "9.8: an empty topic": ("Call", cells(topic=""), "Result", 1),
+    "2.54: Subscribe": ("Subscribe", cells(topic="news"), "Result", 1),
+    "2.54: Unsubscribe": ("Unsubscribe", cells(topic="news"), "Result", 1),
+    "2.54: Notify": ("Notify", cells(topic="news", data=1), "Result", 2),
+    "2.54: Notify of what is implied": ("Notify", cells(data=1), "Result", 2),
+    "9.12: a handler that fails": ("Call", cells(topic="fail"), "Result", 16),
+    "9.5, 9.13: a deadline at once": ("Call", cells(topic="hold", deadline_ms=0), "Result", 17),
+    "10.19: Emit": ("Emit", cells(name="x", data=b"1", format=3), "End", None),
+    "10.18, 10.19: Emit to a namespace": ("Emit", cells(name="x", namespace="y"), "End", None),
 }
 
 
@@ -80,47 +81,53 @@ async def test_the_one_answer_to_a_request_that_is_refused(
 
 
 NOT_ANSWERED: dict[str, list[tuple[int, int, tuple[int, int], bytes]]] = {
-    "a call without async id": [(1, 0, TYPES["Call"], cells(topic="parley.echo", data="silent"))],
-    "requests without async id": [
+    "2.16: a call without async id": [
+        (1, 0, TYPES["Call"], cells(topic="parley.echo", data="silent"))
+    ],
+    "2.16, 9.29, 10.16: requests without async id": [
         (1, 0, TYPES[kind], cells(topic="news", name="x"))
         for kind in ("Subscribe", "Unsubscribe", "Notify", "Emit")
     ],
-    "malformed without async id": [
+    "2.45, 2.47: malformed without async id": [
         (1, 0, TYPES[kind], b"junk")
         for kind in ("Call", "Subscribe", "Unsubscribe", "Notify", "Notes", "Cancel", "Emit")
     ],
-    "answers that nobody waits for": [
+    "2.21: answers that nobody waits for": [
         (1, ID, TYPES[kind], cells(code=0, text="x"))
         for kind in ("Result", "Chunk", "Named Reply", "Error", "End")
     ],
-    "malformed answers that nobody waits for": [
+    "2.21: malformed answers that nobody waits for": [
         (1, ID, TYPES[kind], b"junk") for kind in ("Result", "Chunk", "Named Reply", "Error", "End")
     ],
-    "Cancel of nothing": [
+    "2.21: Cancel of nothing": [
         (1, 0, TYPES["Cancel"], cells(request=ID)),
         (1, ID, TYPES["Cancel"], cells(request=ID)),
         (1, ID, TYPES["Cancel"], b"junk"),
     ],
-    "Notes that nobody subscribed to": [(1, 0, TYPES["Notes"], cells(notes=[1, 2]))],
-    "unknown subcategories of 3 and 4": [
+    "2.48: Notes that nobody subscribed to": [(1, 0, TYPES["Notes"], cells(notes=[1, 2]))],
+    "2.40: unknown subcategories of 3 and 4": [
         (1, async_id, (category, subcategory), b"x")
         for async_id in (0, ID)
         for category, subcategory in ((3, 9), (3, 255), (4, 5), (4, 255))
     ],
-    "categories that are reserved": [(1, ID, (category, 1), b"x") for category in (6, 7, 8, 9, 63)],
-    "what is no question about an account": [
+    "2.48: categories that are reserved": [
+        (1, ID, (category, 1), b"x") for category in (6, 7, 8, 9, 63)
+    ],
+    "2.40: what is no question about an account": [
         (1, ID, (5, subcategory), b"x") for subcategory in (3, 4, 255)
     ],
-    "an application's": [(1, ID, (category, 1), b"x") for category in (64, 65, 254, 255)],
-    "Data on stream 1": [(1, ID, TYPES["Data"], b"x")],
-    "a Pong that nobody waits for": [(0, ID, TYPES["Pong"], b"")],
-    "a Ping without async id": [(0, 0, TYPES["Ping"], b"")],
-    "a Seal": [(0, 0, TYPES["Seal"], b""), (0, ID, TYPES["Seal"], b"")],
-    "credit for Chunks of nothing": [
+    "2.48, 8.8: an application's": [
+        (1, ID, (category, 1), b"x") for category in (64, 65, 254, 255)
+    ],
+    "8.8: Data on stream 1": [(1, ID, TYPES["Data"], b"x")],
+    "9.55: a Pong that nobody waits for": [(0, ID, TYPES["Pong"], b"")],
+    "2.24: a Ping without async id": [(0, 0, TYPES["Ping"], b"")],
+    "6.20: a Seal": [(0, 0, TYPES["Seal"], b""), (0, ID, TYPES["Seal"], b"")],
+    "8.34: credit for Chunks of nothing": [
         (0, 0, TYPES["Window"], cells(stream=1, credit=5, request=ID)),
         (0, ID, TYPES["Window"], cells(stream=1, credit=2**31 - 1, request=65_535)),
     ],
-    "unknown cells": [
+    "3.6: unknown cells": [
         (0, 0, TYPES["Seal"], b""),
         (1, 0, TYPES["Call"], cbor.encode_payload({21: "parley.echo", 18: "any", 300: [None]})),
     ],

@@ -122,20 +122,21 @@ def ids_passed_over(peer: ReferencePeer) -> list[tuple[int, int]]:
     return []
 
 
+# The rules of docs/protocol.md, and the case.
 STEPS: dict[str, Steps] = {
-    step.__name__: step
-    for step in (
-        unknown_label,
-        reserved_label,
-        reset_at_once,
-        reset_by_an_application,
-        finished_then_reset,
-        reset_twice,
-        reset_after_finish,
-        data_meets_reset,
-        with_unknown_cells,
-        credit_to_the_limit,
-        ids_passed_over,
+    f"{rules}: {step.__name__}": step
+    for rules, step in (
+        ("8.17", unknown_label),
+        ("8.19, 9.28", reserved_label),
+        ("8.10", reset_at_once),
+        ("8.10, 8.20", reset_by_an_application),
+        ("8.31", finished_then_reset),
+        ("8.32", reset_twice),
+        ("8.10, 8.31", reset_after_finish),
+        ("8.11, 8.25", data_meets_reset),
+        ("2.15, 3.6", with_unknown_cells),
+        ("8.39", credit_to_the_limit),
+        ("8.7", ids_passed_over),
     )
 }
 

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from tests.handshake import catalogue
 from tests.interop import test_violations
+from tests.interop.test_requests import CALLS_REFUSED, NOT_ANSWERED
+from tests.interop.test_streams import STEPS
 from tests.vectors.build import FILES, HERE
 
 ROOT: Final = Path(__file__).parents[2]
@@ -44,6 +46,8 @@ def of_tables() -> Iterator[str]:
     for table in test_violations.TABLES:
         for _, _, cited in table.values():
             yield from expand(cited)
+    for case in (*CALLS_REFUSED, *NOT_ANSWERED, *STEPS):
+        yield from expand(case.partition(": ")[0])
 
 
 def test_rules_are_numbered_in_order() -> None:

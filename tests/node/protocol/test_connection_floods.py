@@ -98,6 +98,14 @@ def with_gone_stream(**settings: Any) -> Pair:
         (window_of_chunks, IDLE_EVENTS),
         (reset, IDLE_EVENTS),
     ],
+    ids=[
+        "rule 6.29",
+        "rule 6.20",
+        "rule 9.55",
+        "rule 8.42",
+        "rule 8.42, Chunks",
+        "rule 8.42, Reset",
+    ],
 )
 def test_what_is_of_no_use_has_a_rate(flood: Flood, rate: Rate, sealing: str) -> None:
     pair = with_gone_stream(algorithms={"kex": ("x25519",), "sealing": (sealing,)})
