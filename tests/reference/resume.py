@@ -152,15 +152,11 @@ class Resumption:
         self.received = 0
         self.heard = 0
         self._last = 0  # The position in the last Received.
-        self._expected = (
-            1  # how many of the next may acknowledge little: one per transport
-        )
+        self._expected = 1  # how many of the next may acknowledge little: one per transport
         # The other direction's chain value and counters, until an event of the new transport
         # decrypts.
         self.trial: tuple[bytes, dict[int, int]] | None = None
-        self._since = (
-            -1.0
-        )  # arrival of the first unacknowledged event; negative: none
+        self._since = -1.0  # arrival of the first unacknowledged event; negative: none
 
     def took(self, size: int, kind: tuple[int, int]) -> None:
         """A frame of the other direction, whose event decrypted."""
