@@ -1,5 +1,5 @@
-"""Coverage-guided fuzzing: one target a file, each of them a function of some bytes.
+"""Coverage-guided fuzzing with one target per file; each target is a function of bytes.
 
-A target raises only what `allowed.py` lists for it; all else is a bug. Targets
-know nothing of the fuzzer, so that the corpus is replayed without it.
+A target raises only the exceptions that `allowed.py` lists for it; all others are bugs. Targets
+don't depend on the fuzzer, so the corpus can be replayed without it.
 """

@@ -1,6 +1,6 @@
 """`python -m tests.fuzz [TARGET...] [--seconds N] [--corpus DIR] [--input FILE]`.
 
-Exit codes: 0 nothing was found, 1 something was, 2 it cannot run here.
+Exit codes: 0 no findings, 1 findings, 2 fuzzing cannot run on this machine.
 """
 
 import sys
@@ -18,7 +18,7 @@ UNABLE: Final = 2
 
 
 def main(arguments: list[str]) -> int:
-    """Fuzz, or take one input; prints what came of it."""
+    """Fuzz, or run one input, and print the result."""
     options = _parse(arguments)
     if options.input is not None:
         load(options.targets[0]).run(options.input.read_bytes())

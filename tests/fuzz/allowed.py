@@ -1,7 +1,7 @@
-"""The exceptions that may leave the code under test, by target.
+"""The exceptions that the code under test may raise, by target.
 
-Everything that is not in this table is a bug, a failed assertion of a target
-among them. Targets catch by this table and by nothing else.
+Every other exception is a bug, including a target's failed assertion. Targets catch only these
+exceptions.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ ALLOWED: Final[dict[str, Allowed]] = {
     "events": (LbmDecodeError, IdentityError, UnknownAlgorithmError, RemoteProtocolError),
     # Reading a Batch.
     "batch": (RemoteProtocolError,),
-    # A connection tells its end in a report: nothing may leave what takes its peer's bytes.
+    # A connection reports its end, so processing a peer's bytes must not raise.
     "handshake": (),
     "connection": (),
     "resume": (),
@@ -35,9 +35,9 @@ ALLOWED: Final[dict[str, Allowed]] = {
     "formats": (FormatError, LbmDecodeError),
     # Reading the bodies of a journal's records; records themselves are never refused.
     "journal": (JournalFormatError,),
-    # Reading what a node was told, and what an audit says of it.
+    # Reading a node's input, and the audit's result about it.
     "audit": (LbmDecodeError,),
-    # Reading a card or a Login; the rest tells in what it returns.
+    # Reading a card or a Login; the other readers return errors.
     "federation": (LbmDecodeError,),
 }
 # Who takes the reports aborts the connection on these, as a node does.

@@ -1,7 +1,7 @@
 """A small application on a fuzzed connection, with the messaging layer under it.
 
-It does what a node does with each report, and checks that reports come in
-their order; what else it does, a script says. It knows no keys and no bytes of the wire.
+It processes each report as a node does and checks that reports arrive in order; a script controls
+its other actions. It doesn't handle keys or encoded events.
 """
 
 from collections import deque

@@ -1,8 +1,8 @@
-"""Target `audit`: what a node does with an event, and what an audit's row says of it.
+"""Target `audit`: a node's reaction to an event matches the audit's row about it.
 
-They are the same, whatever the event: who ran which topic, with which code, and that
-nothing was done with what the row calls malformed. The input is a byte for the setting and a
-script of the peer's events on an unencrypted connection; steps of other kinds are events too.
+They agree for every event: which topic ran, with which code, and that events that the row calls
+malformed had no effect. The input is a byte for the setting and a script of the peer's events on an
+unencrypted connection; steps of other kinds are events as well.
 """
 
 from collections.abc import Callable
@@ -47,10 +47,10 @@ from tests.fuzz.script import parse
 from tests.node.messaging.fake import Handlers
 
 MAX_SIZE: Final = 4096
-# There are none without encryption.
+# Unencrypted connections have none.
 _MEMORY: Final = 1 << 26
 _OF_ENCRYPTION: Final = range(codes.SEAL, codes.REKEY_ANSWER + 1)
-# What is to be done with an event that came through to messaging, and is right.
+# The expected reaction to a valid event that reached messaging.
 _RUN: Final = ("call", "subscribe", "unsubscribe", "emit")
 _ENDS: Final = {"result": (0,), "error": (), "end": ()}
 # Topics of which we do not take up the subscription, and calls that wait for their Cancel.
@@ -61,7 +61,7 @@ _REFUSED: Final[Did] = ("malformed",)
 
 
 class Node:
-    """A node's messaging layer, which reports what it `did` with each event."""
+    """A node's messaging layer, which records in `did` its reaction to each event."""
 
     def __init__(self, core: Connection) -> None:
         self.core = core
@@ -91,7 +91,7 @@ class Node:
         self._look_at(event, asked)
 
     def _asked_for(self, event: Event) -> OutgoingCall | None:
-        """A request of ours that such an event answers."""
+        """Send a request that such an event answers."""
         if not _answers(event):
             return None
         call: OutgoingCall = OutgoingEmit(_nothing)
@@ -136,7 +136,7 @@ class Node:
                 self._readers.append((topic, reader))
 
     def _look_at(self, event: Event, asked: OutgoingCall | None) -> None:
-        """What waits to be read after the event."""
+        """Return the unread events after the event."""
         for topic, reader in self._readers:
             while len(reader.inbox):
                 before = reader.inbox.malformed
@@ -184,7 +184,7 @@ class Node:
         self.did.append(("cancel", call.async_id))
 
     def _stream_event(self, event: Event) -> bool:
-        """What the bus reads, on either side, on a stream of its own."""
+        """Read an event as the bus does, on either side, on a separate stream."""
         if event.category == BUS and self.labels.get(event.stream) == codes.BUS_LABEL:
             try:
                 self.did.append(("bus", *_read_bus(event)))
@@ -206,7 +206,7 @@ def _read_bus(event: Event) -> tuple[str | None, int | None]:
 
 
 def _said_of(event: Event, row: Content, topic: str | None) -> Did:
-    """What a row says that a node does with an event, if it does anything."""
+    """Return a node's reaction to an event according to the row, or None."""
     if event.category == BUS:
         return ("bus", topic, row.code) if row.status == OK else _REFUSED
     if row.status == MALFORMED:
@@ -235,7 +235,7 @@ def fuzz(data: bytes) -> None:
     setting = SETTINGS[data[0] % len(SETTINGS)] if data else SETTINGS[0]
     with fixed_randomness():
         core, _ = opened(setting)
-        core.account.limit = _MEMORY  # what is refused for want of room is not the audit's
+        core.account.limit = _MEMORY  # Refusals for lack of capacity are not part of the audit.
         node, labels = Node(core), dict[int, Label]()
         for step in parse(data[1:]):
             if not step.category or not step.subcategory:
@@ -286,7 +286,7 @@ def _compare(node: Node, labels: dict[int, Label], event: Event) -> None:
 
 
 def _answers(event: Event) -> bool:
-    """Whether it is an answer, which has to come to a request of ours on stream 1."""
+    """Return whether it is an answer, which must match a request of this side on stream 1."""
     if event.category == NAMED:
         return event.subcategory in (codes.REPLY_EVENT, codes.ERROR, codes.END)
     return event.category == SIM and event.subcategory in (codes.RESULT, codes.CHUNK)

@@ -1,9 +1,9 @@
-"""Target `batch`: what a Batch is, and that its events do what they would have done outside.
+"""Target `batch`: a Batch is decoded correctly, and its events act as if they came outside of it.
 
-Of two cores in the same state one gets Batches, the other the events in them one by one: what
-they report, what they answer and what they have left is the same, but where the reference says
-that it is no Batch. The input is a byte for the setting and a script of a peer on an unencrypted
-connection, in which the payload of a SEALED step is that of a Batch.
+Of two cores in the same state, one gets Batches and the other their events one by one. Their
+reports, answers and remaining state are equal unless the reference rejects the Batch. The input is
+a byte for the setting and a script of a peer on an unencrypted connection, in which the payload of
+a SEALED step is the payload of a Batch.
 """
 
 from typing import Final
@@ -33,14 +33,14 @@ MAX_SIZE: Final = 4096
 
 
 class Side:
-    """A core, and what it has reported that is not consumed yet."""
+    """A core and its unconsumed reports."""
 
     def __init__(self, core: Connection) -> None:
         self.core = core
         self.unread: list[NodeEvent] = []
 
     def hear(self, *events: Event) -> list[Report]:
-        """Take these events; what is reported."""
+        """Process these events and return the reports."""
         found: list[Report] = []
         for event in events:
             self.core.receive_data(frame(event.raw), START)
@@ -102,7 +102,7 @@ def _same(together: Side, alone: Side, step: Step) -> bool:
 
 
 def _read(batch: Event) -> list[Event]:
-    """The events as all readers have them; none if it is no Batch."""
+    """Return the events as all readers decode them; empty for an invalid Batch."""
     try:
         wanted = batched(batch)
     except Violation:

@@ -1,4 +1,4 @@
-"""The seeds of target `batch`, and Batches in those of others, all from batch.json."""
+"""The seeds of target `batch`, and Batches in the seeds of other targets, all from batch.json."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,8 +1,7 @@
-"""Target `connection`: what lies behind the keys, said by a peer that has them.
+"""Target `connection`: valid encryption around arbitrary content.
 
-Every event of the script is encrypted, chained and sealed as it should be, so
-that its content is all that is wrong with it. The input is a byte for the setting and a
-script (`script.py`, `conversation.py`).
+Every event of the script is correctly encrypted, chained and sealed, so only its content can be
+wrong. The input is a byte for the setting and a script (`script.py`, `conversation.py`).
 """
 
 from typing import Final

@@ -1,8 +1,7 @@
-"""A whole conversation on an open connection, as a script has it.
+"""A whole conversation on an open connection, controlled by a script.
 
-Whatever is said, the core raises nothing, both sides can read all of it, no
-deadline stays due, and the end is reported once. Deterministic: the same script, the
-same conversation.
+Whatever the script sends, the core raises no exception, both sides can decode all of it, no
+deadline remains due, and the end is reported once. The same script gives the same conversation.
 """
 
 from collections.abc import Callable
@@ -17,18 +16,18 @@ from tests.fuzz.script import Kind, Step
 
 # More turns than this for one step are a loop.
 MOST_TURNS: Final = 500
-# What waits for the transport after a script of some kilobytes; bytes.
+# The most bytes that may wait for the transport after a script of some kilobytes.
 MOST_QUEUED: Final = 4 << 20
 _PUBLIC: Final = OURS.key("ed25519").public
 
 
 class Action(IntEnum):
-    """What an ACTION's category says, modulo their number."""
+    """The meaning of an ACTION's category, modulo their number."""
 
-    APPLICATION = 0  # the subcategory says what: `Application.act`
+    APPLICATION = 0  # The subcategory selects the action: `Application.act`.
     WAIT = 1  # a quarter of a second for each of the subcategory
-    BLOCK = 2  # the transport takes nothing, or again
-    UPDATE_KEYS = 3  # by the peer, honestly; so are the next two
+    BLOCK = 2  # The transport stops or resumes accepting data.
+    UPDATE_KEYS = 3  # By the honest peer, as are the next two.
     OFFER_REKEY = 4
     ANSWER_REKEY = 5
     END = 6  # the transport ends
@@ -62,7 +61,7 @@ class Conversation:
             self._deliver()
 
     def finish(self) -> None:
-        """Deliver what is left, and end."""
+        """Deliver the remaining data, and close."""
         self._blocked = False
         self._deliver()
         self._core.receive_eof(self._now)
@@ -76,7 +75,7 @@ class Conversation:
         self._settle()
 
     def _settle(self) -> None:
-        """Until nothing is reported and nothing to be sent."""
+        """Run until there are no reports and no data to send."""
         for _ in range(MOST_TURNS):
             reports = self._core.reports()
             self._application.take(reports)

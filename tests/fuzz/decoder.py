@@ -83,7 +83,7 @@ def _of_reference(payload: bytes, limits: LbmLimits) -> dict[int, Value] | None:
 
 
 def _read(cells: dict[int, Value]) -> None:
-    """Each cell has the type of at most one reader; maps without keys have that of two."""
+    """Check that each cell has the type of at most one reader; maps without keys match two."""
     for key, value in cells.items():
         taken = 0
         for read in READERS:

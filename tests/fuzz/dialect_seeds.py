@@ -1,7 +1,7 @@
-"""The seeds of the dialects' targets, made from their vectors and a few scripts of our own.
+"""The seeds of the dialects' targets, from their vectors and additional scripts.
 
-What the vectors say is in a seed as it is; the rest leads into states. Found by
-`seeds.py`.
+Seeds contain the vectors' messages unchanged; the other seeds lead into states. `seeds.py` finds
+them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -93,7 +93,7 @@ def named() -> Seeds:
 
 
 def relay() -> Seeds:
-    """The exchanges of the vectors, by whoever says what; floods, slow readers, the bridge."""
+    """Yield the exchanges of the vectors by sender, floods, slow readers, and the bridge."""
     clients = "abc"
     for vector in _vectors("event_relay", "exchange"):
         steps = [_raw(step, clients.index(step["from"])) for step in _of_clients(vector)]
@@ -145,7 +145,7 @@ def relay_client() -> Seeds:
 
 
 def formats() -> Seeds:
-    """Payloads of each format: those of the vectors, and LBM's."""
+    """Yield payloads of each format: the vectors' payloads and LBM payloads."""
     readers = [*FORMATS, 4]  # by their order in the target
     for vector in _vectors("named_dialect", "formatted"):
         data = unhex(vector["hex"])
@@ -207,7 +207,7 @@ def _raw(vector: Mapping[str, Any], client: int = 0) -> Step:
 
 
 def _say(what: int, number: int = 0, *, topic: int = 0, code: int = 0, data: bytes = b"") -> Step:
-    """A sound message of theirs, as the target has the numbers."""
+    """Return a valid message of the peer, with the target's numbers."""
     return Step(Kind.EVENT, number, code, what, topic, data)
 
 

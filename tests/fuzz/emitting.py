@@ -1,7 +1,7 @@
-"""Named events of the fuzzed application: what it emits, and what it makes of events.
+"""Named events of the fuzzed application: emitting, and handling received events.
 
-What waits unread is bounded, and who reads it gets values or a FormatError. It
-knows no handlers but what a script makes of them.
+The number of unread events is bounded, and a reader gets values or a FormatError. Scripts define
+all handlers.
 """
 
 from collections import deque
@@ -16,13 +16,13 @@ from parley._node.protocol.codes import ResultCode
 from tests.fuzz.allowed import ALLOWED
 from tests.fuzz.script import Step
 
-# Of these `echo` answers at once, and the others when a script says so.
+# `echo` answers these immediately, and the others when a script requests it.
 EVENTS: Final = ("x", "echo", "hold")
 FORMATS: Final[tuple[FormatName, ...]] = ("lbm", "raw", "msgpack", "cbor")
 
 
 def find_event(namespace: str, name: str) -> ResultCode:
-    """Events of no namespace have handlers; those of one are refused."""
+    """# Events without a namespace have handlers; others are refused."""
     if namespace:
         return ResultCode.NOT_AUTHORISED
     return ResultCode.ACCEPTED if name in EVENTS else ResultCode.TOPIC_NOT_FOUND
@@ -77,11 +77,11 @@ class Emitting:
             assert emit.account.held == 0
 
     def leave(self) -> None:
-        """Read no more of what was emitted first."""
+        """Stop reading the first emission."""
         if self._asked:
             self._calls.outgoing.stop_waiting(self._asked.popleft())
 
     def check(self) -> None:
-        """What waits is bounded."""
+        """Check that the number of unread events is bounded."""
         for emit in self._asked:
             assert sum(size for _, size in emit.replies) == emit.account.held <= REPLIES_MEMORY

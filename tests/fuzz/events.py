@@ -1,8 +1,8 @@
-"""Target `events`: what is read from the payload of each kind of event.
+"""Target `events`: the decoded payload of each kind of event.
 
-No keys, so that it is fast: the readers of payloads alone, and all of messaging
-over an unencrypted connection. The input is a byte for the setting and a script, in
-which a RAW step is a payload for the reader that its category names.
+It uses no keys and is therefore fast: payload readers, and all of messaging over an unencrypted
+connection. The input is a byte for the setting and a script, in which a RAW step is a payload for
+the reader that its category selects.
 """
 
 from collections.abc import Callable
@@ -66,7 +66,7 @@ READERS: Final[tuple[Callable[[bytes], object], ...]] = (
 
 
 def fuzz(data: bytes) -> None:
-    """Hold the conversation, and read the payloads that stand alone."""
+    """Run the conversation, and read the separate payloads."""
     setting = SETTINGS[data[0] % len(SETTINGS)] if data else SETTINGS[0]
     with fixed_randomness():
         conversation = Conversation(setting)

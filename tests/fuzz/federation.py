@@ -1,9 +1,8 @@
-"""Target `federation`: what a server makes of cards, of Dials and of Logins, beside what the second
-implementation makes of them.
+"""Target `federation`: a server's processing of cards, Dials and Logins matches the reference.
 
-The input is a byte for the reader and, by it, an envelope; events of a neighbour (a byte for
-the subcategory, two for the size, the payload); a Dial after a byte for the server and one for the
-neighbour; or a Login.
+The input is a byte for the reader and, depending on it, an envelope; events of a neighbour (a byte
+for the subcategory, two for the size, the payload); a Dial after a byte for the server and one for
+the neighbour; or a Login.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +31,7 @@ from tests.reference.wire import Violation
 MAX_SIZE: Final = 2048
 ENVELOPE, EVENTS, DIAL, LOGGING_IN = range(4)
 SITUATIONS: Final = tuple(node for node in NODES.values() if not node.homes)
-# Whoever a Dial may come from: all that a situation names, and a stranger.
+# All possible senders of a Dial: every node in the situation, and an unknown one.
 NEIGHBOURS: Final = tuple(bytes([number]) * 32 for number in range(1, 27))
 _ALLOWED: Final = ALLOWED["federation"]
 _IDENTITY: Final = Identity.from_keys([ED25519.load(KEYS[0].seed)])
@@ -119,11 +118,11 @@ class _Here:
         self._accounts = _accounts(node)
 
     def has_account(self, node_id: NodeId) -> bool:
-        """A server has none."""
+        """Return the accounts; a server has none."""
         return self._accounts.may(node_id)
 
     def is_reachable_account(self, node_id: NodeId) -> bool:
-        """Nobody is parted."""
+        """Return the suspended nodes: none."""
         return self._accounts.session(node_id) is not None
 
 

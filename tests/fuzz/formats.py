@@ -1,7 +1,7 @@
-"""Target `formats`: the payloads of named events, in all formats, and what is made of them.
+"""Target `formats`: the payloads of named events in all formats, and their decoded values.
 
-What can be read is plain, and either has no form in a format or comes back from
-it as it was. The input is a byte for the reader, and a payload.
+A decoded value is plain. It either has no form in a format, or survives encoding and decoding. The
+input is a byte for the reader, and a payload.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from tests.reference.dialects.reading import Wrong
 MAX_SIZE: Final = 2048
 SCALARS: Final = (int, float, str, bytes, bool, type(None))
 NAMES: Final = ("lbm", "msgpack", "json", "cbor")
-# Formats whose payloads say nothing of their types.
+# Formats whose payloads don't contain types.
 OPAQUE: Final = (Format.BINCODE, Format.POSTCARD)
 
 
@@ -100,7 +100,7 @@ def _read_cells(data: bytes) -> None:
 
 READERS: Final[tuple[Callable[[bytes], None], ...]] = (
     *(_of(format_id) for format_id in Format),
-    _of(4),  # nobody's
+    _of(4),  # Belongs to no format.
     _read_any,
     _read_tandem,
     _read_error,

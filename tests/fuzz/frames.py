@@ -1,7 +1,7 @@
 """Target `frames`: frames cut from a byte stream, and raw events in them (section 2).
 
-How the bytes are cut into pieces changes nothing. The input is a byte for the
-limit, a byte that seeds the cuts, and the stream.
+The result doesn't depend on how the bytes are cut into pieces. The input is a byte for the limit, a
+byte that seeds the cuts, and the stream.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ Outcome = tuple[list[bytes], int, bool]
 
 
 def fuzz(data: bytes) -> None:
-    """Cut the stream as a whole, byte by byte and at odd places; read what comes."""
+    """Feed the stream as a whole, byte by byte and in odd pieces, and compare the results."""
     limit = LIMITS[data[0] % len(LIMITS)] if data else LIMITS[0]
     seed, stream = int.from_bytes(data[1:2]), data[2:]
     whole = _cut([stream], limit)
@@ -63,7 +63,7 @@ def _stopping(stream: bytes, limit: int) -> Outcome:
 def _pieces(stream: bytes, seed: int) -> list[bytes]:
     pieces, start, state = [], 0, seed
     while start < len(stream):
-        state = state * 73 + 41 & 0xFFFF  # any sequence does, as long as it is the same again
+        state = state * 73 + 41 & 0xFFFF  # Any sequence works if it is reproducible.
         size = 1 + state % (seed + 2)
         pieces.append(stream[start : start + size])
         start += size

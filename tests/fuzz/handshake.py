@@ -1,8 +1,8 @@
-"""Target `handshake`: either side in each state of a handshake, and whatever comes then.
+"""Target `handshake`: either side in each state of a handshake, with arbitrary further input.
 
-Before both Proofs are verified nothing is reported but who the peer is, and
-nobody but the holder of its key is that. The input is a byte for the state and a script:
-EVENT is a raw event, SEALED one under the keys of the Proof.
+Until both Proofs are verified, only the peer's identity is reported, and only the holder of its key
+can have it. The input is a byte for the state and a script: EVENT is a raw event, SEALED one under
+the keys of the Proof.
 """
 
 from dataclasses import dataclass
@@ -43,9 +43,9 @@ LONG: Final = 60
 
 
 class Action(IntEnum):
-    """What an ACTION's category says, modulo their number."""
+    """The meaning of an ACTION's category, modulo their number."""
 
-    HONEST = 0  # the peer says the next thing of a handshake that goes well
+    HONEST = 0  # The peer sends the next message of a successful handshake.
     ACCEPT = 1
     REFUSE = 2
     WAIT = 3  # seconds by the subcategory
@@ -57,9 +57,8 @@ class Action(IntEnum):
 
 @dataclass(frozen=True)
 class Moment:
-    """A setting, and how much of a handshake that goes well was said already.
-
-    `unasked`: nobody has asked the core yet what it has to send.
+    """A setting, and how many steps of a successful handshake are complete. `unasked`: the core's
+    output has not been read yet.
     """
 
     setting: Setting
@@ -98,7 +97,7 @@ MOMENTS: Final = (
 
 
 def fuzz(data: bytes) -> None:
-    """Lead a core to a state, and go on as the script says."""
+    """Lead a core to a state, and continue with the script."""
     moment = MOMENTS[data[0] % len(MOMENTS)] if data else MOMENTS[0]
     with fixed_randomness():
         encounter = Encounter(moment)
@@ -109,7 +108,7 @@ def fuzz(data: bytes) -> None:
 
 @cache
 def honest(setting: Setting) -> tuple[bytes, ...]:
-    """What the peer says one after the other; frames."""
+    """Yield the peer's frames, one after the other."""
     if setting not in (*RETRIED, HYBRID):
         flights = recorded(setting)
         return (flights.first, flights.proof) if flights.proof else (flights.first,)
@@ -158,11 +157,11 @@ class Encounter:
             self._deliver()
 
     def finish(self) -> None:
-        """Deliver what is left; then nothing more comes, and it has to end by itself."""
+        """Deliver the remaining data; without more input the core must then end."""
         self._deliver()
         if self._core.state in LIVE:
             self._core.receive_eof(self._now)
-        for _ in range(2):  # the handshake's time, and that of closing
+        for _ in range(2):  # The handshake's timeout, and the closing timeout.
             self._now += LONG
             self._core.handle_deadline(self._now)
             self._check()
@@ -177,7 +176,7 @@ class Encounter:
                     self._say_honest()
                 case Action.ACCEPT:
                     core.accept_peer(self._now)
-                    core.receive_data(b"", self._now)  # what came with the Proof
+                    core.receive_data(b"", self._now)  # Data that arrived with the Proof.
                     self._accepted = True
                 case Action.REFUSE:
                     core.refuse_peer("a script said so", self._now)
@@ -206,7 +205,7 @@ class Encounter:
             return
         if self._forged is None:
             self._forged = flip_seal or not sealed
-        # An ACTION's type is its own: what it says is a Proof.
+        # An ACTION's type is private; its content is a Proof.
         event = _event(step)
         if step.kind is Kind.ACTION:
             event = Event(0, 0, *TYPES["Proof"], step.payload)

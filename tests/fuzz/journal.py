@@ -1,7 +1,7 @@
 """Target `journal`: segments, bodies of records and names of files (docs/journal.md).
 
-The second reading of the document takes and refuses the same, and reads the same.
-The input is a byte that says what it is, and a segment, a name, or the body of a kind.
+The reference accepts and rejects the same input, with the same result. The input is a byte for its
+kind, and a segment, a name, or the body of a kind.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ MAX_SIZE: Final = 4096
 
 
 def fuzz(data: bytes) -> None:
-    """Read it as what its first byte says."""
+    """Read the input as the kind in its first byte."""
     reader = READERS[data[0] % len(READERS)] if data else READERS[0]
     reader(data[1:])
 
@@ -81,7 +81,7 @@ def _of(kind: str) -> Callable[[bytes], None]:
             return
         assert expected is not None, "the reference refuses it"
         there = {name: value for name, value in expected.items() if value is not None}
-        # An empty text and no bytes cut are as good as none.
+        # An empty text and zero bytes cut are equivalent to none.
         there = {
             name: v for name, v in there.items() if (name, v) not in (("text", ""), ("cut", 0))
         }
@@ -91,7 +91,7 @@ def _of(kind: str) -> Callable[[bytes], None]:
 
 
 def _parsed(kind: str, data: bytes) -> Fields:
-    """What was read of a body, which comes back from its own encoding as it was."""
+    """Return the decoded body, which must survive encoding unchanged."""
     if kind == "block":
         number, live = parse_block(data)
         assert encode_block(number, live) == data
@@ -108,7 +108,7 @@ def _parsed(kind: str, data: bytes) -> Fields:
 
 
 def _sorted(fields: Fields) -> str:
-    """Comparable, with what is no number too."""
+    """Make a value comparable, including NaN."""
     return repr(sorted(fields.items()))
 
 

@@ -1,8 +1,7 @@
-"""One core of a foreign dialect on a fuzzed transport, with a clock that a script moves.
+"""One core of a dialect on a fuzzed transport, with a clock that a script moves.
 
-It does what a driver does, and checks after each turn what every core promises:
-nothing is raised, the end is reported once and last, no deadline stays due. Knows no
-dialect.
+It acts as a driver and checks after each step the guarantees of every core: no exception, the end
+is reported once and last, no deadline remains due. It is independent of the dialects.
 """
 
 from collections.abc import Callable
@@ -20,23 +19,25 @@ MOST_TURNS: Final = 500
 NEVER: Final = float("inf")
 # Why we end a connection of ourselves.
 OURS: Final = (CloseCode.GOING_AWAY, CloseCode.INTERNAL_ERROR)
-# How many bytes a transport brings at once: a byte of the input says which; 0: all.
+# How many bytes a transport delivers at a time: a byte of the input selects it; 0: all.
 PIECES: Final = (0, 1, 7, 100)
 
 
 class Event(IntEnum):
-    """What happens besides what either side says: an ACTION's category, modulo their number."""
+    """Further events, besides messages of either side: an ACTION's category, modulo their
+    number.
+    """
 
-    ACT = 0  # the application does something: the subcategory says what
+    ACT = 0  # The application acts; the subcategory selects the action.
     WAIT = 1  # a quarter of a second for each of the subcategory
-    BLOCK = 2  # the transport takes nothing, or again
+    BLOCK = 2  # The transport stops or resumes accepting data.
     END = 3  # the transport ends
     CLOSE = 4
     ABORT = 5
 
 
 class Application(Protocol):
-    """Whoever uses a core."""
+    """The user of a core."""
 
     def take(self, report: Any) -> None:
         """Take a report that is not the end."""
@@ -51,7 +52,7 @@ class Application(Protocol):
         """When `handle_deadline` has something to do."""
 
     def handle_deadline(self, now: float) -> None:
-        """Do what is due."""
+        """Run everything that is due."""
 
     def check(self) -> None:
         """Whether its own promises hold."""
@@ -71,7 +72,7 @@ class Line:
         self._piece = piece
         self._coming = b""
 
-    # What comes.
+    # Incoming data.
 
     def receive(self, data: bytes) -> None:
         """The other side sent bytes."""
@@ -103,7 +104,7 @@ class Line:
         self.settle()
 
     def settle(self) -> None:
-        """Until nothing is reported, nothing to be sent, and nothing wanted that is there."""
+        """Run until there are no reports, no data to send, and no available input."""
         for _ in range(MOST_TURNS + len(self._coming)):
             busy = self.hand_on()
             busy = self.flush() or busy
@@ -118,7 +119,7 @@ class Line:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing can go out or come in, and nothing is due."""
+        """Return whether no data can move in either direction, and no deadline is due."""
         core = self.core
         goes = core.outbox.count and not self.blocked
         comes = self._coming and core.wants_data
@@ -192,8 +193,9 @@ class Line:
     # The end.
 
     def finish(self, finish: Callable[[], bool]) -> None:
-        """Let all go out and in while `finish` has the application do what it owes, which is
-        nothing more when it says False; then end."""
+        """Exchange all data while `finish` makes the application complete its work, until it
+        returns False; then end.
+        """
         self.blocked = False
         self.settle()
         while finish():

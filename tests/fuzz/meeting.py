@@ -1,8 +1,8 @@
-"""Fixed meetings: what the reference says to a core of ours in each step of a handshake.
+"""Recorded handshakes: the reference's messages to a core in each step of a handshake.
 
-Identities and randomness are fixed, so that the same script meets the same
-bytes. The reference's flights are made once for each setting and then only repeated;
-the core's own steps are taken anew for each input.
+Identities and randomness are fixed, so that the same script always gets the same bytes. The
+reference's messages are created once for each setting and then replayed; the core's steps run again
+for each input.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ Side = Literal["initiator", "responder"]
 START: Final = 1000.0
 OURS: Final = Identity.from_keys([SIGNING["ed25519"].load(seed("fuzzed core"))])
 THEIRS: Final = ReferenceIdentity.from_seeds(("ed25519", seed("fuzzing peer")))
-# The reference's own key makes its library's object anew for each signature.
+# The reference's own key creates the library's object for each signature.
 SIGNER: Final = SIGNING["ed25519"].load(seed("fuzzing peer"))
 NETWORK_KEY: Final = seed("network key")
 SCALAR: Final = seed("fuzzing peer's scalar")
@@ -75,7 +75,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Chain:
-    """One direction's beginning; `direction` makes it anew for each input."""
+    """The beginning of one direction; `direction` recreates it for each input."""
 
     suite: Suite
     secret: bytes
@@ -83,7 +83,7 @@ class Chain:
     commit: bytes
 
     def direction(self) -> Direction:
-        """A direction that nothing was written or read in."""
+        """Return a direction without any event."""
         return Direction(self.suite, self.secret, self.chain, self.commit)
 
 
@@ -131,7 +131,7 @@ def fixed_randomness() -> Iterator[None]:
 
 
 def begin(setting: Setting) -> Connection:
-    """A core that nothing was said to; within `fixed_randomness` only."""
+    """Return a core without any input; only within `fixed_randomness`."""
     return Connection(
         _config(setting),
         initiator=setting.side == "initiator",
@@ -148,7 +148,7 @@ def opened(setting: Setting) -> tuple[Connection, Flights]:
     if flights.keys is not None:
         core.receive_data(flights.proof, START)
         core.accept_peer(START)
-        core.receive_data(b"", START)  # what came with the Proof
+        core.receive_data(b"", START)  # Data that arrived with the Proof.
     core.reports()
     core.data_to_send(START)
     return core, flights
@@ -156,7 +156,7 @@ def opened(setting: Setting) -> tuple[Connection, Flights]:
 
 @cache
 def recorded(setting: Setting) -> Flights:
-    """What the reference says in a handshake that goes well, without a Retry."""
+    """Return the reference's messages in a successful handshake without a Retry."""
     with fixed_randomness():
         core = begin(setting)
         if setting.side == "initiator":
@@ -233,7 +233,7 @@ def _respond(core: Connection, config: Config) -> Flights:
     ours = outgoing.write(0, proof_inner(config), SIGNER, sealed=True)
     core.receive_data(frame(reply) + frame(ours), START)
     core.accept_peer(START)
-    core.receive_data(b"", START)  # what came with the Proof
+    core.receive_data(b"", START)  # Data that arrived with the Proof.
     (theirs,) = frames_of(core.data_to_send(START))
     start = schedule.chain_start_initiator(keys, ours)
     incoming = Direction(suite, keys.hs_initiator, start, keys.commit)

@@ -1,8 +1,8 @@
 """Target `named`: a connection with byte-exact named events, in both flavours.
 
-What the reference reads as an event is one, and what it refuses ends the
-connection; so with what we send. The input is a byte for flavour and limits, a byte for
-how the transport cuts, and a script.
+An event that the reference accepts is an event, and one that it rejects ends the connection; the
+same holds for sent events. The input is a byte for flavour and limits, a byte for how the transport
+cuts, and a script.
 """
 
 from contextlib import suppress
@@ -98,7 +98,7 @@ class _Conversation:
         self._line.settle()
 
     def _said(self, step: Step) -> bytes:
-        """An event of theirs, sound in itself."""
+        """Return a valid event of the peer."""
         reference, kind = step.category % REFERENCES, KINDS[step.async_id % len(KINDS)]
         ref_id = step.stream if reference == TO_ANY else None
         if reference == TO_OURS and self._ear.heard:

@@ -1,6 +1,6 @@
-"""The other side of a fuzzed connection with named events: what it said, and what it hears.
+"""The other side of a fuzzed connection with named events: the events that it sent and received.
 
-Both are read by the reference, event by event. Knows no handlers.
+The reference decodes both, event by event. Handlers are not involved.
 """
 
 from parley._node.dialects.limits import DialectLimits
@@ -11,8 +11,9 @@ from tests.reference.dialects.reading import CLOSES, Wrong
 
 
 class NamedEar:
-    """`heard` is the ids of our events, in order; `events` how many of theirs the core has
-    whole."""
+    """The state of the other side; `heard` has the IDs of the core's events, in order; `events`
+    counts complete events that the core has received.
+    """
 
     def __init__(self, limits: DialectLimits, *, typed: bool) -> None:
         self._limit = limits.longest_frame - LENGTHS_SIZE
@@ -48,7 +49,7 @@ class NamedEar:
         return self._closes
 
     def hear(self, data: bytes, read: int) -> None:
-        """We sent bytes, after the core had read so many of theirs."""
+        """The core sent bytes after it had read this many bytes of input."""
         self.judge(read)
         data = self._rest + data
         while data:

@@ -1,7 +1,7 @@
 """A small application on a fuzzed core of named events.
 
-Each event that it is given it gives back once, and what waits for replies ends
-once; what it does, and when, a script says. Knows no bytes of the wire.
+It returns each received event once, and each wait for replies ends once; a script controls its
+other actions. It doesn't handle encoded events.
 """
 
 from collections import deque
@@ -57,7 +57,7 @@ class NamedSide:
 
     @property
     def taken(self) -> int:
-        """How many of their events came, for handlers, as replies and as Ends of nothing."""
+        """Return how many received events were for handlers, replies, and unmatched Ends."""
         late = sum(
             emit.code == ResultCode.DEADLINE_EXCEEDED and emit.data is None
             for emit in self._asked  # an Error has a text
@@ -75,7 +75,7 @@ class NamedSide:
         self._came += 1
 
     def end(self, ended: ConnectionEnded) -> None:
-        """The connection is over: nobody waits any more, handlers go on."""
+        """The connection is closed: all waits have ended; handlers continue."""
         assert all(emit.done for emit in self._asked)
 
     def next_deadline(self) -> float:
@@ -92,7 +92,7 @@ class NamedSide:
         self._others_turn = True
 
     def check(self) -> None:
-        """Whether what waits is bounded."""
+        """Return whether the waiting events are bounded."""
         core, limits = self.core, self._limits
         assert core.running == len(self._running)
         if not self._again:
@@ -110,7 +110,7 @@ class NamedSide:
         return bool(running)
 
     def check_end(self) -> None:
-        """Nobody waits; what came can be read, or is refused."""
+        """Check that no request waits, and that received events can be read or are refused."""
         assert not self.core.waiting
         for emit in self._asked:
             while emit.replies:

@@ -1,7 +1,7 @@
-"""The other side of a fuzzed connection: the reference's keys, and a script for a mind.
+"""The other side of a fuzzed connection: the reference's keys, controlled by a script.
 
-It says whatever the script wants under valid keys, and checks all that it
-hears: every frame opens, every seal is right, every answer has its request.
+It sends arbitrary events under valid keys, and checks all that it receives: every frame decrypts,
+every seal is valid, every answer has its request.
 """
 
 from collections import Counter
@@ -25,8 +25,7 @@ from tests.reference.wire import (
     parse_raw,
 )
 
-# Events by which a script may change keys behind the reference's back: from then on it
-# hears no more.
+# Events by which a script may change keys without the reference: afterwards it can't decrypt.
 _KEY_EVENTS: Final = frozenset(TYPES[name] for name in ("KeyUpdate", "RekeyOffer", "RekeyAnswer"))
 _HANDSHAKE: Final = frozenset(TYPES[n] for n in ("Hello", "Reply", "Proof", "Retry", "Reject"))
 _REQUESTS: Final = {
@@ -43,10 +42,10 @@ _ANSWERS: Final = frozenset().union(*_REQUESTS.values())
 
 
 class FuzzingPeer:
-    """`flights` are those of the handshake; `public` is our core's key.
+    """Create the peer. `flights` are the handshake's messages; `public` is the core's key.
 
-    `deaf` once keys may have changed in a way that it does not follow; `closed` once it
-    has heard Close.
+    `deaf` is True after keys may have changed without the reference; `closed` after it received
+    Close.
     """
 
     def __init__(self, setting: Setting, flights: Flights, public: bytes) -> None:
@@ -70,10 +69,10 @@ class FuzzingPeer:
                 is_initiator=self._initiator,
             )
 
-    # What it says.
+    # Sending.
 
     def say(self, step: Step, *, sealed: bool) -> bytes:
-        """The frame of a step's event, whatever the rules say."""
+        """Return the frame of a step's event, regardless of the rules."""
         event = Event(step.stream, step.async_id, step.category, step.subcategory, step.payload)
         for one in meant(event):
             if one.type in _REQUESTS:
@@ -92,7 +91,7 @@ class FuzzingPeer:
         return framed
 
     def offer_rekey(self) -> bytes:
-        """An honest RekeyOffer, if none of its own is under way."""
+        """Return an honest RekeyOffer, unless one of this side is in progress."""
         rekeying = self._rekeying
         if rekeying is None or self.deaf or rekeying.offer or rekeying.pending:
             return b""
@@ -119,7 +118,7 @@ class FuzzingPeer:
             return frame(event.raw)
         return frame(self._outgoing.write(event.stream, event.inner, SIGNER, sealed=sealed))
 
-    # What it hears.
+    # Receiving.
 
     def hear(self, wire: bytes) -> None:
         """Open and check whole frames of the core."""

@@ -1,6 +1,6 @@
-"""A target with a bug on purpose: it takes every map for one without keys from 7 on.
+"""A target with a deliberate bug: it accepts every map as one without keys from 7 up.
 
-Many single changes of the seed lead to it, so that a fuzzer has it in seconds, whatever its luck.
+Many single changes of the seed trigger it, so that a fuzzer finds it within seconds.
 """
 
 from typing import Final

@@ -1,9 +1,9 @@
 """Target `relay`: several clients of one event relay, and its own bridge.
 
-Who gets what is compared with a model that reads by the reference, and that is
-told what a connection sent once it was sorted: it may have to wait for others. The input
-is a byte for the limits, a byte for how the transports cut, and a script in which a
-step's stream says which client it is about.
+Delivered messages are compared with a model that decodes with the reference, and that learns about
+a connection's messages once they were sorted, because it may have to wait for others. The input is
+a byte for the limits, a byte for how the transports cut, and a script in which a step's stream
+selects the client.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ LIMITS: Final = (
     # Small ones, so that a short script reaches them.
     DialectLimits(longest_frame=96, write_buffer=1024, uuid_timeout=2.0, idle_timeout=20.0),
 )
-# First byte of those in which nobody is told of targets that are not there.
+# First byte of inputs in which senders get no error for absent targets.
 SILENT: Final = 128
 TARGETS: Final = (*UUIDS, BROADCAST, SERVER, BRIDGE, b"nobody is called")
 ONE_ERROR: Final = 200
@@ -46,7 +46,9 @@ def fuzz(data: bytes) -> None:
 
 
 class _Core(RelayConnection):
-    """Says after whatever may have made it sort what came, and whether it was open."""
+    """Report, after each possible sorting, the messages received and whether the connection was
+    open.
+    """
 
     __slots__ = ("on_work",)
 
@@ -88,7 +90,7 @@ class _Place:
         self.core.on_work = self._worked
         self._model = model
         self._on_work = on_work
-        self._untold = b""  # what came, and the model does not know
+        self._untold = b""  # Received, but not yet in the model.
         # Errors are longer than small messages may be.
         self.ear = RelayEar(max(limits.longest_frame, ONE_ERROR))
         self.line = Line(self.core, self.ear, piece)
@@ -133,7 +135,7 @@ class _Place:
         assert ended is not None or client.open, "the model closes"
         assert ear.let_in or not client.uuid or not client.open
         if ended is not None and ended.code == CloseCode.INTERNAL_ERROR:
-            return  # it forgets what waits, and says so
+            return  # It discards waiting messages and reports it.
         if self.exact:
             assert client.has_heard(ear.heard), "it hears something else"
             if not self.line.blocked and (ended is None or ended.code == CloseCode.PROTOCOL_ERROR):
@@ -141,7 +143,7 @@ class _Place:
 
 
 class _Hall:
-    """A router, those who are connected to it, and its bridge."""
+    """A router, its connected clients, and its bridge."""
 
     def __init__(self, limits: DialectLimits, piece: int, *, feedback: bool) -> None:
         self._limits = limits
@@ -193,7 +195,7 @@ class _Hall:
         place.line.receive(data)
 
     def _worked(self, who: _Place, dropped: int) -> None:
-        """`who` sorted what was sent to it; so many were dropped by that."""
+        """`who` sorted its input; this many messages were dropped by it."""
         if dropped:  # they are in the way of the same order
             who.exact = False
         for place in self._places:
@@ -202,7 +204,7 @@ class _Hall:
                 place.exact = place.exact and not (dropped and place.ear.ended is not None)
 
     def _said(self, place: _Place, step: Step) -> bytes:
-        """A message, or a UUID of a member that has none yet."""
+        """Return a message, or a UUID of a member without one."""
         if not place.client.uuid:
             return TARGETS[step.subcategory % len(TARGETS)]
         sender = place.client.uuid if step.async_id % 8 else UUIDS[step.subcategory % len(UUIDS)]

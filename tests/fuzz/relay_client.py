@@ -1,7 +1,7 @@
-"""Target `relay_client`: a client's side of the event relay, told anything by its relay.
+"""Target `relay_client`: a client of the event relay with arbitrary input from the relay.
 
-Each message is reported, counted or answered by the end, as the reference reads
-it. The input is a byte for the limits, a byte for how the transport cuts, and a script.
+Each message is reported, counted or answered by closing, as the reference decodes it. The input is
+a byte for the limits, a byte for how the transport cuts, and a script.
 """
 
 from collections import deque
@@ -68,7 +68,7 @@ def _message(step: Step) -> bytes:
 
 
 class _Reader:
-    """Reads messages when a script says so."""
+    """A reader of messages, controlled by a script."""
 
     def __init__(self, core: RelayClientConnection, limits: DialectLimits) -> None:
         self._core = core
@@ -83,7 +83,7 @@ class _Reader:
     # For the line.
 
     def take(self, report: Any) -> None:
-        """Take a message, or what the relay has to say."""
+        """Process a message, or a notice of the relay."""
         self._taken += 1
         if isinstance(report, RelayMessage):
             assert report.sender_bytes != SERVER
@@ -98,7 +98,7 @@ class _Reader:
         self._ended = ended
 
     def hear(self, data: bytes) -> None:
-        """We send what we were told to, after our UUID."""
+        """The client sent its UUID and then the requested messages."""
         self._heard += data
         assert b"".join(self._sent).startswith(self._heard)
 
@@ -107,10 +107,10 @@ class _Reader:
         return NEVER
 
     def handle_deadline(self, now: float) -> None:
-        """There are none."""
+        """Return the requests: none."""
 
     def check(self) -> None:
-        """Who reads too slowly is sent no more."""
+        """Check that a slow reader gets no more messages."""
         unread = sum(len(message.payload) + MESSAGE_COST for message in self._unread)
         core, most = self._core, self._limits.client_memory
         assert core.closing or core.wants_data == (unread <= most)

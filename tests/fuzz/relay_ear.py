@@ -1,6 +1,6 @@
-"""One client of a fuzzed relay: what it hears, read by the reference.
+"""One client of a fuzzed relay: its received messages, decoded by the reference.
 
-Whole messages are kept in their order, and nothing else comes.
+Whole messages are kept in order; there must be no other data.
 """
 
 from typing import Any, Final
@@ -14,8 +14,9 @@ NEVER: Final = float("inf")
 
 
 class RelayEar:
-    """`heard` is what came, `longest` the greatest LEN that may; `let_in` is whether the
-    relay took the client's UUID, `ended` how its connection did."""
+    """A client; `heard` has its messages, `longest` is the largest allowed LEN; `let_in` tells
+    whether the relay accepted the client's UUID, and `ended` how its connection ended.
+    """
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
@@ -52,8 +53,8 @@ class RelayEar:
         return NEVER
 
     def handle_deadline(self, now: float) -> None:
-        """There are none."""
+        """Return the requests: none."""
 
     def check(self) -> None:
-        """Nothing is left in pieces."""
+        """Check that no partial message remains."""
         assert not self._rest

@@ -1,6 +1,6 @@
-"""What a relay does, message by message: who is told what, by the document alone.
+"""A model of a relay, message by message: the recipients, by the document alone.
 
-It is slow and simple, and reads with the reference. Knows no queues and no time.
+It is slow and simple, and decodes with the reference. It has no queues and no time.
 """
 
 from dataclasses import dataclass, field
@@ -42,7 +42,9 @@ class Error:
 
 @dataclass
 class Client:
-    """Who is connected; `told` is what it was sent so far, `target` whom it did not reach."""
+    """A connected client; `told` has the messages sent to it, `target` the recipient that was not
+    reached.
+    """
 
     uuid: bytes = b""
     told: list[RelayMessage | Error] = field(default_factory=list)
@@ -52,7 +54,7 @@ class Client:
     target: bytes = b""
 
     def has_heard(self, heard: list[RelayMessage]) -> bool:
-        """Whether that is how what it was told begins."""
+        """Return whether the sent messages begin with these bytes."""
         return len(heard) <= len(self.told) and all(
             told.is_said_by(message) if isinstance(told, Error) else told == message
             for told, message in zip(self.told, heard, strict=False)
@@ -81,7 +83,7 @@ class Model:
             pass
 
     def route(self, message: RelayMessage) -> bool:
-        """Hand a message on; whether there is anybody whom it is for."""
+        """Forward a message, and return whether it has a recipient."""
         members = self._members()
         for uuid, member in members.items():
             if uuid == message.to or (message.to == BROADCAST and uuid != message.sender):

@@ -1,8 +1,8 @@
-"""Target `resume`: two cores of ours over transports that a script cuts, copies and forges.
+"""Target `resume`: two cores over transports that a script cuts, copies and forges.
 
 The input is a byte for the setting and a script (`script.py`). A RAW step is the first bytes on a
-new transport to the responder; an EVENT or SEALED one is said under valid keys by one side. As long
-as nothing of that kind was said, what each side hears is what the other said, in order.
+new transport to the responder; an EVENT or SEALED one is sent under valid keys by one side. Unless
+such a step occurred, each side receives exactly the other side's events, in order.
 """
 
 from contextlib import suppress
@@ -36,17 +36,19 @@ SETTINGS: Final = (
 
 
 class Act(IntEnum):
-    """What an ACTION's category says, modulo their number; its stream's parity says whose."""
+    """The meaning of an ACTION's category, modulo their number; its stream's parity selects the
+    side.
+    """
 
     SAY = 0  # the payload, so many times as the async id has sixteenths
     CUT = 1
     COME_BACK = 2
-    WAIT = 3  # a quarter of a second for each of the subcategory; what is sent then is lost
+    WAIT = 3  # A quarter of a second for each of the subcategory; data sent meanwhile is lost.
     CARRY = 4  # so many bytes of what a side sends as the subcategory has eights, and a cut
     REPLAY = 5  # an old Resume, one of its bytes changed by the first of the payload
-    ANSWER = 6  # an attempt of ours is told an old answer, likewise
+    ANSWER = 6  # An attempt gets an old answer, likewise.
     LOSE_ANSWER = 7  # the responder's answer to an attempt
-    STEAL = 8  # somebody comes with a copied Resume, and says the payload
+    STEAL = 8  # An attacker replays a Resume and adds the payload.
     CLOSE = 9
     PUMP = 10
 
@@ -80,7 +82,7 @@ class Meeting:
                 pass
 
     def finish(self) -> None:
-        """Come back at last; nothing was lost, doubled or put in another order."""
+        """Reconnect at last, and check that no event was lost, duplicated or reordered."""
         pair = self._pair
         for side, other in ((pair.a, "b"), (pair.b, "a")):
             heard = [e.payload for e in side.events if e.category == SAID]
@@ -143,7 +145,7 @@ class Meeting:
             self._said[name].append(said)
 
     def _lie(self, side: Side, step: Step) -> None:
-        """Under valid keys, whatever the rules say; not over a transport that is not there."""
+        """Send under valid keys, regardless of the rules, unless there is no transport."""
         pair = self._pair
         if any(s.core.is_suspended or s.state not in ("OPEN", "DRAINING") for s in pair.sides):
             return
@@ -161,7 +163,7 @@ class Meeting:
         )
 
     def _lost(self) -> None:
-        """What was sent has gone nowhere: so has the transport."""
+        """The transport is lost with the data sent on it."""
         self._pair.cut()
 
     def _forged(self, attempt: ResumeAttempt) -> None:

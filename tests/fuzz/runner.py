@@ -1,8 +1,7 @@
-"""Runs targets, each in a process of its own, and reports what was found.
+"""Run each target in its own process, and report findings.
 
-A finding is printed so that it can be made again from the log alone, and the
-exit code says whether there was one. Nothing is left in the tree; what the fuzzer learns
-is kept only where `--corpus` says.
+A finding is printed so that it can be reproduced from the log alone, and the exit code tells
+whether there was one. The tree stays clean; only `--corpus` keeps the fuzzer's new inputs.
 """
 
 import re
@@ -21,7 +20,7 @@ INPUT_SECONDS: Final = 5
 MEMORY_MIB: Final = 512
 # How long a process may take to begin and to end, in seconds, beyond its share.
 SPARE_SECONDS: Final = 60
-# What libFuzzer calls the inputs that it leaves behind, by what they show.
+# The prefixes of libFuzzer's files of findings, by kind.
 _KINDS: Final = {
     "crash": "it raises",
     "timeout": f"it takes more than {INPUT_SECONDS} s",
@@ -55,7 +54,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one target. `failed` is what its process said if it broke down."""
+    """The result of one target. `failed` is the output of its process if it crashed."""
 
     target: str
     executions: int
@@ -66,7 +65,7 @@ class Outcome:
 
     @property
     def is_good(self) -> bool:
-        """Nothing was found, and it ran."""
+        """Return whether it ran without findings."""
         return not self.findings and not self.failed
 
     def __str__(self) -> str:

@@ -27,11 +27,11 @@ class Kind(IntEnum):
 
     EVENT = 0  # unsealed
     SEALED = 1
-    ACTION = 2  # the category says which, stream and subcategory how
+    ACTION = 2  # The category selects the action, stream and subcategory its details.
     RAW = 3  # the payload is fed as it is
 
 
-_HELD: Final = 4  # what it sends is fed together with what the next step sends
+_HELD: Final = 4  # Its output is fed together with the output of the next step.
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Step:
 
 
 def parse(data: bytes) -> list[Step]:
-    """The steps of a script; what is missing at its end counts as zero, or as absent."""
+    """Yield the steps of a script; missing bytes at its end count as zero, or as absent."""
     steps: list[Step] = []
     position = 0
     while position < len(data) and len(steps) < MOST_STEPS:

@@ -217,7 +217,7 @@ def audit() -> Seeds:
 
 
 def resume() -> Seeds:
-    """First events of strangers, positions of all kinds, and courses of cuts."""
+    """Yield first events of unknown peers, positions of all kinds, and sequences of cuts."""
     for vector in read("resume")["vectors"]:
         if vector["kind"] == "stranger":
             event = unhex(vector["input"])
@@ -294,7 +294,7 @@ def _conversations(setting: int, *, sealed: bool) -> Seeds:
 
 
 def _vocabulary(kind: Kind, stream: int) -> dict[str, Step]:
-    """What the peer says, and what happens, in `SCRIPTS`."""
+    """Yield the peer's messages and the events of `SCRIPTS`."""
     data = {"data": 5}
     held: dict[str, Any] = {"topic": "hold", "data": [1, {"a": None}, b"bytes"], "deadline_ms": 9}
     return {

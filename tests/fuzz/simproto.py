@@ -1,7 +1,7 @@
-"""Target `simproto`: a SimProto connection, whose two sides may ask the same of each other.
+"""Target `simproto`: a SimProto connection on which both sides may send the same requests.
 
-The other side is held to its document by the reference, and so are we. The
-input is a byte for the limits, a byte for how the transport cuts, and a script.
+The reference checks both sides against the document. The input is a byte for the limits, a byte for
+how the transport cuts, and a script.
 """
 
 from contextlib import suppress
@@ -39,7 +39,7 @@ TOPICS: Final = (
     b"\xff",
     b"long" * 4,
 )
-# What a step's category says, modulo their number; the first four are requests.
+# The meaning of a step's category, modulo their number; the first four are requests.
 RESPONSE: Final = 4
 PING: Final = 5
 PONG: Final = 6
@@ -105,7 +105,7 @@ class _Conversation:
         self._line.settle()
 
     def _said(self, step: Step) -> bytes:
-        """A message of theirs, sound in itself."""
+        """Return a valid message of the peer."""
         what = step.category % SAYINGS
         dialog = step.stream if step.kind is Kind.EVENT else 2**64 - 1 - step.stream
         topic = TOPICS[step.subcategory % len(TOPICS)]
@@ -113,7 +113,7 @@ class _Conversation:
             return Message("request", dialog, request(KINDS[what], topic, step.payload)).raw
         if what == PING:
             return Message("ping", dialog, step.payload).raw
-        # To one of ours, if there is any.
+        # To a request of the core, if there is one.
         asked = list(self._ear.pings if what == PONG else self._ear.asked)
         if asked and step.kind is Kind.EVENT:
             dialog = asked[step.stream % len(asked)]

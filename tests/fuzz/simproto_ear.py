@@ -1,7 +1,7 @@
-"""The other side of a fuzzed SimProto connection: what it said, and what it hears.
+"""The other side of a fuzzed SimProto connection: the messages that it sent and received.
 
-Both are read by the reference, so that each response has its request, each
-Pong its Ping, and each request of ours an id of its own. Knows no topics.
+The reference decodes both, so that each response has its request, each Pong its Ping, and each
+request of the core a distinct ID. Topics are not involved.
 """
 
 from collections import deque
@@ -25,16 +25,16 @@ class SimProtoEar:
         self.asked: dict[int, str] = {}
         self.pings: dict[int, None] = {}
         self._owed: dict[int, deque[str]] = {}
-        # A Pong has what came with its Ping, which has a limit of its own.
+        # A Pong repeats the data of its Ping, which has a separate limit.
         self._longest = max(limits.longest_frame, LONGEST_PING_PAYLOAD)
-        self._early: set[int] = set()  # what they answered before they can have heard it
+        self._early: set[int] = set()  # Requests that were answered before they can have arrived.
         self._pinged: deque[tuple[int, bytes]] = deque()
         self._said = b""  # all, from `_judged` on
         self._judged = 0
         self._closes = False
         self._rest = b""
 
-    # What they say.
+    # Sending.
 
     @property
     def is_whole(self) -> bool:
@@ -73,10 +73,10 @@ class SimProtoEar:
             case _:
                 self.pings.pop(message.id, None)
 
-    # What they hear.
+    # Receiving.
 
     def hear(self, data: bytes, read: int) -> None:
-        """We sent bytes, after the core had read so many of theirs."""
+        """The core sent bytes after it had read this many bytes of input."""
         self.judge(read)
         data = self._rest + data
         while data:

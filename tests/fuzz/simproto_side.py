@@ -1,7 +1,7 @@
 """A small application on a fuzzed SimProto core, with the dialect's sim layer under it.
 
-It does what a shell does with each report, and checks that whatever waits is
-bounded and ends once; what else it does, a script says. Knows no bytes of the wire.
+It processes each report as a gateway does, and checks that every wait is bounded and ends once; a
+script controls its other actions. It doesn't handle encoded messages.
 """
 
 from collections import deque
@@ -38,7 +38,7 @@ REFUSED: Final = (1, 2, 3)
 
 
 class Reader:
-    """A subscription of ours."""
+    """A subscription of the core."""
 
     def __init__(self, side: "SimProtoSide", topic: str) -> None:
         self.topic = topic
@@ -58,8 +58,10 @@ class Reader:
 
 
 class SimProtoSide:
-    """Answers calls of `echo`, keeps those of `wait`, fails those of `fail`; publishes
-    `news` and, to a peer that sends no data with it, `odd`; rejects readers of `secret`."""
+    """Answer calls of `echo`, keep calls of `wait`, and fail calls of `fail`.
+
+    Publishes `news` and, to a peer that sends no data with it, `odd`; rejects readers of `secret`.
+    """
 
     def __init__(
         self,
@@ -118,14 +120,14 @@ class SimProtoSide:
         return self.sim.next_deadline()
 
     def handle_deadline(self, now: float) -> None:
-        """Do what is due."""
+        """Run everything that is due."""
         self.sim.handle_deadline(now)
 
     def check(self) -> None:
-        """Whether what waits is bounded, and belongs to somebody."""
+        """Return whether the waiting requests are bounded and have an owner."""
         limits = self.core.limits
         assert self.core.owed <= limits.requests
-        # More only if what they ask about a topic waits for a decision about it.
+        # More only if requests about a topic wait for a decision about it.
         more = len(self.sim.incoming) - len(self._running)
         assert more == 0 or (more > 0 and any(call.subcategory != RPC for call in self._running))
         assert 0 <= self.core.free_dialogs <= limits.requests
@@ -151,7 +153,9 @@ class SimProtoSide:
         return busy
 
     def check_finished(self) -> None:
-        """With all answered nothing is owed, and nothing waits for a place."""
+        """Check that once all requests are answered, no response is owed and no request waits for
+        capacity.
+        """
         if self._ended:
             return
         assert not self.core.owed
@@ -161,7 +165,7 @@ class SimProtoSide:
             assert call.code not in REFUSED or not self.sim.subscriptions.reads(topic, reader)
 
     def check_end(self) -> None:
-        """Nobody waits any more."""
+        """Check that no request waits."""
         assert not self._running
         assert all(call.done for call in self._asked)
         assert not any(feed.open for feed in self._feeds)
@@ -220,7 +224,7 @@ class SimProtoSide:
     # For its feeds, as their publisher.
 
     def convert(self, batch: Batch) -> Sequence[bytes | None]:
-        """Bytes as they are; nothing else has a form."""
+        """Encode bytes unchanged; other values have no form."""
         return batch.in_form("bytes", _bytes_of)
 
     def cut_off(self, feed: SimProtoFeed) -> None:
@@ -303,7 +307,7 @@ class SimProtoSide:
             feed.finish()
 
     def _wait_for_room(self, step: Step) -> None:
-        """Wait for a dialog, or want none of the one that was waited for."""
+        """Wait for a dialog, or discard the expected one."""
         if step.stream % 2 and self._woken:
             self.room.leave(self._woken.popleft())
             return

@@ -1,7 +1,6 @@
 """The targets by name; loading one imports the code under test with it.
 
-Nothing of the code under test is imported before that, since the fuzzer
-instruments what is imported.
+The code under test must not be imported earlier, because the fuzzer instruments imports.
 """
 
 from collections.abc import Callable

@@ -21,7 +21,7 @@ def test_an_input_is_taken(path: Path) -> None:
     target, data = load(path.parent.name), path.read_bytes()
     assert len(data) <= target.max_size
     target.run(data)
-    target.run(data)  # nothing of the first run is left that could be in its way
+    target.run(data)  # No state of the first run remains that could interfere.
 
 
 @sweep("name", TARGETS)

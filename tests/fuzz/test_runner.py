@@ -13,7 +13,7 @@ from tests.fuzz.__main__ import FOUND, GOOD, UNABLE, main
 from tests.fuzz.targets import PLANTED, load
 
 ROOT = Path(__file__).parents[2]
-# Where there is no fuzzer, its command has to say so.
+# Without a fuzzer, its command must report that.
 HERE = find_spec("atheris") is not None
 
 

@@ -1,8 +1,8 @@
-"""A process that speaks named events with the crate bromine: how it is built and talked to.
+"""A process that uses the crate bromine for named events: how it is built and controlled.
 
-Nothing waits without a time-out, and no process outlives its block. What the
-program understands is said in bromine/src/peer.rs; nothing here knows the wire format.
-`python -m tests.interop.bromine_peer` builds it ahead of the tests.
+Every wait has a timeout, and no process outlives its block. bromine/src/peer.rs describes the
+program's commands; this module doesn't handle the wire format. `python -m
+tests.interop.bromine_peer` builds it ahead of the tests.
 """
 
 import json
@@ -31,7 +31,7 @@ PATIENCE: Final = 10.0
 FETCH_SECONDS: Final = 120.0
 BUILD_SECONDS: Final = 240.0
 LONGEST_LINE: Final = 1 << 22
-# Without a network cargo is to say so at once; a backtrace helps nobody here.
+# Without a network, cargo should fail immediately; a backtrace isn't useful.
 ENVIRONMENT: Final = {
     "CARGO_NET_RETRY": "0",
     "CARGO_HTTP_TIMEOUT": "20",
@@ -45,10 +45,10 @@ class NotAvailableError(Exception):
 
 
 def build() -> Path:
-    """Build the program if anything changed, and say where it is.
+    """Build the program if its source changed, and return its path.
 
-    Two processes may do so at the same time: cargo locks its directories by itself.
-    Raises NotAvailableError, and `subprocess.CalledProcessError` if the program does not build.
+    Two processes may do so at the same time, because cargo locks its directories. Raises
+    NotAvailableError, and `subprocess.CalledProcessError` if the program does not build.
     """
     cargo = which("cargo")
     if cargo is None:
@@ -84,7 +84,7 @@ def _run(cargo: str, command: str, *options: str) -> subprocess.CompletedProcess
 
 @dataclass(slots=True)
 class Answers:
-    """What came back for one emission of a client, in order."""
+    """The answers to one emission of a client, in order."""
 
     replies: list[Line] = field(default_factory=list)
     # {"code", "message"} of an error event.
@@ -134,7 +134,7 @@ class BrominePeer:
         return dict((await self.find(wanted))["handled"])
 
     def unread(self, key: str) -> list[Line]:
-        """What came with this key and was not looked for."""
+        """Return the messages with this key that were not consumed."""
         return [dict(line[key]) for line in self._lines if key in line]
 
     async def emit(
@@ -147,11 +147,11 @@ class BrominePeer:
         read: Reading = "serde",
         timeout: float = PATIENCE,
     ) -> Answers:
-        """Emit one event as a client, and gather what comes back until the crate has done with it.
+        """Emit one event as a client, and collect the answers until the crate is done with it.
 
-        `payload` is {"raw": hex}, {"rmp": value}, {"json": value}, {"default": value} or
-        {"tandem": [payload, payload]}; None is no bytes. Replies are read as `read` says:
-        `value` is what the crate made of them, or `unreadable` why not. Only 0.22 has streams.
+        `payload` is {"raw": hex}, {"rmp": value}, {"json": value}, {"default": value} or {"tandem":
+        [payload, payload]}; None is no bytes. Replies are decoded as `read` specifies: `value` is
+        the crate's value, or `unreadable` the reason. Only 0.22 has streams.
         """
         tag = next(self._tags)
         command = {
@@ -177,7 +177,7 @@ class BrominePeer:
             answers.failed = line.get("failed", answers.failed)
 
     async def read_lines(self) -> None:
-        """Until the process closes its output; runs beside whoever searches."""
+        """Read until the process closes its output; runs alongside the waiting functions."""
         assert self.process.stdout is not None
         lines = BufferedByteReceiveStream(self.process.stdout)
         try:
@@ -231,7 +231,7 @@ async def _running(program: Path, *arguments: str) -> AsyncIterator[BrominePeer]
             with anyio.fail_after(PATIENCE):
                 assert await process.wait() == 0
     except BaseExceptionGroup as group_error:
-        # What failed is the test, or the process: the task that reads fails of nothing.
+        # The test or the process failed; the reading task does not report it.
         if len(group_error.exceptions) == 1:
             raise group_error.exceptions[0] from None
         raise

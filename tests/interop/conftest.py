@@ -1,9 +1,8 @@
-"""What the tests that meet other implementations share: the program of the crate bromine, and
-services of Lightbus.
+"""Fixtures for tests with other implementations: the program of the crate bromine, and services of
+Lightbus.
 
-Where one can't be had for want of cargo, of a Python 3.9, of redis-server or of
-packages the tests that ask for it are skipped with that reason; what is there and does not work
-is a failure.
+Tests are skipped if cargo, Python 3.9, redis-server or packages are missing, with that reason. An
+available implementation that doesn't work is a failure.
 """
 
 from collections.abc import Iterator
@@ -51,6 +50,8 @@ def layout(request: pytest.FixtureRequest) -> Layout:
 
 @pytest.fixture(scope="module")
 def beside(layout: Layout, lightbus_is_there: None) -> Iterator[LightbusBeside]:
-    """A service of Lightbus on a Redis of its own, for all tests of a module with this layout."""
+    """Start a service of Lightbus with its own Redis, shared by all tests of a module with this
+    layout.
+    """
     with RedisServer() as server, LightbusService(server, layout) as service:
         yield LightbusBeside(server, service, layout)

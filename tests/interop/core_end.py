@@ -1,7 +1,7 @@
-"""Our core at one end of blocking sockets, in a thread: it echoes, is cut, and resumes.
+"""A core at one end of blocking sockets, in a thread: it echoes, is cut, and resumes.
 
-What a node does with drivers and a listener is done here in the least way there is, so that the
-core alone meets the reference. Nothing waits without a time-out.
+A minimal substitute for a node's drivers and listener, so that the core alone talks to the
+reference. Every wait has a timeout.
 """
 
 import socket
@@ -140,7 +140,7 @@ class CoreEnd:
         return None
 
     def _turn(self, sock: socket.socket) -> socket.socket | None:
-        """Read a little, say what there is to say; None once the transport is over."""
+        """Read a little and write the available output; None once the transport is closed."""
         sock.settimeout(_TURN)
         try:
             if not self._say(sock):

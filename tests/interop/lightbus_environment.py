@@ -1,8 +1,8 @@
-"""Where Lightbus 1.1.2 can be run: a Python 3.9 that uv gives it and its packages to.
+"""Find an environment for Lightbus 1.1.2: a Python 3.9 that uv provides together with its packages.
 
-Each place where a Python 3.9 may be is tried by importing Lightbus with it, and what it
-said is kept for whoever has to read why tests were skipped. Nothing is installed for good.
-`python -m tests.interop.lightbus_environment` fetches ahead of the tests what is to be fetched.
+Each possible Python 3.9 is tried by importing Lightbus with it, and its output is kept as the
+reason for skipped tests. It leaves the system unchanged. `python -m
+tests.interop.lightbus_environment` downloads everything ahead of the tests.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import Final
 
 # With newer ones its import fails; so it does on Python 3.10.
 PACKAGES: Final = ("lightbus==1.1.2", "aioredis==1.3.1", "setuptools<80")
-# Seconds in which a Python says where it is, and in which packages, or a Python, are fetched.
+# Seconds to find a Python, and to download packages or a Python.
 PATIENCE: Final = 20.0
 FETCHING: Final = 120.0
 
@@ -23,15 +23,15 @@ _WHERE: Final = "import sys; assert sys.version_info[:2] == (3, 9); print(sys.ex
 
 
 class NotAvailableError(Exception):
-    """Lightbus cannot be run here. Text: what was tried, and what it said."""
+    """Lightbus cannot run on this machine. Text: the attempts and their output."""
 
 
 @cache
 def lightbus_command() -> tuple[str, ...]:
-    """What to put before a program for it to run where Lightbus is: `uv run ... --with ...`.
+    """Return the command prefix that runs a program with Lightbus: `uv run ... --with ...`.
 
     Raises:
-        NotAvailableError: none of the places has a Python 3.9 that Lightbus can be imported with.
+        NotAvailableError: Lightbus cannot be imported with any Python 3.9 found.
     """
     uv = os.environ.get("UV") or which("uv")
     if uv is None:
@@ -46,7 +46,7 @@ def lightbus_command() -> tuple[str, ...]:
 
 
 def environment() -> dict[str, str]:
-    """This process's environment variables but for those that lead to its own packages."""
+    """Return this process's environment variables except those that lead to its own packages."""
     ours = ("VIRTUAL_ENV", "PYTHONPATH", "UV_RUN_RECURSION_DEPTH")
     return {name: value for name, value in os.environ.items() if name not in ours}
 
@@ -87,10 +87,10 @@ def _working(uv: str, python: str) -> tuple[str, ...]:
 
 
 def _run(seconds: float, *command: str) -> str:
-    """What a program prints.
+    """Return the output of a program.
 
     Raises:
-        NotAvailableError: it is not there, takes longer, or fails; what it said last.
+        NotAvailableError: it is missing, times out or fails; with its last output.
     """
     try:
         done = subprocess.run(

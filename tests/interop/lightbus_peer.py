@@ -1,7 +1,7 @@
-"""A running Lightbus service, lightbus_service/bus.py: how it is started, asked and ended.
+"""A running Lightbus service, lightbus_service/bus.py: how it is started, controlled and ended.
 
-Nothing waits without a time-out, and no process outlives its block: the service ends
-itself when its input does. What it prints is gathered by a thread, for either event loop.
+Every wait has a timeout, and no process outlives its block: the service ends when its input does. A
+thread collects its output, for either event loop.
 """
 
 import json
@@ -43,7 +43,7 @@ class LightbusBeside(NamedTuple):
     layout: Layout
 
     def config(self, service: str = SERVICE, **settings: Any) -> BusConfig:
-        """Settings of a bus of ours that goes with it."""
+        """Return the settings of a Parley bus that matches it."""
         return config_beside(self.layout, service, **settings)
 
     def key(self, name: str) -> str:
@@ -52,7 +52,7 @@ class LightbusBeside(NamedTuple):
 
 
 def config_beside(layout: Layout, service: str = SERVICE, **settings: Any) -> BusConfig:
-    """Settings of a bus of ours that takes part in this layout."""
+    """Return the settings of a Parley bus that takes part in this layout."""
     return BusConfig(service=service, formats={"*": RedisFormat(layout=layout)}, **settings)
 
 
@@ -63,13 +63,12 @@ def key_of(name: str, layout: Layout) -> str:
 
 
 class LightbusService:
-    """One process of the service, the listeners of which are at work once it is entered.
+    """One process of the service; its listeners run once it is entered.
 
         with LightbusService(server, "per_event", acknowledgement_timeout=0.5) as service:
             ...
 
-    Attributes:
-        pid: the process of Lightbus itself; what was started is uv, and that one's parent.
+    Attributes: pid: the process of Lightbus; the started process is uv, its parent.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class LightbusService:
         validate: bool = True,
         **transport: object,
     ) -> None:
-        """Start nothing yet; `transport` is of Lightbus's configuration of events."""
+        """Prepare the service; `transport` is Lightbus's configuration of events."""
         self._server = server
         self._layout: Layout = layout
         self._listeners = listeners
@@ -168,13 +167,13 @@ class LightbusService:
         self._process.wait(PATIENCE)
 
     async def end(self) -> int:
-        """Wait until it has ended by itself; its exit code."""
+        """Wait until it has ended without a signal, and return its exit code."""
         assert self._process is not None
         return await to_thread.run_sync(self._process.wait, PATIENCE)
 
     @property
     def log(self) -> str:
-        """What it has logged so far."""
+        """Return its log so far."""
         return (Path(self._directory.name) / "log").read_text()
 
     def take(self, wanted: Callable[[Line], bool]) -> Line:
@@ -192,7 +191,7 @@ class LightbusService:
             return line
 
     def untaken(self, key: str) -> list[Any]:
-        """What came with this key and was not taken."""
+        """Return the messages with this key that were not consumed."""
         with self._grown:
             return [line[key] for line in self._lines if key in line]
 
@@ -227,7 +226,7 @@ class LightbusService:
         await self.find("held", lambda held: held is holding)
 
     def _await_group(self, key: str, group: str) -> None:
-        """Wait until a group is there: it begins with what is published from then on."""
+        """Wait until a group exists: it begins with the next published event."""
         for _ in range(int(PATIENCE / _STEP)):
             if self._server.command("XINFO", "CONSUMERS", key, group).startswith(b"*"):
                 return

@@ -1,7 +1,7 @@
-"""Our node and the reference peer meet over real sockets, either of them dialling.
+"""Connect a node and the reference peer over real sockets, either of them dialling.
 
-The reference blocks, so it runs in a thread, and nothing here waits without a
-time-out. What our node says of its connections is read from its log, as its owner would.
+The reference blocks, so it runs in a thread, and every wait has a timeout. The tests read the
+node's log about its connections, as its operator would.
 """
 
 import logging
@@ -39,14 +39,16 @@ Transport = Literal["tcp", "unix"]
 SIDES: Final[tuple[Side, ...]] = ("initiator", "responder")
 # Long enough for a busy machine; a test that needs as much of it has failed.
 PATIENCE: Final = 4.0
-# What the bystander says; handlers do not count it.
+# The bystander's message; handlers do not count it.
 BYSTANDER: Final = "bystander"
 FAST: Final = {"kex": ("x25519",)}
 _ENDED: Final = re.compile(r"^[A-Z]+ (?:peer|guest) \S+ ended: ([a-z-]+|\d+) \(")
 
 
 def our_identity(*algorithms: str) -> Identity:
-    """Our node's, the same in every test; the keys' order is that of `algorithms`."""
+    """Return the node's identity, the same in every test, with keys in the order of
+    `algorithms`.
+    """
     names = algorithms or ("ed25519",)
     return Identity.from_keys([SIGNING[name].load(seed(f"ours {name}")) for name in names])
 
@@ -76,10 +78,10 @@ def their_config(suite: Suite | None = None, **settings: Any) -> Config:
 
 @dataclass
 class Ours:
-    """Our node with its handlers, and what came of it.
+    """A node with its handlers, and their results.
 
-    `called` has (topic, data) of each call whose handler began, `stopped` the topics whose
-    handlers were cancelled, `opened` the labels of streams whose handlers began.
+    `called` has (topic, data) of each call whose handler began, `stopped` the topics whose handlers
+    were cancelled, `opened` the labels of streams whose handlers began.
     """
 
     node: Node
@@ -183,7 +185,7 @@ class Ours:
     async def until(self, condition: Callable[[], bool]) -> None:
         """Waits for something to become so."""
         with anyio.fail_after(PATIENCE):
-            while not condition():  # noqa: ASYNC110 - what is waited for has no event
+            while not condition():  # noqa: ASYNC110 - the condition has no event
                 await anyio.sleep(0.002)
 
 
@@ -207,7 +209,7 @@ async def our_node(
 
 @asynccontextmanager
 async def with_bystander(config: NodeConfig | None = None, **settings: Any) -> AsyncIterator[Ours]:
-    """The same with another connection, which must live on whatever happens on the first."""
+    """Do the same with another connection, which must survive whatever happens on the first."""
     async with our_node(config, **settings) as ours:
         address = await ours.listen()
         async with Node(Identity.create(), config=config or our_config()) as bystander:
@@ -298,7 +300,7 @@ def dial(address: str) -> socket.socket:
 
 
 def without_delay(sock: socket.socket) -> socket.socket:
-    """The socket, writing at once what it is given."""
+    """Return the socket, without write buffering."""
     if sock.family != socket.AF_UNIX:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock

@@ -1,4 +1,4 @@
-"""Batches between our node and the reference (section 8): each event is what it is outside."""
+"""Batches between a node and the reference (section 8): each event acts as it does outside."""
 
 from typing import Any
 
@@ -81,7 +81,7 @@ async def test_what_our_application_says_at_once_comes_in_batches() -> None:
     async with our_node() as ours:
         events = await ours.meet(act, "responder", application=ask)
         kinds = [event.type for event in events]
-        # Behind each Batch stand its events: fewer of them than calls, and each call once.
+        # The events follow each Batch: fewer batches than calls, and each call once.
         assert 1 <= kinds.count(TYPES["Batch"]) < kinds.count(TYPES["Call"]) == CALLS
         data = [event.cells()[CELLS["data"]] for event in events if event.type == TYPES["Call"]]
         assert sorted(data) == sorted(got) == list(range(CALLS))

@@ -1,7 +1,7 @@
-"""The crate bromine as it is, in the document's format (0.17) and in the typed one (0.22).
+"""The unmodified crate bromine, in the document's format (0.17) and in the typed one (0.22).
 
-What is asserted of the crate here is what the other tests lean on; where it differs
-from the document, the test's name says so.
+The other tests depend on the assertions about the crate here. If it differs from the document, the
+test's name describes the difference.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -188,7 +188,7 @@ async def test_the_crate_takes_and_refuses_what_the_vectors_do(
 
 
 def _of_the_crate(version: Version) -> Iterator[Vector]:
-    """Events of this version, but for those that are refused for a limit: the crate has none."""
+    """Yield events of this version, except those refused for a limit that the crate lacks."""
     content = read("named_dialect")
     flavour = "typed" if version == "0.22" else "plain"
     for vector in content["vectors"]:
@@ -214,7 +214,7 @@ async def _raw(address: str) -> AsyncIterator[SocketStream]:
 async def _next_event(
     stream: SocketStream, received: bytes, *, typed: bool
 ) -> tuple[NamedEvent, bytes, bytes]:
-    """The next event, what came after it, and its own bytes."""
+    """Return the next event, the following data, and its own bytes."""
     while True:
         try:
             event, rest = read_event(received, 1 << 20, typed=typed)

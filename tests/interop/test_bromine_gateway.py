@@ -62,7 +62,7 @@ def any_address(request: pytest.FixtureRequest) -> Iterator[str]:
 async def served(
     program: Path, version: Version, address: str = "tcp://127.0.0.1:0"
 ) -> AsyncIterator[tuple[NamedGateway, BrominePeer]]:
-    """A gateway of ours and a client of the crate."""
+    """Connect a client of the crate to a gateway."""
     async with (
         new_node() as node,
         NamedGateway(node, flavour=FLAVOURS[version]) as gateway,
@@ -76,7 +76,7 @@ async def served(
 async def dialled(
     program: Path, version: Version, address: str = "tcp://127.0.0.1:0"
 ) -> AsyncIterator[tuple[NamedClient, BrominePeer]]:
-    """A client of ours at a server of the crate."""
+    """Connect a client to a server of the crate."""
     async with (
         bromine_server(program, version, address) as (server, place),
         NamedClient(place, flavour=FLAVOURS[version]) as client,
@@ -205,7 +205,7 @@ async def test_a_failure_of_ours_is_an_error_of_the_crate(
             {"code": 404, "message": "no such cake"},
             {"code": 20, "message": "not authorised"},
         ]
-        # One that nobody waits for is an event, which the crate hands to its handler `error`.
+        # An unexpected one is an event, which the crate passes to its handler `error`.
         await client.emit("fail")
         assert (await client.handled("error"))["ref"] is not None
 
@@ -292,7 +292,7 @@ async def test_our_client_reads_the_replies_of_the_crate(
         async with emission.replies(timeout=PATIENCE) as replies:
             if typed:
                 return [reply async for reply in replies]
-            return [await anext(replies) for _ in range(count)]  # nothing says which is the last
+            return [await anext(replies) for _ in range(count)]  # No message marks the last one.
 
     async with dialled(bromine_program, version) as (client, _):
         many = await read(client.emit("many", 3), 3)
@@ -339,7 +339,7 @@ async def test_the_crate_asks_us_back(
             asked.append(event.data)
             done.set()
 
-        # Nobody waits for its reply here, so that it is an event.
+        # No request waits for its reply here, so that it is an event.
         await client.emit("ask", "why?")
         with anyio.fail_after(PATIENCE):
             await done.wait()

@@ -23,7 +23,7 @@ COST: Final = len(cells_payload(data=ITEM)) + 64
 
 
 def offer_items(ours: Ours) -> None:
-    """`items` yields ITEM as often as it is told, and without end for null."""
+    """`items` yields ITEM as often as requested, and forever for null."""
 
     @ours.node.on_call("items")
     async def items(call: Call) -> AsyncIterator[bytes]:
@@ -57,7 +57,7 @@ def chunks(peer: ReferencePeer, stream: int = 1) -> list[Event]:
 
 
 def all_chunks(peer: ReferencePeer, number: int, stream: int = 1) -> None:
-    """Wait for so many, and see that no more come."""
+    """Wait for this many, and check that there are no more."""
     for _ in range(number):
         acts.wait_for(peer, lambda event: event.type == TYPES["Chunk"])
     assert chunks(peer, stream) == []
@@ -118,7 +118,7 @@ async def test_items_of_a_call_on_a_stream_take_nothing_of_the_stream_s_credit()
 
 
 async def dialling(act: Any, application: Any) -> Any:
-    """Our node dials a reference that does nothing of itself."""
+    """Dial a passive reference from a node."""
     async with our_node() as ours:
         return await ours.meet(act, "responder", application=application, automatic=False)
 

@@ -1,4 +1,4 @@
-"""Short codes (section 21) with the reference: as a taker of ours, and as a giver to ours."""
+"""Short codes (section 21) with the reference, as a taker and as a giver."""
 
 from collections.abc import Callable
 from typing import Final

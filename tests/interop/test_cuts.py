@@ -1,7 +1,7 @@
 """The transport is cut at every place of a session: in either direction, gently and hard.
 
-An end without Close is `connection-lost` wherever it comes, and whoever waited on
-the connection learns it at once; neither handlers nor other connections are hurt.
+An end without Close is `connection-lost` wherever it happens, and all operations on the connection
+fail immediately. Handlers and other connections are not affected.
 """
 
 import socket
@@ -135,14 +135,14 @@ class Waiting:
             self.codes.append(error.code)
 
     def over(self) -> bool:
-        """Whether nobody waits any more."""
+        """Return whether no operation waits."""
         return len(self.codes) == self.began
 
 
 async def cut_session(
     ours: Ours, side: Side, direction: Direction, size: int, *, hard: bool
 ) -> tuple[ReferencePeer, list[int]]:
-    """One session with a cut; the codes that those who waited on our side ended with."""
+    """Run one session with a cut, and return the codes of the failed local operations."""
     waiting = Waiting()
     ours.log.clear()
     known = ours.node.peers

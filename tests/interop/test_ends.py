@@ -1,4 +1,4 @@
-"""How connections end that nobody breaks: Close from either side, and silence.
+"""How connections end without an error: Close from either side, and silence.
 
 Sections 9 (Ping) and 11 of docs/protocol.md, with short times in place of long ones.
 """
@@ -67,7 +67,7 @@ async def test_a_node_that_stops_says_going_away(side: Side) -> None:
 async def test_after_its_own_close_our_node_reads_on_for_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The reference neither hangs up nor stops sending; a reset would destroy the Close."""
+    """The reference keeps the connection open and sending; a reset would destroy the Close."""
     monkeypatch.setattr("parley._node.protocol.connection.CLOSE_LINGER", 0.4)
 
     async def application(peer: Peer) -> None:

@@ -35,7 +35,7 @@ async def server(**settings: Any) -> AsyncIterator[tuple[Ours, Federation]]:
 
 
 def their_card(number: int, **changes: Any) -> bytes:
-    """A card of the reference, which says that it has a link to our server."""
+    """Return a card of the reference that announces a link to the server."""
     key = THEIRS.keys[0]
     made = number
     cells = content_of(
@@ -59,7 +59,7 @@ def awaited(peer: ReferencePeer, name: str, stream: int) -> dict[int, Any]:
 
 
 def reset_of(peer: ReferencePeer, stream: int) -> int:
-    """The code with which a stream of ours is reset."""
+    """Return the code with which the local stream is reset."""
 
     def wanted(event: Event) -> bool:
         return event.type == TYPES["Reset"] and event.cells()[CELLS["stream"]] == stream
@@ -68,7 +68,7 @@ def reset_of(peer: ReferencePeer, stream: int) -> int:
 
 
 def dialled(peer: ReferencePeer, **way: Any) -> tuple[int, int | None]:
-    """Code and hop of the Answer to a Dial on a stream of its own."""
+    """Return code and hop of the Answer to a Dial on a separate stream."""
     stream = acts.open_stream(peer, "tunnel", 65_536)
     peer.send("Dial", stream, 1, trace=TRACE, deadline_ms=3_000, **way)
     cells = awaited(peer, "Tunnel Answer", stream)

@@ -1,7 +1,7 @@
-"""Lightbus 1.1.2 as it is: what stands in Redis when it has fired and handled events.
+"""The unmodified Lightbus 1.1.2: the contents of Redis after it has fired and handled events.
 
-What is asserted of Lightbus here is what node/bus/redis and docs/guides/lightbus.md lean
-on; where it differs from its documentation, the test's name says so.
+node/bus/redis and docs/guides/lightbus.md depend on the assertions here. If Lightbus differs from
+its documentation, the test's name describes the difference.
 """
 
 import json
@@ -99,6 +99,6 @@ async def test_an_event_that_fails_validation_ends_the_worker_and_comes_again(
                 assert "3 is not of type 'string'" in service.log
                 groups = {group["name"]: group for group in await redis.xinfo_groups(key)}
                 assert groups[f"{SERVICE}-mailer"]["pending"] == 1
-        # Its successor, by the same name, takes it, and may be told not to validate.
+        # Its successor with the same name takes it, and validation can be disabled.
         with LightbusService(server, layout, validate=False) as service:
             assert (await service.began(identifier))["data"] == {"username": 3}

@@ -1,8 +1,8 @@
-"""Our bus and Lightbus 1.1.2 on one Redis: events both ways, one group shared, and each taking
-over what the other left.
+"""A bus and Lightbus 1.1.2 on one Redis: events in both directions, a shared group, and each
+claiming the other's pending events.
 
-Both are real, in processes of their own where one is killed. Each test has users of its
-own, since a service of Lightbus is shared by all tests of a layout.
+Both are real, and run in separate processes if one is killed. Each test has separate users, because
+all tests of a layout share a service of Lightbus.
 """
 
 import json
@@ -50,7 +50,7 @@ PROFILE: Final[dict[str, Any]] = {
     "tags": ["a", "", "日本"],
     "address": {"lines": [{"street": "é", "number": [1, [2.5, None]]}], "": False},
 }
-# A consumer of ours that takes one event and never finishes it.
+# A consumer of the bus that receives one event and never finishes it.
 HOLDER: Final = """
 import sys
 import anyio
@@ -138,8 +138,8 @@ async def test_what_lightbus_fires_is_consumed_here(
             if event.id == fired["native_id"]:
                 assert (event.data, event.version) == (PROFILE, 2)
                 break
-    # Neither the entry that Lightbus begins a stream with, nor another event of its API; and what
-    # was passed over is not pending.
+    # The entry that begins Lightbus's streams is skipped, as are other events of its API, and
+    # skipped entries are not pending.
     assert set(seen) == {"auth.profile_changed"}
     async with open_bus(beside.server.url, beside.config("ours")) as bus:
         assert await pending(bus, "auth.profile_changed", f"ours-of-{anyio_backend}") == 0
@@ -207,7 +207,7 @@ async def test_each_takes_over_what_the_other_left(
             async with bus.consume(name, group="mailer") as events:
                 async for event in events:
                     assert event.id == refused
-                    await event.nack(delay=3600)  # of which Lightbus knows nothing
+                    await event.nack(delay=3600)  # Lightbus doesn't have these events.
                     break
             with LightbusService(
                 server, layout, acknowledgement_timeout=0.5, reclaim_interval=0.1
@@ -268,9 +268,9 @@ async def test_a_group_that_lightbus_cleaned_up_is_there_again_and_goes_on(
             first = await bus.publish(name, {"username": "before"})
             tasks.start_soon(consume, bus)
             await until(lambda: seen == [(first, 1)])
-            # A worker that starts forgets consumers that were idle for so long, each listener for
-            # itself: -1 is all of them, so that nobody has to wait for a second. With the last
-            # consumer goes its group.
+            # A starting worker removes consumers that were idle for this long, each listener
+            # separately: -1 means all of them, so that no test waits for a second. The group ends
+            # with its last consumer.
             mailer = {"user_registered": "mailer"}
             with LightbusService(server, layout, listeners=mailer, consumer_ttl=-1) as service:
                 second = await bus.publish(name, {"username": "after"})

@@ -1,4 +1,4 @@
-"""Where Lightbus is looked for: three places, in order, and each says why it is not there."""
+"""Lightbus is searched in three places, in order, and each reports why it is missing."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(program: Path, script: str) -> None:
-    """A program that does what a line of shell says."""
+    """Write a program that runs a line of shell."""
     program.parent.mkdir(parents=True, exist_ok=True)
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)

@@ -54,7 +54,7 @@ def add_events(ours: Ours) -> None:
 
 
 def answers(peer: ReferencePeer, async_id: int = ID) -> list[tuple[str, bytes]]:
-    """What comes up to the End or Error of an event."""
+    """Return everything up to the End or Error of an event."""
     kinds = {TYPES[name]: name for name in ("Named Reply", "Error", "End")}
     found: list[tuple[str, bytes]] = []
     while not found or found[-1][0] == "Named Reply":
@@ -128,7 +128,7 @@ async def test_our_handlers_answer(side: Side) -> None:
         found = {}
         for name, (payload, _) in EMITS.items():
             peer.send_event(1, ID, *TYPES["Emit"], payload)
-            peer.send_event(1, 0, *TYPES["Emit"], payload)  # and nobody waits
+            peer.send_event(1, 0, *TYPES["Emit"], payload)  # No request waits.
             found[name] = answers(peer)
         acts.ping(peer)
         acts.close(peer)
@@ -144,15 +144,15 @@ async def test_our_handlers_answer(side: Side) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what has no event; the meeting has a time-out."""
-    while not condition():  # noqa: ASYNC110 - as it says
+    """Wait for a condition without an event; the meeting has a timeout."""
+    while not condition():  # noqa: ASYNC110 - no event is set
         await anyio.sleep(0.002)
 
 
 async def emitting(
     act: Callable[[ReferencePeer, Event], object], application: Callable[[Peer], Awaitable[object]]
 ) -> Event:
-    """Our node dials, and emits once; what it emitted."""
+    """Dial from a node, emit once, and return the emission."""
 
     async def run(peer: Peer) -> None:
         await application(peer)
@@ -207,9 +207,9 @@ async def test_replies_of_every_kind() -> None:
         reply(data=b'{"a":1}', format=3, name="other")
         reply(data=b"raw")
         peer.send_event(1, event.async_id, *TYPES["Named Reply"], b"\xa0")
-        reply(data=5)  # malformed: dropped, and so is the next
+        reply(data=5)  # Malformed: dropped, as is the next.
         reply()
-        peer.send("Result", 1, event.async_id + 1, code=0)  # of nothing
+        peer.send("Result", 1, event.async_id + 1, code=0)  # Of no event.
         reply(data=b"\1", format=1)
         peer.send("End", 1, event.async_id, data="last", format=16)
         reply(data="late", format=16)

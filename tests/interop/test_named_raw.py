@@ -1,7 +1,6 @@
-"""Named events at a gateway, by a client that has no code of the project: right and wrong.
+"""Named events at a gateway, by a client without code of the project: valid and invalid.
 
-The client blocks, and so runs in a thread of its own; whatever it does, a
-well-behaved client is served on.
+The client blocks and runs in a thread. Whatever it does, a well-behaved client is still served.
 """
 
 import socket
@@ -30,7 +29,7 @@ both = pytest.mark.parametrize("flavour", FLAVOURS)
 
 @asynccontextmanager
 async def served(flavour: FlavourName, **limits: Any) -> AsyncIterator[NamedGateway]:
-    """A gateway with a few handlers; at the end nobody is left, and it serves as before."""
+    """A gateway with handlers; afterwards it has no clients and serves as before."""
     async with gateway(flavour, **limits) as there:
 
         @there.node.on("echo")
@@ -50,7 +49,7 @@ async def served(flavour: FlavourName, **limits: Any) -> AsyncIterator[NamedGate
 
 
 async def by_raw(there: NamedGateway, act: Callable[[NamedRaw], T]) -> T:
-    """What a client does in a thread, over a socket of its own."""
+    """Run a client's actions in a thread, over a separate socket."""
 
     def run() -> T:
         with closing(connected(there)) as sock:

@@ -1,4 +1,4 @@
-"""What the two sides agree on: Retry, network keys, plaintext, floors, roles, limits, padding.
+"""What the two sides negotiate: Retry, network keys, plaintext, minimums, roles, limits, padding.
 
 Section 5 and 7 of docs/protocol.md, each from both sides.
 """
@@ -45,7 +45,7 @@ def echo(peer: ReferencePeer) -> ReferencePeer:
 
 
 def lost(peer: ReferencePeer) -> list[bytes]:
-    """A handshake that our side ends in silence; what it had sent before."""
+    """Run a handshake that the local side ends silently, and return its earlier messages."""
     with pytest.raises(ConnectionLost):
         peer.handshake()
     return peer.channel.received
@@ -114,7 +114,7 @@ async def test_the_same_network_key(side: Side) -> None:
 
 
 async def test_our_node_without_network_key_ignores_cell_12() -> None:
-    """It replies; but the other side's keys hold the network key, and so nothing follows."""
+    """It replies, but the other side's keys depend on the network key, so the handshake stops."""
 
     def act(peer: ReferencePeer) -> list[bytes]:
         with pytest.raises(Violation, match="bad-record"):
@@ -159,7 +159,7 @@ async def test_plaintext(side: Side, plaintext: Literal["only", "both"]) -> None
         assert (await peer.closed()).code == CloseCode.NORMAL
 
     if side == "responder" and plaintext == "both":
-        plaintext = "only"  # who dials says which it wants
+        plaintext = "only"  # The dialling side selects it.
     async with our_node(NodeConfig(plaintext=plaintext)) as ours:
         peer = await ours.meet(echo, side, config=PLAIN, application=application)
         assert peer.session.agreement.suite is None
@@ -172,7 +172,7 @@ async def test_a_listener_for_both_takes_either() -> None:
         assert (await ours.meet(echo)).session.agreement.suite is not None
 
 
-# Floors, and nothing in common.
+# Minimums, and no common algorithm.
 
 
 async def test_no_key_for_a_common_signing_algorithm() -> None:
@@ -300,6 +300,6 @@ async def test_delivered_only_when_sealed(side: Side) -> None:
             assert acts.result(peer, 1)[CELLS["data"]] == "sealed late"
             acts.close(peer)
 
-        # Not `automatic`: then it seals what it sends only when told to.
+        # Not `automatic`: it then seals only on request.
         await ours.meet(act, side, automatic=False)
         assert ours.called == [("parley.echo", "sealed late")]

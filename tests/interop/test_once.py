@@ -1,4 +1,6 @@
-"""Calls that are made once (section 18), as the other side sees them, and as it says of itself."""
+"""Calls that run at most once (section 18), seen from the other side, and the node's
+announcement.
+"""
 
 from typing import Any, Final
 
@@ -19,7 +21,7 @@ MALFORMED: Final = RESULT_CODES["malformed"]
 
 
 def add_orders(ours: Ours) -> list[Any]:
-    """A handler that is run once for each key, and what it was given."""
+    """A handler that runs once for each key, and its arguments."""
     orders: list[Any] = []
 
     @ours.node.on_call("order", once=True)

@@ -107,7 +107,7 @@ async def offer(peer: Peer, go: threading.Event, number: int) -> None:
 
 @pytest.mark.parametrize("sealing", ["chain", "each"])
 async def test_crossing_offers_with_our_node_the_initiator(sealing: str) -> None:
-    """Ours stands; the reference's is ignored, takes no number and does not count."""
+    """The local offer wins; the reference's is ignored, takes no number and doesn't count."""
     go = threading.Event()
 
     async def application(peer: Peer) -> None:
@@ -166,7 +166,7 @@ async def test_crossing_offers_with_our_node_the_responder(sealing: str) -> None
             assert await ours.meet(act, config=their_config(sealing=(sealing,))) == 2
 
 
-# What breaks a rekey. The reference does nothing of itself here.
+# Failures of a rekey. The reference is passive here.
 
 
 def offered(peer: ReferencePeer) -> Opened:
@@ -214,7 +214,7 @@ async def test_plain_key_updates_within_a_rekey_are_allowed() -> None:
         peer.handshake()
         finishing(peer)
         due, rekeying(peer).pending = rekeying(peer).pending, None
-        peer.update_keys()  # a plain one before that of the rekey
+        peer.update_keys()  # A plain one before the KeyUpdate of the rekey.
         rekeying(peer).pending = due
         peer.update_keys()
         speaks(peer, 1)

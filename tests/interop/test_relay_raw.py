@@ -1,6 +1,6 @@
 """The event relay with plain sockets at the other end: clients, and a server, of the reference.
 
-The other side runs in a thread and uses nothing of the project.
+The other side runs in a thread without code of the project.
 """
 
 import socket
@@ -33,7 +33,7 @@ LIMIT: int = read("event_relay")["limit"]
 
 
 async def among_clients(talk: Callable[[Enter], T], place: str = "tcp://127.0.0.1:0") -> T:
-    """Have raw clients talk at a relay; `enter` connects one that has said nothing."""
+    """Connect raw clients to a relay; `enter` connects one that has not sent anything."""
     async with Relay(limits=DialectLimits(longest_frame=LIMIT)) as relay:
         address = await relay.listen(place)
 
@@ -81,7 +81,7 @@ async def test_raw_clients_meet(anyio_backend: str, scheme: str, tmp_path: Path)
         three.send(ONE, large)
         assert one.read_message() == RelayMessage(ONE, THREE, large)
         for client in (one, two, three):
-            client.settle()  # and nothing else came
+            client.settle()  # No other data arrived.
 
     await among_clients(talk, "tcp://127.0.0.1:0" if scheme == "tcp" else f"unix://{tmp_path}/r")
 

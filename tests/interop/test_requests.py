@@ -1,7 +1,6 @@
 """Requests and answers as the other side sees them: sections 2, 9 and 10 from outside.
 
-Every request with an async id gets exactly one final answer, and nothing else
-gets any.
+Every request with an async id gets exactly one final answer, and other events get none.
 """
 
 from collections.abc import Callable
@@ -24,7 +23,7 @@ FINAL: Final = {TYPES[name] for name in ("Result", "Error", "End")}
 
 
 def answers(peer: ReferencePeer, async_id: int = ID, stream: int = 1) -> list[Event]:
-    """What came for a request up to the Pong of a Ping that was sent after it."""
+    """Return all answers to a request up to the Pong of a Ping that was sent after it."""
     acts.ping(peer, 60_000)
     return [
         opened.event
@@ -66,7 +65,7 @@ async def test_the_one_answer_to_a_request_that_is_refused(
                 peer.events.clear()
                 peer.send_event(1, ID, *TYPES[kind], payload)
                 acts.wait_for(peer, lambda event: event.type in FINAL)
-                # The id is free again, and nothing is answered without one.
+                # The ID is free again, and requests without one get no answer.
                 peer.send_event(1, 0, *TYPES[kind], payload)
                 acts.call(peer, "parley.echo", "after", async_id=ID)
                 first, second = answers(peer)
@@ -212,7 +211,7 @@ async def test_a_call_that_is_cancelled(side: Side) -> None:
 
 
 async def ask(act: Callable[[ReferencePeer], Any], application: Callable[[Peer], Any]) -> Any:
-    """Our node dials a reference that does nothing of itself."""
+    """Dial a passive reference from a node."""
     async with our_node() as ours:
         return await ours.meet(act, "responder", application=application, automatic=False)
 

@@ -92,7 +92,7 @@ def test_a_session_goes_on(side: str, key: bytes | None) -> None:
             said = bytes([number]) * 20_000
             say(peer, said)
             assert echoed(peer) == said
-            # What is said now is lost, or its answer is, or a part of either.
+            # These events are lost, or their answer is, or a part of either.
             say(peer, said + b"lost")
             if number % 2:
                 with suppress(OSError):

@@ -1,6 +1,6 @@
 """SimProto with plain sockets at the other end: a client, and a server, of the reference.
 
-The other side runs in a thread and uses nothing of the project.
+The other side runs in a thread without code of the project.
 """
 
 import socket
@@ -86,7 +86,7 @@ async def test_a_raw_client_subscribes(anyio_backend: str) -> None:
                 assert messages[0].id == asked
                 assert messages[1].payload == b"\3\4\0newsa note"
                 raw.send_response(messages[1].id, "notify", meaning)
-            assert raw.ask("rpc", b"publish") == ("accepted", b"")  # and no note any more
+            assert raw.ask("rpc", b"publish") == ("accepted", b"")  # No further note.
             assert raw.ask("unsubscribe", b"news") == ("not subscribed", b"")
             assert raw.ask("subscribe", b"news") == ("accepted", b"")
             assert raw.ask("unsubscribe", b"news") == ("accepted", b"")

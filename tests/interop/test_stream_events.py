@@ -37,9 +37,8 @@ def wait_for(peer: ReferencePeer, kind: tuple[int, int]) -> Event:
 
 @asynccontextmanager
 async def our_server() -> AsyncIterator[tuple[Ours, list[str]]]:
-    """Our node answers each 64/1 with its data; one that says 'hold' once it is cancelled.
-
-    The list has what happened.
+    """The node answers each 64/1 with its data, and 'hold' once it is cancelled. The list records
+    the events.
     """
     async with our_node() as ours:
         heard: list[str] = []
@@ -82,7 +81,7 @@ async def test_our_node_answers_events_by_their_ids(side: Side) -> None:
 
 
 async def asking(ours: Ours, act: Any, *, timeout: float = 4.0) -> list[Any]:
-    """What one request after another of ours came to, until the reference closes."""
+    """Return the outcome of one request after another, until the reference closes."""
     found: list[Any] = []
 
     async def application(peer: Peer) -> None:
@@ -106,7 +105,7 @@ async def asking(ours: Ours, act: Any, *, timeout: float = 4.0) -> list[Any]:
 
 
 async def test_our_requests_find_their_answers() -> None:
-    """Answers to nothing are ignored: of another id, without one, on another stream."""
+    """Unmatched answers are ignored: with another ID, without one, or on another stream."""
 
     def act(peer: ReferencePeer) -> None:
         for data in ("first", "second"):
@@ -119,7 +118,7 @@ async def test_our_requests_find_their_answers() -> None:
             peer.send_event(ask.stream, ask.async_id, *ANSWER, lbm([data]))
 
     async with our_node() as ours:
-        # The request of theirs is never answered; another by the same id would be too much.
+        # The peer's request is never answered; another with the same ID would exceed the limit.
         found = await asking(ours, act)
         assert [data for _, data in found] == [["first"], ["second"]]
         assert [async_id for async_id, _ in found] == [1, 2]

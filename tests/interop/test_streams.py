@@ -59,7 +59,7 @@ def reset_by_an_application(peer: ReferencePeer) -> list[tuple[int, int]]:
 
 
 def finished_then_reset(peer: ReferencePeer) -> list[tuple[int, int]]:
-    """Both sides have finished: Reset and Window of what is gone are ignored."""
+    """Both sides have finished: Reset and Window of the closed stream are ignored."""
     stream = acts.open_stream(peer, "echo")
     acts.finish(peer, stream)
     acts.wait_for(peer, lambda e: e.type == TYPES["Finish"])
@@ -87,7 +87,7 @@ def reset_after_finish(peer: ReferencePeer) -> list[tuple[int, int]]:
 
 
 def data_meets_reset(peer: ReferencePeer) -> list[tuple[int, int]]:
-    """What is sent before our Reset is read is dropped."""
+    """Data sent before the local Reset is read is dropped."""
     stream = acts.open_stream(peer, "nobody")
     for _ in range(3):
         peer.send_event(stream, 0, *TYPES["Data"], bytes(500))
@@ -97,7 +97,7 @@ def data_meets_reset(peer: ReferencePeer) -> list[tuple[int, int]]:
 
 
 def with_unknown_cells(peer: ReferencePeer) -> list[tuple[int, int]]:
-    """4,096 bytes of payload on stream 0, most of them in a cell that nobody knows."""
+    """4,096 bytes of payload on stream 0, most of them in an unknown cell."""
     stream = acts.open_stream(peer, "hold")
     cells = {CELLS["stream"]: stream, CELLS["credit"]: 1, CELLS["code"]: "any"}
     bare = len(cbor.encode_payload({**cells, 300: bytes(1000)})) - 1000
@@ -184,7 +184,7 @@ async def test_a_stream_without_credit_holds_up_no_call() -> None:
 
 
 async def seen(ours: Ours, act: Callable[[ReferencePeer], object]) -> list[str]:
-    """How the reading and the writing of a stream of ours end."""
+    """How reading and writing of a local stream end."""
     ends: list[str] = []
 
     async def application(peer: Peer) -> None:

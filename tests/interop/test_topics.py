@@ -1,6 +1,6 @@
-"""Topics between our node and the reference: order on the wire, credit, codes, and the end.
+"""Topics between a node and the reference: order on the wire, credit, codes, and the end.
 
-Section 9 from outside: our node publishes to the reference, and reads what it publishes.
+Section 9 from outside: the node publishes to the reference, and reads the reference's notes.
 """
 
 from collections.abc import Awaitable, Callable
@@ -38,8 +38,9 @@ def offer_news(ours: Ours, **options: Any) -> None:
 
 
 def wire(peer: ReferencePeer) -> list[tuple[str, int, int]]:
-    """(type, stream, async id) of what came so far, but for Seals, Pings, Pongs, and Batches, whose
-    events stand behind them."""
+    """Return (type, stream, async id) of the received events, except Seals, Pings, Pongs, and
+    Batches, whose events follow them.
+    """
     quiet = {"Batch", "Seal", "Ping", "Pong", "Window"}
     events = [opened.event for opened in peer.events]
     return [
@@ -68,7 +69,7 @@ def subscribe(peer: ReferencePeer, async_id: int = ID, **more: Any) -> dict[int,
 
 
 def settle(peer: ReferencePeer) -> None:
-    """Twice there and back: what our node did about the last event has come, too."""
+    """Two round trips: the node's reaction to the last event has also arrived."""
     for async_id in (60_000, 60_001):
         acts.ping(peer, async_id)
 
@@ -124,7 +125,7 @@ async def test_codes_of_subscribe_and_unsubscribe(side: Side) -> None:
         acts.finish(peer, first[STREAM])
         peer.send("Unsubscribe", 1, ID, topic="news")
         codes.append(acts.result(peer, ID))
-        # Without async id nothing is answered, and nothing opened.
+        # Without async id there is no answer, and no stream is opened.
         peer.send("Subscribe", 1, 0, topic="news")
         settle(peer)
         codes.append(len(acts.received(peer, "Open")))
@@ -142,7 +143,7 @@ async def test_a_subscriber_that_finishes_or_resets_first() -> None:
     def act(peer: ReferencePeer) -> tuple[list[Any], list[int]]:
         peer.handshake()
         stream = subscribe(peer)[STREAM]
-        acts.finish(peer, stream)  # it has nothing to say; notes come all the same
+        acts.finish(peer, stream)  # The answer is empty; notes arrive all the same.
         acts.call(peer, "publish", [3, 1], async_id=ID + 1)
         settle(peer)
         got = notes(peer, stream)
@@ -286,7 +287,7 @@ def a_stream_never_opened(peer: ReferencePeer, event: Event) -> list[int]:
 
 
 def two_streams(peer: ReferencePeer, event: Event) -> list[int]:
-    """The second is for a topic that nobody is waiting for any more."""
+    """The second is for a topic without a waiting subscriber."""
     first = acts.open_stream(peer, "topic:news")
     second = acts.open_stream(peer, "topic:news")
     peer.send("Result", 1, event.async_id, code=0, stream=second)
@@ -388,7 +389,7 @@ async def test_an_acceptance_that_comes_too_late() -> None:
 async def test_notify_that_wants_an_answer() -> None:
     requests: list[tuple[int, bytes]] = [
         (2, cells_payload(data=1)),
-        (2, cells_payload(data=2, topic="other")),  # the stream says what it is about
+        (2, cells_payload(data=2, topic="other")),  # The stream's label names its topic.
         (1, cells_payload(data=3, topic="news")),
         (1, cells_payload(data=4)),
         (1, cells_payload(data=5, topic="other")),
@@ -413,9 +414,9 @@ async def test_notify_that_wants_an_answer() -> None:
 
     async def application(peer: Peer) -> list[Any]:
         async with peer.subscribe("news") as sub:
-            # Nothing is read before all of it is there.
+            # Reading starts only when all of it has arrived.
             with anyio.fail_after(4):
-                while len(sub.inbox) < 5:  # noqa: ASYNC110 - what it waits for sets no event
+                while len(sub.inbox) < 5:  # noqa: ASYNC110 - no event is set
                     await anyio.sleep(0.002)
             return [await anext(sub) for _ in range(5)]
 
@@ -426,7 +427,7 @@ async def test_notify_that_wants_an_answer() -> None:
 
 
 async def test_a_publisher_that_finishes_while_we_leave() -> None:
-    """Finish and Unsubscribe cross: the answer is 2, and nothing is left over."""
+    """Finish and Unsubscribe cross: the answer is 2, and no state remains."""
 
     def act(peer: ReferencePeer) -> tuple[bool, int]:
         peer.handshake()

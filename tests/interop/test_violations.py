@@ -1,8 +1,8 @@
-"""Rules that the reference breaks once the connection is open, against our node: some of each kind.
+"""Violations by the reference on an open connection to a node: some of each kind.
 
-The exact code in Close, nothing delivered that came after the fault, what waited on the connection
-failed with the same code, a line in the log, and no other connection hurt. Each rule is tested in
-tests/node/protocol and by the vectors of rules.
+The exact code in Close, no delivery after the violation, waiting operations fail with the same
+code, a log line, and other connections are unaffected. tests/node/protocol and the vectors of rules
+test each rule.
 """
 
 import socket
@@ -35,7 +35,7 @@ GREATEST: Final = 2**31 - 1
 
 
 def app(peer: ReferencePeer, **how: object) -> bytes:
-    """An application's event that nobody takes, as sent."""
+    """Return an application's event without a consumer, as sent."""
     return peer.send_event(1, 0, 64, 1, b"x", **how)  # type: ignore[arg-type]  # by name
 
 
@@ -50,12 +50,12 @@ def own(peer: ReferencePeer, number: int = 0) -> int:
 
 
 def foreign(peer: ReferencePeer) -> int:
-    """The first id of our node's streams, none of which is open."""
+    """Return the first ID of the node's streams, none of which is open."""
     return 2 if peer.side == "initiator" else 3
 
 
 def opened(peer: ReferencePeer) -> int:
-    """A stream whose handler reads nothing."""
+    """A stream whose handler doesn't read."""
     return acts.open_stream(peer, "hold")
 
 
@@ -196,7 +196,7 @@ def too_many(peer: ReferencePeer) -> None:
 
 
 def batch_without_credit(peer: ReferencePeer) -> None:
-    """The first event in it uses up what is left of the window; the second is one too many."""
+    """The first event in it uses the rest of the window; the second exceeds it."""
     stream = opened(peer)
     some = Event(stream, 0, 64, 1, bytes(LARGE // 2))
     peer.send_event(stream, 0, *some.type, some.payload)
@@ -314,5 +314,5 @@ async def test_a_violation_ends_its_connection_and_no_other(
 
 
 def ends(sock: socket.socket) -> bool:
-    """Whether nothing follows Close but the end."""
+    """Return whether only the end follows Close."""
     return not sock.recv(1)

@@ -1,8 +1,8 @@
-"""A service as Lightbus's documentation has them, run by `lightbus run`, that can be asked for
-things: one JSON object a line on its standard input, and what happens on its standard output.
+"""A service as in Lightbus's documentation, run by `lightbus run`, with commands for tests.
 
-Nothing here knows of Parley, or of how events look in Redis. Python 3.9, for Lightbus
-1.1.2 works on no later one; lightbus_peer.py says how this is started, and what the lines are.
+It reads one JSON object per line from standard input, and writes events to standard output. It
+doesn't depend on Parley or on the form of events in Redis. It needs Python 3.9, because Lightbus
+1.1.2 doesn't work on later versions; lightbus_peer.py describes its start and its lines.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ Line = dict[str, Any]
 
 
 class AuthApi(Api):
-    """What is told of users."""
+    """The data about users."""
 
     user_registered = Event(parameters=[Parameter("username", str)])
     profile_changed = Event(
@@ -49,12 +49,12 @@ _going_on.set()
 
 
 def tell(**line: Any) -> None:
-    """Write one line of what has happened."""
+    """Write one line about an event."""
     print(json.dumps(line), flush=True)
 
 
 async def handle(event: EventMessage, **fields: Any) -> None:
-    """Both listeners: say what came, and finish when that is allowed."""
+    """Both listeners: report the event, and finish when permitted."""
     tell(
         began={
             "name": event.canonical_name,
@@ -75,7 +75,7 @@ async def tell_acknowledged(event_message: EventMessage, **_: Any) -> None:
 
 @bus.client.on_start()
 async def start(**_: Any) -> None:
-    """Before the worker starts: its listeners, and what it is asked to do."""
+    """Start the listeners and the reader of commands before the worker starts."""
     listeners = json.loads(os.environ["LISTENERS"])
     for event, listener in listeners.items():
         getattr(bus.auth, event).listen(handle, listener_name=listener)
