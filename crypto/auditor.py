@@ -71,7 +71,15 @@ class AuditorKey(bytes):
 
 
 class AuditorPrivateKey:
-    """The private key of an auditor. Never shown, and no part of a repr."""
+    """The private key of an auditor. Never shown, and no part of a repr.
+
+    Example:
+
+        from parley.journal import AuditorPrivateKey, load_auditor_key, save_auditor_key
+
+        save_auditor_key("auditor.key", AuditorPrivateKey.create())
+        print(load_auditor_key("auditor.key").public)
+    """
 
     __slots__ = ("_private", "public")
 

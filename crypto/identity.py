@@ -28,7 +28,14 @@ Entry = tuple[str, bytes, bytes | None]
 
 
 class NodeId(bytes):
-    """The 32 bytes that name a node; shown as 52 characters of base32 in lower case."""
+    """The 32 bytes that name a node; shown as 52 characters of base32 in lower case.
+
+    Example:
+
+        from parley import NodeId
+
+        assert NodeId.parse(str(node.node_id)) == node.node_id
+    """
 
     __slots__ = ()
 
@@ -160,7 +167,15 @@ class PublicIdentity:
 
 class Identity:
     """One's own identity: the signing keys, the first of which is the primary and gives
-    the `node_id`."""
+    the `node_id`.
+
+    Example:
+
+        from parley import Identity
+
+        identity = Identity.create()
+        print(identity.node_id, identity.algorithms)  # ('ed25519',)
+    """
 
     def __init__(self, keys: Sequence[SigningKey]) -> None:
         """Bind `keys` to the first of them; IdentityError if they cannot be an identity."""

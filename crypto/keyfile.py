@@ -233,6 +233,13 @@ def save_identity(
 
     KeyFileExistsError if there is a file at `path`, KeyFileUnreadableError if the system refuses,
     PassphraseError for an empty passphrase.
+
+    Example:
+
+        from parley import Identity, load_identity, save_identity
+
+        save_identity("node.key", Identity.create())
+        identity = load_identity("node.key")
     """
     keys = [[key.algorithm, key.private_bytes(), key.public] for key in identity.keys]
     _FILE.save(path, encode({_KEYS: keys}), passphrase, cost)
@@ -243,6 +250,13 @@ def load_identity(path: PathLike, passphrase: bytes | None = None) -> Identity:
 
     KeyFileUnreadableError, KeyFileTooOpenError, KeyFileMalformedError, PassphraseNeededError or
     WrongPassphraseError.
+
+    Example:
+
+        from parley import Identity, load_identity, save_identity
+
+        save_identity("node.key", Identity.create())
+        identity = load_identity("node.key")
     """
     return _identity(_FILE.load(path, passphrase), path)
 

@@ -122,6 +122,12 @@ def encode(cells: Mapping[int, Encodable]) -> bytes:
     Tuples count as arrays, bytearrays and memoryviews as byte strings, instances of subclasses as
     their base type. Raises LbmEncodeError for other types, integers of more than 64 bits, lone
     surrogates, mixed keys, and more than 16 levels.
+
+    Example:
+
+        from parley.protocol import decode, encode
+
+        assert decode(encode({16: "hello"})) == {16: "hello"}
     """
     if type(cells) is not dict:
         if not isinstance(cells, Mapping):

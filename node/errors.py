@@ -354,10 +354,15 @@ def sole_error(error: BaseException) -> BaseException:
 def ungrouped() -> Iterator[None]:
     """Replace an exception group that has a single error by that error; other groups stay.
 
-    with ungrouped():
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(peer.call, "a")
-            tasks.start_soon(peer.call, "b")
+    Example:
+
+        import anyio
+        from parley.errors import ungrouped
+
+        with ungrouped():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(peer.call, "greet", "Ada")
+                tasks.start_soon(peer.call, "greet", "Bob")
     """
     try:
         yield

@@ -54,6 +54,13 @@ async def open_bus(
 
     When the block ends, running handlers have `drain_timeout` seconds to finish.
 
+    Example:
+
+        from parley.bus import open_bus
+
+        async with open_bus("sqlite:///bus.db") as bus:
+            await bus.publish("shop.order_placed", {"id": 7})
+
     Raises:
         AddressError: the address is invalid.
         ConfigError: a setting is invalid.

@@ -75,6 +75,15 @@ class Bus:
 
     Groups have the names that their consumers use, without the service's prefix. On Redis, `API.*`
     can name the stream of all events of an API.
+
+    Example:
+
+        bus = node.bus("sqlite:///bus.db")
+        await bus.publish("shop.order_placed", {"id": 7})
+        async with bus.consume("shop.order_placed", group="billing") as events:
+            async for event in events:
+                print(event.data)  # {'id': 7}
+                break  # acknowledges the event
     """
 
     def __init__(self, store: Store, config: BusConfig, *, loop: Callable[[], Backend]) -> None:

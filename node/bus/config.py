@@ -19,6 +19,12 @@ _USUAL: Final = RedisFormat()
 class BusConfig:
     """Settings of a bus.
 
+    Example:
+
+        from parley.bus import BusConfig
+
+        bus = node.bus("sqlite:///bus.db", config=BusConfig(max_age=86_400, keep_unread=True))
+
     Attributes:
         service: the name of the service. If set, a group is stored as `SERVICE-GROUP`, as in
             Lightbus.

@@ -59,6 +59,12 @@ def dead_data(
 class DeadLetter:
     """A dead letter. Fields that are missing in a letter of another program are empty.
 
+    Example:
+
+        bus = node.bus("sqlite:///bus.db")
+        for letter in await bus.dead_letters("shop.order_placed"):
+            print(letter.group, letter.attempts, letter.data)
+
     Attributes:
         id: the ID of the letter itself.
         event_id, name, idempotency_key, version: copied from the event.

@@ -41,6 +41,16 @@ class BusEvent(Generic[E_co]):
 
     `attempt` counts the deliveries to the group from 1. It is 0 for an event of `Bus.history`,
     which needs no acknowledgement.
+
+    Example:
+
+        from parley.bus import BusEvent
+
+        bus = node.bus("sqlite:///bus.db")
+
+        @bus.handler("shop.order_placed", group="billing")
+        async def bill(event: BusEvent) -> None:
+            print(event.id, event.data, event.attempt)
     """
 
     __slots__ = ("_data", "_returns", "_target", "ack_state", "attempt", "stored")

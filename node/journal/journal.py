@@ -60,6 +60,18 @@ class Journal:
     One node in one process can write a journal at a time. `failed` is the error that ended the
     journal early. `recovered` lists the segments of earlier runs that were closed when this run
     began.
+
+    Example:
+
+        from parley import Identity, Node
+        from parley.journal import AuditorPrivateKey, Journal
+
+        auditor = AuditorPrivateKey.create()
+        journal = Journal.open("journal", auditor.public)
+        async with Node(Identity.create(), journal=journal) as server:
+            address = await server.listen("tcp://127.0.0.1:0")
+            await node.connect(address)
+            await journal.sync()
     """
 
     def __init__(

@@ -55,6 +55,16 @@ def prune(
     removed only if its journal's lock is free; the lock is then held during the removal.
 
     Raises OSError. Files removed before an error stay removed.
+
+    Example:
+
+        import time
+        from pathlib import Path
+        from parley.journal import prune
+
+        Path("journal").mkdir()
+        for file in prune("journal", now=time.time_ns(), older_than=30 * 86_400, dry_run=True):
+            print(file.path)
     """
     files = [*list_segments(directory), *list_torn(directory)]
     excess = 0 if max_size is None else sum(file.size for file in files) - max_size

@@ -143,6 +143,16 @@ def list_segments(directory: str | Path, node: str | None = None) -> list[Segmen
 
     The segments of each node are in order. A segment renamed during the listing is listed once, as
     closed; one that is removed is not listed. Raises OSError.
+
+    Example:
+
+        from pathlib import Path
+        from parley.journal import list_segments, read_range
+
+        Path("journal").mkdir()
+        for segment in list_segments("journal"):
+            for record in read_range(segment.path, 0, segment.size):
+                print(record.kind)
     """
     found: dict[str, SegmentFile] = {}
     for file in _list_files(directory, node):

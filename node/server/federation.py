@@ -120,6 +120,19 @@ class Federation:
     inside the node's. `dial` opens the sessions of links, by default over the network; `pauses` are
     between dials; `wall` is the time of day in milliseconds since 1970.
 
+    Example:
+
+        from parley import Identity
+        from parley.federation import Federation
+        from parley.settings import FederationSettings
+
+        account, member = Identity.create(), Identity.create()
+        settings = FederationSettings(
+            members=(str(member.node_id),), accounts=(str(account.node_id),)
+        )
+        async with Federation(node, settings):
+            await node.listen("tcp://127.0.0.1:0")
+
     Raises:
         ConfigError: the node is a member of its own federation, there are too many members, or its
             card would be too large.

@@ -94,6 +94,15 @@ def load_settings(
     setting to the name of a command-line option and its value; None means not given. Relative paths
     in a file are relative to the file's directory, those in variables to the current directory.
 
+    Example:
+
+        from pathlib import Path
+        from parley.settings import load_settings
+
+        Path("parley.toml").write_text("[node.limits]\nmax_payload = 65536\n")
+        settings = load_settings("parley.toml", {})
+        assert settings.node.limits.max_payload == 65_536
+
     Raises:
         ConfigError: the file cannot be read, a setting is unknown, or a value has another type or
             is out of range; the text names the setting, its value and its source.

@@ -101,7 +101,16 @@ class TrustPolicy(Protocol):
 
 
 class AnyPeer:
-    """Trust every peer; for tests, local sockets and public services."""
+    """Trust every peer; for tests, local sockets and public services.
+
+    Example:
+
+        from parley import Identity, Node
+        from parley.trust import AnyPeer
+
+        async with Node(Identity.create(), trust=AnyPeer()) as server:
+            await server.listen("tcp://127.0.0.1:0")
+    """
 
     name = "any"
     allows_plaintext = True
@@ -139,7 +148,16 @@ class Pinned:
 
 
 class OneOf:
-    """Trust the peers with the given node IDs, such as the members of a federation."""
+    """Trust the peers with the given node IDs, such as the members of a federation.
+
+    Example:
+
+        from parley import Identity, Node
+        from parley.trust import OneOf
+
+        friend = Identity.create()
+        server = Node(Identity.create(), trust=OneOf([friend.node_id]))
+    """
 
     name = "one-of"
     allows_plaintext = False
@@ -157,7 +175,15 @@ class OneOf:
 
 
 class Known:
-    """Trust the peers in a file of known peers, without writing to it."""
+    """Trust the peers in a file of known peers, without writing to it.
+
+    Example:
+
+        from parley import Identity, Node
+        from parley.trust import Known, KnownPeers
+
+        server = Node(Identity.create(), trust=Known(KnownPeers("known_peers")))
+    """
 
     name = "known"
     allows_plaintext = False
@@ -280,6 +306,13 @@ def parse_trust(text: str, known_path: str | os.PathLike[str] | None = None) -> 
     The text is `any`, or `first-use` or `known` for the file at `known_path` (by default
     `default_known_peers()`), or the path of a file of known peers. A path must contain a slash or a
     dot, so that a misspelt word isn't taken for a file.
+
+    Example:
+
+        from parley import Identity, Node
+        from parley.trust import parse_trust
+
+        server = Node(Identity.create(), trust=parse_trust("first-use", "known_peers"))
 
     Raises:
         ConfigError: the text is none of these.

@@ -59,6 +59,13 @@ class Code:
     """A short code: a slot (1 to 9,999) that locates the listening node, and two secret words.
 
     The words have 16 bits and authenticate one exchange.
+
+    Example:
+
+        from parley.codes import Code, draw_slot
+
+        code = Code.draw(draw_slot())
+        assert Code.parse(str(code)) == code
     """
 
     slot: int

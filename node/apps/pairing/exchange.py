@@ -123,6 +123,12 @@ class CodeListener:
 
     The node accepts unknown peers meanwhile, so it should offer nothing else. `on_failed` is called
     with the node ID of each peer that used a wrong code.
+
+    Example:
+
+        from parley.codes import Code, CodeListener, draw_slot
+
+        listener = CodeListener(node, Code.draw(draw_slot()))
     """
 
     def __init__(

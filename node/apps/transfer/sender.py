@@ -43,7 +43,17 @@ from parley._node.remote.stream import Stream
 
 
 class Source:
-    """An open file to send. Its offered name is the last part of the path."""
+    """An open file to send. Its offered name is the last part of the path.
+
+    Example:
+
+        from pathlib import Path
+        from parley.transfer import Source
+
+        Path("hello.txt").write_text("hello")
+        with await Source.open(Path("hello.txt")) as source:
+            print(source.offer.size)  # 5
+    """
 
     def __init__(self, path: Path, file: OpenFile, offer: FileOffer) -> None:
         self.path = path

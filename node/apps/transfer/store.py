@@ -116,6 +116,15 @@ class FileStore:
     `force` allows a file to replace another with the same name. `max_size` is the maximum size of a
     file in bytes; with None, only the disk limits it.
 
+    Example:
+
+        from pathlib import Path
+        from parley.transfer import FileReceiver, FileStore
+
+        Path("inbox").mkdir()
+        with FileStore(Path("inbox"), max_size=1_000_000) as store:
+            FileReceiver(store).offer_on(node)
+
     Raises:
         OSError: it is not a writable directory.
     """

@@ -50,6 +50,19 @@ class Audit:
     `auditors` are private keys; without any, nothing is decrypted. Without `payloads`, rows have no
     payloads. With `stitched`, the caller compares spans. Rows are kept in memory until they are
     taken.
+
+    Example:
+
+        from pathlib import Path
+        from parley.journal import Audit, AuditorPrivateKey, list_segments, read_range
+
+        Path("journal").mkdir()
+        audit = Audit([AuditorPrivateKey.create()])
+        for segment in list_segments("journal"):
+            for record in read_range(segment.path, 0, segment.size):
+                audit.record(segment.name.stem, record)
+        audit.finish_pending()
+        assert audit.take_findings() == []
     """
 
     def __init__(

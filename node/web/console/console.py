@@ -67,6 +67,13 @@ class Console:
     `known_peers` has the names of nodes. `findings` searches for problems in a thread; each has a
     `level`, a `subject`, a `text` and a remedy (`mend`). `on_drain` is called to stop the node
     gracefully; without it, the console cannot do that. A view is made every `interval` seconds.
+
+    Example:
+
+        from parley.console import Console, serve_console
+
+        async with serve_console(Console(node), "127.0.0.1:0") as served:
+            print(served.link())  # opens the console once, within 10 minutes
     """
 
     def __init__(

@@ -61,6 +61,13 @@ class ServedConsole:
 async def serve_console(console: Console, address: str) -> AsyncIterator[ServedConsole]:
     """Serve a console inside the block, on a `HOST:PORT` that only this machine can reach.
 
+    Example:
+
+        from parley.console import Console, serve_console
+
+        async with serve_console(Console(node), "127.0.0.1:0") as served:
+            print(served.link(may_act=True))
+
     Raises:
         InsecureAddressError: other machines could reach the address.
         AddressError: the address is malformed.
