@@ -560,7 +560,8 @@ class Node:
                     await stream.send(piece.upper())
 
         Raises:
-            ParleyError: the label has a handler or is reserved. ConfigError: an option is invalid.
+            ParleyError: the label has a handler or is reserved.
+            ConfigError: an option is invalid.
         """
         return self.registrar.on_stream(label, answers=answers, **options)
 
@@ -583,7 +584,8 @@ class Node:
                 assert (reply.name, reply.data) == ("pong", 1)
 
         Raises:
-            ParleyError: the event has a handler. ConfigError: an option is invalid.
+            ParleyError: the event has a handler.
+            ConfigError: an option is invalid.
         """
         return self.registrar.on(name, namespace=namespace, **options)
 
@@ -609,7 +611,8 @@ class Node:
         `SubscribeRefused`. The topic itself is created with `topic`.
 
         Raises:
-            ParleyError: there is already a handler for it. ConfigError: an option is invalid.
+            ParleyError: there is already a handler for it.
+            ConfigError: an option is invalid.
         """
         return self.registrar.on_subscribe(topic, allow=allow, supercategories=supercategories)
 
@@ -638,7 +641,8 @@ class Node:
                 assert await anext(notes) == {"tea": 3}
 
         Raises:
-            ParleyError: the topic exists. ConfigError: an option is invalid.
+            ParleyError: the topic exists.
+            ConfigError: an option is invalid.
         """
         return self.registrar.topic(name, note_type, **options)
 
@@ -652,7 +656,8 @@ class Node:
         second on average; further calls are refused with code 19.
 
         Raises:
-            ParleyError: the list is already offered. ConfigError: `allow` is invalid.
+            ParleyError: the list is already offered.
+            ConfigError: `allow` is invalid.
         """
         self.registrar.offer_topics(allow=allow)
 

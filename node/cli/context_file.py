@@ -185,8 +185,8 @@ def resolve_address(text: str, named: Context | None = None) -> tuple[str, Conte
     """Return the address for ADDR and its context, if any. `named` is the context of `--context`.
 
     Raises:
-        ConfigError: an unknown name, or one without an address. FileError, KnownPeersError: a file
-            cannot be read.
+        ConfigError: an unknown name, or one without an address.
+        FileError, KnownPeersError: a file cannot be read.
     """
     if not text.startswith(MARK):
         return text, named

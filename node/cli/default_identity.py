@@ -54,8 +54,8 @@ def create_default_key(path: Path, identity: Identity, passphrase: bytes | None)
     """Create a key file atomically, because other processes may read it at any time.
 
     Raises:
-        KeyFileExistsError: it exists. ConfigError, KeyFileUnreadableError, OSError: it cannot be
-            created.
+        KeyFileExistsError: it exists.
+        ConfigError, KeyFileUnreadableError, OSError: it cannot be created.
     """
     make_directories(path.parent)
     with TemporaryDirectory(prefix=".key-", dir=path.parent) as directory:

@@ -41,8 +41,8 @@ async def open_node(options: NodeOptions, out: Output, address: str) -> AsyncIte
     """Run a node that can dial `address`, once the node there is trusted.
 
     Raises:
-        NotTrustedError: the user does not trust it. AddressError, and the errors of
-            `Node.connect`: it can't be reached.
+        NotTrustedError: the user does not trust it. AddressError, and the errors of `Node.connect`:
+            it can't be reached.
     """
     identity = await _identity_for(options, out, Address.parse(address))
     async with Node(identity, config=options.config) as node:

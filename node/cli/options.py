@@ -76,7 +76,8 @@ class NodeOptions:
         """Load the settings of a file and the environment; these options and `given` override them.
 
         Raises:
-            ConfigError: an invalid value. UnknownAlgorithmError: an unknown algorithm.
+            ConfigError: an invalid value.
+            UnknownAlgorithmError: an unknown algorithm.
             FileError: the network key can't be read.
         """
         named = {name: parse_names(name, getattr(self, name)) or None for name in PARAMETERS}
@@ -137,7 +138,8 @@ class NodeOptions:
         given, or if the user's own key has none of the requested algorithms.
 
         Raises:
-            ConfigError: --identity and --fresh are given. KeyFileError: the file can't be used.
+            ConfigError: --identity and --fresh are given.
+            KeyFileError: the file can't be used.
         """
         if self.identity_path is not None:
             if self.fresh:

@@ -18,7 +18,8 @@ def read_value(text: str | None, as_json: str | None, *, name: str = "DATA") -> 
     """Return the value of argument `name` (`-` reads standard input) or of `--data-json`.
 
     Raises:
-        ConfigError: both are given, or the JSON is invalid. FileError: standard input is closed.
+        ConfigError: both are given, or the JSON is invalid.
+        FileError: standard input is closed.
     """
     if as_json is not None:
         if text is not None:
@@ -109,7 +110,8 @@ def parse_names(parameter: str, text: str | None, *, option: str = "") -> tuple[
     """Parse the comma list of an option, by default that of the parameter; empty for None.
 
     Raises:
-        ConfigError: an empty list. UnknownAlgorithmError: an unknown name.
+        ConfigError: an empty list.
+        UnknownAlgorithmError: an unknown name.
     """
     return tuple(require_name(parameter, name) for name in _listed(option or parameter, text))
 

@@ -98,8 +98,8 @@ def find_peer(known: KnownPeers, who: str) -> KnownPeer:
     """Return the peer with this name, address, node ID or prefix of a node ID.
 
     Raises:
-        ConfigError: no peer matches, or several, which are listed. KnownPeersError: as for
-            `KnownPeers`.
+        ConfigError: no peer matches, or several, which are listed.
+        KnownPeersError: as for `KnownPeers`.
     """
     found = {peer.node_id: peer for peer in known if _fits(peer, who)}
     if not found:

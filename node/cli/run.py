@@ -55,7 +55,8 @@ def run(
     `log_level` is the default if no level is given.
 
     Raises:
-        ConfigError: an unknown loop, log level or log format. InterruptedCommandError: a signal.
+        ConfigError: an unknown loop, log level or log format.
+        InterruptedCommandError: a signal.
     """
     set_up_logging(options.log_level or log_level, options.log_format or "text")
     start: Callable[[], Awaitable[None]] = partial(command, options, Output(options.as_json))

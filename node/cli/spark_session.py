@@ -41,8 +41,8 @@ def spark_session(
     """Open a Spark session. With `brief`, skip Java's expensive optimisations.
 
     Raises:
-        ConfigError: a missing extra, or invalid options. NoJavaError. UnreachableError: a
-            server does not answer, or Java ended early.
+        ConfigError: a missing extra, or invalid options. NoJavaError.
+        UnreachableError: a server does not answer, or Java ended early.
     """
     if master is not None and remote is not None:
         raise ConfigError(
@@ -118,7 +118,8 @@ def remove_tables_at(tables: str, remote: str | None) -> None:
     """Remove tables and their checkpoint.
 
     Raises:
-        ConfigError: they aren't on this machine. OSError: a file cannot be removed.
+        ConfigError: they aren't on this machine.
+        OSError: a file cannot be removed.
     """
     try:
         from parley._pipeline.checkpoint import remove_tables
@@ -189,8 +190,8 @@ def lock_tables(journals: str, tables: str, remote: str | None) -> Iterator[None
     nothing.
 
     Raises:
-        ConfigError: a missing extra. FileError: no directory of journals, or the tables are
-            locked. OSError.
+        ConfigError: a missing extra.
+        FileError: no directory of journals, or the tables are locked. OSError.
     """
     if remote is not None:
         yield
@@ -228,7 +229,8 @@ def _check_server(remote: str) -> None:
     minutes.
 
     Raises:
-        ConfigError: an invalid address. UnreachableError: it does not answer.
+        ConfigError: an invalid address.
+        UnreachableError: it does not answer.
     """
     parts = urlsplit(remote)
     try:

@@ -131,7 +131,8 @@ async def fetch_offers(
     """Fetch a node's offers whose names begin with `prefix`. `timeout` applies to each response.
 
     Raises:
-        CallRefused: the node doesn't publish them. ParleyError: an invalid or endless response.
+        CallRefused: the node doesn't publish them.
+        ParleyError: an invalid or endless response.
     """
     wanted: dict[str, Encodable] = {"prefix": prefix, "brief": brief}
     offers: list[Offer] = []

@@ -113,7 +113,8 @@ async def resolve(
     Waits for at most `seconds`. `interfaces` as in `announce`.
 
     Raises:
-        AddressError: not such an address. ConfigError: as `find`.
+        AddressError: not such an address.
+        ConfigError: as `find`.
         UnreachableError: the node is not announced, or the system doesn't permit multicast.
     """
     scheme, _, text = address.partition("://")

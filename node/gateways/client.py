@@ -33,8 +33,8 @@ class DialectClient(ReconnectingClient[G]):
     PeerClosedError and are not repeated. Hooks are called with `pauses` only.
 
     Raises:
-        AddressError: not an address. ConfigError: `pauses` for a byte stream, which cannot be
-            redialled.
+        AddressError: not an address.
+        ConfigError: `pauses` for a byte stream, which cannot be redialled.
     """
 
     def __init__(

@@ -40,8 +40,8 @@ class Forward:
     connect without encryption, are not detected.
 
     Raises:
-        AddressError: not an address. ConfigError: it has no node id, and there is no `trust`
-            policy.
+        AddressError: not an address.
+        ConfigError: it has no node id, and there is no `trust` policy.
     """
 
     def __init__(

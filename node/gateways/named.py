@@ -281,9 +281,10 @@ class NamedReplies:
         """Send a reply, waiting until it can be written.
 
         Raises:
-            PeerClosedError: the connection is over. PayloadTooLargeError: it is too long.
-            LocalProtocolError: the name is too long. FormatError: the payload cannot be encoded in
-                its format.
+            PeerClosedError: the connection is over.
+            PayloadTooLargeError: it is too long.
+            LocalProtocolError: the name is too long.
+            FormatError: the payload cannot be encoded in its format.
         """
         try:
             await self._send(name, namespace, on_wire(payload))
@@ -463,7 +464,8 @@ class NamedClient(DialectClient[NamedPeer]):
         """`timeout` is in seconds, for connecting; with `pauses` it reconnects.
 
         Raises:
-            AddressError: not an address. ConfigError: there is no such flavour or format.
+            AddressError: not an address.
+            ConfigError: there is no such flavour or format.
         """
         super().__init__(address, timeout, pauses)
         self.registrar = registrar or Registrar(NodeConfig(), self._scope)

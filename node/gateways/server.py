@@ -177,8 +177,9 @@ class DialectServer(ABC, Generic[G]):
 
         Raises:
             InsecureAddressError: other machines can reach it, and `allow_insecure` is not given.
-            AddressError: not an address. UnreachableError: it cannot be listened on. ParleyError:
-                it is not running.
+            AddressError: not an address.
+            UnreachableError: it cannot be listened on.
+            ParleyError: it is not running.
         """
         return await self._running().listen(address, allow_insecure=allow_insecure)
 

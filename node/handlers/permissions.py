@@ -95,8 +95,8 @@ class Roles:
         """Give a node one or more roles, on top of those that it has.
 
         Raises:
-            ConfigError: a role is empty, or is the text of a node id; or `node_id` is no
-                NodeId, which would never be found.
+            ConfigError: a role is empty, or is the text of a node id; or `node_id` is no NodeId,
+                which would never be found.
         """
         if not isinstance(node_id, NodeId):
             raise ConfigError(f"roles are assigned to a NodeId, not to {node_id!r}")

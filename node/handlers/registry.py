@@ -157,7 +157,8 @@ class Registry(Generic[H]):
         """Register a handler under a name, or a pattern that ends in `*`; returns its entry.
 
         Raises:
-            ParleyError: there is one of this name. ConfigError: an option is wrong.
+            ParleyError: there is one of this name.
+            ConfigError: an option is wrong.
         """
         check_name("a handler", name)
         if self.has(name):

@@ -255,8 +255,8 @@ class Topic(Generic[N]):
         for at most `patience` seconds. Cancelled meanwhile, it has been published.
 
         Raises:
-            LbmEncodeError: `data` or `headers` have no encoding. TypeError: `data` is not of the
-                topic's type.
+            LbmEncodeError: `data` or `headers` have no encoding.
+            TypeError: `data` is not of the topic's type.
             MalformedDataError: `keep_last_by` finds no key in `data`.
             PayloadTooLargeError: it is longer than this node's payloads may be.
             ParleyError: the node is not running.

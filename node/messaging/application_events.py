@@ -121,7 +121,8 @@ def encode_payload(
     `data` goes into cell 22, `payload` as it is; `largest` is the agreed `max_payload`.
 
     Raises:
-        ValueError: both are given. LbmEncodeError: `data` has no encoding.
+        ValueError: both are given.
+        LbmEncodeError: `data` has no encoding.
         PayloadTooLargeError: it is longer than `largest`.
         LocalProtocolError: `payload` is the single byte 0x00, which means 'none'.
     """
@@ -248,8 +249,7 @@ class StreamRequests:
         """Send a request; `timeout` is seconds from `now`, None for no deadline.
 
         Raises:
-            LocalError: the stream is not open for sending, or 65,535 requests
-                wait on it already.
+            LocalError: the stream is not open for sending, or 65,535 requests wait on it already.
         """
         request = OutgoingRequest(stream, on_done)
         request.async_id = async_id = self._outgoing.add(stream, request)

@@ -527,8 +527,7 @@ class IncomingCalls:
         """Send one item of a streamed response; False without credit, or if the stream is blocked.
 
         Raises:
-            LocalError: the caller has left, not open, the stream is gone, or the
-                item is too large.
+            LocalError: the caller has left, not open, the stream is gone, or the item is too large.
         """
         credit = call.credit(self._connection.limits.stream_window)
         size = self.send_part(call, SIM, CHUNK, payload) if credit.left > 0 else 0

@@ -177,8 +177,8 @@ class NamedEvents:
         """Send an event on stream 1 to which no reply is wanted.
 
         Raises:
-            LocalError: not open, or too large. LbmEncodeError, FormatError: the
-                payload has no form in its format.
+            LocalError: not open, or too large.
+            LbmEncodeError, FormatError: the payload has no form in its format.
         """
         body = encode_event(payload, name, namespace)
         self._connection.send(MAIN_STREAM, 0, NAMED, EMIT, body)

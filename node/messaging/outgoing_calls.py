@@ -98,7 +98,8 @@ class ChunkInbox:
         """The item of the next Chunk.
 
         Raises:
-            LbmDecodeError: it is malformed. IndexError: nothing waits.
+            LbmDecodeError: it is malformed.
+            IndexError: nothing waits.
         """
         payload = self._waiting.popleft()
         self._account.release(len(payload) + REPLY_WEIGHT)

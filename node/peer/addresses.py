@@ -26,8 +26,8 @@ class AddressList:
     that of the node which answered first. The address that answered last is tried first.
 
     Raises:
-        AddressError: one is not an address. ConfigError: they carry different node ids, or are
-            more than 16.
+        AddressError: one is not an address.
+        ConfigError: they carry different node ids, or are more than 16.
     """
 
     def __init__(self, address: str, also: Sequence[str] = ()) -> None:

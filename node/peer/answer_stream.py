@@ -127,8 +127,10 @@ class AnswerStream(Generic[D]):
 
         Raises:
             MalformedDataError: it is not of the type; the next one can be read.
-            CallRefused: the final answer's code is not 0. CallTimeout: it took too long.
-            PeerClosedError: the connection is over. ClosedResourceError: it was left.
+            CallRefused: the final answer's code is not 0.
+            CallTimeout: it took too long.
+            PeerClosedError: the connection is over.
+            ClosedResourceError: it was left.
             BusyResourceError: two tasks read.
         """
         call, inbox = self._call, self._inbox

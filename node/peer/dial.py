@@ -25,7 +25,8 @@ def parse_addresses(address: str, also: Iterable[str]) -> list[Address]:
     """The addresses of one node; if one of them carries its id, so do all.
 
     Raises:
-        AddressError: not an address. ConfigError: two carry different ids.
+        AddressError: not an address.
+        ConfigError: two carry different ids.
     """
     if isinstance(also, str) or not isinstance(also, Iterable):
         raise ConfigError(f"also is {also!r}; it must be a list of addresses")

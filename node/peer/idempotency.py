@@ -52,7 +52,8 @@ class IdempotencyKey:
 
         Raises:
             TypeError: it is something else. A key must not be taken for a mere yes: with a new one
-                in its place the handler would run again. ValueError: it is not 16 bytes.
+                in its place the handler would run again.
+            ValueError: it is not 16 bytes.
         """
         if isinstance(once, IdempotencyKey):
             return once

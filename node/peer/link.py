@@ -348,7 +348,8 @@ class Link(ReconnectingClient[Peer]):
         BusUnavailableError: nobody knows; publishing with a key is tried again.
 
         Raises:
-            ParleyError: it is not within its `async with`. PeerClosedError: the link has ended.
+            ParleyError: it is not within its `async with`.
+            PeerClosedError: the link has ended.
         """
         if self.is_over:
             raise self.over_error()

@@ -46,8 +46,9 @@ class LinkSessions(Protocol):
         """The peer, once it can be asked at once, and what is left of `timeout`.
 
         Raises:
-            CallTimeout: no connection in time; its cause is why. PeerClosedError: the link has
-                ended. LimitReachedError: 4,096 wait for the connection.
+            CallTimeout: no connection in time; its cause is why.
+            PeerClosedError: the link has ended.
+            LimitReachedError: 4,096 wait for the connection.
         """
 
     async def next_session(self) -> Peer:
@@ -197,9 +198,11 @@ class LinkSubscription(Generic[D]):
         `timeout` is seconds, None: as long as it takes.
 
         Raises:
-            CallTimeout: it is not subscribed by then. CallRefused: the publisher refuses it.
-            PeerClosedError: the link has ended. ClosedResourceError: it was left, or the publisher
-                has ended it. ParleyError: it isn't entered yet.
+            CallTimeout: it is not subscribed by then.
+            CallRefused: the publisher refuses it.
+            PeerClosedError: the link has ended.
+            ClosedResourceError: it was left, or the publisher has ended it.
+            ParleyError: it isn't entered yet.
         """
         self._require_begun()
         await wait_within(
@@ -219,11 +222,12 @@ class LinkSubscription(Generic[D]):
         """Subscribe, once there is a connection.
 
         Raises:
-            SubscribeRefused: the publisher said no (code 3). CallRefused: another code.
+            SubscribeRefused: the publisher said no (code 3).
+            CallRefused: another code.
             CallTimeout: no answer in time, or no connection: then its cause is why.
-            PeerClosedError: the link has ended. LimitReachedError: 4,096 wait for the
-            connection, or the link has 1,024 subscriptions. LbmEncodeError: the data has no
-            encoding.
+            PeerClosedError: the link has ended.
+            LimitReachedError: 4,096 wait for the connection, or the link has 1,024 subscriptions.
+            LbmEncodeError: the data has no encoding.
         """
         if self._begun:
             raise ParleyError("a subscription is made once")
@@ -264,9 +268,11 @@ class LinkSubscription(Generic[D]):
         """The data of the next note.
 
         Raises:
-            StreamResetError: the subscription was lost; code 33, slow-consumer, means that
-                we did not keep up. CallRefused: the publisher refuses it after a session ended.
-            PeerClosedError: the link has ended. ClosedResourceError: it was left.
+            StreamResetError: the subscription was lost; code 33, slow-consumer, means that we did
+                not keep up.
+            CallRefused: the publisher refuses it after a session ended.
+            PeerClosedError: the link has ended.
+            ClosedResourceError: it was left.
             BusyResourceError: two tasks read.
         """
         return await self._read(Subscription.__anext__)
@@ -402,8 +408,8 @@ class LinkSubscription(Generic[D]):
         """Subscribe over the next session.
 
         Raises:
-            CallRefused: the publisher refuses, and not for a moment. PeerClosedError: the link
-                has ended.
+            CallRefused: the publisher refuses, and not for a moment.
+            PeerClosedError: the link has ended.
         """
         link, failures = self._link, 0
         while True:

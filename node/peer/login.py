@@ -19,7 +19,8 @@ async def log_in(
 
     Raises:
         CallRefused: we have no account there (code 20), or too many are logged in (19).
-        CallTimeout: no answer in time. PeerClosedError: the connection is over.
+        CallTimeout: no answer in time.
+        PeerClosedError: the connection is over.
         PayloadTooLargeError: there are too many exports for it.
     """
     logins, now = peer.calls.logins, peer.backend.now

@@ -275,14 +275,18 @@ class Peer:
         and with `returns` the answer is of that type: a class, or a hint such as `list[Order]`.
 
         Raises:
-            CallRefused: answered with a code other than 0. CallTimeout: no answer in time.
-            PeerClosedError: the connection is over. OutcomeUnknownError: it ended, and a call
-                with `once` may be asked again. NotOnceError: with `once`, not run: the peer or its
-                handler does not remember. PayloadTooLargeError: not sent.
+            CallRefused: answered with a code other than 0.
+            CallTimeout: no answer in time.
+            PeerClosedError: the connection is over.
+            OutcomeUnknownError: it ended, and a call with `once` may be asked again.
+            NotOnceError: with `once`, not run: the peer or its handler does not remember.
+            PayloadTooLargeError: not sent.
             LimitReachedError: 65,535 calls wait for their answers.
-            LbmEncodeError: `data` has no encoding. StreamedAnswerError: use `call_stream`.
+            LbmEncodeError: `data` has no encoding.
+            StreamedAnswerError: use `call_stream`.
             MalformedDataError: the answer is not of the type `returns`.
-            ConfigError: that cannot be checked. TypeError, ValueError: `once` is not a key.
+            ConfigError: that cannot be checked.
+            TypeError, ValueError: `once` is not a key.
         """
         wanted = None if returns is None else data_type(returns)
         if self.interceptors.call_out and type(headers) is not PassedHeaders:
@@ -370,8 +374,8 @@ class Peer:
         Returns its number, None if the topic does not remember; the options are those of `call`.
 
         Raises:
-            CallRefused: 1 no such topic, or it has no writers; 20 we are none of them; 21 too
-                long; 23 not of the topic's type. And what `call` raises.
+            CallRefused: 1 no such topic, or it has no writers; 20 we are none of them; 21 too long;
+                23 not of the topic's type. And what `call` raises.
         """
         return await note_number(self.call(PUBLISH + topic, data, **options), topic)
 
@@ -479,7 +483,8 @@ class Peer:
         types of events, as (category, subcategory), that answer `stream.request`.
 
         Raises:
-            PeerClosedError: the connection is over. ConfigError: `answers` are not types.
+            PeerClosedError: the connection is over.
+            ConfigError: `answers` are not types.
             LimitReachedError: as many streams are open as were agreed.
         """
         chain = self.interceptors.stream_out
@@ -506,8 +511,9 @@ class Peer:
         """The round-trip time in seconds.
 
         Raises:
-            PeerClosedError: the connection is over. LimitReachedError: 64 wait already,
-                or there were more than 8,192 at once and 512 a second.
+            PeerClosedError: the connection is over.
+            LimitReachedError: 64 wait already, or there were more than 8,192 at once and 512 a
+                second.
         """
         return await self.live.ping()
 
@@ -515,8 +521,8 @@ class Peer:
         """Go on under the next keys in our direction.
 
         Raises:
-            PeerClosedError: the connection is over. LimitReachedError: more than 32 at once,
-                and one in 2 s in which there is a transport.
+            PeerClosedError: the connection is over.
+            LimitReachedError: more than 32 at once, and one in 2 s in which there is a transport.
         """
         self.live.update_keys()
 
@@ -526,7 +532,8 @@ class Peer:
 
         Raises:
             PeerClosedError: the connection is over, or ended before the rekey was finished, within
-                30 s. LimitReachedError: the last rekey is less than 10 s old.
+                30 s.
+            LimitReachedError: the last rekey is less than 10 s old.
         """
         return await self.live.rekey()
 
@@ -536,8 +543,8 @@ class Peer:
         there; `resumes` says when.
 
         Raises:
-            PeerClosedError: the connection is over. LocalProtocolError: the other side dialled, or
-                no resuming was agreed.
+            PeerClosedError: the connection is over.
+            LocalProtocolError: the other side dialled, or no resuming was agreed.
         """
         self.live.redial()
 

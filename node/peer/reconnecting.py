@@ -334,7 +334,8 @@ class ReconnectingClient(ABC, Generic[C]):
 
         Raises:
             UnreachableError, HandshakeError, NotTrustedError, RelayRefusedError, PeerClosedError:
-                it is not up by then; the last reason. PeerClosedError: it is over.
+                it is not up by then; the last reason.
+            PeerClosedError: it is over.
         """
         with anyio.move_on_after(timeout):
             await self.changes.until(
@@ -373,8 +374,9 @@ class ReconnectingClient(ABC, Generic[C]):
         """The other side, once it can be asked at once, and what is left of `timeout`.
 
         Raises:
-            CallTimeout: it took longer; its cause is why there is no connection. PeerClosedError:
-                it is over. LimitReachedError: 4,096 wait already.
+            CallTimeout: it took longer; its cause is why there is no connection.
+            PeerClosedError: it is over.
+            LimitReachedError: 4,096 wait already.
         """
         while True:
             current = self._usable()

@@ -117,7 +117,8 @@ class Responses:
         The handler may change the value meanwhile: a copy of it waits.
 
         Raises:
-            LbmEncodeError: it has no encoding. CallRefused: too many answers wait.
+            LbmEncodeError: it has no encoding.
+            CallRefused: too many answers wait.
         """
         try:
             copy = marshal.dumps(data)
@@ -626,7 +627,8 @@ class NativeReplies:
         """Send one, when there is room. Its name goes along if it is not that of the event.
 
         Raises:
-            PeerClosedError: the connection is over. PayloadTooLargeError: it is.
+            PeerClosedError: the connection is over.
+            PayloadTooLargeError: it is.
             LbmEncodeError, FormatError: it has no form in its format.
         """
         live, named = self._live, self._answers.calls.named

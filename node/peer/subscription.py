@@ -285,10 +285,12 @@ class Subscription(Generic[D]):
         """Subscribe.
 
         Raises:
-            SubscribeRefused: the publisher said no (code 3). CallRefused: another code:
-                1 no such topic, 2 subscribed already, 20 not authorised, ...
-            CallTimeout: no answer in time. PeerClosedError: the connection is over.
-            LbmEncodeError: the data has no encoding. ValueError: `window` or `after` cannot be.
+            SubscribeRefused: the publisher said no (code 3).
+            CallRefused: another code: 1 no such topic, 2 subscribed already, 20 not authorised, ...
+            CallTimeout: no answer in time.
+            PeerClosedError: the connection is over.
+            LbmEncodeError: the data has no encoding.
+            ValueError: `window` or `after` cannot be.
         """
         chain = self._interceptors.subscribe_out
         if not chain:
@@ -415,9 +417,11 @@ class Subscription(Generic[D]):
 
         Raises:
             MalformedDataError: it is not of the type; the next one can be read.
-            StreamResetError: the subscription was lost; code 33, slow-consumer, means that
-                we did not keep up. PeerClosedError: the connection is over.
-            ClosedResourceError: it was left. BusyResourceError: two tasks read.
+            StreamResetError: the subscription was lost; code 33, slow-consumer, means that we did
+                not keep up.
+            PeerClosedError: the connection is over.
+            ClosedResourceError: it was left.
+            BusyResourceError: two tasks read.
         """
         while True:
             if not self._ready:

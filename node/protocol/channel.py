@@ -231,8 +231,8 @@ class SecureChannel:
         """Return the frames that are due.
 
         Raises:
-            RemoteProtocolError: `seal-violation`, no seal came for too long; `timeout`,
-                no answer to a RekeyOffer, or no KeyUpdate that ends a rekey.
+            RemoteProtocolError: `seal-violation`, no seal came for too long; `timeout`, no answer
+                to a RekeyOffer, or no KeyUpdate that ends a rekey.
         """
         if now >= self.patience_ends:
             late = f"no seal came within {self._patience:g} s for {self.receiver.unsealed} events"

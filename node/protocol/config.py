@@ -42,8 +42,8 @@ class CoreConfig:
     many bytes of it to keep. `proof_payload` follows from the others: what our Proof says.
 
     Raises:
-        ValueError: a setting is out of range; UnknownAlgorithmError (a ValueError)
-            names an algorithm that the registry does not have.
+        ValueError: a setting is out of range; UnknownAlgorithmError (a ValueError) names an
+            algorithm that the registry does not have.
     """
 
     identity: Identity

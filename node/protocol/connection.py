@@ -373,8 +373,9 @@ class Connection:
         (`Multiplexer.hold`).
 
         Raises:
-            PayloadTooLargeError: above `max_payload`. LocalError: the stream is not open
-                for sending, a number is out of range, or the payload is the single byte 0x00.
+            PayloadTooLargeError: above `max_payload`.
+            LocalError: the stream is not open for sending, a number is out of range, or the payload
+                is the single byte 0x00.
         """
         session = self.session
         if session is None or self.state is not State.OPEN:
@@ -523,8 +524,8 @@ class Connection:
         transport loses it; earlier attempts are void.
 
         Raises:
-            ConnectionClosedError: the connection is over. LocalProtocolError: this side, or this
-                session, can't.
+            ConnectionClosedError: the connection is over.
+            LocalProtocolError: this side, or this session, can't.
         """
         if self.can_suspend and self.initiator:
             self.transport_lost(now, "another transport is wanted")

@@ -89,9 +89,9 @@ def parse_batch(batch: Event) -> list[Event]:
     """Return the 2 to 256 events of a Batch.
 
     Raises:
-        RemoteProtocolError: `protocol-error`, it may not be there, has an async id, or has
-            another form: what is inside is cut short or too much, too few or too many, not of
-            category 3 or above, without a subcategory or a payload.
+        RemoteProtocolError: `protocol-error`, it may not be there, has an async id, or has another
+            form: what is inside is cut short or too much, too few or too many, not of category 3 or
+            above, without a subcategory or a payload.
     """
     stream, async_id, _, _, payload, _ = batch
     if stream < MAIN_STREAM or async_id:

@@ -418,7 +418,8 @@ class Initiator(Handshake):
         """Take a raw event. Return the frame of a second Hello, or None after a Reply.
 
         Raises:
-            RejectedError: the responder refused. RemoteProtocolError: anything wrong.
+            RejectedError: the responder refused.
+            RemoteProtocolError: anything wrong.
         """
         if not self.transcript:
             # As long as there are no keys of ours, a Reply in plain would pass for the answer

@@ -174,7 +174,8 @@ def parse_reply(cells: Mapping[int, Value]) -> ReplyRead:
     """Read a Reply's cells, whose version is checked already.
 
     Raises:
-        LbmDecodeError: malformed. UnknownAlgorithmError: names nobody offered.
+        LbmDecodeError: malformed.
+        UnknownAlgorithmError: names nobody offered.
     """
     role, limits, plaintext = _read_shared(cells)
     if plaintext:

@@ -200,8 +200,8 @@ class RecordReader(CipherState):
         its seal, None in form 0. Without `verify` the seal isn't checked.
 
         Raises:
-            RemoteProtocolError: `bad-record`, `seal-violation`, or `protocol-error` for
-                a stream that may not be used and for category or subcategory 0.
+            RemoteProtocolError: `bad-record`, `seal-violation`, or `protocol-error` for a stream
+                that may not be used and for category or subcategory 0.
         """
         try:
             (stream,) = _unpack_stream(event)

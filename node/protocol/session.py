@@ -370,8 +370,8 @@ class Session:
         """Send a Ping; return its async id.
 
         Raises:
-            LimitReachedError: 64 Pings are unanswered, or there were more than 8,192 at once
-                and 512 a second.
+            LimitReachedError: 64 Pings are unanswered, or there were more than 8,192 at once and
+                512 a second.
         """
         self._now = now
         async_id = self.keepalive.new_ping(now)

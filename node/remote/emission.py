@@ -85,7 +85,8 @@ class Emission:
         """Send the event without waiting for a reply.
 
         Raises:
-            PeerClosedError: the connection is over. PayloadTooLargeError: it wasn't sent.
+            PeerClosedError: the connection is over.
+            PayloadTooLargeError: it wasn't sent.
             LbmEncodeError, FormatError: the data cannot be encoded in the format.
         """
         self._is_used = True
@@ -103,8 +104,8 @@ class Emission:
         `data` is None.
 
         Raises:
-            CallTimeout: it took longer. CallRefused: the handler failed (code 500) or refused.
-            Otherwise as for awaiting it.
+            CallTimeout: it took longer.
+            CallRefused: the handler failed (code 500) or refused. Otherwise as for awaiting it.
         """
         self._is_used = True
         emitter = self._emitter
@@ -203,9 +204,11 @@ class Replies:
         """Return the next reply; the first call sends the event.
 
         Raises:
-            CallTimeout: it took longer. CallRefused: the handler failed (code 500) or refused.
+            CallTimeout: it took longer.
+            CallRefused: the handler failed (code 500) or refused.
             UnreadRepliesError: too many replies were unread.
-            PeerClosedError: the connection is over. BusyResourceError: two tasks read.
+            PeerClosedError: the connection is over.
+            BusyResourceError: two tasks read.
         """
         with self._reading:
             await self._begin()

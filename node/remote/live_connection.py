@@ -372,7 +372,8 @@ class LiveConnection:
         """Wait for the end of the handshake.
 
         Raises:
-            NotTrustedError: a side refused the other. HandshakeError: they could not agree.
+            NotTrustedError: a side refused the other.
+            HandshakeError: they could not agree.
         """
         await self.changes.until(
             lambda: self.agreed is not None or self.ended is not None or self.became is not None

@@ -375,9 +375,12 @@ class Stream(ByteStream):
         """Return 1 to `max_bytes` bytes.
 
         Raises:
-            EndOfStream: the other side finished. StreamResetError: it was reset.
-            PeerClosedError: the connection is over. BusyResourceError: two tasks receive.
-            ClosedResourceError: it was closed here. ValueError: `max_bytes` is below 1.
+            EndOfStream: the other side finished.
+            StreamResetError: it was reset.
+            PeerClosedError: the connection is over.
+            BusyResourceError: two tasks receive.
+            ClosedResourceError: it was closed here.
+            ValueError: `max_bytes` is below 1.
         """
         if max_bytes < 1:
             raise ValueError(f"max_bytes is {max_bytes}; it must be at least 1")
@@ -396,7 +399,8 @@ class Stream(ByteStream):
 
         Raises:
             StreamResetError, PeerClosedError: it was not sent, or not all of it.
-            ClosedResourceError: our direction is finished. BusyResourceError: two tasks send.
+            ClosedResourceError: our direction is finished.
+            BusyResourceError: two tasks send.
         """
         with self._sending:
             await anyio.lowlevel.checkpoint_if_cancelled()
@@ -447,10 +451,10 @@ class Stream(ByteStream):
         Waits while much is queued. If it raises, nothing was sent.
 
         Raises:
-            ValueError: no such type, or both data and payload. LbmEncodeError: `data` cannot be
-                encoded.
-            PayloadTooLargeError: it is above `limits.max_payload`. LocalProtocolError: the payload
-                is the single byte 0x00.
+            ValueError: no such type, or both data and payload.
+            LbmEncodeError: `data` cannot be encoded.
+            PayloadTooLargeError: it is above `limits.max_payload`.
+            LocalProtocolError: the payload is the single byte 0x00.
             StreamResetError, PeerClosedError, ClosedResourceError: as `send`.
         """
         body, lbm = self.carries.encode(category, subcategory, data, payload, self._largest)
@@ -475,10 +479,11 @@ class Stream(ByteStream):
         request sends Cancel; `unwanted` is called with the payload of an answer that comes later.
 
         Raises:
-            CallTimeout: no answer in time. EndOfStream: the other side finished without one.
-            StreamResetError, PeerClosedError: it ended. LimitReachedError: 65,535 requests wait, or
-                it was opened without `answers`.
-            Otherwise as `send_event`.
+            CallTimeout: no answer in time.
+            EndOfStream: the other side finished without one.
+            StreamResetError, PeerClosedError: it ended.
+            LimitReachedError: 65,535 requests wait, or it was opened without `answers`. Otherwise
+                as `send_event`.
         """
         body, lbm = self.carries.encode(category, subcategory, data, payload, self._largest)
         if not self.answers:

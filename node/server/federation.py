@@ -255,7 +255,8 @@ class Federation:
         this side dials are up. `timeout` is seconds; None waits forever.
 
         Raises:
-            UnreachableError: not within `timeout`. ParleyError: the federation is not running.
+            UnreachableError: not within `timeout`.
+            ParleyError: the federation is not running.
         """
 
         def missing() -> list[NodeId]:

@@ -59,7 +59,8 @@ class ServeSettings:
     """Settings of `parley serve` and `parley run` beyond those of the node.
 
     Raises:
-        ConfigError: a value out of range. AddressError: not an address.
+        ConfigError: a value out of range.
+        AddressError: not an address.
     """
 
     listen: Annotated[
@@ -301,7 +302,8 @@ class SimProtoSettings:
     """Settings of the SimProto gateway.
 
     Raises:
-        ConfigError: a value has another type. AddressError: not an address.
+        ConfigError: a value has another type.
+        AddressError: not an address.
     """
 
     listen: Listen = ()
@@ -316,7 +318,8 @@ class NamedSettings:
     """Settings of the gateway for named events.
 
     Raises:
-        ConfigError: a value has another type. AddressError: not an address.
+        ConfigError: a value has another type.
+        AddressError: not an address.
     """
 
     listen: Listen = ()
@@ -338,7 +341,8 @@ class RelaySettings:
     """Settings of the event relay.
 
     Raises:
-        ConfigError: a value has another type. AddressError: not an address.
+        ConfigError: a value has another type.
+        AddressError: not an address.
     """
 
     listen: Listen = ()
@@ -376,7 +380,8 @@ class FederationSettings:
 
     Raises:
         ConfigError: not a node id, an address without one, an invalid pattern, or too many of one
-            kind. AddressError: not an address.
+            kind.
+        AddressError: not an address.
     """
 
     links: Annotated[

@@ -62,7 +62,8 @@ async def connect_nodes(
             assert to_server.node_id == server.node_id
 
     Raises:
-        HandshakeError: the handshake failed. NotTrustedError: a side doesn't trust the other.
+        HandshakeError: the handshake failed.
+        NotTrustedError: a side doesn't trust the other.
     """
     client_end, server_end = memory_pair() if link is None else link.streams()
     peers: list[Peer] = []

@@ -78,7 +78,8 @@ class MemoryStream(ByteStream):
         """Return 1 to `max_bytes` bytes.
 
         Raises:
-            EndOfStream: the other end has finished. ClosedResourceError: after `aclose`.
+            EndOfStream: the other end has finished.
+            ClosedResourceError: after `aclose`.
             ValueError: `max_bytes` is less than 1.
         """
         if max_bytes < 1:

@@ -164,8 +164,9 @@ class Home(Link):
 
         Raises:
             CallRefused: as `Peer.publish`; 20 also if the topic's node does not export
-                `publish:TOPIC`. LimitReachedError: publishing to 8 other nodes is in progress.
-                Also whatever `reach` and `Peer.call` raise.
+                `publish:TOPIC`.
+            LimitReachedError: publishing to 8 other nodes is in progress. Also whatever `reach` and
+                `Peer.call` raise.
         """
         name = self._name_there(topic)
         remote = read_topic_name(name)

@@ -219,8 +219,11 @@ async def join_room(link: Link, room: str, name: str) -> AsyncIterator["Member"]
     """Join a room while the context is active, and rejoin it in each new session.
 
     Raises:
-        SubscribeRefused: the host refused, with its reason. CallRefused: there is no such room.
-        CallTimeout: no answer. PeerClosedError: the link has ended. ParleyError: not a chat room.
+        SubscribeRefused: the host refused, with its reason.
+        CallRefused: there is no such room.
+        CallTimeout: no answer.
+        PeerClosedError: the link has ended.
+        ParleyError: not a chat room.
     """
     wish = {"name": name}
     async with link.subscribe(topic_of(room), wish) as subscription:

@@ -234,7 +234,8 @@ async def take_code(
     Raises:
         WrongCodeError: the peer has another code, or is not the node that issued it.
         CodeGoneError: the peer no longer waits for this code, is busy, or aborted the exchange.
-        NotTrustedError: the connection is not encrypted. PeerClosedError: the connection has ended.
+        NotTrustedError: the connection is not encrypted.
+        PeerClosedError: the connection has ended.
     """
     giver, context = _session(peer, code)
     stream = peer.open_stream(LABEL)

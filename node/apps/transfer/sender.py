@@ -127,7 +127,8 @@ def safe_name(path: Path) -> str:
     """Return the name under which a file is offered.
 
     Raises:
-        ConfigError: it is a directory. UnsafeNameError: the name is not allowed.
+        ConfigError: it is a directory.
+        UnsafeNameError: the name is not allowed.
     """
     if path.is_dir():
         raise ConfigError(f"cannot send '{path}': it is a directory; send files or an archive")

@@ -205,7 +205,8 @@ class FileStore:
         """Move a complete file to its final name, after flushing it to disk.
 
         Raises:
-            TransferRefused: another file got the name meanwhile. OSError: it cannot be moved.
+            TransferRefused: another file got the name meanwhile.
+            OSError: it cannot be moved.
         """
         partial.sync()
         with self._lock:

@@ -287,8 +287,8 @@ class GroupConsumer:
         acknowledgements. Callers of `more` get `error`.
 
         Raises:
-            BusError: the store did not record everything; the affected events are redelivered
-                after their idle time.
+            BusError: the store did not record everything; the affected events are redelivered after
+                their idle time.
         """
         acks = self.acks
         steps: list[Callable[[], Awaitable[None]]] = [partial(self.stop, error)]

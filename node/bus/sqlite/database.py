@@ -51,8 +51,7 @@ def open_file(path: str, config: BusConfig) -> sqlite3.Connection:
 
     Raises:
         ConfigError: its directory does not exist.
-        BusDamagedError: the file is not a bus.
-        sqlite3.Error, OSError: it cannot be opened.
+        BusDamagedError: the file is not a bus. sqlite3.Error, OSError: it cannot be opened.
     """
     _make(path)
     connection = sqlite3.connect(

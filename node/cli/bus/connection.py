@@ -32,8 +32,9 @@ async def open_bus_at(
     """Open the bus at an address. With `new`, its file need not exist.
 
     Raises:
-        AddressError, ConfigError: an invalid address. FileError: the file doesn't exist.
-        BusError, and the errors of `Node.connect`: the bus can't be reached.
+        AddressError, ConfigError: an invalid address.
+        FileError: the file doesn't exist. BusError, and the errors of `Node.connect`: the bus can't
+            be reached.
     """
     config = BusConfig(consumer=consumer)
     if address.startswith(NODE_SCHEMES):

@@ -38,7 +38,8 @@ def find_segments(directory: Path, node: str | None) -> dict[str, list[SegmentFi
     """Return the segments in a directory by node ID, in order.
 
     Raises:
-        FileError: there are none. ConfigError: `node` matches no node, or several. OSError.
+        FileError: there are none.
+        ConfigError: `node` matches no node, or several. OSError.
     """
     found = {
         text: list(segments)

@@ -332,7 +332,8 @@ async def serve_metrics(
     """Serve the metrics of `node`, which need not run yet, if the settings name an address.
 
     Raises:
-        ConfigError: the extra `metrics` is not installed. AddressError: not an address.
+        ConfigError: the extra `metrics` is not installed.
+        AddressError: not an address.
         UnreachableError: the address can't be bound.
     """
     if _OPENTELEMETRY in sys.modules:
@@ -366,8 +367,9 @@ async def _serve_console(
     """Serve the console if the settings name an address.
 
     Raises:
-        ConfigError: the extra `console` is not installed. InsecureAddressError: others can reach
-            the address. UnreachableError: it can't be bound.
+        ConfigError: the extra `console` is not installed.
+        InsecureAddressError: others can reach the address.
+        UnreachableError: it can't be bound.
     """
     if settings.serve.console is None:
         return

@@ -195,8 +195,9 @@ async def connect_by_code(
     """Connect to the sender of the code: at an address, through a home, or on the local network.
 
     Raises:
-        WrongCodeError, CodeGoneError: as for `take_code`, or no sender waits. ConfigError: `at` and
-            `home` are given, or the local network can't be searched. Also those of `Node.connect`.
+        WrongCodeError, CodeGoneError: as for `take_code`, or no sender waits.
+        ConfigError: `at` and `home` are given, or the local network can't be searched. Also those
+            of `Node.connect`.
     """
     if at is not None and home is not None:
         raise ConfigError(f"cannot use --at {at} with --home {home}: leave one of the options out")

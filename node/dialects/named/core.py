@@ -190,7 +190,8 @@ class NamedCore(ForeignCore):
         """Send an event without replies.
 
         Raises:
-            ConnectionClosedError: it is over. PayloadTooLargeError: longer than `longest_frame`.
+            ConnectionClosedError: it is over.
+            PayloadTooLargeError: longer than `longest_frame`.
             LocalProtocolError: a name is too long.
         """
         self._send(_INITIATOR, name, data, namespace, None)

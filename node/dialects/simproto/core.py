@@ -111,9 +111,11 @@ class SimProtoCore(ForeignCore):
         """Send a request; returns the id of its dialog.
 
         Raises:
-            LimitReachedError: too many requests wait. PayloadTooLargeError: it is longer than
-                `longest_frame`, or the topic than `longest_name`.
-            ConnectionClosedError: the connection is over. ValueError: the topic has no UTF-8.
+            LimitReachedError: too many requests wait.
+            PayloadTooLargeError: it is longer than `longest_frame`, or the topic than
+                `longest_name`.
+            ConnectionClosedError: the connection is over.
+            ValueError: the topic has no UTF-8.
         """
         limits = self.limits
         packet = serialise_request(kind, topic, limits.longest_name)
@@ -130,7 +132,8 @@ class SimProtoCore(ForeignCore):
         """Send a Ping; returns the id that `PongReceived` will have.
 
         Raises:
-            LimitReachedError: 64 wait already. ConnectionClosedError: it is over.
+            LimitReachedError: 64 wait already.
+            ConnectionClosedError: it is over.
         """
         self._require_open()
         if len(self._pings) >= WAITING_PONGS:

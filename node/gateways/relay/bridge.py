@@ -62,8 +62,8 @@ class Bridge:
         """Join both.
 
         Raises:
-            ConfigError: the UUID is taken at the relay. ParleyError: the relay isn't running, or
-                the bridge already is.
+            ConfigError: the UUID is taken at the relay.
+            ParleyError: the relay isn't running, or the bridge already is.
         """
         if self._undo:
             raise ParleyError(f"the bridge of topic {self.topic.name!r} is already running")

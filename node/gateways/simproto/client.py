@@ -48,7 +48,8 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
         connecting; with `pauses` it reconnects to an address.
 
         Raises:
-            AddressError: not an address. ConfigError: there is no such form of `values`.
+            AddressError: not an address.
+            ConfigError: there is no such form of `values`.
         """
         super().__init__(target, timeout, pauses)
         self.registrar = registrar or Registrar(NodeConfig(), self._scope)
@@ -81,8 +82,8 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
         """`SimProtoPeer.call`; with `pauses` it waits for the connection within `timeout`.
 
         Raises:
-            CallTimeout: there was no connection in time; its cause is why. LimitReachedError:
-                4,096 wait for it already. And what `SimProtoPeer.call` raises.
+            CallTimeout: there was no connection in time; its cause is why.
+            LimitReachedError: 4,096 wait for it already. And what `SimProtoPeer.call` raises.
         """
         if self._must_wait:
             _, timeout = await self.connected(timeout)

@@ -100,8 +100,8 @@ def offer_simproto(
     streams; further ones are reset as `overloaded`.
 
     Raises:
-        ParleyError: the label has a handler, or is reserved. ConfigError: there is no such form of
-            `values`.
+        ParleyError: the label has a handler, or is reserved.
+        ConfigError: there is no such form of `values`.
     """
     terms = SimProtoOptions(limits or DialectLimits(), node.registrar, values)
     there: Counter[Remote | None] = Counter()

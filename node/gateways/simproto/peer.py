@@ -316,8 +316,10 @@ class SimProtoPeer(Guest):
 
         Raises:
             CallRefused: the code is not 0; 1 is 'topic not found', and also stands for any failure.
-            CallTimeout: no response in time. PeerClosedError: the connection is over.
-            PayloadTooLargeError: not sent. ConversionError: `data` has no form here.
+            CallTimeout: no response in time.
+            PeerClosedError: the connection is over.
+            PayloadTooLargeError: not sent.
+            ConversionError: `data` has no form here.
             NotSpokenError: `headers`, `once` or `returns` were given, which SimProto doesn't have.
         """
         if returns is not None:
@@ -365,7 +367,8 @@ class SimProtoPeer(Guest):
         """Return the round-trip time in seconds.
 
         Raises:
-            PeerClosedError: the connection is over. LimitReachedError: 64 wait already.
+            PeerClosedError: the connection is over.
+            LimitReachedError: 64 wait already.
         """
         waiter = self.backend.waiter()
         try:

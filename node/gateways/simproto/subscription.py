@@ -204,11 +204,12 @@ class SimProtoSubscription:
         """Subscribe; with a client's `pauses`, once there is a connection.
 
         Raises:
-            SubscribeRefused: the publisher rejected it (code 3). CallRefused: another code: 1 no
-                such topic, 2 subscribed already.
+            SubscribeRefused: the publisher rejected it (code 3).
+            CallRefused: another code: 1 no such topic, 2 subscribed already.
             CallTimeout: no response or no connection in time (then its cause is the reason).
-                PeerClosedError: the connection is over.
-            ConversionError: the data has no form. LimitReachedError: 4,096 wait for the connection.
+            PeerClosedError: the connection is over.
+            ConversionError: the data has no form.
+            LimitReachedError: 4,096 wait for the connection.
         """
         if self._begun:
             raise ParleyError(
@@ -244,9 +245,10 @@ class SimProtoSubscription:
 
         Raises:
             StreamResetError: code 33, slow-consumer: the reader was too slow.
-            PeerClosedError: the connection is over, and no other follows. CallRefused: after a
-                reconnect the publisher refuses permanently.
-            ClosedResourceError: the `async with` block was left. BusyResourceError: two tasks read.
+            PeerClosedError: the connection is over, and no other follows.
+            CallRefused: after a reconnect the publisher refuses permanently.
+            ClosedResourceError: the `async with` block was left.
+            BusyResourceError: two tasks read.
         """
         if not self._begun:
             raise ParleyError(
