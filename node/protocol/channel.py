@@ -1,8 +1,9 @@
-"""How the events of a connection become frames, and frames events.
+"""Encrypts the outgoing events of a connection into frames and decrypts incoming ones.
 
-`SecureChannel` has the two directions of an encrypted connection: it seals, updates keys and rekeys
-when due (docs/protocol.md section 6). An event of category 1 is encrypted immediately, so that
-chain values and epochs are known. `PlainChannel` is the counterpart of an unencrypted connection.
+`SecureChannel` covers both directions of an encrypted connection. It adds seals, key updates and
+rekeys when they are due (docs/protocol.md section 6). Events of category 1 are encrypted
+immediately, so that their chain values and epochs are known. `PlainChannel` is the counterpart for
+unencrypted connections.
 """
 
 from collections.abc import Iterable, Mapping
@@ -48,18 +49,20 @@ from parley._node.protocol.reports import KeysUpdated, Report
 from parley._node.protocol.send_queue import OutgoingEvent
 
 NEVER: Final = float("inf")
-_OVERSLEPT: Final = 1.0  # how late our timer may be before it was we who slept, in seconds
-# No automatic KeyUpdate may follow these: they have their own place in the chain, or the last.
+_OVERSLEPT: Final = 1.0  # seconds; if our timer fires later than this, this process was suspended
+# An automatic KeyUpdate must not follow these: their position in the chain is fixed, or they are
+# last.
 _NEVER_FOLLOWED: Final = frozenset({KEY_UPDATE, REKEY_OFFER, REKEY_ANSWER, CLOSE})
 
 
 class SecureChannel:
     """Both directions of an encrypted connection after its handshake.
 
-    `used` is set with each event on a stream other than 0: an unused connection needs no new keys.
-    `handle_deadline` has something to do at `seal_due`, `keys_due` and `patience_ends`. With
-    `seals_flushes` (`seal_delay_ms` is 0), every flush ends with `flush_seal`. `trial` is set until
-    the first event over a new transport has opened: it is the state to restore if none does.
+    `used` is set by each event on a stream other than 0, because an unused connection needs no
+    rekey. Call `handle_deadline` at `seal_due`, `keys_due` and `patience_ends`. With
+    `seals_flushes` (`seal_delay_ms` is 0), every flush ends with `flush_seal`. While the first
+    event over a new transport has not been decrypted, `trial` is the state to restore if that
+    fails.
     """
 
     def __init__(
@@ -84,29 +87,31 @@ class SecureChannel:
         self._seal_events = agreed.limits.seal_events
         self._seal_delay = agreed.limits.seal_delay_ms / 1000
         self.seal_due = NEVER
-        # The reader's patience: it runs out only while nothing is left to read.
+        # How long to wait for a seal. The wait is suspended while received bytes are unread.
         self._patience = self._seal_delay + SEAL_GRACE
         self._patience_left = self._patience
         self.patience_ends = NEVER
         self._epoch_began = now
         self._last_rekey = now
-        # The initiator rekeys first; the responder stands in if it does not.
+        # Usually the initiator rekeys; the responder does so only if the initiator is late.
         self._rekey_interval = config.rekey_interval * (1.0 if initiator else 1.1)
         self.used = False
         self.seals_flushes = not agreed.limits.seal_delay_ms
-        # One event from the wire, and its seal.
+        # Bound once, because it is called for each event.
         self.decrypt = receiver.decrypt
         self.trial: ReaderCheckpoint | None = None
-        self.tapped = observer is not None  # or what may come next is bounded
+        self.tapped = observer is not None  # otherwise only if the next event must be checked
         self._plan()
         if observer is not None:
             observer.epoch_began(True, sender.epoch, sender.secret, 0)
             observer.epoch_began(False, receiver.epoch, receiver.secret, 0)
 
-    # Events out.
+    # Outgoing events.
 
     def encrypt(self, events: Iterable[OutgoingEvent], now: float) -> list[bytes]:
-        """Return a frame for each event, sealed if a seal is due, and KeyUpdates that are due."""
+        """Encrypt each event into a frame, with a seal if one is due; add the KeyUpdates that are
+        due.
+        """
         sender, config, frames = self.sender, self._config, list[bytes]()
         for stream, async_id, category, subcategory, payload, seal, _, _ in events:
             unsealed = sender.unsealed
@@ -135,10 +140,10 @@ class SecureChannel:
         return self._sealed(SEAL, NO_PAYLOAD, now) if self.sender.unsealed else b""
 
     def update_keys(self, now: float) -> bytes:
-        """Send a plain KeyUpdate: the last event of our direction's epoch.
+        """Send a plain KeyUpdate, which is the last event of the current sending epoch.
 
         Raises:
-            LimitReachedError: the other side would take it for a flood.
+            LimitReachedError: the peer would treat one more KeyUpdate as a flood.
         """
         if not self.rekeying.own_updates.take(now):
             wait = f"{OWN_KEY_UPDATES.seconds:g} s"
@@ -153,10 +158,10 @@ class SecureChannel:
         return framed
 
     def rekey(self, now: float) -> bytes:
-        """Offer a rekey, unless one is in progress.
+        """Send a RekeyOffer, unless a rekey is in progress.
 
         Raises:
-            LimitReachedError: the other side would take it for a flood.
+            LimitReachedError: the peer would treat one more offer as a flood.
         """
         if self.rekeying.phase is not Phase.IDLE:
             return b""
@@ -166,11 +171,12 @@ class SecureChannel:
         self._plan()
         return framed
 
-    # Events in.
+    # Incoming events.
 
     def event_decrypted(self, event: Event, data: bytes | memoryview, sealed: bool) -> None:
-        """Take note of an event that `decrypt` returned, if it was `sealed` or the channel is
-        `tapped`."""
+        """Process an event that `decrypt` returned. Call it if the event is `sealed` or the channel
+        `tapped`.
+        """
         if self.rekeying.update_due and event[2:4] != (CONNECTION, KEY_UPDATE):
             between = f"event {event.category}/{event.subcategory} on stream {event.stream}"
             raise violation(f"{between} between a RekeyAnswer and its KeyUpdate")
@@ -178,17 +184,19 @@ class SecureChannel:
             self._patience_left = self._patience
             self.patience_ends = NEVER
         if self._observer is not None:
-            wire = data if type(data) is bytes else bytes(data)  # a long one is a view
+            wire = data if type(data) is bytes else bytes(data)  # a long event is a memoryview
             self._observer.event(False, wire, self.receiver.chain)
             if event.category == STREAM and event.subcategory == OPEN:
                 self._observer.stream_opened(event.stream, event.payload)
 
     def control(self, subcategory: int, cells: Mapping[int, Any], now: float) -> bytes:
-        """Act on 1/8 to 1/11; return the frames that answer it."""
+        """Process an event of types 1/8 to 1/11 and return the frames to send in response."""
         try:
             if subcategory == SEAL:
                 if not self.receiver.sealed and not self._idle_seals.take(now):
-                    raise overloaded(f"more than {IDLE_EVENTS.burst:g} Seals that seal nothing")
+                    raise overloaded(
+                        f"more than {IDLE_EVENTS.burst:g} Seals that cover no new event"
+                    )
                 return b""
             if subcategory == KEY_UPDATE:
                 self._key_update(cells, now)
@@ -200,11 +208,11 @@ class SecureChannel:
                 self.tapped = True
                 return self._rekey_answer(cells[keys.SHARE], now)
         except KeyExchangeError as error:
-            raise violation(f"a malformed share: {error}") from error
-        raise violation(f"event 1/{subcategory} after the handshake")
+            raise violation(f"malformed key share: {error}") from error
+        raise violation(f"unexpected event 1/{subcategory} after the handshake")
 
     def forget(self, stream: int, *, sent: bool) -> None:
-        """Free the key of a direction of a stream that ended."""
+        """Free the key of one direction of a stream, which has ended."""
         (self.sender if sent else self.receiver).forget(stream)
         if self._observer is not None:
             self._observer.direction_ended(stream)
@@ -213,16 +221,17 @@ class SecureChannel:
         self.sender.drop_idle_keys()
         self.receiver.drop_idle_keys()
 
-    # Time.
+    # Deadlines.
 
     def was_read(self, now: float, more: bool) -> None:
-        """Restart the wait for a seal, which is suspended while received bytes are unread
-        (`more`)."""
+        """Restart the wait for a seal. The wait is suspended while received bytes are unread
+        (`more`).
+        """
         if self.patience_ends != NEVER:
             self._patience_left = self.patience_ends - now
             if self._patience_left < -_OVERSLEPT:
-                # Nobody was awake to see it run out, so these bytes may have waited for
-                # us and not we for them: look at what follows first.
+                # This process was suspended when the time ran out, so the seal may have arrived
+                # meanwhile: read the waiting bytes first.
                 self._patience_left = _OVERSLEPT
         waits = self.receiver.unsealed and not more
         self.patience_ends = now + self._patience_left if waits else NEVER
@@ -231,14 +240,14 @@ class SecureChannel:
         """Return the frames that are due.
 
         Raises:
-            RemoteProtocolError: `seal-violation`, no seal came for too long; `timeout`, no answer
-                to a RekeyOffer, or no KeyUpdate that ends a rekey.
+            RemoteProtocolError: `seal-violation` if a seal is overdue; `timeout` if the peer didn't
+                answer a RekeyOffer, or didn't send the KeyUpdate that completes a rekey.
         """
         if now >= self.patience_ends:
-            late = f"no seal came within {self._patience:g} s for {self.receiver.unsealed} events"
+            late = f"no seal within {self._patience:g} s for {self.receiver.unsealed} events"
             raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, late)
         if now >= self.rekeying.deadline:
-            late = f"the other side did not continue a rekey within {REKEY_TIMEOUT:g} s"
+            late = f"the peer did not continue the rekey within {REKEY_TIMEOUT:g} s"
             raise RemoteProtocolError(CloseCode.TIMEOUT, late)
         framed = b""
         if now >= self._last_rekey + self._rekey_interval:
@@ -256,17 +265,17 @@ class SecureChannel:
         return framed
 
     def checkpoint(self) -> tuple[DirectionState, DirectionState]:
-        """Return the state of our direction and of the peer's, between two events."""
+        """Return the state of the sending and the receiving direction between two events."""
         sent, received = (
             DirectionState(d.chain, d.epoch, d.counters(), d.unsealed)
             for d in (self.sender, self.receiver)
         )
         return sent, received
 
-    # Another transport.
+    # Resumption over another transport.
 
     def resume(self, now: float) -> None:
-        """Continue over a new transport: all waits begin again, and the first event is on trial."""
+        """Continue over a new transport: restart all waits and put the first event on trial."""
         self.seal_due = now + self._seal_delay if self.sender.unsealed else NEVER
         self._patience_left = self._patience
         self.patience_ends = now + self._patience if self.receiver.unsealed else NEVER
@@ -277,7 +286,9 @@ class SecureChannel:
         self.decrypt = self._decrypt_first
 
     def transport_lost(self, now: float) -> None:
-        """The transport is lost. If no event of it opened, undo what it changed."""
+        """Handle the loss of the transport. If none of its events was decrypted, restore the
+        previous state.
+        """
         self.rekeying.suspend(now)
         if self.trial is not None:
             self.receiver.restore(self.trial)
@@ -286,19 +297,19 @@ class SecureChannel:
     def _decrypt_first(
         self, event: bytes | memoryview, *, verify: bool = True
     ) -> tuple[Event, bytes | memoryview | None]:
-        """Open the first event over a new transport, which proves that the peer uses it."""
+        """Decrypt the first event over a new transport, which proves that the peer uses it."""
         decrypted = self.receiver.decrypt(event, verify=verify)
         self.trial, self.decrypt = None, self.receiver.decrypt
         return decrypted
 
-    # Key updates and rekeys, step by step.
+    # The steps of key updates and rekeys.
 
     def _sealed(self, subcategory: int, payload: bytes, now: float) -> bytes:
         event = OutgoingEvent(0, 0, CONNECTION, subcategory, payload, True)
         return b"".join(self.encrypt((event,), now))
 
     def _plan(self) -> None:
-        """Set `keys_due`, which only changes with the keys but is read for each flush."""
+        """Compute `keys_due`. It changes only with the keys, but each flush reads it."""
         self.keys_due = min(
             self._epoch_began + self._config.update_after_seconds,
             self._last_rekey + self._rekey_interval,
@@ -314,8 +325,9 @@ class SecureChannel:
             self._observer.epoch_began(True, self.sender.epoch, secret, rekey)
 
     def _renew(self, now: float) -> bytes:
-        """Send a KeyUpdate that is due, unless our own rate limit delays it; rekey if too many were
-        plain."""
+        """Send a KeyUpdate that is due, unless the local rate limit delays it. After too many plain
+        KeyUpdates, rekey instead.
+        """
         rekeying = self.rekeying
         if rekeying.own_updates.take(now):
             return self._update(now)
@@ -324,12 +336,14 @@ class SecureChannel:
     def _key_update(self, cells: Mapping[int, Any], now: float) -> None:
         receiver = self.receiver
         if cells[keys.EPOCH] != receiver.epoch + 1:
-            reason = f"a KeyUpdate for epoch {cells[keys.EPOCH]} in epoch {receiver.epoch}"
+            reason = f"invalid KeyUpdate: epoch {cells[keys.EPOCH]} follows epoch {receiver.epoch}"
             raise violation(reason)
         number = cells.get(keys.REKEY_NUMBER)
         hash = receiver.suite.hash_algorithm
         if number is None and self.rekeying.update_due:
-            raise violation(f"a plain KeyUpdate in place of that of rekey {self.rekeying.number}")
+            raise violation(
+                f"a plain KeyUpdate instead of the KeyUpdate of rekey {self.rekeying.number}"
+            )
         if number is None:
             if not self.rekeying.updates.take(now):
                 raise overloaded(f"too many KeyUpdates: one more in epoch {receiver.epoch}")
@@ -362,7 +376,7 @@ class SecureChannel:
     def _rekey_update(
         self, shared_secret: bytes, after_offer: bytes, after_answer: bytes, now: float
     ) -> bytes:
-        """Send the KeyUpdate of a rekey, and switch our direction to the new keys."""
+        """Send the KeyUpdate of a rekey and switch the sending direction to the new keys."""
         sender, number = self.sender, self.rekeying.number
         self._last_rekey = now
         if self._observer is not None:
@@ -376,7 +390,7 @@ class SecureChannel:
 
 
 class PlainChannel:
-    """The channel of an unencrypted connection: no keys, no chain, no seals."""
+    """The channel of an unencrypted connection, without keys, hash chain or seals."""
 
     def __init__(self) -> None:
         self.used = self.seals_flushes = self.tapped = False
@@ -387,26 +401,23 @@ class PlainChannel:
         return [frame(serialise_raw(Event(*event[:4], bytes(event.payload)))) for event in events]
 
     def decrypt(self, data: bytes | memoryview) -> tuple[Event, bytes]:
-        """Return the event, with an empty seal: it waits for none."""
+        """Return the event with an empty seal, which means that it needs none."""
         return parse_raw(data), b""
 
-    def event_decrypted(self, event: Event, data: bytes | memoryview, sealed: bool) -> None:
-        """Nothing follows from it."""
+    def event_decrypted(self, event: Event, data: bytes | memoryview, sealed: bool) -> None: ...
 
     def control(self, subcategory: int, cells: Mapping[int, Any], now: float) -> bytes:
-        """No event of encryption has a meaning here."""
-        raise violation(f"event 1/{subcategory}, of encryption, on an unencrypted connection")
+        """Reject events that only make sense with encryption."""
+        raise violation(
+            f"event 1/{subcategory} requires encryption, but the connection is unencrypted"
+        )
 
     def flush_seal(self, now: float) -> bytes:
-        """Nothing is sealed."""
         return b""
 
-    def forget(self, stream: int, *, sent: bool) -> None:
-        """No stream has a key."""
+    def forget(self, stream: int, *, sent: bool) -> None: ...
 
-    def was_read(self, now: float, more: bool) -> None:
-        """No seal is waited for."""
+    def was_read(self, now: float, more: bool) -> None: ...
 
     def handle_deadline(self, now: float) -> bytes:
-        """Nothing is due."""
         return b""

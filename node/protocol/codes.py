@@ -22,7 +22,7 @@ class CloseCode(IntEnum):
     OVERLOADED = 12
     INTERNAL_ERROR = 13
     UNKNOWN_SESSION = 14  # Reject only
-    # Reset only: what Result says of calls and subscriptions, of a stream.
+    # Only in Reset: the result codes of calls and subscriptions, applied to a stream.
     NOT_AUTHORISED = 20
     WRONG_SUPERCATEGORY = 22
     # Reset only.
@@ -30,7 +30,7 @@ class CloseCode(IntEnum):
     SLOW_CONSUMER = 33
     NO_HANDLER = 34
     REFUSED = 35
-    # Never sent: the numbers lie outside of what the wire's codes may be.
+    # Never sent: these numbers are outside the range of codes on the wire.
     CONNECTION_LOST = -1
     PEER_NOT_TRUSTED = -2
 
@@ -38,7 +38,7 @@ class CloseCode(IntEnum):
 FIRST_APPLICATION_CODE: Final = 64
 LAST_CODE: Final = 2**32 - 1
 
-# The fixed sentences for strangers. Details go to the local log only.
+# The fixed sentences sent to peers. Details are only written to the local log.
 SENTENCES: Final[dict[int, str]] = {
     CloseCode.NORMAL: "closed",
     CloseCode.GOING_AWAY: "the node is going away",
@@ -102,7 +102,7 @@ RESUME: Final = 13
 RESUMED: Final = 14
 RECEIVED: Final = 15
 
-# Events of category 1 that are always in sealed form (section 6).
+# Events of category 1 that are always sealed (section 6).
 ALWAYS_SEALED: Final = frozenset({PROOF, SEAL, KEY_UPDATE, REKEY_OFFER, REKEY_ANSWER, CLOSE})
 
 # 2 Stream
@@ -131,7 +131,7 @@ END: Final = 4
 
 
 class BusType(IntEnum):
-    """The types of category 6: the answer, and the requests (section 16)."""
+    """The types of category 6 (the bus): the answer and the requests (section 16)."""
 
     ANSWER = 1
     PUBLISH = 2
@@ -170,7 +170,7 @@ DIAL: Final = 2
 HAVE: Final = 1
 CARDS: Final = 2
 
-# The labels of the streams that carry them, and nothing else does.
+# The labels of the streams that carry bus and federation events.
 BUS_LABEL: Final = "bus"
 TUNNEL_LABEL: Final = "tunnel"
 FEDERATION_LABEL: Final = "federation"
@@ -193,21 +193,21 @@ class ResultCode(IntEnum):
     PAYLOAD_TOO_LARGE = 21
     WRONG_SUPERCATEGORY = 22
     MALFORMED = 23
-    # Of the bus alone.
+    # Only used by the bus.
     INVALID_EVENT = 24
     STORE_FULL = 25
     STORE_DAMAGED = 26
-    # Of a call that is to be made once (section 18).
+    # Only used by calls with an idempotency key (section 18).
     NOT_ONCE = 27
-    # Of Dial (section 19).
+    # Only used by Dial (section 19).
     UNREACHABLE = 28
 
 
-# What an Error says where a Result would say 16: the handler of a named event failed.
+# The code in an Error where a Result has 16: the handler of a named event failed.
 EVENT_FAILED: Final = 500
 
-# Of our own requests, and never from the wire: the connection ended; the answer came in Chunks, and
-# nobody was there to read them; the caller left.
+# Set locally and never received: the connection ended; the answer arrived in Chunks but no code was
+# reading them; the caller cancelled the request.
 LOST: Final = -1
 STREAMED: Final = -2
 GIVEN_UP: Final = -3
@@ -215,12 +215,13 @@ GIVEN_UP: Final = -3
 
 def result_name(code: int) -> str:
     """Return the name of a result code, such as `not-authorised`; `other` for an application's
-    own."""
+    code.
+    """
     return _RESULT_NAMES.get(code, "other")
 
 
 def result_label(code: int) -> str:
-    """Return the name of a result code for people: an application's own is `code 64`."""
+    """Return a readable name of a result code; an application's code 64 is `code 64`."""
     return _RESULT_NAMES.get(code, f"code {code}")
 
 
@@ -232,7 +233,7 @@ _RESULT_NAMES: Final[dict[int, str]] = {
     GIVEN_UP: "given-up",
 }
 
-# The fixed sentences of results: what a caller is told when the answer has no text.
+# Sentences for results that arrive without a text.
 RESULT_SENTENCES: Final[dict[int, str]] = {
     ResultCode.TOPIC_NOT_FOUND: "topic not found",
     ResultCode.HANDLER_FAILED: "the handler failed",
@@ -243,10 +244,10 @@ RESULT_SENTENCES: Final[dict[int, str]] = {
     ResultCode.PAYLOAD_TOO_LARGE: "the payload is too large",
     ResultCode.WRONG_SUPERCATEGORY: "not allowed between these roles",
     ResultCode.MALFORMED: "malformed request",
-    ResultCode.INVALID_EVENT: "no such event may be",
-    ResultCode.STORE_FULL: "no room to store it",
-    ResultCode.STORE_DAMAGED: "what is stored cannot be read",
-    ResultCode.NOT_ONCE: "it cannot be made sure that this runs once",
+    ResultCode.INVALID_EVENT: "invalid event",
+    ResultCode.STORE_FULL: "the store is full",
+    ResultCode.STORE_DAMAGED: "stored data is damaged",
+    ResultCode.NOT_ONCE: "cannot guarantee that the call runs only once",
     ResultCode.UNREACHABLE: "unreachable",
     EVENT_FAILED: "the handler failed",
 }
@@ -255,7 +256,9 @@ ROLES: Final = ("client", "server", "peer")
 
 
 class Supercategory(IntEnum):
-    """The kinds of nodes that an event travels between (section 2). Never sent."""
+    """The kinds of nodes that an event travels between (section 2). Derived from the roles, never
+    sent.
+    """
 
     CLIENT_TO_SERVER = 1
     SERVER_TO_CLIENT = 2

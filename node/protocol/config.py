@@ -30,20 +30,23 @@ def _default_names() -> Mapping[str, tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreConfig:
-    """Settings of one connection's core.
+    """Settings of the protocol core of one connection.
 
-    `algorithms` maps each of the five parameters to names in order of preference;
-    `require` maps some of them to the names that are good enough: anything else is
-    neither offered nor taken, and plaintext least of all: the two do not go together.
-    `plaintext` is "only" to speak and take nothing but unencrypted connections, "both"
-    for a listener that takes either. `rekey_allowance` is how many RekeyOffers one side
-    may send at once, and in each 10 seconds from then on. `resume` is how long we are ready to
-    keep a session that lost its transport, 0..600 seconds (0: not at all), and `resume_buffer` how
-    many bytes of it to keep. `proof_payload` follows from the others: what our Proof says.
+    `algorithms` maps each of the five parameters to names in order of preference. `require`
+    restricts some parameters to the given names: other algorithms are neither offered nor accepted.
+    It can't be combined with plaintext.
+
+    With `plaintext="only"`, only unencrypted connections are made and accepted; with "both", a
+    listener accepts either kind. `rekey_allowance` is the number of RekeyOffers that one side may
+    send in a burst, and then in every 10 seconds.
+
+    `resume` is how long a session that lost its transport is stored, 0..600 seconds (0: sessions
+    can't be resumed). `resume_buffer` is how many bytes of it are stored. `proof_payload` is the
+    payload of the Proof, derived from the other settings.
 
     Raises:
-        ValueError: a setting is out of range; UnknownAlgorithmError (a ValueError) names an
-            algorithm that the registry does not have.
+        ValueError: a setting is out of range.
+        UnknownAlgorithmError: an algorithm is not in the registry (a ValueError).
     """
 
     identity: Identity
@@ -68,7 +71,7 @@ class CoreConfig:
     close_drain: Seconds = fixed.CLOSE_DRAIN
     resume: Annotated[float, Meta(ge=0, le=fixed.RESUME_MS / 1000)] = 0.0
     resume_buffer: Annotated[int, Meta(ge=fixed.LEAST_RESUME_BUFFER)] = fixed.RESUME_BUFFER
-    # The same in each handshake: made once.
+    # Computed once, because they are the same in each handshake.
     _names: Mapping[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
     proof_payload: bytes = field(init=False, repr=False, compare=False)
 
@@ -79,20 +82,22 @@ class CoreConfig:
         for named in (self.algorithms, self.require):
             for parameter, names in named.items():
                 if parameter not in PARAMETERS:
-                    raise ValueError(f"there is no parameter {parameter!r}")
+                    raise ValueError(
+                        f"unknown parameter {parameter!r}: expected one of {', '.join(PARAMETERS)}"
+                    )
                 for name in names:
                     require_name(parameter, name)
         key = self.network_key
         if key is not None and (len(key) != 32 or not any(key)):
             raise ValueError(
-                f"a network key is 32 bytes, not all zero; this one has {len(key)} bytes"
+                f"invalid network key of {len(key)} bytes: expected 32 bytes, not all zero"
             )
         if self.network_key is not None and self.plaintext != "never":
             raise ValueError(
                 f"plaintext is {self.plaintext!r}; with a network key it must be 'never'"
             )
         if self.plaintext != "never" and self.require:
-            reason = f"plaintext is {self.plaintext!r}; with a floor (require) it must be 'never'"
+            reason = f"plaintext is {self.plaintext!r}; with require it must be 'never'"
             raise ValueError(reason)
         if len(encode_value(self.node_info)) > fixed.NODE_INFO_SIZE:
             raise ValueError(f"node information is at most {fixed.NODE_INFO_SIZE} bytes encoded")
@@ -105,15 +110,21 @@ class CoreConfig:
         object.__setattr__(self, "proof_payload", encode(proof))
         for parameter in PARAMETERS:
             if self.plaintext != "only" and not self.names(parameter):
-                raise ValueError(f"no {parameter} algorithm is left that this node may use")
+                raise ValueError(
+                    f"no allowed {parameter} algorithm: add one to algorithms or require"
+                )
 
     @property
     def resume_ms(self) -> int:
-        """`resume` as sent in Hello and Reply; 0 if every connection is unencrypted."""
+        """`resume` in milliseconds, as sent in Hello and Reply; 0 if all connections are
+        unencrypted.
+        """
         return 0 if self.plaintext == "only" else round(self.resume * 1000)
 
     def names(self, parameter: str) -> tuple[str, ...]:
-        """Return the names that this node offers or accepts for `parameter`, the best first."""
+        """Return the algorithms that this node offers or accepts for `parameter`, in order of
+        preference.
+        """
         return self._names[parameter]
 
     def _allowed(self, parameter: str) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""Check that the fields of a dataclass have the types and ranges of their annotations.
+"""Checks that the fields of a dataclass have the types and ranges of their annotations.
 
-`setting` describes a field that a settings file can have: the range, unit and help text are
-written once, in the field's annotation. Checks of several fields together are in the classes.
+`setting` describes a field that can be set in a settings file. Its range, unit and help text are
+defined once, in the field's annotation. Checks that involve several fields are in the classes.
 """
 
 import sys
@@ -15,8 +15,8 @@ import msgspec
 
 from parley._lbm.codec import Value
 
-_LONGEST_QUOTE: Final = 80  # characters of a wrong value
-# What msgspec calls types, and what Python does.
+_LONGEST_QUOTE: Final = 80  # characters of a value in an error message
+# msgspec's names of types, and Python's.
 _WORDS: Final = {"array": "list", "object": "mapping", " | null": " or None", "`": ""}
 _LARGEST: Final = sys.float_info.max
 
@@ -34,10 +34,10 @@ def setting(
     gt: float | None = None,
     le: float | None = None,
 ) -> msgspec.Meta:
-    """Describe a setting, as metadata of an `Annotated` field.
+    """Return the metadata of a setting, for use in `Annotated`.
 
-    `reload` says whether `parley serve` applies a new value while it runs. `ge`, `gt` and `le` are
-    the range: at least, greater than, at most.
+    `reload` means that `parley serve` can apply a new value while it runs. `ge`, `gt` and `le` are
+    the allowed range: at least, greater than, at most.
     """
     bounds: Any = {"ge": ge, "gt": gt, "le": le}
     extra = {"unit": unit, "reload": reload}
@@ -52,19 +52,19 @@ def setting_of(hint: Any) -> msgspec.Meta | None:
 
 
 def is_reloadable(hint: Any) -> bool:
-    """Return whether the annotation is that of a setting that can change while a node runs."""
+    """Return whether an annotation describes a setting that can change while a node runs."""
     found = setting_of(hint)
     return found is not None and bool((found.extra or {})["reload"])
 
 
 def check_types(checked: Any, error: type[ValueError] = ValueError) -> None:
-    """Check each field of a dataclass instance; for its `__post_init__`.
+    """Check the type and range of each field of a dataclass instance; call it in `__post_init__`.
 
-    Converts a list to a tuple or frozenset, a text to a Path and a whole number to a float where
-    the annotation requires it. The error doesn't quote the value of a field with `repr=False`.
+    Converts a list to a tuple or frozenset, a string to a Path and an int to a float where the
+    annotation requires it. For fields with `repr=False`, the error doesn't include the value.
 
     Raises:
-        error: a value has another type or is outside its range.
+        error: a value has the wrong type or is outside its range.
     """
     made: Any = type(checked)
     for name, hint, shown in _hints(made):
@@ -84,7 +84,7 @@ def check_types(checked: Any, error: type[ValueError] = ValueError) -> None:
 
 
 def quoted(value: object) -> str:
-    """Return the repr of a value for an error message, cut if it is long."""
+    """Return the repr of a value for an error message, shortened if it is long."""
     text = repr(value)
     return text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "..."
 
@@ -99,11 +99,11 @@ def require_number(
     finite: bool = False,
     error: type[ValueError] = ValueError,
 ) -> None:
-    """Check one number that isn't a field of a dataclass.
+    """Check a number that isn't a field of a dataclass.
 
     Raises:
-        error: it isn't a number, isn't `whole`, isn't `finite`, or is less than `least` (or, with
-            `above`, not greater).
+        error: it isn't a number, isn't `whole`, isn't `finite`, or is less than `least`
+            (with `above`, not greater).
     """
     kinds = int if whole else int | float
     if isinstance(value, kinds) and not isinstance(value, bool):
@@ -126,12 +126,12 @@ def _supported(hint: Any) -> Any:
     if get_origin(hint) is Annotated:
         inner, *metadata = get_args(hint)
         return Annotated[_supported(inner), *metadata]
-    # The encoder checks values; msgspec doesn't support a union of several types of text.
+    # The encoder checks values; msgspec doesn't support a union of several string types.
     return Mapping[str, Any] if hint == Mapping[str, Value] else hint
 
 
 def _converted(value: Any, hint: Any) -> Any:
-    # msgspec would make a dataclass of any mapping.
+    # msgspec would convert any mapping to a dataclass.
     if is_dataclass(hint):
         _require_instances((value,), hint)
     elif isinstance(value, Mapping):
@@ -158,7 +158,7 @@ def _choices(hint: Any) -> Iterator[str]:
 
 
 def _decode(kind: type, value: object) -> object:
-    """Convert a text to a path; called for types that msgspec doesn't know."""
+    """Convert a string to a path; called for types that msgspec doesn't know."""
     if isinstance(value, get_origin(kind) or kind):
         return value
     if kind is Path and isinstance(value, str) and value:

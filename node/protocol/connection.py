@@ -1,10 +1,12 @@
-"""The sans-IO core of one connection: bytes and time in, bytes and reports out.
+"""The sans-IO core of one connection: it consumes bytes and time, and produces bytes and reports.
 
-Nothing that the peer sends makes these methods raise: it ends in a report, at the latest
-`ConnectionEnded`. A call that isn't allowed raises LocalError (`ConnectionClosedError` if
-the connection isn't open) and changes nothing. `HandshakeDriver` does the handshake and makes the
-`Session`, which does the open connection. A session whose transport is lost is suspended until it
-is resumed over another one, or its time is up (docs/protocol.md sections 11 and 17).
+Peer input never makes these methods raise. Invalid input ends in a report, at the latest in
+`ConnectionEnded`. A call that isn't allowed raises LocalError (`ConnectionClosedError` if the
+connection isn't open) and changes nothing.
+
+`HandshakeDriver` performs the handshake and creates the `Session`, which handles the open
+connection. A session that loses its transport is suspended until it is resumed over another one or
+times out (docs/protocol.md sections 11 and 17).
 """
 
 import sys
@@ -66,28 +68,25 @@ from parley._node.protocol.states import (
 from parley._node.protocol.streams import Flow
 
 FLUSH_SIZE = 256 * 1024
-# The states in which no event of the peer was read yet.
+# The states before the first event of the peer was read.
 FIRST = frozenset({State.EXPECT_HELLO, State.EXPECT_REPLY})
 
 
 class Connection:
-    """The sans-IO core of one connection, either side.
+    """The sans-IO core of one connection, used by both sides.
 
-    `now` is seconds of any clock that never goes back, the same for all calls. `random` returns
-    random bytes of a size. `total` is the memory budget of all connections, if there is one.
+    `now` is the time in seconds of a monotonic clock, the same clock in all calls. `random` returns
+    the given number of random bytes. `total` is the memory budget shared by all connections, if
+    any.
 
-    Attributes:
-        state: the state; the following flags are derived from it and from what is buffered.
-        wants_data: whether bytes should be read from the transport.
-        wants_eof: whether the sending side of the transport is to be shut.
-        ended: whether the transport is to be closed.
-        is_suspended: whether there is no transport; sent events wait for one.
-        unread: whether `receive_some(b"")` can continue with buffered bytes.
-        happened: the reports that `reports` will return.
-        dropped: number of the peer's events that nobody took.
-        foreign: the name of the protocol that the peer speaks instead of ours, if known.
-        answers: the memory of results that handlers made and that wait to be written.
-        unsealed: the memory of events that wait for a seal (`deliver="sealed"`).
+    Attributes: state: the state; the flags below are derived from it and from the buffers.
+    wants_data: whether to read from the transport. wants_eof: whether to shut down the sending side
+    of the transport. ended: whether to close the transport. is_suspended: whether the session has
+    no transport; sent events are queued. unread: whether `receive_some(b"")` can continue with
+    buffered bytes. happened: the reports that `reports` returns next. dropped: number of received
+    events that no handler consumed. foreign: the name of the other protocol that the peer uses, if
+    recognised. answers: the memory of handlers' results that have not been written yet. unsealed:
+    the memory of events that wait for a seal (`deliver="sealed"`).
     """
 
     def __init__(
@@ -104,7 +103,7 @@ class Connection:
         self.initiator = initiator
         self.account = MemoryBudget(config.peer_memory, total, SHARE)
         self.answers = MemoryBudget(UNWRITTEN_PART * config.peer_memory, total)
-        self.unsealed = MemoryBudget(0, total)  # the limit follows when limits are agreed
+        self.unsealed = MemoryBudget(0, total)  # its limit is set once limits are agreed
         self.state = State.EXPECT_REPLY if initiator else State.EXPECT_HELLO
         self.wants_data = self._reading = True
         self._live = self._draining = self.ended = self.is_suspended = False
@@ -115,7 +114,7 @@ class Connection:
         self.outbox = SendQueue(self.account)
         self.wire = WriteBuffer(self.account, self.outbox.waker)
         self.frames = FrameReader(HANDSHAKE_EVENT_SIZE)
-        # Of the handshake, then of closing, or of a suspended session.
+        # The deadline of the handshake, then of closing or of a suspended session.
         self._deadline = now + config.handshake_timeout
         self._closing: CloseReason = (CloseCode.NORMAL, "")
         self._attempt: ResumeAttempt | None = None
@@ -136,23 +135,24 @@ class Connection:
     # Received bytes.
 
     def receive_data(self, data: bytes, now: float) -> None:
-        """Take bytes from the transport; look at `reports` and `data_to_send` afterwards."""
+        """Process bytes from the transport. Afterwards check `reports` and `data_to_send`."""
         self.receive_some(data, now)
         while self.unread:
             self.receive_some(b"", now)
 
     def receive_some(self, data: bytes, now: float) -> None:
-        """Like `receive_data`, but return after a few events, or after one that is costly: of the
-        handshake, sealed, or long. The others stay `unread`."""
+        """Like `receive_data`, but return after a few events or one costly one (of the handshake,
+        sealed or long). Further events stay `unread`.
+        """
         if not self._reading:
             if self.state in AWAITING_DECISION:
-                self.frames.feed(data)  # it was under way when `wants_data` became False
+                self.frames.feed(data)  # the read was in progress when `wants_data` became False
             return
         try:
             if self.session is not None:
                 closed = self.session.receive_some(self.frames, data, now)
                 if closed is not None:
-                    self._end(*closed, remote=True, reason="the other side closed")
+                    self._end(*closed, remote=True, reason="closed by the peer")
             elif self.handshake is not None:
                 self.frames.feed(data)
                 event = self._first_event() if self.state in FIRST else self.frames.take()
@@ -161,28 +161,33 @@ class Connection:
         except RemoteProtocolError as error:
             self._violated(error, now)
         except LbmDecodeError as malformed:
-            self._violated(violation(f"a malformed payload: {malformed}"), now)
+            self._violated(violation(f"malformed payload: {malformed}"), now)
         self.unread = self.frames.unread and self._reading
 
     def _first_event(self) -> bytes | memoryview | None:
-        """Return the peer's first event, if it is complete; raises as `FrameReader.take`."""
+        """Return the peer's first event once it is complete; raises the same errors as
+        `FrameReader.take`.
+        """
         try:
             return self.frames.take()
         except RemoteProtocolError as error:
             self.foreign = sniff_protocol(self.frames.unread_bytes())
             if not self.foreign:
                 raise
-            raise RemoteProtocolError(error.code, f"it is {self.foreign}, not a node") from error
+            raise RemoteProtocolError(
+                error.code, f"the peer is {self.foreign}, not a Parley node"
+            ) from error
 
     def receive_eof(self, now: float) -> None:
-        """Handle the end of the transport, which is never a clean end without Close."""
+        """Handle the end of the transport. Without a Close, it is always an unclean end."""
         self.transport_lost(now, "the transport ended without Close")
 
     # Bytes to send.
 
     def data_to_send(self, now: float, limit: int = FLUSH_SIZE) -> bytes:
-        """Encrypt and frame queued events, about `limit` bytes at most. If fewer are returned,
-        nothing more may be sent now."""
+        """Encrypt and frame queued events, up to about `limit` bytes. A shorter result means that
+        everything that may be sent now was returned.
+        """
         session = self.session
         if session is None or not self._live:
             return b"" if self.is_suspended else self._take_written()
@@ -206,11 +211,11 @@ class Connection:
             resumption.kept.add(data)
         if drained:
             self._close_sent(now)
-            self._end(*self._closing, reason="closed here")
+            self._end(*self._closing, reason="closed locally")
         return data
 
     def _take_written(self) -> bytes:
-        """Return the frames of the handshake, or the last ones of the connection."""
+        """Return the frames of the handshake, or the last frames of the connection."""
         if self.handshake is not None:
             self.handshake.send_hello()
         out = self.wire.take()
@@ -220,7 +225,9 @@ class Connection:
     # Time.
 
     def next_deadline(self) -> float:
-        """Return when to call `handle_deadline`, in seconds of `now`; infinity for never."""
+        """Return the time at which to call `handle_deadline`, in seconds of `now`; infinity means
+        never.
+        """
         session = self.session
         if session is not None and self._live:
             channel, resumption = session.channel, session.resumption
@@ -233,7 +240,7 @@ class Connection:
         return NEVER if self.state is State.ENDED else self._deadline
 
     def handle_deadline(self, now: float) -> None:
-        """Do what is due; calling it too early does nothing."""
+        """Do the work that is due. Calling it early is harmless."""
         try:
             if self.session is not None and self._live:
                 self.session.handle_deadline(now)
@@ -252,27 +259,33 @@ class Connection:
     # The handshake, and the decision about the peer.
 
     def accept_peer(self, now: float) -> None:
-        """Answer PeerIdentified: the peer is trusted, and the connection opens. Bytes that followed
-        its Proof are `unread`."""
+        """Trust the peer of PeerIdentified and open the connection. Bytes after its Proof are
+        `unread`.
+        """
         if self.state is not State.DECIDING or self.handshake is None:
-            raise LocalProtocolError(f"no peer waits to be accepted in state {self.state.name}")
+            raise LocalProtocolError(
+                f"cannot accept the peer in state {self.state.name}: no decision is pending"
+            )
         self._step(self.handshake.accept(), now)
 
     def refuse_peer(self, reason: str, now: float) -> None:
-        """Answer PeerIdentified, or end an open connection: the peer isn't trusted. `reason` isn't
-        sent; queued events are dropped, and the session can't be resumed."""
+        """Reject the peer of PeerIdentified, or end an open connection, because the peer isn't
+        trusted. `reason` isn't sent. Queued events are dropped, and the session can't be resumed.
+        """
         if self.state is State.DECIDING:
             self._fail(RemoteProtocolError(CloseCode.PEER_NOT_TRUSTED, reason), now)
         elif self.session is not None:
             sent = None
             if self._live:
-                sent = CloseCode.AUTHENTICATION_FAILED  # as after a refused handshake
+                sent = CloseCode.AUTHENTICATION_FAILED  # the same code as after a refused handshake
                 self.wire.write(self.session.close_frames((sent, ""), now))
                 self._close_sent(now)
                 self._closed_session = None
             self._end(CloseCode.PEER_NOT_TRUSTED, reason=reason, sent_code=sent)
         else:
-            raise LocalProtocolError(f"there is no peer to refuse in state {self.state.name}")
+            raise LocalProtocolError(
+                f"cannot refuse the peer in state {self.state.name}: no decision is pending"
+            )
 
     def _step(self, signal: Signal, now: float) -> None:
         """Take a step of the handshake; after the last one, the session begins."""
@@ -280,7 +293,7 @@ class Connection:
         if handshake is not None and handshake.agreed is not None:
             self.frames.limit = limit = handshake.frame_limit()
             self.session = handshake.session(limit, now)
-            self.handshake = None  # and with it every secret of the handshake
+            self.handshake = None  # this also drops every secret of the handshake
         self._go(signal)
 
     # The state, for the caller.
@@ -292,29 +305,30 @@ class Connection:
         return reports
 
     def checkpoint(self) -> tuple[DirectionState, DirectionState]:
-        """Return the state of both directions, ours first.
+        """Return the state of both directions, the sending one first.
 
         Raises:
             LocalProtocolError: the connection isn't open, or isn't encrypted.
         """
         if self.session is None:
-            raise LocalProtocolError("there is no chain")
+            raise LocalProtocolError("cannot return a checkpoint: the connection is not encrypted")
         return self.session.checkpoint()
 
     @property
     def accepts_events(self) -> bool:
-        """Whether events can be sent, with a transport or without."""
+        """Whether events can be sent. A suspended session queues them."""
         return self.state in SENDING
 
     @property
     def resumption(self) -> Resumption | None:
-        """How the session outlives its transport; None if that wasn't agreed."""
+        """The resumption state of the session; None if resumption wasn't agreed."""
         return self.session.resumption if self.session else None
 
     @property
     def holds_back(self) -> bool:
-        """Whether it sends less than the transport takes: `resume_buffer` bytes are unacknowledged,
-        so only events of stream 0 and Opens are sent."""
+        """Whether sending is restricted: `resume_buffer` bytes are unacknowledged, so only events
+        of stream 0 and Opens are sent.
+        """
         session = self.session
         if session is None or session.resumption is None:
             return False
@@ -323,23 +337,25 @@ class Connection:
 
     @property
     def memory(self) -> int:
-        """Bytes of memory that the connection holds, about."""
+        """The approximate memory of the connection, in bytes."""
         kept = self.resumption.kept.uncharged if self.resumption is not None else 0
         return self.account.held + self.answers.held + self.unsealed.held + kept
 
     def watch_memory(self, on_charge: Callable[[], None] | None) -> None:
-        """Call `on_charge` whenever `memory` has grown; None ends that."""
+        """Call `on_charge` whenever `memory` has grown. None removes the callback."""
         self.account.on_charge = self.answers.on_charge = self.unsealed.on_charge = on_charge
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes of frames, and of events that wait to be encrypted: their payloads and 64 each."""
+        """Bytes of queued frames, plus the payload and 64 bytes for each event that isn't encrypted
+        yet.
+        """
         outbox = self.outbox
         return self.wire.size + outbox.size + EVENT_COST * outbox.count
 
     @property
     def limits(self) -> Limits:
-        """The agreed limits; our own before and after."""
+        """The agreed limits of an open connection; otherwise the local ones."""
         return self.session.mux.limits if self.session else self.config.limits
 
     @property
@@ -348,7 +364,7 @@ class Connection:
         return self._require_open().mux
 
     def flow(self) -> Flow:
-        """Return credit and windows of all open streams; none if the connection isn't open."""
+        """Return credit and windows of all open streams; empty if the connection isn't open."""
         return self.session.mux.flow() if self.session else Flow({}, 0, 0, 0)
 
     # Events, streams, credit and keys of the open connection.
@@ -365,15 +381,15 @@ class Connection:
         seal: bool = False,
         releases: int = 0,
     ) -> int:
-        """Queue an event of category 3 or above on stream 1 or an open stream; return the size of
-        its payload, with padding.
+        """Queue an event of category 3 or above on stream 1 or an open stream. Return the payload's
+        size, including padding.
 
-        `payload` is LBM or, without `lbm`, the caller's own format, which is never padded; empty
-        for none. With `seal` it is signed immediately. It `releases` a stream that is held
-        (`Multiplexer.hold`).
+        `payload` is LBM; empty bytes mean no payload. Without `lbm` it has the caller's own format
+        and is never padded. With `seal` the event is signed immediately. `releases` is a held
+        stream to release (`Multiplexer.hold`).
 
         Raises:
-            PayloadTooLargeError: above `max_payload`.
+            PayloadTooLargeError: the payload is longer than `max_payload`.
             LocalError: the stream is not open for sending, a number is out of range, or the payload
                 is the single byte 0x00.
         """
@@ -381,7 +397,7 @@ class Connection:
         if session is None or self.state is not State.OPEN:
             session = self._require_open()
         if category < SIM:
-            raise LocalProtocolError(f"events of category {category} are not the caller's")
+            raise LocalProtocolError(f"cannot send event of category {category}: expected 3 to 255")
         if not (category <= 255 and 1 <= subcategory <= 255 and 0 <= async_id <= LAST_ASYNC_ID):
             raise LocalProtocolError(f"event {category}/{subcategory}, async id {async_id}")
         mux, config = session.mux, self.config
@@ -390,12 +406,16 @@ class Connection:
             payload = NO_PAYLOAD
         elif payload == NO_PAYLOAD:
             refused = f"cannot send event {category}/{subcategory}"
-            raise LocalProtocolError(f"{refused}: the payload 0x00 means that it has none")
+            raise LocalProtocolError(
+                f"{refused}: the payload 0x00 is reserved for an absent payload"
+            )
         elif lbm and config.padding.rule != "off":
             payload = pad(payload, config.padding, most)
         size, cost, credit = len(payload), 0, None
         if size > most:
-            raise PayloadTooLargeError(f"a payload of {size} bytes; {most} were agreed")
+            raise PayloadTooLargeError(
+                f"cannot send a payload of {size} bytes: {most} bytes were agreed (max_payload)"
+            )
         if stream != MAIN_STREAM:
             credit = mux.stream_table.get_local(stream).credit
             if category != SIM or subcategory != CHUNK:
@@ -408,10 +428,11 @@ class Connection:
         return size
 
     def send_data(self, stream: int, data: bytes | memoryview, join: int = 0) -> None:
-        """Queue 2/5 Data, 1..max_payload bytes, on a stream from 2 up; raises as `send`.
+        """Queue 2/5 Data of 1..max_payload bytes on a stream from 2 up; raises the same errors as
+        `send`.
 
-        The bytes of a view must not change until they are sent. Queued Data at the end of the
-        stream is extended, up to `join` bytes, instead of adding another event.
+        The bytes of a view must not change until they are sent. If Data is queued last on the
+        stream, `data` is appended to it, up to `join` bytes, instead of queueing another event.
         """
         if not data or stream < 2:
             raise LocalProtocolError(
@@ -427,56 +448,68 @@ class Connection:
             mux.send_data(stream, data)
 
     def open_stream(self, label: str, window: int | None = None, credit: int | None = None) -> int:
-        """Open a stream and return its id. `window` is how many bytes we accept, `credit` how many
-        the peer is known to accept. Raises LimitReachedError if `max_streams` are open."""
+        """Open a stream and return its ID. `window` is the number of bytes that we accept, `credit`
+        the number that the peer is known to accept.
+
+        Raises:
+            LimitReachedError: `max_streams` streams are open.
+        """
         return self._require_open().mux.open_stream(label, window, credit)
 
     def finish_stream(self, stream: int) -> None:
-        """End our direction of a stream, after its queued events; raises as `send`."""
+        """End the sending direction of a stream after its queued events; raises the same errors as
+        `send`.
+        """
         self._require_open().mux.finish(stream)
 
     def reset_stream(self, stream: int, code: int, text: str = "") -> None:
-        """End both directions of a stream now; does nothing if it is gone."""
+        """End both directions of a stream immediately. Does nothing if the stream is closed."""
         self._require_open().mux.reset(stream, code, text)
 
     def has_credit(self, stream: int) -> bool:
-        """Return whether an event sent on `stream`, 2 or above, would not wait for credit."""
+        """Return whether an event on `stream` (2 or above) can be sent without waiting for
+        credit.
+        """
         return self.credit(stream) > 0
 
     def credit(self, stream: int) -> int:
-        """Return how many bytes may be sent on `stream`, 2 or above. Queued events aren't
-        subtracted."""
+        """Return the number of bytes that may be sent on `stream` (2 or above), including queued
+        ones.
+        """
         return self.session.mux.credit(stream) if self.session is not None else 0
 
     def consume(self, stream: int, cost: int, count: int = 1) -> None:
-        """Give back the `cost` of `count` events once the application has used them."""
+        """Grant the `cost` of `count` events again, because the application has used them."""
         if cost and self.session is not None:
             mux = self.session.mux
             mux.free(cost, count)
             mux.give_back(stream, cost)
 
     def free(self, cost: int, count: int = 1) -> None:
-        """Stop charging `count` events of this `cost`, because the caller bounds them. Their
-        credit is given back with `give_back`."""
+        """Stop charging `count` events of this `cost`, because the caller limits them itself. Grant
+        their credit with `give_back`.
+        """
         if cost and self.session is not None:
             self.session.mux.free(cost, count)
 
     def give_back(self, stream: int, cost: int) -> None:
-        """Give back the `cost` of freed events once they are used."""
+        """Grant the `cost` of freed events again once they are used."""
         if cost and self.session is not None:
             self.session.mux.give_back(stream, cost)
 
     def count_dropped(self, *, charged: bool = True) -> None:
-        """Count an event of the peer that nobody took. It is `charged` unless the reason is ours:
-        a full buffer, or a result that nobody waits for any more. Above the rate limit, the peer's
-        next event ends the connection (`overloaded`)."""
+        """Count a received event that no handler consumed. It is `charged` to the peer unless the
+        cause is local: a full buffer, or a result that is no longer expected. Above the rate limit,
+        the peer's next event ends the connection (`overloaded`).
+        """
         self.dropped += 1
         if charged and self.session is not None:
             self.session.count_dropped()
 
     def notify_writable(self, stream: int, *, credit: bool = False) -> None:
-        """Report StreamWritable once, when nothing is queued on `stream` any more; with `credit`,
-        if nothing is queued, when it has credit."""
+        """Report StreamWritable once when the queue of `stream` is empty. With `credit`, wait for
+        credit if the queue is already empty.
+        """
         self._require_open().mux.watch(stream, credit=credit)
 
     def ping(self, now: float) -> int:
@@ -484,7 +517,7 @@ class Connection:
         return self._require_open().ping(now)
 
     def update_keys(self, now: float) -> None:
-        """Begin the next epoch of our direction; KeysUpdated reports it."""
+        """Switch to the next sending epoch; KeysUpdated reports it."""
         self._require_open().update_keys(now)
 
     def rekey(self, now: float) -> None:
@@ -505,8 +538,9 @@ class Connection:
         return self._live and resumption is not None and resumption.can_suspend
 
     def transport_lost(self, now: float, reason: str) -> bool:
-        """Suspend the session, or end it with `connection-lost` if it can't be resumed; return
-        whether it is suspended."""
+        """Suspend the session and return True, or end it with `connection-lost` if it can't be
+        resumed.
+        """
         if self.can_suspend:
             self._suspend(now, reason)
             if self._draining and not self.initiator:
@@ -520,18 +554,18 @@ class Connection:
         return self.is_suspended
 
     def start_attempt(self, now: float) -> ResumeAttempt:
-        """Return the core of a new attempt to resume, for the initiator. A session that has a
-        transport loses it; earlier attempts are void.
+        """Return the core of a new attempt to resume, as the initiator. If the session still has a
+        transport, that is given up; earlier attempts are cancelled.
 
         Raises:
-            ConnectionClosedError: the connection is over.
-            LocalProtocolError: this side, or this session, can't.
+            ConnectionClosedError: the connection has ended.
+            LocalProtocolError: this side, or this session, can't resume.
         """
         if self.can_suspend and self.initiator:
-            self.transport_lost(now, "another transport is wanted")
+            self.transport_lost(now, "replaced by another transport")
         resumption = self.resumption
         if self.state in (State.CLOSING, State.ENDED):
-            raise ConnectionClosedError(self._closing[0], "the connection is over")
+            raise ConnectionClosedError(self._closing[0], "the connection has ended")
         if resumption is None or not self.is_suspended or not self.initiator:
             reason = f"this session cannot be resumed from here in state {self.state.name}"
             raise LocalProtocolError(reason)
@@ -542,8 +576,9 @@ class Connection:
         return self._attempt
 
     def accept_resume(self, resume: ResumeRequest, now: float) -> bool:
-        """Resume this session over a new transport, if the peer's Resume is right; return whether
-        it is. Otherwise refuse it (section 17); the session may have ended."""
+        """Resume this session over a new transport. Return False and reject it (section 17) if the
+        peer's Resume is invalid; in that case the session may have ended.
+        """
         resumption = self.resumption
         if resumption is None or self.initiator:
             spend_mac(resume)
@@ -552,26 +587,29 @@ class Connection:
         if count is None:
             return False
         if not resumption.could_have(resume.received):
-            self._fail(violation("a Resume with a position that cannot be"), now)
+            self._fail(violation("invalid Resume: impossible position"), now)
             return False
         if self._live:
-            self._suspend(now, "the other side came over a new transport")
+            self._suspend(now, "the peer reconnected over a new transport")
         self._continue(resume.received, resumption.accept(resume, count), now)
         return True
 
     def take_closed_session(self) -> ClosedSession | None:
-        """Return what answers a Resume of a session that was closed here, once (responder)."""
+        """Return the response to a Resume of a session that was closed locally. Returns it only
+        once (responder).
+        """
         closed, self._closed_session = self._closed_session, None
         return closed
 
     def refuse_resume(self, now: float) -> None:
-        """Answer ResumeRequested: there is no such session, or it isn't resumed."""
+        """Reject ResumeRequested, because the session doesn't exist or can't be resumed."""
         self._require_resuming()
         self._fail(RemoteProtocolError(CloseCode.UNKNOWN_SESSION, "no such session"), now)
 
     def hand_over(self) -> bytes:
-        """Answer ResumeRequested: the session continues over this transport, and this connection
-        ends silently. Return the bytes that followed the Resume."""
+        """Accept ResumeRequested: the session takes over this transport, and this connection ends
+        silently. Return the bytes that followed the Resume.
+        """
         self._require_resuming()
         received = self.frames.unread_bytes()
         self.frames.clear()
@@ -580,20 +618,24 @@ class Connection:
         return received
 
     def send_closed_session(self, data: bytes, now: float) -> None:
-        """Answer ResumeRequested of a closed session with `data` (`ClosedSession.answer`)."""
+        """Respond to ResumeRequested of a closed session with `data` (`ClosedSession.answer`)."""
         self._require_resuming()
         self.wire.write(data)
         self._close_sent(now)
-        self._end(CloseCode.NORMAL, reason="the rest of a closed session was sent again")
+        self._end(
+            CloseCode.NORMAL, reason="the remaining bytes of a closed session were sent again"
+        )
 
     def _require_resuming(self) -> None:
         if self.state is not State.RESUMING:
-            raise LocalProtocolError(f"no peer waits to resume in state {self.state.name}")
+            raise LocalProtocolError(
+                f"cannot answer a Resume in state {self.state.name}: none is pending"
+            )
 
     def _suspend(self, now: float, reason: str) -> None:
         session, resumption = expect(self.session), expect(self.resumption)
         session.suspend(reason, now)
-        self.frames.clear()  # bytes that aren't decrypted are received again
+        self.frames.clear()  # the peer sends bytes that aren't decrypted again
         patience = resumption.closed_patience if self._draining else resumption.patience
         self._deadline = now + patience
         self._go(Signal.TRANSPORT_LOST)
@@ -601,7 +643,7 @@ class Connection:
         self.outbox.waker.changed()
 
     def _resumed(self, attempt: int, received: int, mac: bytes, now: float) -> bool:
-        """Take a Resumed; return whether it is right, and the session continues."""
+        """Process a Resumed. Return whether it is valid, in which case the session continues."""
         resumption = self.resumption
         if resumption is None or not resumption.is_resumed(attempt, received, mac):
             return False
@@ -619,7 +661,9 @@ class Connection:
         self.outbox.waker.changed()
 
     def _close_suspended(self, now: float) -> None:
-        """Close as the responder without a transport: `ClosedSession` has the rest."""
+        """Close as the responder without a transport; `ClosedSession` stores the remaining
+        bytes.
+        """
         session = expect(self.session)
         try:
             flushed = session.flush(sys.maxsize, now)
@@ -630,15 +674,15 @@ class Connection:
             self.wire.write(frames)
         self.wire.write(session.close_frames(self._closing, now))
         self._close_sent(now)
-        self._end(*self._closing, reason="closed here without a transport")
+        self._end(*self._closing, reason="closed locally without a transport")
 
     # The end.
 
     def close(self, now: float, code: int = CloseCode.NORMAL, text: str = "") -> None:
-        """End gracefully, after queued events. During a handshake, end immediately.
+        """Close gracefully after queued events. During a handshake, end immediately.
 
         Raises:
-            ValueError: Close can't carry `code`, or `text` is above 1,024 bytes.
+            ValueError: `code` is not allowed in Close, or `text` is longer than 1,024 bytes.
         """
         check_close(code, text, CloseCode.INTERNAL_ERROR)
         if self.state in HANDSHAKE:
@@ -655,7 +699,9 @@ class Connection:
                 self._close_suspended(now)
 
     def abort(self, now: float, code: CloseCode, reason: str) -> None:
-        """End now and drop queued events; Close or Reject carries `code` if it may be sent."""
+        """End immediately and drop queued events. Send `code` in Close or Reject if the state
+        allows it.
+        """
         if self.state in (State.CLOSING, State.ENDED):
             return
         if code < 0:
@@ -664,15 +710,19 @@ class Connection:
             self._fail(RemoteProtocolError(code, reason), now)
 
     def _violated(self, error: RemoteProtocolError, now: float) -> None:
-        """Handle a violation. Over a new transport, anybody may have caused it."""
+        """Handle a violation. Over an unproven new transport it may come from anyone, so only
+        suspend.
+        """
         session = self.session
         if session is not None and session.channel.trial is not None:
-            self._suspend(now, f"nothing right came over the new transport: {error.reason}")
+            self._suspend(now, f"invalid data over the new transport: {error.reason}")
         else:
             self._fail(error, now)
 
     def _fail(self, error: RemoteProtocolError, now: float) -> None:
-        """End because of a violation or a decision of ours; send what the state allows."""
+        """End because of a violation or a local decision, and send the event that the state
+        allows.
+        """
         if isinstance(error, RejectedError):
             self._end(error.code, error.text, remote=True, reason=error.reason)
             return
@@ -691,22 +741,22 @@ class Connection:
         if self.state is State.CLOSING:
             self._go(Signal.END)
         elif self._draining:
-            self._end(*self._closing, reason="closed here; no new transport came")
+            self._end(*self._closing, reason="closed locally; the session was not resumed in time")
         elif self.is_suspended:
-            self._end(CloseCode.CONNECTION_LOST, reason="no new transport came in time")
+            self._end(CloseCode.CONNECTION_LOST, reason="the session was not resumed in time")
         else:
             self._end(CloseCode.TIMEOUT, reason="the handshake took too long")
 
     def _drained_too_long(self, now: float) -> None:
-        """Send Close next; end if the transport doesn't take even that."""
+        """Send Close next; end if the transport doesn't accept even that."""
         if self.outbox:
             self.outbox.clear()
             self._deadline = now + CLOSE_LINGER
         else:
-            self._end(*self._closing, reason="closed here; the other side does not read")
+            self._end(*self._closing, reason="closed locally; the peer does not read")
 
     def _close_sent(self, now: float) -> None:
-        """Close or Reject was written. Without a transport, it is kept for a Resume."""
+        """Handle a written Close or Reject. Without a transport, store it for a Resume."""
         resumption = self.resumption
         if resumption is not None:
             if not self.initiator:
@@ -726,8 +776,9 @@ class Connection:
         reason: str,
         sent_code: int | None = None,
     ) -> None:
-        """End; frames that were written may still be sent. `sent_code` is the code of our Close, if
-        it differs from `code`."""
+        """End the connection; frames that were written may still be sent. `sent_code` is the code
+        of the Close that was sent, if it differs from `code`.
+        """
         if self.state is not State.CLOSING:
             self._go(Signal.END)
         self.frames.clear()
@@ -738,12 +789,12 @@ class Connection:
             self._attempt.cancel()
         if self.session is not None:
             session, self.session = self.session, None
-            # And with it every key. An observer of the session repeats its Close.
+            # This frees every key. An observer of the session records the code of its Close.
             session.end(code if sent_code is None else sent_code, text, remote)
         self.happened.append(ConnectionEnded(int(code), text, remote, reason))
 
     def _go(self, signal: Signal) -> None:
-        """Change the state, and the flags that follow from it."""
+        """Change the state and the flags derived from it."""
         self.state = state = next_state(self.state, signal)
         self._reading = state in READING
         self._live = state in LIVE

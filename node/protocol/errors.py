@@ -1,15 +1,15 @@
-"""The errors of the core.
+"""The errors of the protocol core.
 
     ProtocolError
-      LocalError               what the caller asked for was not done; the connection is unchanged
-        LocalProtocolError     the protocol does not allow it: a mistake of the caller
-        LimitReachedError      too many of something, or too often
+      LocalError               a call failed; the connection is unchanged
+        LocalProtocolError     the protocol doesn't allow the call: a bug in the caller
+        LimitReachedError      too many open items, or too many calls per time
         PayloadTooLargeError   more than the agreed max_payload
-        ConnectionClosedError  the connection is over or closing; carries its code
-      RemoteProtocolError      the peer broke a rule; the connection ends with `code`
-        SilenceError           nothing was received for too long
+        ConnectionClosedError  the connection has ended or is closing; carries its code
+      RemoteProtocolError      the peer violated the protocol; the connection ends with `code`
+        SilenceError           no bytes were received for too long
         RejectedError          the responder answered Reject
-        NoCommonAlgorithmError  nothing in common for one parameter
+        NoCommonAlgorithmError the sides have no common algorithm for a parameter
 
 `code` is the close code, as a plain int.
 """
@@ -18,28 +18,28 @@ from parley._lbm.errors import ParleyError
 from parley._node.protocol.codes import FIRST_APPLICATION_CODE, LAST_CODE, SENTENCES, CloseCode
 from parley._node.protocol.limits import TEXT_SIZE
 
-# Those of ours that Close and Reset may carry: one code is that of Reject alone.
+# Protocol codes that Close and Reset may carry: `unknown-session` is only for Reject.
 _ASSIGNED = frozenset(code for code in CloseCode if code >= 0 and code != CloseCode.UNKNOWN_SESSION)
 
 
 class ProtocolError(ParleyError):
-    """Root of the core's errors."""
+    """Base class of the protocol core's errors."""
 
     code: int = int(CloseCode.PROTOCOL_ERROR)
 
 
 class LocalError(ProtocolError):
-    """What the caller asked for was not done; the connection is unchanged."""
+    """A call failed; the connection is unchanged."""
 
     code: int = int(CloseCode.INTERNAL_ERROR)
 
 
 class LocalProtocolError(LocalError):
-    """The protocol doesn't allow what the caller asked for."""
+    """The protocol doesn't allow the call."""
 
 
 class LimitReachedError(LocalError):
-    """Too many requests, streams or the like are open, or something was done too often."""
+    """Too many requests, streams or similar are open, or a call was made too often."""
 
 
 class PayloadTooLargeError(LocalError):
@@ -47,7 +47,7 @@ class PayloadTooLargeError(LocalError):
 
 
 class ConnectionClosedError(LocalError):
-    """The connection is over; `code` and `text` say why (section 11)."""
+    """The connection has ended; `code` and `text` give the reason (section 11)."""
 
     def __init__(self, code: int, text: str = "") -> None:
         super().__init__(text or SENTENCES.get(code, f"closed with code {code}"))
@@ -55,7 +55,7 @@ class ConnectionClosedError(LocalError):
 
 
 class RemoteProtocolError(ProtocolError):
-    """The other side broke a rule. `reason` is for the local log, never for the wire."""
+    """The peer violated the protocol. `reason` is only written to the local log, never sent."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -64,12 +64,13 @@ class RemoteProtocolError(ProtocolError):
 
 
 class SilenceError(RemoteProtocolError):
-    """Nothing was received for so long that the transport may be dead. A session that can be
-    resumed is suspended; any other ends with `code`."""
+    """No bytes were received for so long that the transport may be dead. A resumable session is
+    suspended; any other ends with `code`.
+    """
 
 
 class NoCommonAlgorithmError(RemoteProtocolError):
-    """Nothing in common for one parameter, which Reject names."""
+    """The two sides have no common algorithm for one parameter, which Reject names."""
 
     def __init__(self, parameter: str) -> None:
         super().__init__(CloseCode.NO_COMMON_ALGORITHM, f"no common {parameter} algorithm")
@@ -77,7 +78,7 @@ class NoCommonAlgorithmError(RemoteProtocolError):
 
 
 class RejectedError(RemoteProtocolError):
-    """The responder answered Reject; `code` is its code, `text` its sentence."""
+    """The responder answered Reject with `code` and `text`."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(CloseCode.PROTOCOL_ERROR, f"rejected: {text}")
@@ -86,16 +87,19 @@ class RejectedError(RemoteProtocolError):
 
 
 def check_close(code: int, text: str, last: CloseCode) -> None:
-    """Check the code and text of Close or Reset; `last` is the greatest protocol code allowed.
+    """Check the code and text of a Close or Reset; `last` is the greatest protocol code allowed.
 
     Raises:
-        ValueError: another code, or more than 1,024 bytes of text (in UTF-8).
+        ValueError: the code is not allowed, or the text is longer than 1,024 bytes in UTF-8.
     """
     assigned = code in _ASSIGNED and code <= last
     if not (assigned or FIRST_APPLICATION_CODE <= code <= LAST_CODE):
-        raise ValueError(f"{code} is not a code for it")
+        allowed = f"{FIRST_APPLICATION_CODE} to {LAST_CODE}"
+        raise ValueError(f"invalid code {code}: expected a suitable protocol code, or {allowed}")
     if len(text.encode()) > TEXT_SIZE:
-        raise ValueError(f"a text of {len(text.encode())} bytes; at most {TEXT_SIZE}")
+        raise ValueError(
+            f"invalid text of {len(text.encode())} bytes: at most {TEXT_SIZE} bytes in UTF-8"
+        )
 
 
 def violation(reason: str) -> RemoteProtocolError:
@@ -104,10 +108,10 @@ def violation(reason: str) -> RemoteProtocolError:
 
 
 def overloaded(reason: str) -> RemoteProtocolError:
-    """Return an `overloaded`: more of something than is allowed (section 14)."""
+    """Return an `overloaded` error: a limit of section 14 is exceeded."""
     return RemoteProtocolError(CloseCode.OVERLOADED, reason)
 
 
 def too_large(reason: str) -> RemoteProtocolError:
-    """Return a `frame-too-large`, for a frame or a payload."""
+    """Return a `frame-too-large` error, for a frame or a payload."""
     return RemoteProtocolError(CloseCode.FRAME_TOO_LARGE, reason)

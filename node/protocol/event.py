@@ -1,8 +1,8 @@
-"""Events as bytes: raw, inside an encrypted event, and in a Batch.
+"""Encodes and decodes events: raw, inside an encrypted event, and inside a Batch.
 
 An absent payload is the single byte 0x00 on the wire (docs/protocol.md section 2). A Batch (2/6,
-section 8) contains small events of one stream, each as `async u16 || category u8 || subcategory u8
-|| length u32 || payload`.
+section 8) contains small events of one stream, each encoded as `async u16 || category u8 ||
+subcategory u8 || length u32 || payload`.
 """
 
 from collections.abc import Iterable
@@ -20,11 +20,11 @@ INNER_HEAD: Final = Struct(">HBB")  # the same without the stream
 
 
 class Event(NamedTuple):
-    """A decrypted event. `payload` is as on the wire, at least one byte.
+    """A decrypted event. `payload` has its wire form of at least one byte.
 
-    In the reports of a connection it is an event for the application, of category 2/5 or 3 and
-    above. Then an absent payload is empty bytes, and `cost` is what to give back with `consume`
-    once the event is used (0: nothing).
+    In a connection's reports, it is an event for the application (2/5, or category 3 and above).
+    There, an absent payload is empty bytes. Pass `cost` to `consume` once the event is used (0: not
+    needed).
     """
 
     stream: int
@@ -43,10 +43,10 @@ class Event(NamedTuple):
 
 
 def parse_raw(data: bytes | memoryview) -> Event:
-    """Read an unencrypted event.
+    """Parse an unencrypted event.
 
     Raises:
-        RemoteProtocolError: `protocol-error`, too short or category/subcategory 0.
+        RemoteProtocolError: `protocol-error`: too short, or category or subcategory 0.
     """
     if len(data) < RAW_EVENT_MINIMUM:
         raise violation(f"a raw event of {len(data)} bytes")
@@ -57,13 +57,13 @@ def parse_raw(data: bytes | memoryview) -> Event:
 
 
 def serialise_raw(event: Event) -> bytes:
-    """Return the bytes of an unencrypted event, without the frame length."""
+    """Return an unencrypted event as bytes, without the frame length."""
     head = RAW_HEAD.pack(event.stream, event.async_id, event.category, event.subcategory)
     return head + (event.payload or NO_PAYLOAD)
 
 
 def handshake_event(subcategory: int, payload: bytes) -> bytes:
-    """Return a raw event of the handshake: category 1, stream 0, no async id."""
+    """Return a raw handshake event: category 1, stream 0, without an async ID."""
     return serialise_raw(Event(0, 0, 1, subcategory, payload))
 
 
@@ -77,8 +77,9 @@ _unpack_head: Final = BATCH_HEAD.unpack_from
 def serialise_batch(
     events: Iterable[tuple[int, int, int, bytes | memoryview | bytearray]],
 ) -> bytes:
-    """Return the payload of a Batch. Each event is async id, category, subcategory and payload,
-    which has at least one byte. The caller keeps to the limits."""
+    """Return the payload of a Batch. Each event is async ID, category, subcategory and a payload of
+    at least one byte. The caller must respect the limits of a Batch.
+    """
     parts: list[bytes | memoryview | bytearray] = []
     for async_id, category, subcategory, payload in events:
         parts += (_pack_head(async_id, category, subcategory, len(payload)), payload)
@@ -89,9 +90,9 @@ def parse_batch(batch: Event) -> list[Event]:
     """Return the 2 to 256 events of a Batch.
 
     Raises:
-        RemoteProtocolError: `protocol-error`, it may not be there, has an async id, or has another
-            form: what is inside is cut short or too much, too few or too many, not of category 3 or
-            above, without a subcategory or a payload.
+        RemoteProtocolError: `protocol-error`: a Batch isn't allowed on this stream or has an async
+            ID; an event in it is truncated, is below category 3, or lacks a subcategory or payload;
+            or the Batch is too long, or has too few or too many events.
     """
     stream, async_id, _, _, payload, _ = batch
     if stream < MAIN_STREAM or async_id:

@@ -1,6 +1,7 @@
-"""The types of events after the handshake, and the schemas of their payloads.
+"""The table of event types after the handshake, with the schemas of their payloads.
 
-Nodes and auditors read events by this table (docs/protocol.md sections 6 to 11, 16, 19 and 20).
+Nodes and auditors validate events with this table (docs/protocol.md sections 6 to 11, 16, 19 and
+20).
 """
 
 import re
@@ -41,24 +42,24 @@ from parley._node.protocol.payload_schema import (
 )
 from parley._node.protocol.request_ids import LAST_ASYNC_ID
 
-# Characters of a name of an event, of a group and of an idempotency key; of a name to which
-# that of its dead letters can be added.
+# Longest name of an event, group or idempotency key, in characters, and of an event to whose name
+# the suffix of its dead letters can be added.
 LONGEST_NAME: Final = 256
 DEAD: Final = "dead"
 LONGEST_EVENT: Final = LONGEST_NAME - len(f".{DEAD}")
-# What the name of the stream of all events of an API ends with.
+# Suffix of the stream of all events of an API.
 ALL_OF_API: Final = ".*"
-# Characters of an id: two u64 and a hyphen.
+# Longest event ID, in characters: two u64 and a hyphen.
 LONGEST_ID: Final = 41
 AFTER_ALL: Final = "$"
-# Characters of what Nack and Bury say.
+# Longest reason in Nack and Bury, in characters.
 LONGEST_ERROR: Final = 500
-# Characters of a node id as text, which goes before a peer's name of a consumer.
+# Length of a node ID as text, which is the prefix of a remote consumer's name.
 NODE_ID: Final = 52
 LONGEST_CONSUMER: Final = LONGEST_NAME - NODE_ID - 1
-# Of one request: events in a Publish, ids, and what may be asked for.
+# Most items in one request: events in a Publish, IDs, and requested events.
 LARGEST_COUNT: Final = 1_000
-# Milliseconds that a Read or History may wait, and that idle and delay may be (about 34 years).
+# Longest wait of a Read or History, and longest idle time and delay, in milliseconds (34 years).
 LONGEST_WAIT_MS: Final = 60_000
 LONGEST_TIME_MS: Final = 2**40 - 1
 # The version of an event that is published; a Trim's bounds.
@@ -68,15 +69,15 @@ LARGEST_NUMBER: Final = 2**63 - 1
 _EVENT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_][A-Za-z0-9_-]*)+")
 _WORD: Final = re.compile(r"[!-~]+")
 _ID: Final = re.compile(r"(0|[1-9][0-9]{0,19})-(0|[1-9][0-9]{0,19})", re.ASCII)
-# Of up to 19 digits each: such numbers are u64 whatever they are.
+# Numbers of up to 19 digits always fit in a u64.
 _USUAL_ID: Final = re.compile(r"(?:0|[1-9][0-9]{0,18})-(?:0|[1-9][0-9]{0,18})", re.ASCII)
 _LARGEST: Final = 2**64 - 1
-# Names that were looked at and are remembered: each event comes with one of the same few.
+# Cache of validated names, because the same few names occur in every event.
 _REMEMBERED: Final = 1_024
 
 
 def is_name(value: object) -> bool:
-    """Return whether a value can name an event of the bus: `API.EVENT`."""
+    """Return whether a value is a valid name of a bus event, `API.EVENT`."""
     return isinstance(value, str) and len(value) <= LONGEST_NAME and _is_name(value)
 
 
@@ -88,17 +89,17 @@ def _is_name(value: str) -> bool:
 
 
 def is_stream_name(value: str) -> bool:
-    """Return whether a text is the name of an event of the bus, or `API.*`."""
+    """Return whether a string is the name of a bus event, or `API.*`."""
     return is_name(f"{value[:-1]}_" if value.endswith(ALL_OF_API) else value)
 
 
 def is_word(value: object, longest: int = LONGEST_NAME) -> bool:
-    """Return whether a value can be the name of a group or consumer, or an idempotency key."""
+    """Return whether a value is a valid name of a group or consumer, or a valid idempotency key."""
     return isinstance(value, str) and len(value) <= longest and bool(_WORD.fullmatch(value))
 
 
 def is_id(value: object) -> bool:
-    """Return whether a value is an id of an event, without leading zeros."""
+    """Return whether a value is a valid event ID, without leading zeros."""
     if not isinstance(value, str) or len(value) > LONGEST_ID:
         return False
     if _USUAL_ID.fullmatch(value):
@@ -208,15 +209,15 @@ BUS_CELLS: Final[Mapping[BusType, PayloadSchema]] = {
 
 NODE_ID_SIZE: Final = 32
 TRACE_SIZE: Final = 16
-# Ids of a path, its origin and its target among them.
+# Most IDs in a path, including origin and target.
 SHORTEST_PATH: Final = 2
 LONGEST_PATH: Final = 8
-# Servers of a federation, and so entries of a Have.
+# Most servers in a federation, and so entries in a Have.
 MOST_SERVERS: Final = 1_024
-# Bytes of envelopes in one Cards; of one of them, at least this many.
+# Longest Cards, in bytes of envelopes, and the shortest envelope.
 LARGEST_CARDS: Final = 64 * 1024
 _LEAST_ENVELOPE: Final = 64
-# Patterns that a node exports, and characters of each.
+# Most patterns that a node exports, and the longest pattern in characters.
 MOST_EXPORTS: Final = 64
 LONGEST_EXPORT: Final = 256
 
@@ -259,7 +260,7 @@ def _are_bytes(value: list[Any]) -> bool:
 def _check_dial(cells: Mapping[int, Any]) -> None:
     if (keys.TO in cells) is (keys.PATH in cells):
         has = "both" if keys.TO in cells else "neither"
-        raise LbmDecodeError(f"a Dial has a node to reach or a path; this one has {has}")
+        raise LbmDecodeError(f"invalid Dial: expected either a node or a path, got {has}")
 
 
 EXPORTS_KIND: Final = FieldType("an array of patterns", list, _is_exports)
@@ -296,22 +297,23 @@ TUNNEL_CELLS: Final[Mapping[int, PayloadSchema]] = {
 FEDERATION_CELLS: Final[Mapping[int, PayloadSchema]] = {codes.HAVE: HAVE, codes.CARDS: CARDS}
 
 
-# In this format of a named event's data it is the value itself, in all others bytes (section 10).
+# In this format the data of a named event is the value itself; in all others, bytes (section 10).
 FORMAT_LBM: Final = 16
-# Bytes of a topic's epoch (section 18).
+# Size of a topic's epoch in bytes (section 18).
 EPOCH_SIZE: Final = 8
-LAST_FORMAT: Final = 255  # an id is one byte in the byte-exact dialect
-# Where an event may stand (section 8).
+LAST_FORMAT: Final = 255  # the byte-exact dialect has one byte for it
+# The streams on which an event is allowed (section 8).
 _CONTROL: Final = range(1)
 _FROM_MAIN: Final = range(MAIN_STREAM, LAST_STREAM + 1)
 _OPENED: Final = range(MAIN_STREAM + 1, LAST_STREAM + 1)
 
 
 class EventType(NamedTuple):
-    """The name, schema and streams of a type.
+    """The name, schema and allowed streams of an event type.
 
-    `schema` is None if the payload isn't LBM: none, the bytes of Data, and the events of Batch. An
-    event of category 1 or 2 on another stream, or any other on stream 0, is a violation.
+    `schema` is None if the payload isn't LBM: events without payload, the bytes of Data, the events
+    of a Batch. Events of category 1 or 2 on another stream than allowed, and any other event on
+    stream 0, violate the protocol.
     """
 
     name: str
@@ -320,14 +322,16 @@ class EventType(NamedTuple):
 
 
 def _check_data(cells: Mapping[int, Any]) -> None:
-    """Require bytes unless the format is 16, and data if there is a format."""
+    """Require bytes unless the format is 16, and require data if there is a format."""
     formatted = keys.FORMAT in cells
     if formatted and cells[keys.FORMAT] == FORMAT_LBM:
         return
     if keys.DATA in cells:
         if type(cells[keys.DATA]) is not bytes:
             kind = type(cells[keys.DATA]).__name__
-            raise LbmDecodeError(f"data is a byte string in all formats but 16, not {kind}")
+            raise LbmDecodeError(
+                f"data in a format other than 16 must be a byte string, not {kind}"
+            )
     elif formatted:
         raise LbmDecodeError(f"format {cells[keys.FORMAT]} without data")
 
@@ -335,20 +339,20 @@ def _check_data(cells: Mapping[int, Any]) -> None:
 def _check_place(cells: Mapping[int, Any]) -> None:
     if (keys.TOPIC_EPOCH in cells) is not (keys.NUMBER in cells):
         alone = "an epoch" if keys.TOPIC_EPOCH in cells else f"number {cells[keys.NUMBER]}"
-        raise LbmDecodeError(f"{alone} alone: an epoch and a number go together")
+        raise LbmDecodeError(f"{alone} alone: an epoch and a number must be sent together")
 
 
 def _check_replaced(cells: Mapping[int, Any]) -> None:
     if keys.REPLACED in cells and cells[keys.REPLACED] >= cells.get(keys.NUMBER, 0):
         replaced, number = cells[keys.REPLACED], cells.get(keys.NUMBER, 0)
-        raise LbmDecodeError(f"replaced {replaced} is not below the number {number}")
+        raise LbmDecodeError(f"replaced {replaced} must be below the number {number}")
 
 
 _CODE: Final = uint(0, LAST_CODE)
 _STREAM: Final = uint(0, LAST_STREAM)
 _REQUEST: Final = uint(1, LAST_ASYNC_ID)
 _WINDOW: Final = uint(1, LARGEST_CREDIT)
-# A topic that remembers (section 18): its epoch, and numbers of notes.
+# A topic with history (section 18): its epoch, and the numbers of its notes.
 _PLACE: Final = {keys.TOPIC_EPOCH: exactly(EPOCH_SIZE), keys.NUMBER: uint()}
 _NUMBERED: Final = {keys.NUMBER: uint(1), keys.REPLACED: uint(1)}
 _DATA: Final = {keys.DATA: ANY}
@@ -399,7 +403,7 @@ REPLY: Final = PayloadSchema({}, {**_NAMES, **_FORMATTED}, check=_check_data)
 ERROR: Final = PayloadSchema({keys.CODE: uint(1, LAST_CODE)}, {keys.TEXT: TEXT})
 END: Final = PayloadSchema({}, _FORMATTED, check=_check_data, may_be_empty=True)
 
-# By type: category << 8 | subcategory.
+# By type, which is category << 8 | subcategory.
 EVENT_TYPES: Final[Mapping[int, EventType]] = {
     CONNECTION << 8 | codes.PING: EventType("ping", None, _CONTROL),
     CONNECTION << 8 | codes.PONG: EventType("pong", None, _CONTROL),
@@ -457,6 +461,6 @@ _CATEGORIES: Final = {
 
 
 def event_name(category: int, subcategory: int) -> str:
-    """Return the name of a type, such as `sim/call`; numbers if it has none."""
+    """Return the name of an event type, such as `sim/call`; its numbers if it is unknown."""
     known = EVENT_TYPES.get(category << 8 | subcategory)
     return f"{_CATEGORIES.get(category, category)}/{known.name if known else subcategory}"

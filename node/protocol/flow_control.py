@@ -1,6 +1,7 @@
 """Credit and windows of streams, and of the Chunks of a call (docs/protocol.md section 8).
 
-Credit is how many bytes may still be sent. One event may exceed it; none is sent at zero or below.
+Credit is the number of bytes that may still be sent. One event may exceed it; at zero or below,
+sending stops.
 """
 
 from typing import Final
@@ -8,12 +9,12 @@ from typing import Final
 from parley._node.protocol.errors import violation
 from parley._node.protocol.limits import LARGEST_CREDIT, READ_ON
 
-# Of streams `tunnel` (section 19) at first, both ways, whatever was agreed for others.
+# The initial window of `tunnel` streams (section 19) in both directions, whatever was agreed.
 TUNNEL_WINDOW: Final = 65_536
 
 
 class SendCredit:
-    """How many bytes we may still send."""
+    """The number of bytes that we may still send."""
 
     __slots__ = ("left",)
 
@@ -24,7 +25,7 @@ class SendCredit:
         """Add credit that the peer granted.
 
         Raises:
-            RemoteProtocolError: `protocol-error`, above 2^31 - 1.
+            RemoteProtocolError: `protocol-error`: the credit exceeds 2^31 - 1.
         """
         self.left += credit
         if self.left > LARGEST_CREDIT:
@@ -32,10 +33,11 @@ class SendCredit:
 
 
 class ReceiveWindow:
-    """How many bytes the peer may still send, and how many the application has consumed.
+    """The number of bytes that the peer may still send, and that the application has consumed.
 
-    Credit is granted when half of the size is consumed, and at least 512 bytes, whole events, or
-    everything that was received. `left` plus `consumed` plus what the application holds is `size`.
+    More credit is granted once half of the size is consumed. At least 512 bytes, whole events or
+    all received bytes are granted at a time. `left`, `consumed` and the bytes not yet consumed by
+    the application add up to `size`.
     """
 
     __slots__ = ("consumed", "left", "size")
@@ -46,25 +48,25 @@ class ReceiveWindow:
         self.consumed = 0
 
     def take(self, cost: int) -> None:
-        """Take an event of `cost`.
+        """Count an event of `cost`.
 
         Raises:
-            RemoteProtocolError: `protocol-error`, it came at no credit.
+            RemoteProtocolError: `protocol-error`: the peer had no credit left.
         """
         if self.left <= 0:
             raise violation(f"an event that costs {cost} came with {self.left} of credit")
         self.left -= cost
 
     def resize(self, size: int) -> None:
-        """Set the size, as if it had been `size` from the start."""
+        """Set the size as if it had been `size` from the start."""
         self.left += size - self.size
         self.size = size
 
     def consume(self, cost: int, *, shrink: bool = False, whole: bool = False) -> int:
-        """Count `cost` as consumed; return the credit to grant now, 0 for none.
+        """Count `cost` as consumed and return the credit to grant now (may be 0).
 
-        With `shrink` (memory is short) half of it is withheld for good, down to 1 KiB. With `whole`
-        each event is a reason for a Window.
+        With `shrink` (memory is short) half of it is withheld permanently, down to 1 KiB. With
+        `whole`, credit is granted after each event.
         """
         self.consumed += cost
         few = self.consumed < READ_ON and self.left + self.consumed < self.size

@@ -1,6 +1,6 @@
-"""Frames, `u32 length || event`, cut from a byte stream (docs/protocol.md section 2).
+"""Splits a byte stream into frames, `u32 length || event` (docs/protocol.md section 2).
 
-A frame that is too long is refused from its length, before its body is buffered.
+An oversized frame is rejected by its length, before its body is buffered.
 """
 
 from struct import Struct
@@ -12,7 +12,7 @@ from parley._node.protocol.limits import FRAME_HEADER_SIZE
 _LENGTH: Final = Struct(">I")
 _unpack_length: Final = _LENGTH.unpack_from
 _SMALL_PIECE: Final = 4_096
-# Longer events are handed out where they are, uncopied.
+# Longer events are returned as views instead of copies.
 _LARGE_EVENT: Final = 4_096
 
 
@@ -21,21 +21,23 @@ def frame(event: bytes) -> bytes:
 
 
 class FrameReader:
-    """Cuts events from a byte stream. Holds at most one frame and one received piece.
+    """Splits a byte stream into events. Buffers at most one frame and one received piece.
 
-    `size` is the number of received bytes that `take` hasn't returned yet; `unread` says that it
-    may return an event, or raise.
+    `size` is the number of received bytes that `take` hasn't returned yet. If `unread`, `take` may
+    return an event or raise.
     """
 
     __slots__ = ("_at", "_more", "_need", "data", "limit", "size", "unread")
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit  # the longest event, bytes; may be raised between events
+        self.limit = limit  # bytes of the longest event; can be raised between events
         self.data = b""
-        self._at = 0  # how much of `data` was returned
+        self._at = 0  # number of bytes of `data` that were returned
         self._more: list[bytes | bytearray] = []  # received after `data`
         self.size = 0
-        self._need = FRAME_HEADER_SIZE  # bytes of the next frame, of its header until that is known
+        self._need = (
+            FRAME_HEADER_SIZE  # bytes of the next frame; of its header until the length is known
+        )
         self.unread = False
 
     def feed(self, data: bytes) -> None:
@@ -47,7 +49,7 @@ class FrameReader:
         elif len(data) >= _SMALL_PIECE:
             self._more.append(data)
         else:
-            # Each piece has a cost of its own: a frame in crumbs is collected in one.
+            # Each piece has an overhead, so very small pieces are merged into one.
             more = self._more
             if not more or type(more[-1]) is not bytearray:
                 more.append(bytearray())
@@ -56,8 +58,8 @@ class FrameReader:
         self.unread = self.size >= self._need
 
     def take(self) -> bytes | memoryview | None:
-        """Return the next event, if it is complete. A long one is a view, which keeps the bytes
-        around it alive.
+        """Return the next event if it is complete. A long event is a view, which keeps its buffer
+        in memory.
 
         Raises:
             RemoteProtocolError: `frame-too-large`.
@@ -73,7 +75,7 @@ class FrameReader:
         if size < need:
             self.unread = False
             if self._at > len(self.data) // 2:
-                # Drop the returned bytes: the rest may wait for long.
+                # Drop the returned bytes, because the others may wait for a long time.
                 self.data, self._at = self.data[self._at :], 0
             return None
         data, start, stop = self.data, self._at + FRAME_HEADER_SIZE, self._at + need
@@ -89,8 +91,9 @@ class FrameReader:
         return data[start:stop] if stop - start < _LARGE_EVENT else memoryview(data)[start:stop]
 
     def _join(self, need: int) -> bytes:
-        """Remove the next frame, `need` bytes in several pieces; return bytes that begin with it. A
-        long frame arrives in many pieces and is joined once, without the bytes after it."""
+        """Remove the next frame of `need` bytes, which is in several pieces. Return bytes that
+        begin with it. The pieces are joined only once, without the bytes after the frame.
+        """
         last, left = self._more[-1], self.size - need
         if need < _LARGE_EVENT or left > len(last):
             self._join_all()
@@ -106,7 +109,7 @@ class FrameReader:
         self.data, self._at, self._more = self.unread_bytes(), 0, []
 
     def unread_bytes(self) -> bytes:
-        """Return the buffered bytes, which stay."""
+        """Return the buffered bytes without removing them."""
         return b"".join((memoryview(self.data)[self._at :], *self._more))
 
     def clear(self) -> None:
@@ -117,10 +120,10 @@ class FrameReader:
         self.unread = False
 
 
-# The beginnings of what cannot be a frame: the first four bytes would be a length beyond limits.
-# Methods of HTTP are those of RFC 9110 (section 9) and RFC 5789, and HTTP/2's preface (RFC 9113,
-# section 3.4). A record of TLS has its type, 22 (handshake) or 21 (alert), and a version that
-# begins with 3 (RFC 8446, section 5.1). SSH is RFC 4253, section 4.2.
+# First bytes of other protocols. Read as a frame, each would have a length above the limit. HTTP
+# methods are from RFC 9110 (section 9) and RFC 5789, HTTP/2's preface from RFC 9113 (section 3.4).
+# A TLS record has type 22 (handshake) or 21 (alert) and a version that begins with 3 (RFC 8446,
+# section 5.1). SSH is RFC 4253, section 4.2.
 _BEGINNINGS: Final = (
     *((method, "an HTTP client") for method in (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE")),
     *((method, "an HTTP client") for method in (b"CONN", b"OPTI", b"TRAC", b"PATC", b"PRI ")),
@@ -132,6 +135,7 @@ _BEGINNINGS: Final = (
 
 
 def sniff_protocol(data: bytes) -> str:
-    """Return the name of another protocol that begins with `data` (4 bytes suffice), or "". For the
-    log only."""
+    """Return the name of the other protocol whose traffic begins with `data` (at least 4 bytes), or
+    "". Use it only in logs.
+    """
     return next((name for beginning, name in _BEGINNINGS if data.startswith(beginning)), "")

@@ -1,8 +1,8 @@
 """The handshake (docs/protocol.md section 5): negotiation, key schedule, Proofs, and the steps of
-both sides.
+each side.
 
-Hashes and signatures cover the received bytes, never a re-encoding. The caller decides whether to
-trust the peer, between `open_proof` and `finish`.
+Hashes and signatures cover the received bytes, never a re-encoding. The application decides whether
+to trust the peer between `open_proof` and `finish`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,17 +75,20 @@ Offer = Mapping[str, Sequence[str]]
 
 
 class Choice(NamedTuple):
-    """The responder's choice; `retry` means that no share for the kex was received yet."""
+    """The responder's choice. `retry` means that the initiator hasn't sent a share for the kex
+    yet.
+    """
 
     suite: Suite
     retry: bool
 
 
 def choose(config: CoreConfig, offer: Offer, shared: Mapping[str, bytes]) -> Choice:
-    """Choose from `offer`, in the responder's order; `shared` are the received kex shares.
+    """Choose a suite from `offer` in the responder's order of preference; `shared` are the received
+    kex shares.
 
     Raises:
-        NoCommonAlgorithmError: names the first parameter without a common name.
+        NoCommonAlgorithmError: the first parameter without a common algorithm.
     """
     picked: dict[str, str] = {}
     retry = False
@@ -101,15 +104,15 @@ def choose(config: CoreConfig, offer: Offer, shared: Mapping[str, bytes]) -> Cho
     return Choice(Suite.of(picked), retry)
 
 
-# To check a key costs as much as to verify a signature; each takes 16 KiB at most.
+# A cache, because checking a key costs as much as verifying a signature. At most 16 KiB per entry.
 KEPT_PROOFS: Final = 128
 
-kept_proofs: "dict[bytes, Proof]" = {}  # the one that was met longest ago first
-_lock: Final = Lock()  # nodes may run in several threads
+kept_proofs: "dict[bytes, Proof]" = {}  # in order of use, the least recent first
+_lock: Final = Lock()  # because nodes can run in several threads
 
 
 class Proof(NamedTuple):
-    """The payload of a Proof; `kept` means that a Proof with these bytes was verified before."""
+    """The payload of a Proof. `kept` means that a Proof with the same bytes was verified before."""
 
     identity: PublicIdentity
     encoded_info: bytes
@@ -121,16 +124,17 @@ class Proof(NamedTuple):
 
 
 def read_proof(payload: bytes) -> Proof:
-    """Read a Proof and check its keys. Call `keep` or `refuse` afterwards.
+    """Parse a Proof and check its keys. Call `keep` or `refuse` afterwards.
 
     Raises:
-        LbmDecodeError, IdentityError: malformed, weak, bound wrongly, or too much.
+        LbmDecodeError: the payload is malformed or too long.
+        IdentityError: a key is weak, or the keys are not bound to each other.
     """
     return kept_proofs.get(payload) or _check(payload)
 
 
 def keep(payload: bytes, proof: Proof) -> None:
-    """Remember a verified Proof, so that its keys aren't checked again."""
+    """Cache a verified Proof, so that its keys aren't checked again."""
     met = proof if proof.kept else proof._replace(kept=True)
     with _lock:
         kept_proofs.pop(payload, None)
@@ -140,7 +144,9 @@ def keep(payload: bytes, proof: Proof) -> None:
 
 
 def refuse(payload: bytes, proof: Proof) -> None:
-    """Take the time of checking the keys: whether the Proof is remembered stays secret."""
+    """Spend the time that checking the keys takes, so that timing doesn't reveal whether a Proof is
+    cached.
+    """
     if proof.kept:
         _check(payload)
 
@@ -157,13 +163,24 @@ def _check(payload: bytes) -> Proof:
 T = TypeVar("T")
 
 
-@dataclass(slots=True)  # not frozen: its many fields would take six times as long to set
+@dataclass(slots=True)  # not frozen, because setting its many fields would take six times as long
 class Agreed:
     """The result of a handshake. Without encryption, only roles and limits are set.
 
-    `session_id` has 32 bytes, `exporter` the size of the hash. A journal needs `t1`, the Proof
-    events and `hs` to prove the session. `resume` is how many seconds the session may be without a
-    transport (section 17; 0: not at all).
+    `session_id` has 32 bytes; `exporter` has the size of the hash. With `t1`, the Proof events and
+    `hs`, a journal can prove the session later. `resume` is how many seconds the session may be
+    without a transport (section 17; 0: it can't be resumed).
+
+    Example:
+
+        from parley import Identity, Node
+        from parley.protocol import Agreed, Observer
+
+        class Sessions(Observer):
+            def session_started(self, agreed: Agreed, initiator: bool, checkpoint) -> None:
+                print(agreed.session_id.hex(), agreed.suite)
+
+        watched = Node(Identity.create(), observer=Sessions)
     """
 
     local_role: str
@@ -183,7 +200,7 @@ class Agreed:
     resume: float = 0.0
 
     def without_secrets(self) -> "Agreed":
-        """Return a copy without secrets except `exporter`."""
+        """Return a copy in which `exporter` is the only secret."""
         return Agreed(
             local_role=self.local_role,
             remote_role=self.remote_role,
@@ -197,15 +214,15 @@ class Agreed:
         )
 
 
-# The reason if a network key is set on one side only.
+# Reasons in the log if only one side has a network key.
 NO_NETWORK_KEY_THERE: Final = (
-    "the other side does not have the network key of this node, or the bytes were changed"
+    "the peer does not have this node's network key, or bytes were modified in transit"
 )
-NO_NETWORK_KEY_HERE: Final = "the other side has a network key, and this node has none"
+NO_NETWORK_KEY_HERE: Final = "the peer uses a network key, but this node has none; set network_key"
 
 
 class Handshake:
-    """The state of one handshake; `Initiator` and `Responder` add their steps."""
+    """The state of one handshake. `Initiator` and `Responder` implement the two sides."""
 
     def __init__(self, config: CoreConfig, random: bytes) -> None:
         self.config = config
@@ -223,13 +240,13 @@ class Handshake:
         self._th1 = b""
         self.responder_proof = b""
         self.initiator_proof = b""
-        # The responder's Proof could be opened, or the initiator's: both chains are known.
+        # Set once the peer's Proof was decrypted, so that both chains are known.
         self.proof_opened = False
 
-    # The key schedule, in the order of the flights.
+    # The key schedule, in the order of the messages.
 
     def derive(self, suite: Suite, shared_secret: bytes) -> None:
-        """Derive the secrets of the Proofs, after Hello and Reply."""
+        """Derive the secrets of the Proofs from Hello, Reply and the shared secret."""
         self.suite = suite
         hash = suite.hash_algorithm
         self._th1 = hash.digest(self.transcript)
@@ -261,7 +278,9 @@ class Handshake:
         return self.receiver
 
     def bind(self) -> ApplicationSecrets:
-        """Bind both chains to the transcript after both Proofs, and begin epoch 0."""
+        """Bind both chains to the transcript after both Proofs and derive the secrets of epoch
+        0.
+        """
         suite, secrets = self._derived()
         hash = suite.hash_algorithm
         th2 = hash.digest(self.transcript + self.responder_proof + self.initiator_proof)
@@ -277,11 +296,11 @@ class Handshake:
         return expect(self.sender).encrypt(0, 0, CONNECTION, PROOF, payload, True)
 
     def open_proof(self, event: bytes) -> None:
-        """Open and verify the peer's Proof.
+        """Decrypt and verify the peer's Proof.
 
         Raises:
-            RemoteProtocolError: `bad-record` if it does not open, otherwise
-                `authentication-failed`, whatever is wrong with it.
+            RemoteProtocolError: `bad-record` if it can't be decrypted, otherwise
+                `authentication-failed`.
         """
         receiver, suite = expect(self.receiver), expect(self.suite)
         try:
@@ -289,11 +308,11 @@ class Handshake:
         except RemoteProtocolError as unopened:
             if self.config.network_key is None or unopened.code != CloseCode.BAD_RECORD:
                 raise
-            # A node with another key would have answered nothing at all.
+            # A responder with another network key would have rejected this Hello, so it has none.
             raise RemoteProtocolError(unopened.code, NO_NETWORK_KEY_THERE) from unopened
         if opened[:4] != (0, 0, CONNECTION, PROOF):
             other = f"event {opened.category}/{opened.subcategory} on stream {opened.stream}"
-            raise _refused(f"{other} in place of the Proof")
+            raise _refused(f"{other} instead of the Proof")
         self.keep_proof(event)
         self.proof_opened = True
         if seal is None:
@@ -311,15 +330,15 @@ class Handshake:
             raise _refused(reason) from error
         keep(opened.payload, proof)
         if proof.identity.node_id == self.config.identity.node_id:
-            raise _refused(f"the peer has our own node id, {proof.identity.node_id}")
+            raise _refused(f"the peer has this node's own ID, {proof.identity.node_id}")
         self.identity = proof.identity
         self.info = proof.info()
 
     def keep_proof(self, event: bytes) -> None:
-        """Remember the other side's Proof event for the transcript."""
+        """Store the peer's Proof event for the transcript."""
         raise TypeError(f"{type(self).__name__} keeps no Proof")
 
-    # What the connection asks for.
+    # Values that the connection needs.
 
     def agreed_limits(self) -> Limits:
         return expect(self.limits)
@@ -335,7 +354,7 @@ class Handshake:
         return control_buffer(self.agreed_limits(), sealing=sealing, signature_size=size)
 
     def _seals(self) -> tuple[str | None, int]:
-        """Return the sealing and the size of a signature; None and 0 without encryption."""
+        """Return the sealing mode and the size of a signature; None and 0 without encryption."""
         suite = self.suite
         return (suite.sealing, suite.signing_algorithm.signature_size) if suite else (None, 0)
 
@@ -372,14 +391,14 @@ def _admit_none(stream: int) -> None:
 
 
 def expect(value: T | None) -> T:
-    """Return a value that an earlier step has set."""
+    """Return a value that an earlier step must have set."""
     if value is None:
-        raise TypeError("a step of the handshake was taken out of turn")
+        raise TypeError("a step of the handshake was called out of order")
     return value
 
 
 def raw_handshake_event(data: bytes) -> Event:
-    """Read a raw event of the handshake: category 1, stream 0, async id 0.
+    """Parse a raw event of the handshake: category 1, stream 0, async ID 0.
 
     Raises:
         RemoteProtocolError: `protocol-error`.
@@ -400,8 +419,9 @@ def _refused(reason: str) -> RemoteProtocolError:
 
 
 class Initiator(Handshake):
-    """The dialling side: Hello, again after Retry, then Proof. It accepts nothing that it didn't
-    offer, and sends nothing when it refuses."""
+    """The dialling side. It sends Hello, sends a second Hello after Retry, and then its Proof. It
+    rejects algorithms that it didn't offer, and sends no error when it refuses the peer.
+    """
 
     def __init__(self, config: CoreConfig, random: bytes) -> None:
         super().__init__(config, random)
@@ -409,21 +429,21 @@ class Initiator(Handshake):
         self._keys: dict[str, EphemeralKey] = {}
 
     def hello(self) -> bytes:
-        """Return the frame of the first Hello: one share, for the first kex."""
+        """Return the frame of the first Hello, with one share for the preferred kex."""
         if self.config.plaintext == "only":
             return self._hello()
         return self._hello(self.config.names("kex")[0])
 
     def receive(self, data: bytes) -> bytes | None:
-        """Take a raw event. Return the frame of a second Hello, or None after a Reply.
+        """Process a raw event. Return the frame of a second Hello, or None after a Reply.
 
         Raises:
-            RejectedError: the responder refused.
-            RemoteProtocolError: anything wrong.
+            RejectedError: the responder sent Reject.
+            RemoteProtocolError: the event is invalid.
         """
         if not self.transcript:
-            # As long as there are no keys of ours, a Reply in plain would pass for the answer
-            # to a Hello in plain.
+            # Without this check, an unencrypted Reply that arrives before our Hello was built would
+            # be accepted as the answer to an unencrypted Hello.
             raise violation(f"an answer of {len(data)} bytes before our Hello")
         event = raw_handshake_event(data)
         try:
@@ -433,19 +453,19 @@ class Initiator(Handshake):
             if event.subcategory == RETRY:
                 return self._retry(data, parse_retry(cells))
             if event.subcategory != REPLY:
-                raise violation(f"event 1/{event.subcategory}, neither Reply nor Retry nor Reject")
+                raise violation(f"event 1/{event.subcategory} instead of Reply, Retry or Reject")
             check_version(cells)
             self._reply(data, parse_reply(cells))
         except (LbmDecodeError, UnknownAlgorithmError) as error:
-            raise violation(f"a malformed answer to Hello: {error}") from error
+            raise violation(f"malformed answer to Hello: {error}") from error
         return None
 
     def keep_proof(self, event: bytes) -> None:
-        """The responder's Proof, which our own chain covers."""
+        """Store the responder's Proof, which our own chain covers."""
         self.responder_proof = event
 
     def finish(self) -> tuple[bytes, Agreed]:
-        """Trust the responder: return the frame of our Proof, and the result."""
+        """Trust the responder. Return the frame of our Proof, and the result."""
         secrets = expect(self.secrets)
         self.make_sender(secrets.hs_initiator, self.initiator_chain())
         proof = self.proof_frame()
@@ -503,26 +523,27 @@ class Initiator(Handshake):
 
 
 class Responder(Handshake):
-    """The listening side: Retry or Reply, its Proof, then the peer's. It does no public-key
-    operation for a Hello with a wrong network mac."""
+    """The listening side. It sends Retry, or Reply and its Proof, and then verifies the initiator's
+    Proof. It performs public-key operations only after the network MAC was verified.
+    """
 
     def __init__(self, config: CoreConfig, random: bytes) -> None:
         super().__init__(config, random)
-        self._asked: str | None = None  # the kex of our Retry
-        self._first = b""  # the first Hello's cells, but for those that may change
+        self._asked: str | None = None  # the kex that our Retry requested
+        self._first = b""  # the cells of the first Hello that a second one must repeat
         self.may_speak = config.network_key is None
-        # The initiator has a network key and this node has none, so that no Proof will open.
+        # True if only the initiator has a network key, so that its Proof can't be decrypted.
         self.lacks_network_key = False
 
     def receive(self, data: bytes) -> tuple[bytes, bool]:
-        """Take a Hello. Return the frames that answer it, and whether Reply is among them.
+        """Process a Hello. Return the frames to send, and whether they contain Reply.
 
         Raises:
-            RemoteProtocolError: with the code that Reject carries, if `may_speak`.
+            RemoteProtocolError: its code is sent in Reject if `may_speak`.
         """
         event = raw_handshake_event(data)
         if event.subcategory != HELLO:
-            raise violation(f"event 1/{event.subcategory} in place of Hello")
+            raise violation(f"event 1/{event.subcategory} instead of Hello")
         try:
             cells = decode_handshake(event.payload)
             self._check_network_mac(cells, HELLO_LABEL)
@@ -530,7 +551,7 @@ class Responder(Handshake):
             check_version(cells)
             hello = parse_hello(cells)
         except LbmDecodeError as error:
-            raise violation(f"a malformed Hello: {error}") from error
+            raise violation(f"malformed Hello: {error}") from error
         self._check_kind(hello)
         self.transcript += data
         self.remote_role = hello.role
@@ -542,40 +563,44 @@ class Responder(Handshake):
         return self._answer(cells, hello)
 
     def receive_resume(self, data: bytes) -> ResumeRequest:
-        """Take a Resume in place of the first Hello.
+        """Parse a Resume that arrived in place of the first Hello.
 
         Raises:
-            RemoteProtocolError: as `receive`; `unknown-session` where nothing is ever resumed.
+            RemoteProtocolError: the same errors as `receive`; `unknown-session` if this node
+                doesn't resume sessions.
         """
         event = raw_handshake_event(data)
         if self._asked is not None:
-            raise violation(f"a Resume in place of the second Hello, with kex {self._asked}")
+            raise violation(
+                f"a Resume instead of the second Hello, after a Retry for kex {self._asked}"
+            )
         try:
             cells = decode_handshake(event.payload)
             self._check_network_mac(cells, RESUME_LABEL)
             resume = read_resume(cells)
         except LbmDecodeError as error:
-            raise violation(f"a malformed Resume: {error}") from error
+            raise violation(f"malformed Resume: {error}") from error
         if not self.config.resume_ms:
             raise RemoteProtocolError(
-                CloseCode.UNKNOWN_SESSION, "no session is resumed here: resume_ms is 0"
+                CloseCode.UNKNOWN_SESSION, "this node does not resume sessions: resume is 0"
             )
         return resume
 
     def keep_proof(self, event: bytes) -> None:
-        """The initiator's Proof, the end of the transcript."""
+        """Store the initiator's Proof, the last event of the transcript."""
         self.initiator_proof = event
 
     def finish(self) -> Agreed:
-        """Trust the initiator: begin epoch 0, and return the result."""
+        """Trust the initiator, begin epoch 0 and return the result."""
         application = self.bind()
         expect(self.sender).switch(application.ap_responder)
         expect(self.receiver).switch(application.ap_initiator)
         return self.agreed(application)
 
     def refusal(self) -> bytes:
-        """Return Close `authentication-failed` under epoch 0: the only answer to a refused
-        Proof."""
+        """Return Close `authentication-failed` under epoch 0, the only response to a refused
+        Proof.
+        """
         application = self.bind()
         sender = expect(self.sender)
         sender.switch(application.ap_responder)
@@ -587,21 +612,21 @@ class Responder(Handshake):
         if key is None:
             self.lacks_network_key = keys.NETWORK_MAC in cells
             return
-        self.may_speak = False  # a second Hello has to earn it anew
+        self.may_speak = False  # a second Hello must be verified again
         mac = read_bytes(cells, keys.NETWORK_MAC, default=b"")
         covered = encode({k: v for k, v in cells.items() if k != keys.NETWORK_MAC})
         if not check_network_mac(key, covered, mac, label):
             other = "another network key" if mac else "no network key"
-            reason = f"a wrong network mac: the other side has {other}"
+            reason = f"wrong network MAC: the peer has {other}"
             raise RemoteProtocolError(CloseCode.AUTHENTICATION_FAILED, reason)
         self.may_speak = True
 
     def _check_kind(self, hello: Hello) -> None:
         if hello.plaintext and self.config.plaintext == "never":
-            reason = f"an unencrypted Hello, and plaintext is {self.config.plaintext!r}"
+            reason = f"unencrypted Hello, but plaintext is {self.config.plaintext!r}"
             raise RemoteProtocolError(CloseCode.PLAINTEXT_REFUSED, reason)
         if not hello.plaintext and self.config.plaintext == "only":
-            raise violation(f"an encrypted Hello, and plaintext is {self.config.plaintext!r}")
+            raise violation(f"encrypted Hello, but plaintext is {self.config.plaintext!r}")
 
     def _check_repeated(self, cells: Mapping[int, Value]) -> None:
         if self._asked is None:

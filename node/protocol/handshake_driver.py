@@ -1,7 +1,7 @@
-"""The handshake as a connection drives it: either side, its session, and its failures.
+"""Drives the handshake of a connection: messages of either side, the new session, and failures.
 
-What a failure sends depends on the state alone, so that all failures of authentication look alike
-(docs/protocol.md section 5).
+The events sent after a failure depend only on the state, so that a peer can't tell one
+authentication failure from another (docs/protocol.md section 5).
 """
 
 from typing import Final
@@ -25,11 +25,11 @@ from parley._node.protocol.resumption import ResumeKey, Resumption
 from parley._node.protocol.session import ConnectionParts, Session
 from parley._node.protocol.states import Signal, State
 
-_RESUME_TYPE: Final = bytes((CONNECTION, RESUME))  # where the type of a raw event stands
+_RESUME_TYPE: Final = bytes((CONNECTION, RESUME))  # position of the type in a raw event
 
 
 class HandshakeDriver:
-    """One handshake, from Hello to the session. It is over once `agreed` is set."""
+    """One handshake, from Hello until the session exists. It is complete once `agreed` is set."""
 
     def __init__(self, parts: ConnectionParts, random: bytes) -> None:
         self._parts = parts
@@ -41,14 +41,15 @@ class HandshakeDriver:
         self.agreed: Agreed | None = None
 
     def send_hello(self) -> None:
-        """Write the initiator's Hello. It is made as late as possible: a dial that fails makes no
-        keys, and over a network the responder prepares meanwhile."""
+        """Write the initiator's Hello. It is created as late as possible: a failed dial then
+        generates no keys, and on a network the responder prepares in the meantime.
+        """
         if self._hello_due and self._initiator is not None:
             self._hello_due = False
             self._parts.wire.write(self._initiator.hello())
 
     def receive(self, state: State, data: bytes) -> Signal:
-        """Take an event, and answer or report it; return the transition.
+        """Process an event and respond to it or report it; return the transition.
 
         Raises:
             RemoteProtocolError: the handshake has failed.
@@ -68,7 +69,7 @@ class HandshakeDriver:
         return self._replied() if replied else Signal.RETRY
 
     def accept(self) -> Signal:
-        """Trust the peer: write our Proof, if it is due, and finish."""
+        """Trust the peer: write our Proof if it is due, and complete the handshake."""
         if self._initiator is not None:
             proof, self.agreed = self._initiator.finish()
             self._parts.wire.write(proof)
@@ -77,7 +78,7 @@ class HandshakeDriver:
         return Signal.ACCEPT
 
     def session(self, longest: int, now: float) -> Session:
-        """Return the agreed session; `longest` is `frame_limit`."""
+        """Create the agreed session; `longest` is `frame_limit`."""
         agreed, handshake = expect(self.agreed), self.handshake
         directions = None
         if handshake.suite is not None:
@@ -90,18 +91,20 @@ class HandshakeDriver:
         return session
 
     def _resumption(self, exempt: int, now: float) -> Resumption | None:
-        """Return the state of resumption, if agreed. `exempt` bytes can exceed the buffer."""
+        """Return the resumption state, if agreed. `exempt` is how many bytes may exceed the
+        buffer.
+        """
         agreed, parts = expect(self.agreed), self._parts
         if not agreed.resume:
             return None
         hash = expect(agreed.suite).hash_algorithm
         key = ResumeKey(hash, expect(agreed.exporter), expect(agreed.session_id))
-        # Frames that wait for the transport are of the handshake, and have no position.
+        # Frames of the handshake that still wait for the transport don't count as positions.
         kept = ReplayBuffer(parts.config.resume_buffer, exempt, parts.wire.size, parts.account)
         return Resumption(key, agreed.resume, initiator=parts.initiator, kept=kept, now=now)
 
     def lost_because(self, reason: str) -> str:
-        """Return why the transport ended during the handshake, as far as known."""
+        """Return why the transport ended during the handshake, if known."""
         responder = self._responder
         lacks = responder is not None and responder.lacks_network_key
         return NO_NETWORK_KEY_HERE if lacks else reason
@@ -110,7 +113,7 @@ class HandshakeDriver:
         return self.handshake.frame_limit()
 
     def failure_frames(self, state: State, error: RemoteProtocolError) -> bytes:
-        """Return the frame that tells the peer of `error`, or b""."""
+        """Return the frame that reports `error` to the peer, or b""."""
         responder = self._responder
         if responder is None:
             return b""

@@ -1,6 +1,6 @@
-"""The events of the handshake (docs/protocol.md section 5): building and reading them.
+"""Encodes and decodes the events of the handshake (docs/protocol.md section 5).
 
-Reading raises LbmDecodeError, which becomes `protocol-error`.
+Decoding raises LbmDecodeError, which becomes `protocol-error`.
 """
 
 from collections.abc import Mapping
@@ -27,9 +27,9 @@ from parley._node.protocol.errors import RemoteProtocolError
 from parley._node.protocol.limits import NEGOTIATED, RESUME_MS, Limits
 
 RANDOM_SIZE: Final = 32
-# The keys of the offer's and the suite's inner maps.
+# The keys of the inner maps of offer and suite.
 PARAMETER_KEYS: Final = dict(enumerate(PARAMETERS, start=1))
-# What may differ between a Hello and the one that answers Retry.
+# The cells in which a second Hello, after Retry, may differ from the first.
 MAY_CHANGE: Final = (keys.NOISE, keys.SHARES, keys.NETWORK_MAC)
 
 
@@ -55,15 +55,16 @@ class ReplyRead(NamedTuple):
 
 
 def hello_payload(config: CoreConfig, random: bytes, shares: Mapping[str, bytes]) -> bytes:
-    """Return a Hello, with its network mac if there is a network key. Without shares it is a
-    plaintext one."""
+    """Encode a Hello, with a network MAC if there is a network key. Without shares it is a
+    plaintext Hello.
+    """
     if not shares:
         return _plaintext_payload(config, random)
     offer = _offer_cell(tuple(map(config.names, PARAMETERS)))
     payload = _payload(config, random, offer, shares)
     if config.network_key is None:
         return payload
-    # Only what is stated of resuming comes after the mac: the keys are in order.
+    # Keys are in order, so only the cells of resumption follow the MAC.
     mac = _pairs({keys.NETWORK_MAC: network_mac(config.network_key, payload)})
     resume = _resume_cell(config.resume_ms)
     head = MAP_HEADS[_ENCRYPTED_CELLS + 1 + bool(resume)]
@@ -83,7 +84,7 @@ def _plaintext_payload(config: CoreConfig, random: bytes) -> bytes:
     return encode({**cells, **config.limits.cells(), keys.PLAINTEXT: True})
 
 
-# Version, random, offer or suite, shares, role, and the limits; resuming may follow.
+# Version, random, offer or suite, shares, role and limits; cells of resumption may follow.
 _ENCRYPTED_CELLS: Final = 5 + len(NEGOTIATED)
 _BEGINNING: Final = b"".join(
     (
@@ -98,8 +99,9 @@ _BEGINNING: Final = b"".join(
 def _payload(
     config: CoreConfig, random: bytes, offer_or_suite: bytes, shares: Mapping[str, bytes]
 ) -> bytes:
-    """Join a Hello or Reply from encoded cells: all but random and shares are the same in each
-    handshake."""
+    """Join a Hello or Reply from encoded cells. Only random and shares differ between
+    handshakes.
+    """
     stated = _stated_cells(config.role, config.limits)
     shares_cell = _pairs({keys.SHARES: shares})
     resume = _resume_cell(config.resume_ms)
@@ -147,35 +149,35 @@ def reject_payload(code: int, parameter: str = "") -> bytes:
 
 
 def decode_handshake(payload: bytes) -> dict[int, Value]:
-    """Return the cells of a handshake payload, noise included."""
+    """Return the cells of a handshake payload, including padding."""
     return decode(payload, HANDSHAKE_LIMITS, keep_noise=True)
 
 
 def check_version(cells: Mapping[int, Value]) -> None:
     version = read_uint(cells, keys.VERSION)
     if version != VERSION:
-        reason = f"protocol version {version}; this node has {VERSION}"
+        reason = f"unsupported protocol version {version}: this node supports {VERSION}"
         raise RemoteProtocolError(CloseCode.UNSUPPORTED_VERSION, reason)
 
 
 def parse_hello(cells: Mapping[int, Value]) -> Hello:
-    """Read a Hello's cells, whose version is checked already."""
+    """Parse the cells of a Hello whose version was checked."""
     role, limits, plaintext = _read_shared(cells)
     if plaintext:
         return Hello(role, limits, True, {}, {})
     offered = read_map(cells, keys.OFFER)
     offer = {name: _names(offered.get(number)) for number, name in PARAMETER_KEYS.items()}
-    # No share at all is an offer too: it is answered by Retry.
+    # An offer without shares is valid: the answer is Retry.
     shares = _shares(cells) if cells.get(keys.SHARES, {}) != {} else {}
     return Hello(role, limits, False, offer, shares, _read_resume_ms(cells))
 
 
 def parse_reply(cells: Mapping[int, Value]) -> ReplyRead:
-    """Read a Reply's cells, whose version is checked already.
+    """Parse the cells of a Reply whose version was checked.
 
     Raises:
-        LbmDecodeError: malformed.
-        UnknownAlgorithmError: names nobody offered.
+        LbmDecodeError: the Reply is malformed.
+        UnknownAlgorithmError: it names an unknown algorithm.
     """
     role, limits, plaintext = _read_shared(cells)
     if plaintext:
@@ -212,7 +214,7 @@ def _read_shared(cells: Mapping[int, Value]) -> tuple[str, Limits, bool]:
     if plaintext:
         for key in (keys.OFFER, keys.SUITE, keys.SHARES):
             if key in cells:
-                reason = f"an unencrypted handshake with cell {key}: an offer, a suite or a share"
+                reason = f"an unencrypted handshake with cell {key}, which requires encryption"
                 raise LbmDecodeError(reason)
     return role, Limits.from_cells(cells), plaintext
 
@@ -243,6 +245,6 @@ def _suite(chosen: Mapping[int, Value]) -> Suite:
     for number, parameter in PARAMETER_KEYS.items():
         name = chosen.get(number)
         if type(name) is not str:
-            raise LbmDecodeError(f"a suite without the name of its {parameter}")
+            raise LbmDecodeError(f"a suite without {parameter}")
         names[parameter] = name
     return Suite.of(names)

@@ -1,6 +1,6 @@
-"""Keep-alive: when to free keys, ping, or give up, and which Pong answers which Ping (section 9).
+"""Keep-alive of an idle connection: when to free keys, send a Ping, or time out (section 9).
 
-Any received byte counts as an answer.
+Any received byte counts as an answer to a Ping.
 """
 
 from typing import Final
@@ -8,7 +8,7 @@ from typing import Final
 from parley._node.protocol.limits import OWN_PINGS, WAITING_PONGS
 from parley._node.protocol.rate_limit import TokenBucket
 
-# Seconds without a byte after which a connection rests.
+# Seconds without a received byte after which a connection frees its keys.
 REST: Final = 1.0
 AWAKE: Final = 0
 RESTING: Final = 1
@@ -16,10 +16,10 @@ PROBING: Final = 2
 
 
 class KeepAlive:
-    """The clock of an idle connection. All times are seconds of `now`.
+    """The timers of an idle connection. All times are seconds of `now`.
 
-    `heard` is when bytes were received last. `rest_due`, `probe_due` or `expired`, as `stage` says,
-    becomes true at `due`, or later if bytes were received meanwhile.
+    `heard` is when bytes were last received. At `due`, or later if bytes were received in the
+    meantime, the check for the current `stage` becomes true: `rest_due`, `probe_due` or `expired`.
     """
 
     __slots__ = (
@@ -47,18 +47,18 @@ class KeepAlive:
         return now - self.heard
 
     def received(self, now: float) -> None:
-        """Restart: bytes were received, or there is a new transport."""
+        """Restart the timers, because bytes were received or the transport is new."""
         self.heard, self.due, self.stage = now, now + self.awake, AWAKE
 
     def rest_due(self, now: float) -> bool:
-        """Return whether to free keys, because nothing was received for a second."""
+        """Return whether to free keys, because no byte was received for a second."""
         if self.stage != AWAKE:
             return False
         self.due = self.heard + self.awake
         return now >= self.due
 
     def rests(self) -> None:
-        """Note that keys were freed."""
+        """Record that keys were freed."""
         self.due += self.idle - self.awake
         self.stage = RESTING
 
@@ -69,12 +69,14 @@ class KeepAlive:
         return self.stage == PROBING and now >= self.due
 
     def probe_sent(self, now: float) -> None:
-        """Note that a Ping was sent because of `probe_due`."""
+        """Record that a Ping was sent because of `probe_due`."""
         self.due = now + self._timeout
         self.stage = PROBING
 
     def new_ping(self, now: float) -> int | None:
-        """Return the async id of a new Ping; None if 64 are unanswered, or above our rate limit."""
+        """Return the async ID of a new Ping; None if 64 are unanswered or the local rate limit is
+        reached.
+        """
         if len(self.waiting) >= WAITING_PONGS or not self._pings.take(now):
             return None
         while self._next_id in self.waiting:
@@ -85,6 +87,6 @@ class KeepAlive:
         return async_id
 
     def pong(self, async_id: int, now: float) -> float | None:
-        """Return the round-trip time of a Pong in seconds; None if it answers no Ping."""
+        """Return the round-trip time of a Pong in seconds; None if it doesn't match a Ping."""
         sent = self.waiting.pop(async_id, None)
         return None if sent is None else now - sent

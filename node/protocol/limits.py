@@ -24,7 +24,7 @@ CHAIN_OVERHEAD: Final = 17  # form, first 16 bytes of the chain value
 RAW_EVENT_MINIMUM: Final = 9
 CONNECTION_STREAM_PAYLOAD: Final = 4_096
 NODE_INFO_SIZE: Final = 1_024
-# Ours: the text of Reset and Close, UTF-8, so that their payload stays within the above.
+# Local limit of the text of Reset and Close in UTF-8, so that the payload stays within the above.
 TEXT_SIZE: Final = 1_024
 
 # Handshake (section 5).
@@ -41,20 +41,20 @@ UPDATE_AFTER_SECONDS: Final = 3_600.0
 REKEY_INTERVAL: Final = 900.0
 REKEY_TIMEOUT: Final = 30.0  # for an answer to an offer, and again for the last KeyUpdate
 REKEY_RATE_SECONDS: Final = 10.0
-# Plain KeyUpdates of the other side. Ours are half as many, so that no delay on the way makes
-# too many of them come at once.
+# Plain KeyUpdates that the peer may send. The local limit is half of it, so that network delay
+# can't make too many of them arrive together.
 KEY_UPDATES: Final = Rate(64, 1.0)
 OWN_KEY_UPDATES: Final = Rate(32, 2.0)
-# Of one direction, so that whoever follows its keys need not follow any number of steps.
+# For one direction, because an auditor must compute each step to follow the keys.
 UPDATES_BETWEEN_REKEYS: Final = 2**14
 
-# What answers nothing and changes nothing (section 6, 8 and 9): Seals that seal nothing, Pongs
-# without a Ping, Windows and Resets beyond those that what we sent can be the reason of.
+# Limit of redundant events (sections 6, 8 and 9): Seals that cover no new event, Pongs without a
+# Ping, and more Windows and Resets than our events can cause.
 IDLE_EVENTS: Final = Rate(64, 1.0)
-# An event of ours is one reason, and another for each 512 bytes that it costs. A reader grants
-# fewer at a time only when it has read everything.
+# Each of our events can cause one Window, and one more for each 512 bytes of its cost. A receiver
+# grants less at a time only when it has read everything.
 READ_ON: Final = 512
-# What costs the other side as much as us: its Pings, and its events that nobody takes.
+# Limits of events that cost both sides the same: Pings, and events that no handler consumes.
 PINGS: Final = Rate(16_384, 1 / 1_024)
 OWN_PINGS: Final = Rate(8_192, 1 / 512)
 DROPPED_EVENTS: Final = Rate(16_384, 1 / 1_024)
@@ -62,13 +62,14 @@ DROPPED_EVENTS: Final = Rate(16_384, 1 / 1_024)
 # Streams (section 8).
 EVENT_COST: Final = 64
 LARGEST_CREDIT: Final = 2**31 - 1
-# What one Batch may be.
+# Limits of one Batch.
 BATCH_COUNT: Final = 256
 BATCH_SIZE: Final = 32 * 1024
-# All that a connection makes us hold, and of that, what the windows of its streams may add up to.
+# Memory that the peer can use, and the fraction of it available to all windows of its streams.
 PEER_MEMORY: Final = 32 * 2**20
 WINDOWS_PART: Final = 2
-# What handlers have made in answer and have no room to write yet: so many times that, and seconds.
+# Results of handlers that wait to be written: the fraction of that memory, and the longest wait in
+# seconds.
 UNWRITTEN_PART: Final = 4
 ANSWER_PATIENCE: Final = 10.0
 
@@ -81,8 +82,8 @@ IDLE_BEFORE_PING: Final = 15.0
 PING_TIMEOUT: Final = 10.0
 WAITING_PONGS: Final = 64
 
-# Calls that are made once (section 18): their key, the longest Result that is remembered, how long
-# it is, and until when after it was first sent such a call may be asked again.
+# Calls with an idempotency key (section 18): size of the key, longest Result that is stored, how
+# long it is stored, and how long after the first attempt a call may be retried.
 ONCE_KEY_SIZE: Final = 16
 ONCE_RESULT: Final = 64 * 1024
 ONCE_KEPT: Final = 600.0
@@ -92,24 +93,24 @@ ONCE_AGAIN: Final = 300.0
 RESUME_MS: Final = 600_000
 RESUME_BUFFER: Final = 4 * 2**20
 LEAST_RESUME_BUFFER: Final = 2**20
-RESUME_EXEMPT: Final = 2 * 2**20  # Opens beyond a full buffer; see also `control_buffer`
+RESUME_EXEMPT: Final = 2 * 2**20  # bytes of Opens beyond a full buffer; see also `control_buffer`
 TELL_BYTES: Final = 256 * 1024
 TELL_INTERVAL: Final = 1.0
 TELL_ALONE: Final = 10.0
-RESUME_TIMEOUT: Final = 5.0  # of one attempt
-RESPONDER_PATIENCE: Final = 30.0  # how much longer the responder keeps a suspended session
+RESUME_TIMEOUT: Final = 5.0  # for one attempt
+RESPONDER_PATIENCE: Final = 30.0  # how much longer the responder stores a suspended session
 CLOSED_PATIENCE: Final = 5.0
-# Ours: nothing came for so long, so that a seal or a rekey that is overdue may be on its way.
+# Local: after so long without a byte, an overdue seal or rekey may still be on its way.
 SILENCE: Final = 5.0
 
 # Closing (section 11).
 CLOSE_LINGER: Final = 2.0
-# Ours: how long a graceful close waits for queued data that has no credit.
+# Local: how long a graceful close waits for queued data without credit.
 CLOSE_DRAIN: Final = 5.0
-# Ours: Pongs, Windows and Resets that wait because the other side does not read, and as much for
-# each stream as `control_buffer` adds.
+# Local: bytes of Pongs, Windows and Resets that may wait while the peer does not read;
+# `control_buffer` adds as much for each stream.
 CONTROL_BUFFER: Final = 1 << 20
-# Bytes of such an event on the wire, without its seal; and how many of them a stream can cause
+# Bytes of such an event on the wire without its seal, and how many of them a stream can cause
 # before its sender reads one: three Windows that use up its credit, and a Reset.
 CONTROL_EVENT: Final = 128
 CONTROL_EVENTS: Final = 4
@@ -141,12 +142,19 @@ def _negotiated(name: str, help_text: str, unit: str = "") -> Meta:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What Hello and Reply state: the minimum of both sides applies (section 5).
+    """The limits that Hello and Reply contain. For each, the smaller value of both sides applies.
 
-    docs/reference/settings.md describes each limit.
+    See section 5 of docs/protocol.md; docs/reference/settings.md describes each limit.
 
     Raises:
-        ValueError: a value is not an int, or is outside its range in `NEGOTIATED`.
+        ValueError: a value is not an int, or is outside its range.
+
+    Example:
+
+        from parley import Identity, Limits, Node, NodeConfig
+
+        config = NodeConfig(limits=Limits(max_payload=65_536, max_streams=8))
+        small = Node(Identity.create(), config=config)
     """
 
     max_payload: Annotated[
@@ -173,7 +181,7 @@ class Limits:
     def __post_init__(self) -> None:
         for name, limit in NEGOTIATED.items():
             value = getattr(self, name)
-            # 1.0 and True equal 1, and would stand for it where its encoding is kept.
+            # 1.0 and True equal 1, and would be mistaken for it in the cache of encodings.
             if type(value) is not int or not limit.minimum <= value <= limit.maximum:
                 raise ValueError(f"{name} is {value}; it must be {limit.minimum}..{limit.maximum}")
 
@@ -183,11 +191,11 @@ class Limits:
 
     @classmethod
     def from_cells(cls, cells: Mapping[int, Value]) -> "Limits":
-        """Read the peer's limits. Absent means the default; above the greatest counts as the
-        greatest.
+        """Parse the peer's limits. An absent limit has its default value; one above the maximum
+        counts as the maximum.
 
         Raises:
-            LbmDecodeError: a limit is below its least value, or no unsigned integer.
+            LbmDecodeError: a limit is below its minimum, or isn't an unsigned integer.
         """
         values = []
         for limit in NEGOTIATED.values():
@@ -206,8 +214,9 @@ class Limits:
 
 
 def control_buffer(limits: Limits, *, sealing: str | None, signature_size: int) -> int:
-    """Return how many bytes of Pongs, Windows and Resets may wait for a peer that doesn't read. An
-    honest peer that reads late causes no more, with the agreed limits."""
+    """Return how many bytes of Pongs, Windows and Resets may wait for a peer that doesn't read.
+    With the agreed limits, a correct peer that reads late does not exceed it.
+    """
     seal = signature_size if sealing == "each" else signature_size // limits.seal_events
     each = TEXT_SIZE + CONTROL_EVENTS * (CONTROL_EVENT + seal)
     return CONTROL_BUFFER + 2 * limits.max_streams * each
@@ -215,7 +224,8 @@ def control_buffer(limits: Limits, *, sealing: str | None, signature_size: int) 
 
 def frame_limit(max_payload: int, *, sealing: str | None, signature_size: int) -> int:
     """Return the longest event after the handshake, in bytes (section 2). `sealing` is None on an
-    unencrypted connection."""
+    unencrypted connection.
+    """
     if sealing is None:
         size = max_payload + RAW_OVERHEAD
     else:

@@ -1,6 +1,7 @@
-"""The memory that one connection holds, with one limit (docs/protocol.md sections 8 and 14).
+"""The memory budget of one connection (docs/protocol.md sections 8 and 14).
 
-Every holder charges the budget and releases as much afterwards, so that `held` is 0 at the end.
+Code that buffers data charges the budget and later releases the same amount, so that `held` is 0 at
+the end.
 """
 
 from collections.abc import Callable
@@ -8,30 +9,30 @@ from typing import Final
 
 from parley._node.protocol.limits import BATCH_COUNT, Limits
 
-# What things take in memory besides their payloads, in bytes of CPython: no less than
-# tracemalloc sees (tests/node/test_memory.py).
+# Memory of objects in addition to their payloads, in bytes of CPython: at least what tracemalloc
+# measures (tests/node/test_memory.py).
 EVENT_WEIGHT: Final = 512  # an event of a stream that waits for its reader
-STREAM_WEIGHT: Final = 2_048  # a stream of theirs, with keys and windows
+STREAM_WEIGHT: Final = 2_048  # a stream of the peer, with keys and windows
 STREAM_HANDLER_WEIGHT: Final = 8_192  # its handler, buffers and task
 REQUEST_WEIGHT: Final = 4_096  # a request whose handler runs
-REPLY_WEIGHT: Final = 256  # a reply, or a part of an answer, that waits for its reader
+REPLY_WEIGHT: Final = 256  # a reply, or a part of a response, that waits for its reader
 OUTGOING_WEIGHT: Final = 256  # an event that waits to be written
 NOTE_WEIGHT: Final = 96  # a note of a topic that waits for one subscriber
 FRAMES_WEIGHT: Final = 64  # frames of stream 0 that wait to be written
-BATCH_WEIGHT: Final = 512  # and those that were published together
-ROW_WEIGHT: Final = 512  # a row of an answer of the bus, besides its bytes
-HANDED_WEIGHT: Final = 320  # an id that was handed out and may be acknowledged
-PLACE_WEIGHT: Final = 1_024  # a consumer for which a stream `bus` speaks
+BATCH_WEIGHT: Final = 512  # notes that were published together
+ROW_WEIGHT: Final = 512  # a row in a response of the bus, in addition to its bytes
+HANDED_WEIGHT: Final = 320  # the ID of a delivered event that may be acknowledged
+PLACE_WEIGHT: Final = 1_024  # a consumer on a `bus` stream
 
-# What each connection may have held, however much is held for all of them.
+# Memory that each connection may use even if the total budget is exhausted.
 SHARE: Final = 64 * 1024
 
 
 class MemoryBudget:
-    """The bytes that are `held` for one connection, at most about `limit`.
+    """The memory that one connection uses: `held` bytes of about `limit`.
 
-    They also count in `total`, the budget of all connections. Up to `share` there is room however
-    full that is. `on_charge` is called after each charge.
+    It also counts in `total`, the budget of all connections. Up to `share` bytes are available even
+    if `total` is exhausted. `on_charge` is called after each charge.
     """
 
     __slots__ = ("_share", "_total", "held", "limit", "on_charge")
@@ -56,8 +57,7 @@ class MemoryBudget:
             self.on_charge()
 
     def charge_shared(self, size: int) -> None:
-        """Charge bytes (release, if negative) that others hold as well: they don't count in
-        `total`."""
+        """Charge bytes (release, if negative) of shared objects, which don't count in `total`."""
         self.held += size
         if self.on_charge is not None:
             self.on_charge()
@@ -70,7 +70,7 @@ class MemoryBudget:
             total = total._total
 
     def try_charge(self, size: int) -> bool:
-        """Charge so many bytes if there is room for them; returns whether there was."""
+        """Charge `size` bytes if they fit; return whether they did."""
         budget: MemoryBudget | None = self
         while budget is not None:
             held = budget.held + size
@@ -100,6 +100,7 @@ class MemoryBudget:
 
 
 def unsealed_weight(limits: Limits) -> int:
-    """Return the memory that events may take that wait for one seal: `seal_events` of them, each of
-    which can be a Batch."""
+    """Return the memory of the most events that can wait for one seal: `seal_events` of them, each
+    of which can be a Batch.
+    """
     return limits.seal_events * (limits.max_payload + BATCH_COUNT * EVENT_WEIGHT)

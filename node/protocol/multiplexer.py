@@ -1,8 +1,7 @@
 """Streams over one connection: opening, data, credit, finishing, resetting (section 8).
 
-What the other side may do on a stream is checked here, after decryption and before
-anything is reported. Encrypts nothing: control events go out through `control`, all others
-wait in the outbox for their turn.
+Received events are validated here, after decryption and before they are reported. This module
+doesn't encrypt: control events are passed to `control`, all others wait in the send queue.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,24 +46,22 @@ from parley._node.protocol.send_queue import OutgoingEvent, SendQueue
 from parley._node.protocol.streams import Flow, Streams, StreamState, stream_flows
 
 Control = Callable[[OutgoingEvent], None]
-# Least window that a short memory names in Open.
+# Smallest window in Open when memory is short.
 LEAST_WINDOW = 1024
-# What an event holds besides its cost, in the account.
+# Memory of an event in addition to its cost.
 EXTRA_WEIGHT: Final = EVENT_WEIGHT - EVENT_COST
 
 
 class Multiplexer:
     """The streams of one open connection, and their queued events.
 
-    Reports that weren't given back, and streams of the peer, are charged to `account`. Tunnels are
-    separate: their windows are fixed, and Data in them isn't refused when memory is short.
+    Unconsumed reports and streams of the peer are charged to `account`. Tunnels are separate: their
+    windows are fixed, and Data in them is accepted even when memory is short.
 
-    Attributes:
-        watched: streams of which StreamWritable is reported once nothing is queued.
-        windows: by label, the windows that a request (Subscribe) named for streams that the peer
-            opens in answer.
-        unconsumed: cost of the reports that weren't given back.
-        expected: how many Windows and Resets of the peer have a reason in what we sent.
+    Attributes: watched: streams for which StreamWritable is reported once their queue is empty.
+    windows: by label, the windows that a request (Subscribe) specified for streams that the peer
+    opens in response. unconsumed: cost of the reports that haven't been consumed. expected: how
+    many Windows and Resets of the peer our events explain.
     """
 
     def __init__(
@@ -85,24 +82,25 @@ class Multiplexer:
         self.stream_table = streams
         self.control = control
         self._forget = forget
-        self._received = received  # what the other side did; it may have to wait for a seal
+        self._received = received  # reports of the peer's events, which may have to wait for a seal
         self._reports = reports
         self.watched: set[int] = set()
-        self._starved: set[int] = set()  # watched too, and nothing waits but credit
+        self._starved: set[int] = set()  # also watched, with an empty queue but without credit
         self.outbox = outbox
         self.windows: dict[str, int] = {}
         self.unconsumed = 0
         self._unconsumed_events = 0
         self.expected = 0
 
-    # What the other side sends.
+    # Received events.
 
     def receive(self, event: Event) -> bool:
-        """Take an event that isn't on stream 0. Return False if it is dropped, and no credit bounds
-        how many such events the peer may send.
+        """Process an event that isn't on stream 0. Return False if it is dropped and not limited by
+        credit, so that the caller must count it.
 
         Raises:
-            RemoteProtocolError, LbmDecodeError: it may not be, or not there.
+            RemoteProtocolError: the event isn't allowed.
+            LbmDecodeError: its payload is malformed.
         """
         stream, async_id, category, subcategory, payload, _ = event
         if len(payload) > self.limits.max_payload:
@@ -139,10 +137,10 @@ class Multiplexer:
             cost = len(payload) + EVENT_COST
             known.window.take(cost)
         if known.resetting:
-            return cost > 0  # what its credit lets come until it has read our Reset
+            return cost > 0  # credit limits the events that arrive until the peer reads our Reset
         if not ((known.apart and category == STREAM) or self._account.has_room()):
-            # Windows of streams that the other side opened cannot be made smaller, so
-            # what is firm is this: it holds at most one event more than the bound.
+            # Windows of streams that the peer opened can't be reduced, so the limit can be exceeded
+            # by one event.
             self.reset(stream, CloseCode.OVERLOADED, "")
             self._received.append(StreamReset(stream, int(CloseCode.OVERLOADED), ""))
             return True
@@ -174,7 +172,9 @@ class Multiplexer:
                 self._reports.append(StreamWritable(stream))
 
     def reset_received(self, cells: Mapping[int, Any]) -> None:
-        """Handle 2/4 Reset on stream 0: both directions end, ours with a Reset if it is open."""
+        """Handle 2/4 Reset on stream 0: end both directions, and answer with Reset if ours is
+        open.
+        """
         stream, code = cells[keys.STREAM], cells[keys.CODE]
         text = cells.get(keys.TEXT, "")
         known = self.stream_table.get_live(stream)
@@ -189,69 +189,79 @@ class Multiplexer:
         if not quiet:
             self._received.append(StreamReset(stream, code, text))
 
-    # What we send.
+    # Sent events.
 
     def open_stream(self, label: str, window: int | None, credit: int | None = None) -> int:
-        """Open a stream. Open is encrypted immediately, so that no event can overtake it.
+        """Open a stream. Open is encrypted immediately, so that later events can't overtake it.
 
         `credit` is how many bytes the peer is known to accept.
         """
-        if not isinstance(label, str):  # the other side would end the connection
-            raise TypeError(f"a label is text, not {type(label).__name__}")
+        if not isinstance(label, str):  # otherwise the peer would end the connection
+            raise TypeError(
+                f"invalid stream label {label!r}: expected str, got {type(label).__name__}"
+            )
         limits = self.limits
         if apart := label == TUNNEL_LABEL:
             window = credit = TUNNEL_WINDOW
         elif window is None:
             room = self._windows - self.stream_table.committed
-            window = max(LEAST_WINDOW, min(limits.stream_window, room // 8))  # some for each
+            window = max(
+                LEAST_WINDOW, min(limits.stream_window, room // 8)
+            )  # a part for each stream
         elif not 1 <= window <= LARGEST_CREDIT:
-            raise ValueError(f"a window is 1..{LARGEST_CREDIT} bytes")
+            raise ValueError(f"invalid window {window}: expected 1 to {LARGEST_CREDIT} bytes")
         cells: dict[int, Value] = {keys.LABEL: label}
         if window != limits.stream_window:
             cells[keys.WINDOW] = window
         payload = encode(cells)
         if len(payload) > limits.max_payload:
             size, largest = len(payload), limits.max_payload
-            raise PayloadTooLargeError(f"a label with a payload of {size} bytes; at most {largest}")
+            raise PayloadTooLargeError(
+                f"stream label too long: its payload has {size} bytes, at most {largest}"
+            )
         known = self.stream_table.open_local(credit or limits.stream_window, window, apart=apart)
         self.expected += 2
         self.control(OutgoingEvent(known.id, 0, STREAM, OPEN, payload))
         return known.id
 
     def send_data(self, stream: int, data: bytes | memoryview) -> None:
-        """Queue 2/5 Data, at least 1 byte, on an open stream; raises as `Connection.send`."""
+        """Queue 2/5 Data, at least 1 byte, on an open stream; raises the same errors as
+        `Connection.send`.
+        """
         size, most = len(data), self.limits.max_payload
         if size > most:
-            raise PayloadTooLargeError(f"a payload of {size} bytes; {most} were agreed")
+            raise PayloadTooLargeError(
+                f"cannot send a payload of {size} bytes: {most} bytes were agreed (max_payload)"
+            )
         credit = self.stream_table.get_local(stream).credit
         cost = size + EVENT_COST
         self.outbox.put(OutgoingEvent(stream, 0, STREAM, DATA, data, False, cost), credit)
         self.expected += 1 + cost // READ_ON
 
     def hold(self, stream: int) -> None:
-        """Write nothing of a stream until an event that `releases` it is written."""
+        """Hold back the events of a stream until an event that `releases` it is written."""
         self.outbox.hold(stream)
 
     def release(self, stream: int) -> None:
-        """Stop holding a stream: the event that would release it isn't sent."""
+        """Release a held stream, because the event that would release it isn't sent."""
         self.outbox.release(stream)
 
     def drop_waiting(self, stream: int) -> None:
         self.outbox.drop(stream)
 
     def grant(self, stream: int, request: int, credit: int) -> None:
-        """Grant the peer credit for Chunks of its answer to our request."""
+        """Grant the peer credit for the Chunks of its response to our request."""
         cells: dict[int, Value] = {keys.STREAM: stream, keys.CREDIT: credit, keys.REQUEST: request}
         self.control(OutgoingEvent(0, 0, STREAM, WINDOW, encode(cells)))
 
     def finish(self, stream: int) -> None:
-        """Queue Finish behind the events of the stream."""
+        """Queue Finish after the events of the stream."""
         known = self.stream_table.get_local(stream)
         known.finishing = True
         self.outbox.put(OutgoingEvent(stream, 0, STREAM, FINISH, NO_PAYLOAD), known.credit)
 
     def reset(self, stream: int, code: int, text: str) -> None:
-        """End both directions now; does nothing if the stream is gone."""
+        """End both directions immediately; does nothing if the stream is closed."""
         check_close(code, text, CloseCode.REFUSED)
         known = self.stream_table.open.get(stream)
         if known is None or known.resetting:
@@ -262,13 +272,15 @@ class Multiplexer:
         self._end_local(known)
 
     def free(self, cost: int, count: int) -> None:
-        """Stop charging reports that the caller bounds; `give_back` grants their credit."""
+        """Stop charging reports that the caller limits itself; grant their credit with
+        `give_back`.
+        """
         self.unconsumed -= cost
         self._unconsumed_events -= count
         self._account.release(cost + EXTRA_WEIGHT * count)
 
     def give_back(self, stream: int, cost: int) -> None:
-        """Grant credit for freed reports, when it is due."""
+        """Grant the credit of freed reports when it is due."""
         known = self.stream_table.open.get(stream)
         if known is None or not known.remote_open or known.resetting:
             return
@@ -278,14 +290,15 @@ class Multiplexer:
             self.control(OutgoingEvent(0, 0, STREAM, WINDOW, payload))
 
     def resize(self, stream: int, window: int) -> None:
-        """Change the window of a stream of the peer to the one that a request named."""
+        """Set the window of a stream of the peer to the one that a request specified."""
         known = self.stream_table.open.get(stream)
         if known is not None:
             self.stream_table.resize(known, window)
 
     def credit(self, stream: int) -> int:
-        """Return how many bytes may be sent on a stream from 2 up, queued events included; 0 if our
-        direction has ended."""
+        """Return how many bytes may be sent on a stream from 2 up, including queued events; 0 if
+        our direction has ended.
+        """
         known = self.stream_table.open.get(stream)
         return known.credit.left if known is not None and known.local_open else 0
 
@@ -301,12 +314,16 @@ class Multiplexer:
             self.outbox.waker.changed()
 
     def watch_credit(self, stream: int) -> None:
-        """Like `watch`, but wait for more credit; LocalProtocolError if our direction has ended."""
+        """Like `watch`, but wait for more credit.
+
+        Raises:
+            LocalProtocolError: our direction has ended.
+        """
         self.stream_table.get_local(stream)
         self._starved.add(stream)
 
     def event_encrypted(self, event: OutgoingEvent) -> None:
-        """Handle an event that was taken from the send queue and encrypted."""
+        """Update credit and state after an event was taken from the send queue and encrypted."""
         stream = event.stream
         if event.category == STREAM and event.subcategory == FINISH:
             self._end_local(self.stream_table.open[stream])
@@ -323,7 +340,7 @@ class Multiplexer:
         streams = self.stream_table
         return Flow(stream_flows(streams), self.unconsumed, streams.committed, self.outbox.count)
 
-    # Steps of the above.
+    # Internal steps.
 
     def _opened(self, stream: int, cells: Mapping[int, Any]) -> None:
         label = cells[keys.LABEL]

@@ -1,6 +1,7 @@
-"""The interface of observers: a journal, a test or a debugger that sees each encrypted event.
+"""The observer interface: a journal, test or debugger receives each encrypted event of a
+connection.
 
-Calls come from inside the core, in the order of the wire, and must be short.
+The core calls observers synchronously, in the order of the wire, so their methods must be fast.
 """
 
 from collections.abc import Callable
@@ -12,10 +13,10 @@ from parley._node.protocol.handshake import Agreed
 
 @dataclass(frozen=True, slots=True)
 class DirectionState:
-    """The state of a direction between two events, with which the next one can be verified.
+    """The state of one direction between two events, from which the next event can be verified.
 
-    `chain` has the hash's size; `counters` maps each stream of this epoch to its next counter;
-    `unsealed` counts the events since the last seal.
+    `chain` has the size of the hash. `counters` maps each stream of this epoch to its next counter.
+    `unsealed` is the number of events since the last seal.
     """
 
     chain: bytes
@@ -24,41 +25,65 @@ class DirectionState:
     unsealed: int
 
 
-# Our direction and the other one, as they stand between two events.
+# Returns the state of the sending and of the receiving direction between two events.
 Checkpoint = Callable[[], tuple[DirectionState, DirectionState]]
 
 
 class Observer(Protocol):
-    """The calls of the core. `sent` means our direction."""
+    """Callbacks for the events of one connection.
+
+    Pass a function that creates one to `Node(observer=...)`.
+
+    In every callback, `sent` is True for the local node's sending direction.
+
+    Example:
+
+        from parley import Identity, Node
+        from parley.protocol import Observer
+
+        class ByteCounter(Observer):
+            total = 0
+
+            def event(self, sent: bool, data: bytes, chain: bytes) -> None:
+                self.total += len(data)
+
+        watched = Node(Identity.create(), observer=ByteCounter)
+    """
 
     def session_started(self, agreed: Agreed, initiator: bool, checkpoint: Checkpoint) -> None:
-        """The handshake is complete. `checkpoint` may be called between two events until the
-        session ends."""
+        """Handle the end of the handshake. `checkpoint` may be called between two events until the
+        session ends.
+        """
 
     def epoch_began(self, sent: bool, epoch: int, secret: bytes, rekey: int) -> None:
-        """The following events of a direction are under `secret`, the epoch's `ap`, which gives the
-        key of each stream. `rekey` is the number of its rekey, 0 for none."""
+        """Handle a new epoch of one direction. `secret` is the epoch's `ap`, from which the key of
+        each stream is derived. `rekey` is the number of the rekey that began the epoch; 0 if none
+        did.
+        """
 
     def event(self, sent: bool, wire: bytes, chain: bytes) -> None:
-        """An encrypted event after the Proofs, without the frame length, and the chain value after
-        it."""
+        """Handle an encrypted event after the Proofs. `data` is the event without the frame length,
+        `chain` the chain value after it.
+        """
 
     def stream_opened(self, stream: int, payload: bytes | memoryview) -> None:
-        """The last event was the Open of `stream`."""
+        """Handle the opening of `stream`: its Open was the last event."""
 
     def direction_ended(self, stream: int) -> None:
-        """A direction of `stream` has ended."""
+        """Handle the end of one direction of `stream`."""
 
     def rekeyed(
         self, number: int, shared_secret: bytes, after_offer: bytes, after_answer: bytes
     ) -> None:
-        """The shared secret of a rekey, and the chain values that it is derived with."""
+        """Handle a rekey. The new secrets are derived from its shared secret and the two chain
+        values.
+        """
 
     def session_suspended(self, reason: str) -> None:
-        """The transport is lost."""
+        """Handle the loss of the transport."""
 
     def session_resumed(self, number: int) -> None:
-        """The session continues over another transport, its `number`-th resumption."""
+        """Handle the `number`-th resumption of the session, over another transport."""
 
     def session_ended(self, code: int, text: str, remote: bool) -> None:
-        """The connection is over; `remote` means that the peer ended it."""
+        """Handle the end of the connection; `remote` means that the peer ended it."""

@@ -1,7 +1,7 @@
-"""How payloads are read: by the fields of the event's own type (docs/protocol.md section 3).
+"""Validates payloads against the schema of their event type (docs/protocol.md section 3).
 
-A required field must be there, and each field must have its type and range. Unknown fields are
-ignored. `event_types` has the schemas.
+Required fields must be present, and each field must have the right type and range. Unknown fields
+are ignored. The schemas are in `event_types`.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from parley._lbm.keys import key_name
 
 
 class FieldType(NamedTuple):
-    """The allowed values of a field: their type `of` (None: any), and a condition."""
+    """The allowed values of a field: their type `of` (None means any type) and a condition."""
 
     wanted: str
     of: type | None = None
@@ -25,7 +25,7 @@ ANY: Final = FieldType("a value")
 BYTES: Final = FieldType("a byte string", bytes)
 TEXT: Final = FieldType("a text string", str)
 BOOL: Final = FieldType("a boolean", bool)
-# A decoded map has keys of one kind, so the first speaks for all.
+# All keys of a decoded map have the same type, so checking the first suffices.
 TEXT_MAP: Final = FieldType(
     "a map with text keys", dict, lambda value: type(next(iter(value), "")) is str
 )
@@ -52,8 +52,8 @@ def array(most: int) -> FieldType:
 class PayloadSchema:
     """The required and optional fields of one type of event.
 
-    `check` raises LbmDecodeError for fields that contradict each other. With `may_be_empty` no
-    payload means no fields.
+    `check` raises LbmDecodeError for contradictory fields. With `may_be_empty`, the payload may be
+    absent.
     """
 
     __slots__ = ("_check", "_may_be_empty", "kinds", "required")
@@ -72,15 +72,15 @@ class PayloadSchema:
         self.kinds: Mapping[int, FieldType] = {**required, **(optional or {})}
 
     def read(self, payload: bytes) -> dict[int, Any]:
-        """Return the fields of a payload; empty bytes mean no payload.
+        """Return the fields of a payload; empty bytes mean that it is absent.
 
         Raises:
-            LbmDecodeError: it is malformed.
+            LbmDecodeError: the payload is malformed.
         """
         return self.read_weighed(payload)[0]
 
     def read_weighed(self, payload: bytes) -> tuple[dict[int, Any], int]:
-        """Like `read`, with about how many bytes of memory the fields take."""
+        """Like `read`, but also return the approximate memory of the fields in bytes."""
         cells: dict[int, Any] = {}
         weight = 0
         if payload or not self._may_be_empty:

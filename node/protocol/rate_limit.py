@@ -1,23 +1,23 @@
-"""A rate limit: a burst, then a steady rate.
+"""A token bucket: a burst, then a steady rate.
 
-A bucket stores one number, the time at which it is full again.
+It stores a single number, the time at which the bucket is full again.
 """
 
 from typing import Final, NamedTuple
 
-# What times that were added up may be off by, in seconds.
+# Rounding error of added times, in seconds.
 _TOLERANCE: Final = 1e-6
 
 
 class Rate(NamedTuple):
-    """A `burst` of at least 1, and one more each `seconds`."""
+    """A burst of `burst` (at least 1) tokens, and one more every `seconds`."""
 
     burst: float
     seconds: float
 
 
 class TokenBucket:
-    """A token bucket, full at first."""
+    """A token bucket, initially full."""
 
     __slots__ = ("_full_at", "_rate")
 
@@ -26,7 +26,7 @@ class TokenBucket:
         self._full_at = float("-inf")
 
     def take(self, now: float) -> bool:
-        """Take a token; return False if there is none."""
+        """Take a token; return False if the bucket is empty."""
         burst, seconds = self._rate
         full_at = max(self._full_at, now)
         if full_at - now > (burst - 1) * seconds + _TOLERANCE:
@@ -38,7 +38,7 @@ class TokenBucket:
         self._full_at -= self._rate.seconds
 
     def next_at(self) -> float:
-        """Return when there is a token."""
+        """Return the time of the next token."""
         return self._full_at - (self._rate.burst - 1) * self._rate.seconds
 
     def is_full(self, now: float) -> bool:

@@ -1,8 +1,8 @@
-"""One direction of an encrypted connection: stream keys, hash chain, seals (docs/protocol.md
+"""One direction of an encrypted connection: stream keys, hash chain and seals (docs/protocol.md
 section 6).
 
-`RecordWriter` turns events into frames, `RecordReader` the events of frames back. The hash chain
-covers the bytes on the wire, never a re-encoding.
+`RecordWriter` encrypts events into frames; `RecordReader` decrypts them. The hash chain covers the
+bytes on the wire, never a re-encoding.
 """
 
 from collections.abc import Callable
@@ -22,8 +22,8 @@ from parley._node.protocol.event import INNER_HEAD, Event
 
 UNSEALED: Final = b"\x00"
 SEALED: Final = b"\x01"
-_CHAIN_PREFIX: Final = 16  # bytes of the chain value that travel with each event
-_CHAIN_HEAD: Final = 5 + _CHAIN_PREFIX  # stream, form, and those
+_CHAIN_PREFIX: Final = 16  # bytes of the chain value in each event
+_CHAIN_HEAD: Final = 5 + _CHAIN_PREFIX  # stream, form and chain prefix
 _LEAST_BLOB: Final = 21  # async id, type, one byte of payload, tag
 _pack_length: Final = Struct(">I").pack
 _unpack_stream: Final = Struct(">I").unpack_from
@@ -44,11 +44,11 @@ class _StreamCipher:
 
 
 class CipherState:
-    """The secret of the epoch, the key of each stream, and the value of the hash `chain`, d[n] =
-    H(d[n-1] || stream u32 || blob).
+    """The secret of the epoch, the stream keys, and the hash chain d[n] = H(d[n-1] || stream u32 ||
+    blob).
 
-    `unsealed` counts events in form 0 since the last seal. Of an idle stream only the counter is
-    kept: its key, of some 3 KB, is derived again for its next event.
+    `unsealed` is the number of events in form 0 since the last seal. For an idle stream only the
+    counter is stored. Its key, about 3 KB, is derived again for its next event.
     """
 
     __slots__ = (
@@ -88,7 +88,7 @@ class CipherState:
 
     @property
     def secret(self) -> bytes:
-        """The secret of the epoch, from which the next one is derived."""
+        """The secret of the epoch, from which the next secret is derived."""
         return self._secret
 
     def counters(self) -> dict[int, int]:
@@ -112,7 +112,9 @@ class CipherState:
 
 
 class RecordWriter(CipherState):
-    """Our direction. `events_sent` and `bytes_sent` (of blobs) count within the epoch."""
+    """The sending direction. `events_sent` and `bytes_sent` (of blobs) are counted within the
+    epoch.
+    """
 
     __slots__ = ("_signing_key", "bytes_sent", "events_sent")
 
@@ -169,10 +171,10 @@ class ReaderCheckpoint(NamedTuple):
 
 
 class RecordReader(CipherState):
-    """The peer's direction.
+    """The receiving direction.
 
-    `admit` raises if a stream without a key may not be used; `seal_events` is the agreed limit;
-    `sealed` is how many events in form 0 the last seal covered.
+    `admit` raises if a stream without a key isn't allowed. `seal_events` is the agreed limit;
+    `sealed` is the number of events in form 0 that the last seal covered.
     """
 
     __slots__ = ("_signature_size", "admit", "seal_events", "sealed", "verifier")
@@ -196,12 +198,12 @@ class RecordReader(CipherState):
     def decrypt(
         self, event: bytes | memoryview, *, verify: bool = True
     ) -> tuple[Event, bytes | memoryview | None]:
-        """Decrypt and chain one event, and check its seal, or that it needs none. Return it with
-        its seal, None in form 0. Without `verify` the seal isn't checked.
+        """Decrypt and chain one event, and verify its seal or that it doesn't need one. Return the
+        event and its seal (None in form 0). Without `verify` the seal isn't verified.
 
         Raises:
-            RemoteProtocolError: `bad-record`, `seal-violation`, or `protocol-error` for a stream
-                that may not be used and for category or subcategory 0.
+            RemoteProtocolError: `bad-record`; `seal-violation`; or `protocol-error` if the stream
+                isn't allowed, or category or subcategory is 0.
         """
         try:
             (stream,) = _unpack_stream(event)
@@ -233,21 +235,21 @@ class RecordReader(CipherState):
         if seal is None and verify:
             self.unsealed += 1
             if self.unsealed > self.seal_events:
-                reason = f"{self.unsealed} events unsealed; at most {self.seal_events}"
+                reason = f"{self.unsealed} events without a seal; at most {self.seal_events}"
                 raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, reason)
             if category == CONNECTION and subcategory in ALWAYS_SEALED:
-                reason = f"event {category}/{subcategory} came without seal"
+                reason = f"event {category}/{subcategory} must have a seal"
                 raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, reason)
         elif seal is not None and verify:
             self.verify(seal)
         return Event(stream, async_id, category, subcategory, inner[4:]), seal
 
     def checkpoint(self) -> "ReaderCheckpoint":
-        """Return all that `open` changes."""
+        """Return all state that `decrypt` changes."""
         return ReaderCheckpoint(self.chain, self.unsealed, self.sealed, self.counters())
 
     def restore(self, checkpoint: "ReaderCheckpoint") -> None:
-        """Undo all that `open` changed in this epoch."""
+        """Undo all changes of `decrypt` in this epoch."""
         self.chain = checkpoint.chain
         self.unsealed, self.sealed = checkpoint.unsealed, checkpoint.sealed
         self._idle_counters, self.ciphers = dict(checkpoint.counters), {}
@@ -260,21 +262,21 @@ class RecordReader(CipherState):
             start = 4 + self._signature_size
             return aad, start, event[4:start]
         if event[:5] != aad:
-            raise _bad_record(f"form byte {bytes(event[4:5])!r}; it is 0 or 1")
+            raise _bad_record(f"invalid form byte {bytes(event[4:5])!r}: expected 0 or 1")
         start = _CHAIN_HEAD + self._signature_size
         return aad, start, event[_CHAIN_HEAD:start]
 
     def verify_first(self, seal: bytes | memoryview, verifier: Verifier) -> None:
-        """Verify the seal of the Proof, with the key that the Proof shows."""
+        """Verify the seal of the Proof with the key in the Proof."""
         self.verifier = verifier
         self.verify(seal)
 
     def open_streams(self, admit: Callable[[int], None]) -> None:
-        """Ask `admit` about streams from now on; before the Proofs there is only stream 0."""
+        """Use `admit` for streams from now on. Before the Proofs only stream 0 is allowed."""
         self.admit = admit
 
     def verify(self, seal: bytes | memoryview) -> None:
-        """Check `seal` against the chain after the last event."""
+        """Verify `seal` against the chain value after the last event."""
         if self.verifier is None:
             raise RemoteProtocolError(CloseCode.INTERNAL_ERROR, "no verifier yet")
         try:

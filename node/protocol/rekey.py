@@ -1,8 +1,8 @@
-"""The progress of rekeys: offer, answer, and the KeyUpdate of each direction (docs/protocol.md
-section 6).
+"""The state of rekeys: offer, answer, and the KeyUpdate of each direction (docs/protocol.md section
+6).
 
-A new offer may follow once both KeyUpdates of the last rekey were sent and received. Each secret is
-dropped as soon as it is used.
+A new offer is allowed once both KeyUpdates of the last rekey were sent and received. Secrets are
+deleted as soon as they were used.
 """
 
 from dataclasses import replace
@@ -31,16 +31,17 @@ NEVER: Final = float("inf")
 
 
 class Phase(Enum):
-    """The phase of our part of a rekey."""
+    """The local phase of a rekey."""
 
     IDLE = auto()
-    OFFERED = auto()  # our offer is unanswered
-    SWITCHING = auto()  # the keys are there; a KeyUpdate is yet to be sent or to come
+    OFFERED = auto()  # the local offer is unanswered
+    SWITCHING = auto()  # the new keys are derived; a KeyUpdate hasn't been sent or received yet
 
 
 class KeyUpdateLimit:
-    """The plain KeyUpdates of one direction: their rate, and how many are `left` until its next
-    rekey. None is added after `suspended_at`."""
+    """The plain KeyUpdates of one direction: their rate limit, and how many are `left` until its
+    next rekey. After `suspended_at` the rate limit isn't refilled.
+    """
 
     __slots__ = ("_allowance", "_most", "left", "suspended_at")
 
@@ -51,7 +52,7 @@ class KeyUpdateLimit:
         self.suspended_at = NEVER
 
     def take(self, now: float) -> bool:
-        """Return whether one more is allowed now."""
+        """Return whether one more KeyUpdate is allowed now."""
         if not self.left or not self._allowance.take(min(now, self.suspended_at)):
             return False
         self.left -= 1
@@ -62,9 +63,9 @@ class KeyUpdateLimit:
 
 
 class RekeyState:
-    """Both sides' rekeys of one connection, `allowance` offers of each in 10 s.
+    """The rekeys of one connection, with `allowance` offers of each side in 10 s.
 
-    `number` is the number of the last one; the peer must continue it until `deadline`.
+    `number` is the number of the last rekey; the peer must continue it before `deadline`.
     """
 
     __slots__ = (
@@ -89,20 +90,21 @@ class RekeyState:
 
     def __init__(self, suite: Suite, secret: bytes, initiator: bool, allowance: int) -> None:
         self._suite = suite
-        self._secret = secret  # `rekey` of the key schedule
+        self._secret = secret  # the secret `rekey` of the key schedule
         self._initiator = initiator
         rate = Rate(allowance, REKEY_RATE_SECONDS / allowance)
         self._seen = TokenBucket(rate)
         self._made = TokenBucket(rate)
         self._ephemeral: EphemeralKey | None = None
-        self._crossed = False  # the other side's offer crossed ours and was ignored
+        self._crossed = False  # the peer's offer crossed the local one and was ignored
         self._value_after_offer = b""
         self._secrets: RekeySecrets | None = None
         self._sent = self._received = False
-        self.update_due = False  # the other side answered: its next event is a KeyUpdate
+        self.update_due = False  # the peer answered, so its next event must be a KeyUpdate
         self.number = 0
         self.deadline = NEVER
-        # Plain KeyUpdates between rekeys; ours are half as many as the other side has to take.
+        # Plain KeyUpdates between rekeys; the local limit is half of the number that the peer
+        # accepts.
         self.updates = KeyUpdateLimit(KEY_UPDATES, UPDATES_BETWEEN_REKEYS)
         self.own_updates = KeyUpdateLimit(OWN_KEY_UPDATES, UPDATES_BETWEEN_REKEYS // 2)
         self.phase = Phase.IDLE
@@ -111,14 +113,14 @@ class RekeyState:
         return self.phase is Phase.IDLE and now >= self._made.next_at()
 
     def offer(self, now: float) -> bytes:
-        """Begin: return the share for RekeyOffer. Call `offer_sent` afterwards.
+        """Begin a rekey and return the share for RekeyOffer. Call `offer_sent` afterwards.
 
         Raises:
-            LimitReachedError: more than the allowance in 10 s.
+            LimitReachedError: more offers than the allowance in 10 s.
         """
         if not self._made.take(now):
             wait = self._made.next_at() - now
-            reason = f"the last rekey is less than 10 s old: try again in {wait:.1f} s"
+            reason = f"cannot rekey: too many rekeys in 10 s; try again in {wait:.1f} s"
             raise LimitReachedError(reason)
         self._crossed = False
         self.phase = Phase.OFFERED
@@ -127,17 +129,19 @@ class RekeyState:
         return self._ephemeral.share
 
     def offer_sent(self, chain: bytes) -> None:
-        """Remember `chain`, the value of our direction after the offer."""
+        """Remember `chain`, the value of the sending direction after the offer."""
         self._value_after_offer = chain
 
     def offer_received(self, now: float) -> bool:
-        """Return whether the peer's offer is to be answered; one that crosses ours may not be.
+        """Return whether to answer the peer's offer. If both sides' offers cross, only one is
+        answered.
 
         Raises:
-            RemoteProtocolError: `protocol-error`, too early; `overloaded`, too many.
+            RemoteProtocolError: `protocol-error` if it is too early; `overloaded` if there
+                are too many.
         """
         if self.phase is Phase.SWITCHING:
-            raise violation(f"a RekeyOffer before rekey {self.number} was over")
+            raise violation(f"a RekeyOffer before rekey {self.number} was complete")
         if self.phase is Phase.OFFERED and self._initiator:
             if self._crossed:
                 raise violation(f"a second RekeyOffer before an answer, after rekey {self.number}")
@@ -146,7 +150,7 @@ class RekeyState:
         if not self._seen.take(now):
             reason = f"too many rekeys in 10 s: one more after rekey {self.number}"
             raise RemoteProtocolError(CloseCode.OVERLOADED, reason)
-        if self.phase is Phase.OFFERED:  # ours crossed it, is forgotten and does not count
+        if self.phase is Phase.OFFERED:  # the crossed local offer is discarded and doesn't count
             self._ephemeral = None
             self._made.give_back()
         self.phase = Phase.IDLE
@@ -157,15 +161,16 @@ class RekeyState:
         return self._suite.kex_algorithm.respond(share)
 
     def answer_received(self, share: bytes, now: float) -> tuple[bytes, bytes]:
-        """Return the chain value after our offer and the shared secret. Call `derive` afterwards.
+        """Return the chain value after the local offer, and the shared secret. Call `derive`
+        afterwards.
 
         Raises:
-            RemoteProtocolError: `protocol-error`, nobody asked.
+            RemoteProtocolError: `protocol-error` if there is no offer.
         """
         if self.phase is not Phase.OFFERED or self._ephemeral is None:
             raise violation(f"a RekeyAnswer without an offer, after rekey {self.number}")
-        # The other side measures between the arrivals of our offers. Counting from its
-        # answer, no delay on the way can make the next one arrive too early.
+        # The peer measures the time between our offers as they arrive. If we count from its answer,
+        # network delay can't make the next offer arrive too early.
         self._made.give_back()
         self._made.take(now)
         self.update_due = True
@@ -187,14 +192,14 @@ class RekeyState:
         self.deadline = now + REKEY_TIMEOUT
 
     def take_sending(self) -> tuple[bytes, bytes]:
-        """Return our direction's next secret, and the commitment for its chain."""
+        """Return the next secret of the sending direction, and the commitment for its chain."""
         return self._take(self._initiator, sent=True)
 
     def take_receiving(self, number: int) -> tuple[bytes, bytes]:
-        """Return the peer's next secret, and the commitment for its chain.
+        """Return the next secret of the receiving direction, and the commitment for its chain.
 
         Raises:
-            RemoteProtocolError: `protocol-error`, a wrong number.
+            RemoteProtocolError: `protocol-error` if the number is wrong.
         """
         if self.phase is not Phase.SWITCHING or self._received or number != self.number:
             raise violation(f"a KeyUpdate for rekey {number}")
@@ -202,14 +207,15 @@ class RekeyState:
         return self._take(not self._initiator, sent=False)
 
     def resume(self, now: float) -> None:
-        """Restart the time that the peer has, since it could not continue for a while."""
+        """Restart the peer's deadline, because it couldn't continue without a transport."""
         if self.deadline != NEVER:
             self.deadline = now + REKEY_TIMEOUT
         self.own_updates.suspended_at = NEVER
 
     def suspend(self, now: float) -> None:
-        """Stop our own rate: the peer receives nothing for a while, and then everything
-        together."""
+        """Stop refilling the local rate limit, because the peer will receive all events together
+        later.
+        """
         self.own_updates.suspended_at = now
 
     def _take(self, initiator: bool, *, sent: bool) -> tuple[bytes, bytes]:
@@ -227,8 +233,8 @@ class RekeyState:
             self.phase = Phase.IDLE
             self.deadline = NEVER
         elif initiator:
-            # Plain updates may follow, for as long as the other side keeps its KeyUpdate back:
-            # what was taken would then open an epoch that is over.
+            # If the peer delays its KeyUpdate, plain updates can follow; stored secrets would then
+            # decrypt an epoch that has ended.
             self._secrets = replace(secrets, next_initiator=b"")
         else:
             self._secrets = replace(secrets, next_responder=b"")

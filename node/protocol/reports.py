@@ -1,6 +1,6 @@
-"""The reports of the core to its caller, one class for each kind.
+"""The reports of the protocol core, one class for each kind.
 
-A report is complete: the caller needs nothing else of the connection to understand it.
+A report contains all the information about its event.
 """
 
 from collections.abc import Mapping
@@ -16,8 +16,9 @@ from parley._node.protocol.resumption import ResumeRequest
 
 @dataclass(frozen=True, slots=True)
 class PeerIdentified:
-    """The peer proved its identity. Answer with `accept_peer` or `refuse_peer`; until then nothing
-    is read, and the handshake's deadline continues."""
+    """The peer proved its identity. Call `accept_peer` or `refuse_peer`; until then the connection
+    doesn't process further bytes, and the deadline of the handshake still applies.
+    """
 
     identity: PublicIdentity
     role: str
@@ -41,7 +42,7 @@ class StreamOpened:
 
 @dataclass(frozen=True, slots=True)
 class StreamFinished:
-    """The peer sends no more on this stream."""
+    """The peer has finished sending on this stream."""
 
     stream: int
 
@@ -57,7 +58,7 @@ class StreamReset:
 
 @dataclass(frozen=True, slots=True)
 class StreamWritable:
-    """Nothing is queued on this stream any more (`notify_writable`)."""
+    """The queue of this stream is empty (`notify_writable`)."""
 
     stream: int
 
@@ -73,7 +74,7 @@ class WindowReceived:
 
 @dataclass(frozen=True, slots=True)
 class PongReceived:
-    """The answer to `ping`; `round_trip` in seconds."""
+    """The answer to `ping`; `round_trip` is in seconds."""
 
     async_id: int
     round_trip: float
@@ -81,7 +82,9 @@ class PongReceived:
 
 @dataclass(frozen=True, slots=True)
 class KeysUpdated:
-    """A direction (`sent` or received) continues in `epoch`; `rekey` is its number, or 0."""
+    """A direction (`sent` or received) continues in `epoch`; `rekey` is the number of its rekey, or
+    0.
+    """
 
     sent: bool
     epoch: int
@@ -90,24 +93,24 @@ class KeysUpdated:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """The session lost its transport and waits for another; `reason` is for the log."""
+    """The session lost its transport and waits for another one; `reason` is for the log."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """The session continues over a new transport, its `number`-th resumption."""
+    """The `number`-th resumption of the session, over a new transport."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeRequested:
-    """Over a new transport, the peer wants to resume a session.
+    """The peer asks to resume a session over a new transport.
 
-    Find it by the tag and call its `accept_resume`; then call `hand_over` of this connection, or
-    `refuse_resume`.
+    Find the session by its tag and call its `accept_resume`. Then call `hand_over` or
+    `refuse_resume` of this connection.
     """
 
     resume: ResumeRequest
@@ -116,7 +119,8 @@ class ResumeRequested:
 @dataclass(frozen=True, slots=True)
 class AttemptEnded:
     """The last report of a `ResumeAttempt`: "resumed", "rejected" with the peer's `code`, or
-    "failed"."""
+    "failed".
+    """
 
     outcome: str
     code: int | None = None
@@ -124,7 +128,7 @@ class AttemptEnded:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionEnded:
-    """The connection is over; the last report.
+    """The last report: the connection has ended.
 
     `remote` means that the peer's Close or Reject ended it. `reason` is for the log.
     """
@@ -135,7 +139,7 @@ class ConnectionEnded:
     reason: str
 
     def __str__(self) -> str:
-        sentence = self.text or SENTENCES.get(self.code, "closed by the other side")
+        sentence = self.text or SENTENCES.get(self.code, "closed by the peer")
         return f"{sentence} ({code_name(self.code)})"
 
 

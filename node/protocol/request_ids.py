@@ -1,7 +1,6 @@
-"""Async ids: the unanswered requests of each stream, ours and the peer's (docs/protocol.md section
-2).
+"""Async IDs: the unanswered requests of each stream, local and remote (docs/protocol.md section 2).
 
-An id is in use from its request to its final answer, also after a Cancel.
+An ID is in use from its request to the final response, even after a Cancel.
 """
 
 from typing import Final, Generic, TypeVar
@@ -10,14 +9,14 @@ from parley._node.protocol.errors import LimitReachedError, violation
 from parley._node.protocol.limits import UNANSWERED_REQUESTS
 
 LAST_ASYNC_ID: Final = 65_535
-# A request's key in the tables below is one integer, stream << 16 | async id, since that
-# is made for every event of the hot path.
+# Requests are stored under a single integer, stream << 16 | async ID, because it is computed for
+# every event.
 
 T = TypeVar("T")
 
 
 class OutgoingRequests(Generic[T]):
-    """Our requests that wait for their final answer."""
+    """Local requests that wait for their final response."""
 
     __slots__ = ("by_id", "next_ids")
 
@@ -29,10 +28,10 @@ class OutgoingRequests(Generic[T]):
         return len(self.by_id)
 
     def add(self, stream: int, request: T) -> int:
-        """Return the async id for `request`, 1..65535.
+        """Add a request and return its async ID, 1..65535.
 
         Raises:
-            LimitReachedError: all ids of the stream are busy.
+            LimitReachedError: all IDs of the stream are in use.
         """
         waiting = self.by_id
         async_id = self.next_ids.get(stream, 1)
@@ -47,11 +46,11 @@ class OutgoingRequests(Generic[T]):
         return self.by_id.get(stream << 16 | async_id)
 
     def pop(self, stream: int, async_id: int) -> T | None:
-        """Return the request under this id, which becomes free."""
+        """Remove and return the request with this ID."""
         return self.by_id.pop(stream << 16 | async_id, None)
 
     def end_stream(self, stream: int) -> list[T]:
-        """Remove and return the requests of a stream that is gone."""
+        """Remove and return the requests of a closed stream."""
         self.next_ids.pop(stream, None)
         keys = [key for key in self.by_id if key >> 16 == stream]
         return [self.by_id.pop(key) for key in keys]
@@ -68,11 +67,11 @@ class OutgoingRequests(Generic[T]):
             if base | async_id not in self.by_id:
                 return async_id
         stream = base >> 16
-        raise LimitReachedError(f"65,535 requests of stream {stream} wait for their answers")
+        raise LimitReachedError(f"65,535 requests are pending on stream {stream}")
 
 
 class IncomingRequests(Generic[T]):
-    """The peer's requests that we haven't answered."""
+    """The peer's requests that have no response yet."""
 
     __slots__ = ("by_id", "count_limit")
 
@@ -87,7 +86,7 @@ class IncomingRequests(Generic[T]):
         """Add a request.
 
         Raises:
-            RemoteProtocolError: `protocol-error`, the id is busy.
+            RemoteProtocolError: `protocol-error`: the ID is in use.
         """
         key = stream << 16 | async_id
         if key in self.by_id:
@@ -101,11 +100,11 @@ class IncomingRequests(Generic[T]):
         return list(self.by_id.values())
 
     def pop(self, stream: int, async_id: int) -> T | None:
-        """Return the request under this id, which becomes free."""
+        """Remove and return the request with this ID."""
         return self.by_id.pop(stream << 16 | async_id, None)
 
     def end_stream(self, stream: int) -> list[T]:
-        """Remove and return the requests of a stream that is gone."""
+        """Remove and return the requests of a closed stream."""
         keys = [key for key in self.by_id if key >> 16 == stream]
         return [self.by_id.pop(key) for key in keys]
 

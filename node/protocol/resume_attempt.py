@@ -1,8 +1,8 @@
 """One attempt of an initiator to resume its session over a new transport.
 
-It sends Resume and takes Resumed or Reject. A Reject isn't authenticated and only ends the attempt
-(docs/protocol.md section 17). `Connection.start_attempt` makes one, and a driver serves it like any
-core.
+It sends Resume and receives Resumed or Reject. A Reject isn't authenticated, so it only ends the
+attempt (docs/protocol.md section 17). `Connection.start_attempt` creates attempts; a driver runs
+them like connections.
 """
 
 from collections.abc import Callable
@@ -21,16 +21,17 @@ from parley._node.protocol.resumption import read_resumed
 from parley._node.protocol.send_queue import SendQueue
 
 NEVER: Final = float("inf")
-# Given number, position and mac of a Resumed, and the time: whether the session goes on.
+# Called with number, position and MAC of a Resumed, and the time. Returns whether the session
+# resumes.
 Accept = Callable[[int, int, bytes, float], bool]
 
 
 class ResumeAttempt:
-    """The core of one attempt, which takes 5 s at most.
+    """The protocol core of one attempt, which takes at most 5 s.
 
-    `outcome` is None, "resumed" (the session continues: its driver gets the transport, and
-    `unread_bytes`, those after Resumed), "rejected" with the peer's `code`, or "failed". It is
-    reported before the transport of an attempt that has `ended` is closed.
+    `outcome` is None while the attempt runs. Then it is "resumed" (the session takes over the
+    transport and the `unread_bytes` after Resumed), "rejected" with the peer's `code`, or "failed".
+    It is reported before the transport of an attempt that has `ended` is closed.
     """
 
     def __init__(self, resume: bytes, accept: Accept, now: float) -> None:
@@ -88,7 +89,7 @@ class ResumeAttempt:
         self._end("failed")
 
     def cancel(self) -> None:
-        """End because the session is over, or makes another attempt."""
+        """Cancel the attempt, because the session has ended or starts another attempt."""
         self._end("failed")
 
     def _answered(self, data: bytes, now: float) -> None:
@@ -97,7 +98,7 @@ class ResumeAttempt:
             self.code, _ = parse_code_and_text(decode_handshake(event.payload))
             self._end("rejected")
         elif event.subcategory != RESUMED or self.accept is None:
-            raise violation(f"event 1/{event.subcategory}, neither Resumed nor Reject")
+            raise violation(f"event 1/{event.subcategory} instead of Resumed or Reject")
         else:
             self.unread_bytes = self._frames.unread_bytes()
             accepted = self.accept(*read_resumed(event.payload), now)

@@ -1,7 +1,7 @@
-"""How a session outlives its transports (docs/protocol.md section 17).
+"""The state that allows a session to resume over another transport (docs/protocol.md section 17).
 
-`ResumeKey` makes and checks the tag and macs of Resume and Resumed, `Resumption` is the state of
-one session, `ClosedSession` answers for a few seconds after a session was closed.
+`ResumeKey` computes and verifies the tags and MACs of Resume and Resumed. `Resumption` is the state
+of one session. `ClosedSession` responds to a Resume for a few seconds after a session was closed.
 """
 
 import hmac
@@ -28,13 +28,14 @@ from parley._node.protocol.replay_buffer import ReplayBuffer
 
 TAG_SIZE: Final = 16
 LAST_ATTEMPT: Final = 2**32 - 1
-# The sides of a mac.
+# The sides of a MAC.
 _RESUME, _RESUMED = b"\x00", b"\x01"
 
 
 class ResumeRequest(NamedTuple):
     """A received Resume: the session's tag, the number of the attempt, how many bytes the initiator
-    has received, and the mac."""
+    has received, and the MAC.
+    """
 
     tag: bytes
     attempt: int
@@ -43,7 +44,7 @@ class ResumeRequest(NamedTuple):
 
 
 class ResumeKey:
-    """The key K of a session; `count` below is the number of its resumptions so far."""
+    """The key K of a session. `count` in its methods is the number of previous resumptions."""
 
     __slots__ = ("_hash", "key")
 
@@ -58,7 +59,7 @@ class ResumeKey:
     def resume_frame(
         self, count: int, attempt: int, received: int, network_key: bytes | None
     ) -> bytes:
-        """Return the frame of Resume, with its network mac if there is a network key."""
+        """Return the frame of Resume, with a network MAC if there is a network key."""
         cells: dict[int, Value] = {
             keys.TAG: self.tag(count),
             keys.ATTEMPT: attempt,
@@ -80,8 +81,9 @@ class ResumeKey:
         return frame(handshake_event(RESUMED, encode(cells)))
 
     def find_count(self, resume: ResumeRequest, count: int) -> int | None:
-        """Return which of `count` and the one before a Resume is for; None if its tag or mac is
-        wrong. Takes the same time for each."""
+        """Return the count of a Resume, which is `count` or one less; None if its tag or MAC is
+        wrong. Takes constant time.
+        """
         found = None
         for number in (count, max(0, count - 1)):
             mac = self._mac(_RESUME, number, resume.attempt, resume.received)
@@ -91,7 +93,7 @@ class ResumeKey:
         return found
 
     def check_resumed(self, count: int, attempt: int, received: int, mac: bytes) -> bool:
-        """Return whether the mac of a Resumed is right."""
+        """Return whether the MAC of a Resumed is right."""
         return hmac.compare_digest(self._mac(_RESUMED, count, attempt, received), mac)
 
     def _mac(self, side: bytes, count: int, attempt: int, received: int) -> bytes:
@@ -104,12 +106,12 @@ _NOBODYS: Final = ResumeKey(SHA256, bytes(32), bytes(32))
 
 
 def spend_mac(resume: ResumeRequest) -> None:
-    """Take the time of checking a mac, since no session has this tag."""
+    """Spend the time that verifying a MAC takes, because no session has this tag."""
     _NOBODYS.find_count(resume, 1)
 
 
 def read_resume(cells: Mapping[int, Value]) -> ResumeRequest:
-    """Read a Resume's cells, whose network mac is checked already; raises LbmDecodeError."""
+    """Parse the cells of a Resume whose network MAC was verified; raises LbmDecodeError."""
     return ResumeRequest(
         read_bytes(cells, keys.TAG, size=TAG_SIZE),
         read_uint(cells, keys.ATTEMPT, minimum=1, maximum=LAST_ATTEMPT),
@@ -119,7 +121,7 @@ def read_resume(cells: Mapping[int, Value]) -> ResumeRequest:
 
 
 def read_resumed(payload: bytes) -> tuple[int, int, bytes]:
-    """Return attempt, position and mac of a Resumed; raises LbmDecodeError."""
+    """Return attempt, position and MAC of a Resumed; raises LbmDecodeError."""
     cells = decode_handshake(payload)
     attempt = read_uint(cells, keys.ATTEMPT, minimum=1, maximum=LAST_ATTEMPT)
     return attempt, read_uint(cells, keys.RECEIVED), _read_mac(cells)
@@ -127,8 +129,8 @@ def read_resumed(payload: bytes) -> tuple[int, int, bytes]:
 
 def _read_mac(cells: Mapping[int, Value]) -> bytes:
     mac = read_bytes(cells, keys.MAC)
-    if len(mac) > 64:  # of the longest hash
-        raise LbmDecodeError(f"a mac of {len(mac)} bytes; at most 64")
+    if len(mac) > 64:  # size of the longest hash
+        raise LbmDecodeError(f"invalid MAC of {len(mac)} bytes: at most 64")
     return mac
 
 
@@ -136,10 +138,11 @@ NEVER: Final = float("inf")
 
 
 class Resumption:
-    """The state of resuming one session. `count` is the number of its resumptions so far.
+    """The resumption state of one session. `count` is the number of its resumptions so far.
 
-    `received` is the position up to which the peer's bytes were received, `told` the position that
-    was acknowledged last. Received is due at `tell_due`, and with other frames after `ride_at`.
+    `received` is the position up to which the peer's bytes were received, `told` the last
+    acknowledged position. Received is due at `tell_due`; after `ride_at` it is added to other
+    frames.
     """
 
     __slots__ = (
@@ -167,46 +170,48 @@ class Resumption:
         self._key = key
         self._seconds = seconds
         self._initiator = initiator
-        self.attempt = 0  # the last one made, or the highest one accepted
+        self.attempt = 0  # the last one started, or the highest one accepted
         self.count = 0
         self.kept = kept
         self.received = 0
         self.position_acknowledged(now, 0)
 
     def __repr__(self) -> str:
-        return f"<Resumption: {self.count} so far, {self.held:,} bytes kept>"
+        return f"<Resumption: {self.count} so far, {self.held:,} bytes stored>"
 
     @property
     def held(self) -> int:
-        """Number of bytes kept to be sent again."""
+        """Number of bytes stored to be sent again."""
         return self.kept.held
 
     @property
     def tags(self) -> tuple[bytes, ...]:
-        """The tags under which the session may be resumed now: the next one, and the one before, in
-        case Resumed was lost."""
+        """The tags under which the session can be resumed now: the next one, and the previous one
+        in case Resumed was lost.
+        """
         if not self.count:
             return (self._key.tag(0),)
         return self._key.tag(self.count), self._key.tag(self.count - 1)
 
     @property
     def can_suspend(self) -> bool:
-        """Whether the peer has the session as well. An initiator knows it once it has received
-        bytes."""
+        """Whether the peer is known to have the session too. An initiator knows it once it has
+        received bytes.
+        """
         return not self._initiator or self.received > 0
 
     @property
     def patience(self) -> float:
-        """How long a suspended session is kept, in seconds."""
+        """How long a suspended session is stored, in seconds."""
         return self._seconds if self._initiator else self._seconds + RESPONDER_PATIENCE
 
     @property
     def closed_patience(self) -> float:
-        """How long a closed session is kept, in seconds."""
+        """How long a closed session is stored, in seconds."""
         return min(self._seconds, CLOSED_PATIENCE)
 
     def position_acknowledged(self, now: float, position: int) -> None:
-        """Note that `position` is acknowledged."""
+        """Record that `position` is acknowledged."""
         self.told = position
         self.ride_at = now + TELL_INTERVAL
         self.tell_due = NEVER
@@ -216,28 +221,28 @@ class Resumption:
     def next_attempt(self, network_key: bytes | None) -> bytes:
         """Return the frame of a new attempt's Resume."""
         if self.attempt >= LAST_ATTEMPT:
-            raise LimitReachedError(f"too many attempts to resume: {self.attempt}")
+            raise LimitReachedError(f"cannot resume: {self.attempt} attempts were made")
         self.attempt += 1
         return self._key.resume_frame(self.count, self.attempt, self.received, network_key)
 
     def is_resumed(self, attempt: int, received: int, mac: bytes) -> bool:
-        """Return whether a Resumed answers our last attempt and is right."""
+        """Return whether a Resumed answers our last attempt and is valid."""
         right = self._key.check_resumed(self.count, attempt, received, mac)
         return right and attempt == self.attempt and self.could_have(received)
 
     # As the responder.
 
     def find_count(self, resume: ResumeRequest) -> int | None:
-        """Return the count of a Resume, if its tag, mac and attempt are right."""
+        """Return the count of a Resume if its tag, MAC and attempt are valid; otherwise None."""
         count = self._key.find_count(resume, self.count)
         return count if resume.attempt > self.attempt else None
 
     def could_have(self, position: int) -> bool:
-        """Return whether the peer may have received all bytes before `position`."""
+        """Return whether the peer can have received all bytes before `position`."""
         return self.kept.told <= position <= self.kept.sent
 
     def accept(self, resume: ResumeRequest, count: int) -> bytes:
-        """Accept a right Resume of that count; return the frame of Resumed."""
+        """Accept a valid Resume with that count; return the frame of Resumed."""
         self.attempt = resume.attempt
         if count == self.count:
             self.count += 1
@@ -245,33 +250,35 @@ class Resumption:
 
 
 class ClosedSession:
-    """The rest of a session that sent Close: it answers a Resume until the time `until`.
+    """The remaining bytes of a session that sent Close. It responds to a Resume until the time
+    `until`.
 
-    The Close and bytes before it may have been lost; they are sent again, and received bytes are
-    discarded. `found_by` are the tags under which its node finds it.
+    The Close and bytes before it may have been lost. They are sent again; received bytes are
+    discarded. A node finds it by the tags in `found_by`.
     """
 
     __slots__ = ("_frames", "_resumption", "found_by", "until")
 
     def __init__(self, resumption: Resumption, frames: list[bytes], until: float) -> None:
         self._resumption = resumption
-        self._frames = frames  # encrypted, and never handed to a transport
+        self._frames = frames  # encrypted, but never passed to a transport
         self.until = until
         self.found_by: tuple[bytes, ...] = ()
 
     @property
     def tags(self) -> tuple[bytes, ...]:
-        """The tags under which the session may be resumed now."""
+        """The tags under which the session can be resumed now."""
         return self._resumption.tags
 
     @property
     def held(self) -> int:
-        """Number of kept bytes."""
+        """Number of stored bytes."""
         return self._resumption.held + sum(map(len, self._frames))
 
     def answer(self, resume: ResumeRequest, now: float) -> bytes | None:
-        """Return the only bytes to send over the new transport: Resumed and the missing bytes,
-        Close included. None: answer Reject `unknown-session`."""
+        """Return the bytes to send over the new transport: Resumed and the missing bytes including
+        Close. None means to send Reject `unknown-session`.
+        """
         if now >= self.until:
             spend_mac(resume)
             return None

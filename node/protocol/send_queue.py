@@ -1,9 +1,9 @@
-"""Events that wait to be written: a queue for each stream, served in turn (docs/protocol.md section
-8).
+"""Queues of events that wait to be written, one for each stream, served in turn (docs/protocol.md
+section 8).
 
 In its turn, a stream with credit sends one event, or a Batch of small ones, so that a bulk stream
-doesn't delay a call. The send queue holds plain events; those of stream 0 and Opens are encrypted
-immediately into `WriteBuffer`. `Waker` tells the driver of both.
+doesn't delay a call. The queues contain unencrypted events. Events of stream 0 and Opens are
+encrypted immediately into `WriteBuffer`. `Waker` notifies the driver of both.
 """
 
 from collections import deque
@@ -18,14 +18,14 @@ from parley._node.protocol.memory_budget import FRAMES_WEIGHT, OUTGOING_WEIGHT, 
 
 
 def _nobody() -> None:
-    """Do nothing: without a driver, the caller asks for the bytes."""
+    """Do nothing: without a driver, the caller polls for bytes."""
 
 
 class Waker:
     """Calls `wake` when at least `count` events or `size` bytes are queued.
 
     The driver sets both: 0 while it is idle, the thresholds of an immediate flush while its next
-    flush is due, and infinity while it works.
+    flush is due, and infinity while it is working.
     """
 
     __slots__ = ("count", "size", "wake")
@@ -36,24 +36,25 @@ class Waker:
         self.wake: Callable[[], None] = _nobody
 
     def changed(self) -> None:
-        """Wake an idle driver for something other than an event: frames, a report, or room to
-        read."""
+        """Wake an idle driver for something other than an event: frames, a report, or free space to
+        read into.
+        """
         if not self.count:
             self.wake()
 
 
 # Events and Batches that are taken at a time.
 TAKEN: Final = 64
-# The longest payload that goes into a Batch, in bytes: what an event costs besides its bytes is
-# little for a longer one.
+# The longest payload in a Batch, in bytes. For longer payloads the overhead of an event is
+# negligible.
 SMALL_PAYLOAD: Final = 4_096
 
 
 class OutgoingEvent(NamedTuple):
     """An event to be written, with a payload of at least one byte.
 
-    With `seal` it is signed immediately. `cost` is 0 if it needs no credit. `releases` is the
-    stream that is held until this event is taken, 0 for none.
+    With `seal` it is signed immediately. A `cost` of 0 means that it needs no credit. `releases` is
+    the stream that is held until this event is taken (0: none).
     """
 
     stream: int
@@ -78,9 +79,9 @@ class _Queue:
 class SendQueue:
     """The queues of all streams, charged to `account`.
 
-    `size` is the number of queued payload bytes, `count` of events. `turns` are the queues that may
-    be written now, or whose credit must be checked. `batch_size` is the longest payload of a Batch;
-    `credit_waits` counts how often a stream had no credit.
+    `size` is the number of queued payload bytes, `count` the number of events. `turns` are the
+    queues that may be written now, or whose credit must be checked. `batch_size` is the longest
+    payload of a Batch. `credit_waits` counts how often a stream had no credit.
     """
 
     __slots__ = (
@@ -98,8 +99,8 @@ class SendQueue:
 
     def __init__(self, account: MemoryBudget) -> None:
         self.account = account
-        self.queues: dict[int, _Queue] = {}  # those that are not empty
-        self._main = _Queue(None)  # stream 1's, which is used again and again
+        self.queues: dict[int, _Queue] = {}  # the queues that are not empty
+        self._main = _Queue(None)  # the queue of stream 1, which is reused
         self.turns: deque[_Queue] = deque()
         self.held: set[int] = set()
         self.count = 0
@@ -109,11 +110,11 @@ class SendQueue:
         self.waker = Waker()
 
     def __bool__(self) -> bool:
-        """Whether anything waits, with credit or without."""
+        """Whether events are queued, with credit or without."""
         return bool(self.queues)
 
     def put(self, event: OutgoingEvent, credit: SendCredit | None) -> None:
-        """Queue an event; `credit` is its stream's, None for stream 1."""
+        """Queue an event; `credit` is its stream's credit, None for stream 1."""
         stream, _, _, _, payload, _, _, _ = event
         queue = self.queues.get(stream)
         if queue is None:
@@ -132,8 +133,9 @@ class SendQueue:
             waker.wake()
 
     def extend(self, stream: int, data: bytes | memoryview, most: int) -> int:
-        """Append `data` to the Data that is last on a stream, if that has at most `most` bytes
-        then. Return how long that was before, 0 if nothing was extended."""
+        """Append `data` to the last queued Data of a stream if the result has at most `most` bytes.
+        Return the length before, or 0 if the Data wasn't extended.
+        """
         queue = self.queues.get(stream)
         if queue is None:
             return 0
@@ -152,9 +154,10 @@ class SendQueue:
         return before
 
     def take(self, limit: int) -> list[OutgoingEvent]:
-        """Return the next events whose streams have credit, which is spent: at most 64 with
-        Batches, and none more once they cost `limit` bytes. An empty list means that nothing may be
-        written now."""
+        """Return the next events whose streams have credit, and spend it. Returns at most 64 events
+        and Batches, and stops when they cost `limit` bytes. An empty list means that no event may
+        be written now.
+        """
         turns, taken = self.turns, list[OutgoingEvent]()
         count, size = self.count, self.size
         while turns and len(taken) < TAKEN and size - self.size + EVENT_COST * len(taken) < limit:
@@ -186,8 +189,10 @@ class SendQueue:
         return taken
 
     def _batch_small_events(self, first: OutgoingEvent, queue: _Queue, room: int) -> OutgoingEvent:
-        """Return a Batch of `first` and the small events behind it that have credit, up to `room`
-        bytes more and up to one that releases a stream; `first` if there are none."""
+        """Return a Batch of `first` and the small events behind it that have credit. It is up to
+        `room` bytes longer and ends with an event that releases a stream. Return `first` if it is
+        alone.
+        """
         events, credit = queue.events, queue.credit
         room = min(room, self.batch_size - len(first.payload) - HEAD_SIZE)
         stream, async_id, category, subcategory, payload, seal, _, releases = first
@@ -212,7 +217,7 @@ class SendQueue:
         return OutgoingEvent(stream, 0, STREAM, BATCH, serialise_batch(run), seal, 0, releases)
 
     def hold(self, stream: int) -> None:
-        """Write nothing of `stream` until an event that releases it is taken."""
+        """Hold back `stream` until an event that releases it is taken."""
         self.held.add(stream)
         queue = self.queues.get(stream)
         if queue is not None and not queue.blocked:
@@ -220,7 +225,7 @@ class SendQueue:
             self.turns.remove(queue)
 
     def unblock(self, stream: int) -> bool:
-        """Serve a stream that got credit; return whether events waited for it."""
+        """Serve a stream that got credit; return whether it had queued events."""
         queue = self.queues.get(stream)
         if queue is None or not queue.blocked or stream in self.held:
             return False
@@ -239,7 +244,7 @@ class SendQueue:
         return sum([event.cost for event in queue.events]) if queue else 0
 
     def own(self, stream: int) -> None:
-        """Copy the queued views of a stream, which keep larger buffers alive."""
+        """Copy the queued views of a stream, because they keep larger buffers in memory."""
         queue = self.queues.get(stream)
         if queue is None:
             return
@@ -248,7 +253,7 @@ class SendQueue:
                 queue.events[place] = event._replace(payload=bytes(event.payload))
 
     def drop(self, stream: int) -> list[OutgoingEvent]:
-        """Remove and return the events of a stream, which is no longer held."""
+        """Remove and return the events of a stream, and release it."""
         self.held.discard(stream)
         queue = self.queues.pop(stream, None)
         if queue is None:

@@ -60,17 +60,17 @@ from parley._node.protocol.streams import Streams
 
 CloseReason = tuple[int, str]
 
-# Cost of the events that `receive_some` takes before it returns: short events cost 1 (about 10 us
-# each), 16 KiB of Data cost 1 more, and 512 bytes of a message, which may take as long to decode.
+# The cost of events, after which `receive_some` returns. Short events cost 1 (about 10 us each), 16
+# KiB of Data cost 1 more, and so do 512 bytes of a message, because decoding may take as long.
 STEP_COST = 16
 LONG_DATA_BITS = 14
 LONG_MESSAGE_BITS = 9
-# Events of category 1 that aren't acknowledged by Received alone: two idle sides would answer each
-# other forever.
+# Events of category 1 that Received alone doesn't acknowledge. Otherwise two idle sides would
+# answer each other forever.
 _UNACKNOWLEDGED = frozenset({RECEIVED, PING, PONG, SEAL})
 
 
-@dataclass(slots=True)  # not frozen: that takes three times as long to make
+@dataclass(slots=True)  # not frozen, because creating it would take three times as long
 class ConnectionParts:
     """The parts of a connection that its handshake and its session use."""
 
@@ -85,14 +85,14 @@ class ConnectionParts:
 
 
 class Session:
-    """An open connection: its channel and streams, bytes in and out, time, and its transports.
+    """An open connection: its channel and streams, bytes in and out, deadlines, and its transports.
 
-    It begins after the handshake. A violation or a timeout is raised, a Close is returned. Events
-    wait in the send queue until `flush`, but those of stream 0 are encrypted immediately. `streams`
-    outlive the session.
+    It exists from the end of the handshake. A violation or timeout is raised, a Close is returned.
+    Events wait in the send queue until `flush`, except that events of stream 0 are encrypted
+    immediately. `streams` outlives the session.
     """
 
-    __deletable__ = ("channel",)  # for the compiled class: `end` deletes it, and the keys with it
+    __deletable__ = ("channel",)  # for the compiled class: `end` deletes it, and with it the keys
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Session:
         self._reports = reports
         self._observer = observer
         outbox.batch_size = min(BATCH_SIZE, agreed.limits.max_payload)
-        # With deliver="sealed", the reports of the streams wait here for a seal.
+        # With deliver="sealed", reports of the streams wait here for a seal.
         self._held = reports if config.deliver == "opened" or directions is None else []
         self.drops = TokenBucket(DROPPED_EVENTS)
         self._flooded = False
@@ -121,7 +121,7 @@ class Session:
         self._unsealed = parts.unsealed
         self._unsealed.limit = unsealed_weight(agreed.limits)
         self.control_buffer = control_buffer
-        self.unwritten = 0  # bytes of Pongs, Windows and Resets that the transport hasn't taken
+        self.unwritten = 0  # bytes of Pongs, Windows and Resets that the transport hasn't accepted
         self.resumption = resumption
         self._pongs_waiting = 0
         self.keepalive = KeepAlive(now, config.idle_before_ping, config.ping_timeout)
@@ -148,18 +148,19 @@ class Session:
         )
 
     def begin(self) -> None:
-        """As the responder, acknowledge: the other side then knows that the session exists."""
+        """As the responder, acknowledge, so that the peer knows that the session exists."""
         if self.resumption is not None and not self._initiator:
             self._acknowledge(self.resumption, 0, self._now)
 
-    # Events in.
+    # Received events.
 
     def receive_some(self, frames: FrameReader, data: bytes, now: float) -> CloseReason | None:
-        """Take a few events, or one that is costly (sealed or long); the others stay in `frames`.
+        """Process a few events, or one costly one (sealed or long); the others stay in `frames`.
         Return code and text of a Close.
 
         Raises:
-            RemoteProtocolError, LbmDecodeError: the connection is over.
+            RemoteProtocolError: the peer violated the protocol.
+            LbmDecodeError: a payload is malformed.
         """
         self._now = self.keepalive.heard = now
         if self.keepalive.stage != AWAKE:
@@ -192,7 +193,7 @@ class Session:
                 self._hold(count, len(payload), sealed)
             if self.unwritten > self.control_buffer:
                 raise overloaded(
-                    f"it makes us answer and does not read: {self.unwritten} bytes wait"
+                    f"the peer does not read our answers: {self.unwritten} bytes are waiting"
                 )
             if sealed and self.secure is not None:
                 left = 0  # a signature was verified
@@ -213,7 +214,9 @@ class Session:
         return closed
 
     def _batch_received(self, batch: Event) -> int:
-        """Take the events of a Batch as if each was received alone; return how many."""
+        """Process the events of a Batch as if they were received separately; return their
+        number.
+        """
         receive, size = self.mux.receive, len(batch.payload)
         if size > self.mux.limits.max_payload:
             raise too_large(f"a payload of {size} bytes")
@@ -226,8 +229,9 @@ class Session:
         return len(events)
 
     def _hold(self, count: int, size: int, sealed: bool) -> None:
-        """Charge for events that wait for a seal, or report all of them. `seal_events` bounds their
-        number, so an honest peer doesn't exceed the budget."""
+        """Charge for events that wait for a seal, or report all of them. `seal_events` limits their
+        number, so a correct peer doesn't exceed the budget.
+        """
         unsealed = self._unsealed
         if sealed:
             self._reports.extend(self._held)
@@ -236,7 +240,7 @@ class Session:
         else:
             unsealed.charge(size + EVENT_WEIGHT * count)
 
-    # Events out.
+    # Sent events.
 
     def flush(self, limit: int, now: float) -> list[bytes]:
         """Return frames for the transport, about `limit` bytes at most."""
@@ -245,7 +249,7 @@ class Session:
         mux, channel, outbox, wire = self.mux, self.channel, self._outbox, self._wire
         resumption = self.resumption
         if resumption is not None and (outbox.turns or wire.frames):
-            # With other events, since a Received alone would need a seal of its own.
+            # Add Received only to other events, because on its own it would need a seal.
             if (
                 now >= resumption.ride_at
                 and resumption.received > resumption.told
@@ -269,7 +273,7 @@ class Session:
         return out
 
     def close_frames(self, closed: CloseReason, now: float) -> bytes:
-        """Return the sealed Close; nothing may be encrypted after it."""
+        """Return the sealed Close, which is the last event."""
         code, text = closed
         cells: dict[int, Value] = {keys.CODE: code}
         if text:
@@ -278,7 +282,11 @@ class Session:
         return b"".join(self.channel.encrypt((close,), now))
 
     def update_keys(self, now: float) -> None:
-        """Send a plain KeyUpdate; raises LimitReachedError beyond 32 in a burst and one in 2 s."""
+        """Send a plain KeyUpdate.
+
+        Raises:
+            LimitReachedError: more than 32 in a burst, and then one every 2 s.
+        """
         self._wire.write(self._encrypted().update_keys(now))
 
     def rekey(self, now: float) -> None:
@@ -286,12 +294,13 @@ class Session:
 
     def checkpoint(self) -> tuple[DirectionState, DirectionState]:
         if self.secure is None:
-            raise LocalProtocolError("there is no chain")
+            raise LocalProtocolError("cannot update keys: the connection is not encrypted")
         return self.secure.checkpoint()
 
     def end(self, code: int, text: str, remote: bool) -> None:
-        """Free every key now. The session and its multiplexer refer to each other, and would keep
-        them until the garbage collector runs."""
+        """Free all keys now. The session and its multiplexer refer to each other, so the keys would
+        otherwise exist until the garbage collector runs.
+        """
         if self._observer is not None and self.secure is not None:
             self._observer.session_ended(code, text, remote)
         if self.resumption is not None:
@@ -301,20 +310,20 @@ class Session:
         self.secure = None
         del self.channel
 
-    # Time.
+    # Deadlines.
 
     def handle_deadline(self, now: float) -> None:
-        """Do what is due: Pings, seals, key updates and rekeys.
+        """Do the work that is due: Pings, seals, key updates and rekeys.
 
         Raises:
-            RemoteProtocolError: the other side took too long.
+            RemoteProtocolError: the peer missed a deadline.
         """
         self._now = now
         keepalive = self.keepalive
         if keepalive.expired(now):
             silent = keepalive.silent_for(now)
             raise SilenceError(
-                CloseCode.TIMEOUT, f"nothing came for {silent:.0f} s, not even a Pong"
+                CloseCode.TIMEOUT, f"no data from the peer for {silent:.0f} s, not even a Pong"
             )
         if keepalive.rest_due(now):
             keepalive.rests()
@@ -322,10 +331,10 @@ class Session:
                 self.secure.drop_idle_keys()
         if keepalive.probe_due(now):
             keepalive.probe_sent(now)
-            # If 64 Pings of the application are unanswered, they do as well.
+            # If 64 Pings of the application are unanswered, they serve the same purpose.
             async_id = keepalive.new_ping(now)
             if async_id is not None:
-                # Nothing else would seal it, and a Seal of its own costs as much again.
+                # Seal it, because a separate Seal would cost as much again.
                 self.control(OutgoingEvent(0, async_id, CONNECTION, PING, NO_PAYLOAD, True))
         try:
             self._wire.write(self.channel.handle_deadline(now))
@@ -337,7 +346,7 @@ class Session:
         if resumption is not None and now >= resumption.tell_due:
             self._acknowledge(resumption, resumption.received, now, seal=True)
 
-    # Without a transport, and with another.
+    # Loss of the transport, and resumption over another one.
 
     def suspend(self, reason: str, now: float) -> None:
         expect(self.resumption).kept.transport_lost()
@@ -347,7 +356,8 @@ class Session:
 
     def resume(self, position: int, first: bytes, now: float) -> None:
         """Continue over a new transport: send `first`, then all bytes from `position` on. New
-        frames begin with Received, which soon gives the peer an event that proves the transport."""
+        frames begin with Received, so that the peer soon gets an event that proves the transport.
+        """
         resumption = expect(self.resumption)
         resumption.kept.rewind(position, first)
         self.keepalive.received(now)
@@ -367,17 +377,17 @@ class Session:
             self.unwritten += len(frames)
 
     def ping(self, now: float) -> int:
-        """Send a Ping; return its async id.
+        """Send a Ping; return its async ID.
 
         Raises:
-            LimitReachedError: 64 Pings are unanswered, or there were more than 8,192 at once and
-                512 a second.
+            LimitReachedError: 64 Pings are unanswered, or more than 8,192 were sent in a burst,
+                and then 512 per second.
         """
         self._now = now
         async_id = self.keepalive.new_ping(now)
         if async_id is None:
             raise LimitReachedError(
-                f"too many Pings: {WAITING_PONGS} unanswered, or more than {OWN_PINGS.burst:g}"
+                f"cannot send Ping: {WAITING_PONGS} unanswered, or more than {OWN_PINGS.burst:g}"
             )
         self.control(OutgoingEvent(0, async_id, CONNECTION, PING, NO_PAYLOAD))
         return async_id
@@ -397,7 +407,7 @@ class Session:
         if category == CONNECTION and subcategory in (PING, PONG, SEAL):
             if payload != NO_PAYLOAD:
                 raise violation(
-                    f"{len(payload)} bytes of payload in event 1/{subcategory}, which has none"
+                    f"{len(payload)} bytes of payload in event 1/{subcategory}; it must be empty"
                 )
             self._without_payload(subcategory, async_id, sealed)
             return None
@@ -409,7 +419,7 @@ class Session:
             self._stream_control(subcategory, cells)
         elif subcategory == RECEIVED and self.resumption is not None:
             if not self.resumption.kept.told_more(cells[keys.RECEIVED]):
-                self._count_idle("positions that are little more than before")
+                self._count_idle("too many Received that acknowledge few bytes")
         elif subcategory == CLOSE:
             return cells[keys.CODE], cells.get(keys.TEXT, "")
         else:
@@ -422,13 +432,14 @@ class Session:
             if round_trip is not None:
                 self._reports.append(PongReceived(async_id, round_trip))
             else:
-                self._count_idle("Pongs without a Ping")
+                self._count_idle("too many Pongs without a Ping")
         elif subcategory == SEAL:
             self.channel.control(subcategory, {}, self._now)
         elif not self._pings.take(self._now):
             raise overloaded(f"too many Pings: more than {PINGS.burst:g} at once")
         elif async_id:
-            # Answer a seal with a seal, so that neither side waits to send one alone.
+            # Answer a sealed Ping with a sealed Pong, so that neither side has to send a separate
+            # Seal.
             self.control(OutgoingEvent(0, async_id, CONNECTION, PONG, NO_PAYLOAD, sealed))
             self._pongs_waiting += 1
             if self._pongs_waiting > WAITING_PONGS:
@@ -445,15 +456,16 @@ class Session:
         if mux.expected:
             mux.expected -= 1
         else:
-            self._count_idle("Windows and Resets without a reason")
+            self._count_idle("too many unnecessary Windows and Resets")
 
     def _count_idle(self, what: str) -> None:
         if not self._idle.take(self._now):
             raise overloaded(what)
 
     def count_dropped(self) -> None:
-        """Count an event that nobody took. Above the rate limit, the peer's next event is
-        `overloaded`."""
+        """Count an event that no handler consumed. Above the rate limit, the peer's next event is
+        `overloaded`.
+        """
         self._flooded = not self.drops.take(self._now)
 
     def _forget(self, stream: int, sent: bool) -> None:
@@ -461,9 +473,9 @@ class Session:
 
     def _encrypted(self) -> SecureChannel:
         if self.secure is None:
-            raise LocalProtocolError("an unencrypted connection has no keys")
+            raise LocalProtocolError("cannot change keys: the connection is not encrypted")
         return self.secure
 
 
 def _flood() -> RemoteProtocolError:
-    return overloaded("too many events that nobody takes")
+    return overloaded("too many events without a handler")

@@ -1,7 +1,7 @@
-"""The states of a connection and the transitions between them, as tables.
+"""The states of a connection and the table of transitions between them.
 
 Events are delivered from OPEN on (docs/protocol.md section 5). From CLOSING on, received bytes are
-discarded. A pair that `NEXT` doesn't have is a bug of ours and raises.
+discarded. A transition that is not in `NEXT` is a bug in Parley and raises an error.
 """
 
 from enum import IntEnum, auto
@@ -11,12 +11,14 @@ from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import RemoteProtocolError
 
 
-class State(IntEnum):  # integers: members of other enumerations take ten times as long to look up
+class State(
+    IntEnum
+):  # integers, because other enumerations have lookups that take ten times as long
     """The state of a connection."""
 
-    EXPECT_HELLO = auto()  # responder: nothing was received, or we sent Retry
+    EXPECT_HELLO = auto()  # responder: no event was received, or we sent Retry
     EXPECT_REPLY = auto()  # initiator: Hello was sent
-    EXPECT_PROOF = auto()  # the keys exist; the peer's Proof was not received
+    EXPECT_PROOF = auto()  # the keys exist; the peer's Proof hasn't been received
     DECIDING = auto()  # the Proof is verified; the application decides whether to trust the peer
     RESUMING = auto()  # responder: a Resume was received; the caller looks up its session
     OPEN = auto()
@@ -77,7 +79,7 @@ HANDSHAKE: Final = frozenset(
         State.RESUMING,
     }
 )
-# The application has to decide; received bytes wait in the buffer.
+# The application must decide; received bytes wait in the buffer.
 AWAITING_DECISION: Final = frozenset({State.DECIDING, State.RESUMING})
 # Events are read from the received bytes.
 READING: Final = frozenset(
@@ -93,10 +95,10 @@ def next_state(state: State, signal: Signal) -> State:
     """Return the state after `signal`.
 
     Raises:
-        RemoteProtocolError: `internal-error`, the table has no such transition.
+        RemoteProtocolError: `internal-error` if the table doesn't contain the transition.
     """
     try:
         return NEXT[state, signal]
     except KeyError:
-        reason = f"no transition from {state.name} by {signal.name}"
+        reason = f"invalid transition from {state.name} by {signal.name}"
         raise RemoteProtocolError(CloseCode.INTERNAL_ERROR, reason) from None

@@ -1,7 +1,7 @@
-"""The table of streams: which are open, in which directions, with how much credit.
+"""The table of streams: which directions are open, and their credit.
 
-A direction ends with its Finish or its sender's Reset; a stream is gone when both have ended
-(docs/protocol.md section 8).
+A direction ends with Finish or with a Reset of its sender. A stream is closed when both directions
+have ended (docs/protocol.md section 8).
 """
 
 from dataclasses import dataclass
@@ -24,8 +24,9 @@ from parley._node.protocol.memory_budget import STREAM_WEIGHT, MemoryBudget
 
 
 class StreamState:
-    """One stream from 2 up. While `resetting` (we sent Reset) received events are dropped; the
-    window of a stream that is `apart` counts for itself."""
+    """A stream from 2 up. While `resetting` (we sent Reset), received events are dropped. If a
+    stream is `apart`, its window doesn't count in the sum of windows.
+    """
 
     __slots__ = (
         "apart",
@@ -49,15 +50,15 @@ class StreamState:
         self.window = window
         self.local_open = True
         self.remote_open = True
-        self.finishing = False  # our Finish waits in the outbox
+        self.finishing = False  # our Finish waits in the send queue
         self.resetting = False
 
 
 class Streams:
-    """The streams of one connection that aren't gone.
+    """The streams of one connection that aren't closed.
 
-    `committed` is the sum of our windows in bytes, without those `apart`. Streams that the peer
-    opened are charged to `account`.
+    `committed` is the sum of the local windows in bytes, except those of streams that are `apart`.
+    Streams that the peer opened are charged to `account`.
     """
 
     __slots__ = (
@@ -84,7 +85,7 @@ class Streams:
         self.committed = 0
 
     def admit(self, stream: int) -> None:
-        """Check that an event may be received on a stream without a key.
+        """Check that an event on a stream without a key is allowed.
 
         Raises:
             RemoteProtocolError: `protocol-error`.
@@ -100,18 +101,18 @@ class Streams:
             raise violation(f"an event on stream {stream}, which is not open")
 
     def open_local(self, credit: int, window: int, *, apart: bool = False) -> StreamState:
-        """Open a stream of ours.
+        """Open a stream locally.
 
         Raises:
-            LimitReachedError: as many as agreed are open, or the ids are used up.
+            LimitReachedError: the agreed number of streams is open, or all IDs were used.
         """
         if self._ours >= self._maximum:
-            raise LimitReachedError(f"{self._maximum} streams of ours are open already")
+            raise LimitReachedError(f"cannot open a stream: {self._maximum} are open (max_streams)")
         first = FIRST_INITIATOR_STREAM if self._initiator else FIRST_RESPONDER_STREAM
         stream = self.last_local + 2 if self.last_local else first
         if stream > LAST_STREAM:
             raise LimitReachedError(
-                f"the stream ids of this connection are used up: the next is {stream}"
+                f"cannot open a stream: all IDs were used, the next would be {stream}"
             )
         self.last_local = stream
         self._ours += 1
@@ -122,10 +123,10 @@ class Streams:
     def open_remote(
         self, stream: int, credit: int, window: int, *, apart: bool = False
     ) -> StreamState:
-        """Open a stream of the peer (`admit` accepted it).
+        """Add a stream that the peer opened (`admit` accepted it).
 
         Raises:
-            RemoteProtocolError: `protocol-error`, it is open; `too-many-streams`.
+            RemoteProtocolError: `protocol-error` if it is already open, or `too-many-streams`.
         """
         if stream <= MAIN_STREAM or stream in self.open:
             raise violation(f"Open on stream {stream}, which is open")
@@ -141,10 +142,10 @@ class Streams:
         )
 
     def get_live(self, stream: int) -> StreamState | None:
-        """Return the stream that a Window or Reset names; None if it is gone.
+        """Return the stream that a Window or Reset names; None if it is closed.
 
         Raises:
-            RemoteProtocolError: `protocol-error`, stream 0 or 1, or never opened.
+            RemoteProtocolError: `protocol-error`: stream 0 or 1, or a stream that was never opened.
         """
         known = self.open.get(stream)
         if known is None:
@@ -154,7 +155,7 @@ class Streams:
         return known
 
     def get_local(self, stream: int) -> StreamState:
-        """Return a stream that we can write on.
+        """Return a stream that we can write to.
 
         Raises:
             LocalProtocolError: it is not open, or our direction has ended.
@@ -176,13 +177,13 @@ class Streams:
         self._sweep(stream)
 
     def resize(self, stream: StreamState, window: int) -> None:
-        """Change the window of a stream of the peer."""
+        """Change the window of a stream that the peer opened."""
         if stream.remote_open:
             self.committed += window - stream.window.size
         stream.window.resize(window)
 
     def consume(self, stream: StreamState, cost: int, budget: int) -> int:
-        """Count `cost` as consumed; return the credit to grant now, 0 for none."""
+        """Count `cost` as consumed; return the credit to grant now (may be 0)."""
         if stream.apart:
             return stream.window.consume(cost)
         before = stream.window.size
@@ -219,7 +220,7 @@ class StreamFlow:
     """Credit and window of one stream from 2 up, in bytes of cost.
 
     `credit` is how much we may still send, None once our direction has ended. Of our `window`,
-    `left` is how much the peer may still send, and `consumed` is used and not granted again yet.
+    `left` is how much the peer may still send, and `consumed` is used but not yet granted again.
     """
 
     credit: int | None
@@ -229,16 +230,16 @@ class StreamFlow:
 
     @property
     def held(self) -> int:
-        """How much was received and not given back by `consume`."""
+        """Bytes that were received and not yet given back with `consume`."""
         return self.window - self.left - self.consumed
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Flow control of all streams, by id: a copy.
+    """A copy of the flow control state of all streams, by ID.
 
-    `unconsumed` was reported on all streams and not given back, `committed` is the sum of the
-    windows, `queued_events` wait to be encrypted.
+    `unconsumed` was reported on all streams and not yet given back, `committed` is the sum of the
+    windows, and `queued_events` wait to be encrypted.
     """
 
     streams: dict[int, StreamFlow]
