@@ -1,7 +1,7 @@
 """Algorithms, keys, the key schedule, the hash chain and identities of Parley.
 
-The only package that imports `cryptography`, `nacl` and `blake3`, and no new cryptography
-beyond the composition in docs/protocol.md.
+Only this package imports `cryptography`, `nacl` and `blake3`. The protocol's own cryptography is
+limited to the composition in docs/protocol.md.
 """
 
 if not __name__.startswith("parley."):

@@ -1,7 +1,7 @@
-"""An auditor's keys: what a node seals to one, the node itself cannot open again.
+"""The keys of an auditor. A node can encrypt data to an auditor, but can't decrypt it again.
 
-Uses only libsodium's sealed boxes (`crypto_box_seal`: ephemeral X25519, then
-XSalsa20-Poly1305), a new ephemeral key for each.
+Each box is a libsodium sealed box (`crypto_box_seal`: ephemeral X25519, then XSalsa20-Poly1305)
+with a new ephemeral key.
 """
 
 import base64
@@ -14,20 +14,34 @@ from parley._crypto.errors import DecryptError, InvalidKeyError
 from parley._crypto.randomness import random_bytes
 
 AUDITOR_KEY_SIZE = 32
-BOX_OVERHEAD = 48  # an ephemeral public key, and the tag
+BOX_OVERHEAD = 48  # an ephemeral public key and the tag
 
 _PREFIX = "parley-auditor-"
 
 
 class AuditorKey(bytes):
-    """An auditor's public X25519 key: 32 bytes, shown as `parley-auditor-` and base32."""
+    """An auditor's public X25519 key: 32 bytes, written as `parley-auditor-` and base32.
+
+    Example:
+
+        from parley.journal import AuditorKey, AuditorPrivateKey
+
+        auditor = AuditorPrivateKey.create()
+        assert AuditorKey.parse(auditor.public.text) == auditor.public
+    """
 
     __slots__ = ()
 
     def __new__(cls, value: bytes) -> "AuditorKey":
-        """Take 32 bytes; InvalidKeyError on another size or a key that gives no secret."""
+        """Create a key from its 32 bytes.
+
+        Raises:
+            InvalidKeyError: wrong size, or the key is of small order.
+        """
         if len(value) != AUDITOR_KEY_SIZE:
-            raise InvalidKeyError(f"an auditor's key has {AUDITOR_KEY_SIZE} bytes")
+            raise InvalidKeyError(
+                f"invalid auditor key of {len(value)} bytes: expected {AUDITOR_KEY_SIZE}"
+            )
         try:
             nacl.bindings.crypto_box_seal(b"", bytes(value))
         except nacl.exceptions.CryptoError as error:
@@ -38,29 +52,34 @@ class AuditorKey(bytes):
 
     @classmethod
     def parse(cls, text: str) -> "AuditorKey":
-        """Read what `text` gives, and no other spelling; else InvalidKeyError."""
+        """Parse a key from its `text`. Other spellings of the same key are rejected.
+
+        Raises:
+            InvalidKeyError: `text` is not the text of a key.
+        """
         try:
             if not text.startswith(_PREFIX):
                 raise ValueError
             key = cls(base64.b32decode(text.removeprefix(_PREFIX).upper() + "===="))
         except (binascii.Error, ValueError) as error:
             raise InvalidKeyError(
-                f"cannot read the auditor's key {ascii(text)[:80]}: it begins with {_PREFIX}, "
-                "and 52 characters of base32 follow"
+                f"cannot read the auditor's key {ascii(text)[:80]}: expected {_PREFIX} "
+                "and 52 characters of base32"
             ) from error
         if key.text != text:
             raise InvalidKeyError(
-                f"cannot read the auditor's key {ascii(text)[:80]}: it is spelled {key.text}"
+                f"cannot read the auditor's key {ascii(text)[:80]}: "
+                f"the correct spelling is {key.text}"
             )
         return key
 
     @property
     def text(self) -> str:
-        """How people see it and configurations hold it."""
+        """The key as text, as shown to users and stored in settings."""
         return _PREFIX + base64.b32encode(self).decode("ascii").rstrip("=").lower()
 
     def seal(self, secret: bytes) -> bytes:
-        """Return the box of `secret` (48 bytes more) that this key's holder alone can open."""
+        """Encrypt `secret` to the auditor; the result is 48 bytes longer."""
         return nacl.bindings.crypto_box_seal(secret, bytes(self))
 
     def __str__(self) -> str:
@@ -71,28 +90,35 @@ class AuditorKey(bytes):
 
 
 class AuditorPrivateKey:
-    """The private key of an auditor. Never shown, and no part of a repr.
+    """The private key of an auditor. Its repr doesn't contain the key.
 
     Example:
 
-        from parley.journal import AuditorPrivateKey, load_auditor_key, save_auditor_key
+        from parley.journal import AuditorPrivateKey
 
-        save_auditor_key("auditor.key", AuditorPrivateKey.create())
-        print(load_auditor_key("auditor.key").public)
+        auditor = AuditorPrivateKey.create()
+        box = auditor.public.seal(b"a secret")
+        assert auditor.open(box) == b"a secret"
     """
 
     __slots__ = ("_private", "public")
 
     def __init__(self, private: bytes) -> None:
-        """Take the 32 private bytes; InvalidKeyError on another size."""
+        """Create a key from its 32 private bytes.
+
+        Raises:
+            InvalidKeyError: wrong size.
+        """
         if len(private) != AUDITOR_KEY_SIZE:
-            raise InvalidKeyError(f"an auditor's private key has {AUDITOR_KEY_SIZE} bytes")
+            raise InvalidKeyError(
+                f"invalid private key of {len(private)} bytes: expected {AUDITOR_KEY_SIZE}"
+            )
         self._private = private
         self.public = AuditorKey(nacl.bindings.crypto_scalarmult_base(private))
 
     @classmethod
     def create(cls) -> "AuditorPrivateKey":
-        """Make a new key."""
+        """Generate a new key."""
         return cls(random_bytes(AUDITOR_KEY_SIZE))
 
     def private_bytes(self) -> bytes:
@@ -100,9 +126,15 @@ class AuditorPrivateKey:
         return self._private
 
     def open(self, box: bytes) -> bytes:
-        """Decrypt a box; DecryptError if it isn't encrypted to this key."""
+        """Decrypt a box.
+
+        Raises:
+            DecryptError: the box was altered or is not encrypted to this key.
+        """
         if len(box) < BOX_OVERHEAD:
-            raise DecryptError(f"a box of {len(box)} bytes; it has {BOX_OVERHEAD} or more")
+            raise DecryptError(
+                f"cannot decrypt a box of {len(box)} bytes: expected {BOX_OVERHEAD} or more"
+            )
         try:
             return nacl.bindings.crypto_box_seal_open(box, bytes(self.public), self._private)
         except nacl.exceptions.CryptoError as error:

@@ -1,10 +1,8 @@
 """The AEADs of the `cipher` parameter.
 
-The library's own objects go straight to the hot path; only XChaCha20, which
-`cryptography` lacks, gets a wrapper over libsodium.
-
-ChaCha20-Poly1305 through `cryptography` takes a quarter of the time that it takes
-through PyNaCl, whose cost is the foreign call, so the former is used.
+Encryption on the hot path calls the libraries' objects directly. Only XChaCha20, which
+`cryptography` lacks, has a wrapper around libsodium. ChaCha20-Poly1305 uses `cryptography`, because
+PyNaCl takes four times as long due to the cost of its foreign function calls.
 """
 
 from collections.abc import Callable
@@ -20,7 +18,7 @@ from parley._crypto.errors import WrongSizeError
 
 TAG_SIZE = 16
 
-# What 'does not decrypt' looks like in either library.
+# The errors that either library raises if data does not decrypt.
 INVALID_TAG_ERRORS: tuple[type[Exception], ...] = (InvalidTag, nacl.exceptions.CryptoError)
 
 
@@ -42,11 +40,13 @@ class CipherAlgorithm:
     tag_size: int = TAG_SIZE
 
     def new(self, key: bytes) -> AeadKey:
-        """Make the key object of `key`; WrongSizeError unless it has `key_size` bytes."""
-        # The libraries would take the keys of AES-128 and AES-192 here too, and a XChaCha20
-        # key of any size until it is first used.
+        """Create a key object; raises WrongSizeError unless `key` has `key_size` bytes."""
+        # The libraries would also accept keys of AES-128 and AES-192, and an XChaCha20 key of any
+        # size until its first use.
         if len(key) != self.key_size:
-            raise WrongSizeError(f"a key of {self.name} has {self.key_size} bytes")
+            raise WrongSizeError(
+                f"invalid {self.name} key of {len(key)} bytes: expected {self.key_size}"
+            )
         return self.open_key(key)
 
 
@@ -59,14 +59,14 @@ class XChaCha20Poly1305:
         self._key = key
 
     def encrypt(self, nonce: bytes, data: bytes | memoryview, aad: bytes) -> bytes:
-        """Return ciphertext and tag; any bytes-like `data` is taken."""
+        """Return ciphertext and tag; `data` is any bytes-like object."""
         return nacl.bindings.crypto_aead_xchacha20poly1305_ietf_encrypt(
             bytes(data), bytes(aad), nonce, self._key
         )
 
     def decrypt(self, nonce: bytes, data: bytes | memoryview, aad: bytes) -> bytes:
-        """Return the plaintext; one of `INVALID_TAG_ERRORS` if it does not open."""
-        if len(data) < TAG_SIZE:  # PyNaCl fails on its own arithmetic, with a ValueError
+        """Return the plaintext; raises one of `INVALID_TAG_ERRORS` if `data` doesn't decrypt."""
+        if len(data) < TAG_SIZE:  # PyNaCl would fail with a ValueError in its own arithmetic
             raise InvalidTag
         return nacl.bindings.crypto_aead_xchacha20poly1305_ietf_decrypt(
             bytes(data), bytes(aad), nonce, self._key

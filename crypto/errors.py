@@ -1,19 +1,19 @@
-"""The errors of `crypto`. Messages name sizes and algorithms, never a secret.
+"""The errors of `crypto`. Messages contain sizes and algorithms, never a secret.
 
 CryptoError
-├── DecryptError                 a blob that does not open under this key and counter
-├── CounterExhaustedError        a stream key that has no nonce left
-├── SignatureError               a signature or seal that does not verify
-│   └── InvalidKeyError          a signing key, public or private, that is malformed or weak
+├── DecryptError                 data does not decrypt with this key and counter
+├── CounterExhaustedError        all nonces of a stream key were used
+├── SignatureError               a signature or seal does not verify
+│   └── InvalidKeyError          a public or private signing key is malformed or weak
 ├── KeyExchangeError             a malformed share, or an ephemeral key used twice
 ├── WrongSizeError               a cipher's key or nonce, or an output, of a wrong size
 ├── UnknownAlgorithmError        a name that is not in the registry
-│   └── AlgorithmNotInstalledError   nor would be without a package that is not installed
-├── IdentityError                keys and bindings that do not make an identity, a bad node id
+│   └── AlgorithmNotInstalledError   a known algorithm whose package is not installed
+├── IdentityError                keys and bindings that do not form an identity, a bad node ID
 └── KeyFileError
-    ├── KeyFileUnreadableError   absent, not a regular file, or not to be read or written
-    ├── KeyFileExistsError       a file is there already; key files are never overwritten
-    ├── KeyFileTooOpenError      other users may read or write it
+    ├── KeyFileUnreadableError   absent, not a regular file, or access denied
+    ├── KeyFileExistsError       the file exists; key files are never overwritten
+    ├── KeyFileTooOpenError      other users can read or write the file
     ├── KeyFileMalformedError    truncated, altered, or costs out of bounds
     └── PassphraseError
         ├── PassphraseNeededError
@@ -24,19 +24,19 @@ from parley._lbm.errors import ParleyError
 
 
 class CryptoError(ParleyError):
-    """Root of the errors of `crypto`."""
+    """Base class of the errors of `crypto`."""
 
 
 class DecryptError(CryptoError):
-    """A blob does not decrypt: another key, counter or associated data, or it was altered."""
+    """Data does not decrypt: wrong key, counter or associated data, or it was altered."""
 
 
 class CounterExhaustedError(CryptoError):
-    """A stream key has used its last counter (2^64 - 1); only a key update helps."""
+    """A stream key has used its last counter (2^64 - 1); a key update is required."""
 
 
 class SignatureError(CryptoError):
-    """A signature or seal is not the one this key makes over this message."""
+    """A signature or seal does not verify with this key and message."""
 
 
 class InvalidKeyError(SignatureError):
@@ -44,39 +44,39 @@ class InvalidKeyError(SignatureError):
 
 
 class KeyExchangeError(CryptoError):
-    """A key share is malformed or weak, or an ephemeral key was asked to work twice."""
+    """A key share is malformed or weak, or an ephemeral key was used twice."""
 
 
 class WrongSizeError(CryptoError, ValueError):
-    """A key or nonce is not the cipher's size, or a derivation cannot give that many bytes."""
+    """A key or nonce has the wrong size, or a key derivation can't produce that many bytes."""
 
 
 class UnknownAlgorithmError(CryptoError, ValueError):
-    """No algorithm of this name is registered for this parameter."""
+    """The parameter has no algorithm of this name."""
 
 
 class AlgorithmNotInstalledError(UnknownAlgorithmError):
-    """The protocol has this algorithm; the package that computes it is not installed here."""
+    """The protocol has this algorithm, but the package that implements it is not installed."""
 
 
 class IdentityError(CryptoError):
-    """Keys and bindings do not make up an identity, or a text is not a node id."""
+    """Keys and bindings do not form an identity, or a text is not a node ID."""
 
 
 class KeyFileError(CryptoError):
-    """A key file cannot be used; the subclass says why."""
+    """A key file cannot be used; see the subclasses."""
 
 
 class KeyFileUnreadableError(KeyFileError):
-    """The file is absent, is not a regular file, or the system refuses access."""
+    """The file is absent, is not a regular file, or can't be accessed."""
 
 
 class KeyFileExistsError(KeyFileError):
-    """There is a file at that path already; a key file is never overwritten."""
+    """The file exists already; a key file is never overwritten."""
 
 
 class KeyFileTooOpenError(KeyFileError):
-    """The file belongs to, or can be read or written by, somebody else."""
+    """The file belongs to another user, or other users can read or write it."""
 
 
 class KeyFileMalformedError(KeyFileError):
@@ -84,12 +84,12 @@ class KeyFileMalformedError(KeyFileError):
 
 
 class PassphraseError(KeyFileError):
-    """The passphrase given (or not given) does not open or cannot seal the file."""
+    """The passphrase, or its absence, does not fit the key file."""
 
 
 class PassphraseNeededError(PassphraseError):
-    """The file is sealed and no passphrase was given."""
+    """The file is encrypted, and no passphrase was given."""
 
 
 class WrongPassphraseError(PassphraseError):
-    """The passphrase is wrong, or the sealed file was altered: the two look alike."""
+    """The passphrase is wrong or the encrypted file was altered; these can't be told apart."""

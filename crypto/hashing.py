@@ -1,8 +1,8 @@
 """The hash algorithms of the `hash` parameter, HMAC, and HKDF (RFC 5869) with the labels of section
 5.
 
-Every derived secret is made by `label`, so no two purposes share bytes. The labels are in
-`key_schedule` and `record_protection`. BLAKE3 requires the extra `fast`.
+`label` derives every secret, so that no two purposes share bytes. The labels are in `key_schedule`
+and `record_protection`. BLAKE3 requires the extra `fast`.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from parley._crypto.errors import WrongSizeError
 
 
 class HashObject(Protocol):
-    """The part of hashlib's objects that is used here."""
+    """The methods of hashlib's objects that Parley uses."""
 
     def update(self, data: bytes | memoryview, /) -> object: ...
     def digest(self) -> bytes: ...
@@ -24,21 +24,24 @@ class HashObject(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HashAlgorithm:
-    """One hash: `size` of the digest and `block_size` (HMAC's) in bytes."""
+    """A hash algorithm. `size` of the digest and `block_size` of HMAC are in bytes.
+
+    See docs/protocol.md section 5.
+    """
 
     name: str
     size: int
     block_size: int
     new: Callable[[bytes], HashObject]
-    # A name lets OpenSSL do the whole HMAC in one call; a callable is hashed by hmac itself.
+    # With a name, OpenSSL computes the whole HMAC in one call; otherwise the hmac module does.
     hmac_digest: str | Callable[[bytes], HashObject]
 
     def digest(self, data: bytes) -> bytes:
-        """Return the hash of `data`."""
+        """Return the hash of `data`, `size` bytes."""
         return self.new(data).digest()
 
     def hmac(self, key: bytes, data: bytes) -> bytes:
-        """Return HMAC (RFC 2104) of `data` under `key`, `size` bytes."""
+        """Return HMAC (RFC 2104) of `data` with `key`, `size` bytes."""
         return hmac.digest(key, data, self.hmac_digest)  # type: ignore[arg-type]  # any callable will do
 
 
@@ -89,7 +92,7 @@ def label(hash: HashAlgorithm, secret: bytes, label: str, context: bytes, size: 
     info = _head(label, size, len(context)) + context
     if size > hash.size:
         return expand(hash, secret, info, size)
-    # One block, in one step: both sides of a connection make about fifty of these.
+    # A fast path for outputs of one block: a handshake derives about fifty of them.
     block = hmac.digest(secret, info + b"\x01", hash.hmac_digest)  # type: ignore[arg-type]  # any callable will do
     return block[:size]
 

@@ -1,8 +1,8 @@
-"""The key exchanges of the `kex` parameter: two shares in, one secret out.
+"""The key exchanges of the `kex` parameter: two shares in, one shared secret out.
 
-An ephemeral key serves one exchange. Anything wrong with a peer's share is a KeyExchangeError.
-X25519 uses libsodium, which multiplies the base point in half the time of OpenSSL; ML-KEM is
-OpenSSL's.
+An ephemeral key is used for one exchange. Any invalid share of a peer raises KeyExchangeError.
+X25519 uses libsodium, whose base point multiplication takes half the time of OpenSSL's; ML-KEM uses
+OpenSSL.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Derive = Callable[[bytes], bytes]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KexAlgorithm:
-    """One key exchange; all sizes in bytes (section 5)."""
+    """A key exchange (section 5). All sizes are in bytes."""
 
     name: str
     initiator_share_size: int
@@ -36,30 +36,34 @@ class KexAlgorithm:
     answer: Callable[[bytes], tuple[bytes, bytes]]
 
     def generate(self) -> "EphemeralKey":
-        """Make a fresh key for the initiator's part of one exchange."""
+        """Generate the initiator's key for one exchange."""
         return self.from_private(random_bytes(self.private_size))
 
     def from_private(self, private: bytes) -> "EphemeralKey":
-        """Make the key of given private bytes: for test vectors only.
+        """Create a key from private bytes, only for test vectors.
 
-        `x25519`: the 32-byte scalar; `x25519-mlkem768`: ML-KEM seed d || z (64), then the
-        scalar (32), in the order of the share. KeyExchangeError on a wrong size.
+        `x25519`: the 32-byte scalar. `x25519-mlkem768`: the ML-KEM seed d || z (64 bytes), then the
+        scalar (32 bytes), in the order of the share.
+
+        Raises:
+            KeyExchangeError: wrong size.
         """
         _require_size(private, self.private_size, "private key", self.name)
         return EphemeralKey(self, *self.open_private(private))
 
     def respond(self, initiator_share: bytes) -> tuple[bytes, bytes]:
-        """Answer an initiator's share: return the responder's share and the shared secret.
+        """Return the responder's share and the shared secret for an initiator's share.
 
-        KeyExchangeError on a wrong size, an ML-KEM coefficient out of range, or an all-zero
-        X25519 result.
+        Raises:
+            KeyExchangeError: wrong size, an ML-KEM coefficient out of range, or an all-zero X25519
+                result.
         """
         _require_size(initiator_share, self.initiator_share_size, "initiator's share", self.name)
         return self.answer(initiator_share)
 
 
 class EphemeralKey:
-    """The initiator's private part of one exchange; `share` is what it sends."""
+    """The initiator's private key for one exchange; `share` is sent to the responder."""
 
     __slots__ = ("_derive", "algorithm", "share")
 
@@ -69,12 +73,13 @@ class EphemeralKey:
         self._derive: tuple[int, Derive] | None = (algorithm.responder_share_size, derive)
 
     def derive(self, responder_share: bytes) -> bytes:
-        """Return the shared secret, once; the private key is dropped even on failure.
+        """Return the shared secret. Can be called once; the private key is deleted even on failure.
 
-        KeyExchangeError on a malformed share or a second call.
+        Raises:
+            KeyExchangeError: the share is malformed, or this is the second call.
         """
         if self._derive is None:
-            raise KeyExchangeError(f"this {self.algorithm} key has been used")
+            raise KeyExchangeError(f"cannot use this {self.algorithm} key again")
         (size, derive), self._derive = self._derive, None
         _require_size(responder_share, size, "responder's share", self.algorithm)
         return derive(responder_share)
@@ -91,7 +96,7 @@ def _require_size(value: bytes, size: int, what: str, name: str) -> None:
 def _x25519_open(scalar: bytes) -> tuple[bytes, Derive]:
     def derive(peer: bytes) -> bytes:
         try:
-            # libsodium refuses the all-zero result of a small-order share (RFC 7748, 6.1).
+            # libsodium rejects the all-zero result of a small-order share (RFC 7748, section 6.1).
             return nacl.bindings.crypto_scalarmult(scalar, peer)
         except nacl.exceptions.RuntimeError as error:
             raise KeyExchangeError("the X25519 share is of small order") from error
@@ -109,8 +114,8 @@ def _hybrid_open(private: bytes) -> tuple[bytes, Derive]:
     public, agree = _x25519_open(private[MLKEM768_SEED_SIZE:])
 
     def derive(share: bytes) -> bytes:
-        # A wrong ciphertext of the right size is not an error: FIPS 203 then gives an unrelated
-        # secret (implicit rejection) and the Proof does not open.
+        # A wrong ciphertext of the right size isn't an error: with FIPS 203 it results in an
+        # unrelated secret (implicit rejection), and then the Proof doesn't decrypt.
         secret = mlkem.decapsulate(share[:MLKEM768_CIPHERTEXT_SIZE])
         return secret + agree(share[MLKEM768_CIPHERTEXT_SIZE:])
 
@@ -118,10 +123,10 @@ def _hybrid_open(private: bytes) -> tuple[bytes, Derive]:
 
 
 def _hybrid_answer(share: bytes) -> tuple[bytes, bytes]:
-    # X25519 first: it is the cheaper of the two refusals.
+    # X25519 first, because rejecting an invalid share costs less there.
     public, agreed = _x25519_answer(share[MLKEM768_PUBLIC_SIZE:])
     try:
-        # Refuses coefficients >= q: the modulus check of FIPS 203, section 7.2.
+        # Rejects coefficients >= q: the modulus check of FIPS 203, section 7.2.
         peer = MLKEM768PublicKey.from_public_bytes(share[:MLKEM768_PUBLIC_SIZE])
     except ValueError as error:
         raise KeyExchangeError("the ML-KEM encapsulation key is malformed") from error

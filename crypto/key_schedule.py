@@ -1,6 +1,6 @@
-"""The key schedule, the rekey and the key update (docs/protocol.md sections 5 and 6).
+"""The key schedule, rekeys and key updates (docs/protocol.md sections 5 and 6).
 
-Pure functions from secrets and transcript hashes to secrets.
+All functions are pure: they derive secrets from secrets and transcript hashes.
 """
 
 import hmac
@@ -19,10 +19,10 @@ _CHAIN = b"parley1 chain"
 _INITIATOR, _RESPONDER, _BIND, _REKEY = b"\x00", b"\x01", b"\x02", b"\x03"
 
 
-# Not frozen, nor the next one: that takes six times as long to make, in each handshake.
+# Not frozen, like the next class: creating it would take six times as long in each handshake.
 @dataclass(slots=True, eq=False)
 class HandshakeSecrets:
-    """The secrets of the key exchange; `commit` outlives the handshake."""
+    """The secrets of the key exchange. `commit` is still needed after the handshake."""
 
     hash: HashAlgorithm = field(repr=False)
     hs: bytes = field(repr=False)
@@ -37,7 +37,7 @@ class HandshakeSecrets:
 
 @dataclass(slots=True, eq=False)
 class ApplicationSecrets:
-    """The secrets of epoch 0 of both directions; the session id (32 bytes) is public."""
+    """The secrets of epoch 0 of both directions. The session ID (32 bytes) is public."""
 
     ap_initiator: bytes = field(repr=False)
     ap_responder: bytes = field(repr=False)
@@ -48,7 +48,9 @@ class ApplicationSecrets:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RekeySecrets:
-    """The secrets of a rekey: next secret of each direction, commitment, next `rekey`."""
+    """The secrets of a rekey: the next secret of each direction, the commitment, and the next
+    `rekey`.
+    """
 
     next_initiator: bytes = field(repr=False)
     next_responder: bytes = field(repr=False)
@@ -57,9 +59,11 @@ class RekeySecrets:
 
 
 def check_network_key(network_key: bytes) -> None:
-    """Raise CryptoError unless it has 32 bytes that are not all zero."""
+    """Raise CryptoError unless the key has 32 bytes that are not all zero."""
     if len(network_key) != NETWORK_KEY_SIZE or not any(network_key):
-        raise CryptoError(f"a network key has {NETWORK_KEY_SIZE} bytes, not all zero")
+        raise CryptoError(
+            f"invalid network key: expected {NETWORK_KEY_SIZE} bytes that are not all zero"
+        )
 
 
 def handshake_secrets(
@@ -67,7 +71,8 @@ def handshake_secrets(
 ) -> HandshakeSecrets:
     """Return the secrets after Hello and Reply; `th1` is the hash of T1.
 
-    Raises CryptoError if the network key has a wrong size or is all zero.
+    Raises:
+        CryptoError: the network key has a wrong size or is all zero.
     """
     if network_key is not None:
         check_network_key(network_key)
@@ -84,12 +89,12 @@ def handshake_secrets(
 
 
 def commitment(hash: HashAlgorithm, hs: bytes, th1: bytes) -> bytes:
-    """Return `commit`, which vouches for `hs` without revealing it."""
+    """Return `commit`, which commits to `hs` without revealing it."""
     return label(hash, hs, "commit", th1, hash.size)
 
 
 def application_secrets(hash: HashAlgorithm, hs: bytes, th2: bytes) -> ApplicationSecrets:
-    """Return what follows from `hs` after both Proofs; `th2` is the hash of T2."""
+    """Derive the secrets after both Proofs from `hs`; `th2` is the hash of T2."""
     size = hash.size
     master = extract(hash, label(hash, hs, "derived", b"", size), bytes(size))
     return ApplicationSecrets(
@@ -106,46 +111,81 @@ def _early_salt(hash: HashAlgorithm, network_key: bytes) -> bytes:
     return label(hash, early, "derived", b"", hash.size)
 
 
-@cache  # without a network key it is not secret, and always the same
+@cache  # without a network key it isn't secret and always the same
 def _open_salt(hash: HashAlgorithm) -> bytes:
     return _early_salt(hash, bytes(NETWORK_KEY_SIZE))
 
 
 def chain_start_initiator(hash: HashAlgorithm, th1_with_proof: bytes, commit: bytes) -> bytes:
-    """Return chain_i[-1]; `th1_with_proof` is H(T1 || the responder's Proof event)."""
+    """Return chain_i[-1], the initial chain value of the initiator's direction (section 6).
+
+    `th1_with_proof` is H(T1 || the responder's Proof event).
+
+    Example:
+
+        from parley.protocol import HashChain, chain_start_initiator
+
+        hash = peer.suite.hash_algorithm
+        start = chain_start_initiator(hash, bytes(hash.size), bytes(hash.size))
+        chain = HashChain(hash, start)
+    """
     return hash.digest(_CHAIN + _INITIATOR + th1_with_proof + commit)
 
 
 def chain_start_responder(hash: HashAlgorithm, th1: bytes, commit: bytes) -> bytes:
-    """Return chain_r[-1]."""
+    """Return chain_r[-1], the initial chain value of the responder's direction (section 6).
+
+    `th1` is H(T1), the hash of Hello and Reply.
+
+    Example:
+
+        from parley.protocol import HashChain, chain_start_responder
+
+        hash = peer.suite.hash_algorithm
+        chain = HashChain(hash, chain_start_responder(hash, bytes(hash.size), bytes(hash.size)))
+    """
     return hash.digest(_CHAIN + _RESPONDER + th1 + commit)
 
 
 def chain_bind(hash: HashAlgorithm, d: bytes, th2: bytes) -> bytes:
-    """Return a direction's chain value once both Proofs are verified."""
+    """Return the chain value of a direction after both Proofs; `d` is the value before (section 6).
+
+    `th2` is the hash of the transcript including both Proofs.
+
+    Example:
+
+        from parley.protocol import HashChain, chain_bind
+
+        hash = peer.suite.hash_algorithm
+        chain = HashChain(hash, bytes(hash.size))
+        chain.value = chain_bind(hash, chain.value, th2=bytes(hash.size))
+    """
     return hash.digest(_CHAIN + _BIND + d + th2)
 
 
 def chain_rekey(hash: HashAlgorithm, d: bytes, rcommit: bytes) -> bytes:
-    """Return a direction's chain value directly after the KeyUpdate that ends a rekey."""
+    """Return the chain value of a direction directly after the KeyUpdate that completes a rekey."""
     return hash.digest(_CHAIN + _REKEY + d + rcommit)
 
 
 def next_secret(hash: HashAlgorithm, ap: bytes) -> bytes:
-    """Return ap[e+1] of a plain key update; nothing leads back to ap[e]."""
+    """Return ap[e+1] of a plain key update. ap[e] can't be computed from it."""
     return label(hash, ap, "update", b"", hash.size)
 
 
 def rekey_root(hash: HashAlgorithm, rekey: bytes, shared_secret: bytes) -> bytes:
-    """Return a rekey's `root`: all else of it follows from it and two chain values."""
+    """Return the `root` of a rekey, from which its other secrets are derived with two chain
+    values.
+    """
     return extract(hash, rekey, shared_secret)
 
 
 def rekey_secrets(hash: HashAlgorithm, root: bytes, a: bytes, b: bytes) -> RekeySecrets:
-    """Return the outcome of a rekey, of its `root`.
+    """Derive the secrets of a rekey from its `root`.
 
-    `a` and `b` are the chain values right after the offer and right after the answer, each
-    of its sender's direction; the initiator in `next_initiator` is the connection's.
+    `a` is the chain value of the offer's sender directly after the offer, `b` that of the answer's
+    sender directly after the answer. `next_initiator` is for the direction of the connection's
+    initiator.
     """
     size = hash.size
     return RekeySecrets(
@@ -159,10 +199,10 @@ def rekey_secrets(hash: HashAlgorithm, root: bytes, a: bytes, b: bytes) -> Rekey
 def network_mac(
     network_key: bytes, encoded_map_without_cell_12: bytes, label: bytes = HELLO_LABEL
 ) -> bytes:
-    """Return the value of cell 12: HMAC-SHA256, 32 bytes, whatever hash is negotiated; `label`
-    says of which event.
+    """Return the value of cell 12: HMAC-SHA256, 32 bytes, independent of the negotiated hash.
+    `label` depends on the type of event.
 
-    The receiver compares it with `hmac.compare_digest`; `check_network_mac` does.
+    Verify it with `check_network_mac`, which takes constant time.
     """
     check_network_key(network_key)
     return SHA256.hmac(network_key, label + encoded_map_without_cell_12)
@@ -174,5 +214,5 @@ def check_network_mac(
     mac: bytes,
     label: bytes = HELLO_LABEL,
 ) -> bool:
-    """Say whether `mac` is the right value of cell 12, in constant time."""
+    """Return whether `mac` is the right value of cell 12, in constant time."""
     return hmac.compare_digest(network_mac(network_key, encoded_map_without_cell_12, label), mac)

@@ -1,12 +1,12 @@
 r"""Key files: an identity or an auditor's key in a file (docs/protocol.md section 4).
 
-The file is readable by its owner only from the first byte, is never overwritten, and every byte is
-checked when it is read. It may be encrypted with a passphrase.
+The file is created with access only for its owner and never overwritten. Every byte is verified
+when it is read. It can be encrypted with a passphrase.
 
     file    = magic || u8 form || costs || body
     costs   = form 0: nothing; form 1: u32 passes || u32 memory in KiB || salt 16 || nonce 24
-    body    = form 0: the payload; form 1: XChaCha20-Poly1305 of the payload under
-              Argon2id(passphrase, salt, costs), all before the body as associated data
+    body    = form 0: the payload; form 1: XChaCha20-Poly1305 of the payload with the key
+              Argon2id(passphrase, salt, costs); associated data: all bytes before the body
 
 Identity (magic `parley1 key file\n`): LBM, key 256: [[algorithm, private key, public key], ..],
 the primary first. Auditor (`parley1 auditor key\n`): private key (32 bytes) || public key, X25519.
@@ -57,10 +57,20 @@ MAX_MEMORY_KIB: Final = 1_048_576
 
 @dataclass(frozen=True, slots=True)
 class PassphraseCost:
-    """The cost of one guess at a passphrase: Argon2id, `passes` over `memory_kib` KiB.
+    """The cost of one guess at a passphrase: Argon2id with `passes` over `memory_kib` KiB.
 
-    ValueError outside of 1..16 passes and 8 KiB..1 GiB. The bounds also apply to files that are
-    read, so that a hostile one takes neither all memory nor an hour.
+    The bounds also apply to files that are read, so that a malicious file can't exhaust memory or
+    time.
+
+    Raises:
+        ValueError: not 1..16 passes, or not 8 KiB..1 GiB.
+
+    Example:
+
+        from parley import Identity, PassphraseCost, save_identity
+
+        cost = PassphraseCost(passes=3, memory_kib=65_536)
+        save_identity("node.key", Identity.create(), b"correct horse", cost=cost)
     """
 
     passes: int = 3
@@ -68,7 +78,9 @@ class PassphraseCost:
 
     def __post_init__(self) -> None:
         if not 1 <= self.passes <= MAX_PASSES:
-            raise ValueError(f"Argon2id takes 1 to {MAX_PASSES} passes here")
+            raise ValueError(
+                f"invalid passes {self.passes} of Argon2id: expected 1 to {MAX_PASSES}"
+            )
         if not MIN_MEMORY_KIB <= self.memory_kib <= MAX_MEMORY_KIB:
             raise ValueError(f"Argon2id takes {MIN_MEMORY_KIB} to {MAX_MEMORY_KIB} KiB here")
 
@@ -78,7 +90,7 @@ DEFAULT_COST: Final = PassphraseCost()
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A kind of key file: its `magic`, and the `name` that errors use."""
+    """A kind of key file: its `magic`, and its `name` in errors."""
 
     magic: bytes
     name: str
@@ -86,7 +98,9 @@ class Container:
     def save(
         self, path: PathLike, payload: bytes, passphrase: bytes | None, cost: PassphraseCost
     ) -> None:
-        """Write a new file, encrypted if a passphrase is given. Raises like `save_identity`."""
+        """Write a new file, encrypted if a passphrase is given. Raises the same errors as
+        `save_identity`.
+        """
         if passphrase is None:
             _write(path, self.magic + _PLAIN + payload)
             return
@@ -100,7 +114,7 @@ class Container:
         _write(path, header + XChaCha20Poly1305(key).encrypt(nonce, payload, header))
 
     def load(self, path: PathLike, passphrase: bytes | None) -> bytes:
-        """Return a file's payload. Raises like `load_identity`."""
+        """Return a file's payload. Raises the same errors as `load_identity`."""
         header, body = self._split(_read(path), path)
         costs = header[len(self.magic) + 1 :]
         if not costs:
@@ -122,11 +136,12 @@ class Container:
             return XChaCha20Poly1305(key).decrypt(nonce, body, header)
         except INVALID_TAG_ERRORS as error:
             raise WrongPassphraseError(
-                f"wrong passphrase, or the key file {os.fspath(path)} was altered"
+                f"cannot decrypt the key file '{os.fspath(path)}': the passphrase is wrong, "
+                "or the file was altered"
             ) from error
 
     def is_sealed(self, path: PathLike) -> bool:
-        """Return whether a file is encrypted; raises like `load`."""
+        """Return whether a file is encrypted. Raises the same errors as `load`."""
         header, _ = self._split(_read(path), path)
         return len(header) > len(self.magic) + 1
 
@@ -159,26 +174,25 @@ def _stretch(passphrase: bytes, salt: bytes, cost: PassphraseCost) -> bytes:
             cost.memory_kib * 1024,
             nacl.bindings.crypto_pwhash_ALG_ARGON2ID13,
         )
-    except RuntimeError as error:  # libsodium could not get the memory
+    except RuntimeError as error:  # libsodium could not allocate the memory
         raise PassphraseError(
-            "cannot derive the key of the passphrase: "
-            f"there is no memory for {cost.memory_kib:,} KiB"
+            f"cannot derive the key of the passphrase: cannot allocate {cost.memory_kib:,} KiB"
         ) from error
 
 
 def _read(path: PathLike) -> bytes:
-    """Return a key file's bytes, after checking the file that was opened."""
+    """Return a key file's bytes after checking permissions of the opened file."""
     try:
-        # Not blocking: a pipe at that path would otherwise hold the caller for ever.
+        # Non-blocking, because opening a pipe at that path would otherwise block forever.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise KeyFileUnreadableError(f"cannot open the key file {os.fspath(path)}") from error
+        raise KeyFileUnreadableError(f"cannot open the key file '{os.fspath(path)}'") from error
     try:
         _require_private(os.fstat(descriptor), path)
         with open(descriptor, "rb", closefd=False) as file:
             data = file.read(MAX_FILE_SIZE + 1)
     except OSError as error:
-        raise KeyFileUnreadableError(f"cannot read the key file {os.fspath(path)}") from error
+        raise KeyFileUnreadableError(f"cannot read the key file '{os.fspath(path)}'") from error
     finally:
         os.close(descriptor)
     if len(data) > MAX_FILE_SIZE:
@@ -188,38 +202,46 @@ def _read(path: PathLike) -> bytes:
 
 def _require_private(status: os.stat_result, path: PathLike) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise KeyFileUnreadableError(f"{os.fspath(path)} is not a regular file")
+        raise KeyFileUnreadableError(
+            f"cannot use the key file '{os.fspath(path)}': it is not a regular file"
+        )
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise KeyFileTooOpenError(f"others can use {os.fspath(path)}: chmod 600 it")
+        raise KeyFileTooOpenError(
+            f"cannot use the key file '{os.fspath(path)}': other users can access it; run chmod 600"
+        )
     if status.st_uid not in (os.geteuid(), 0):  # root can read every file anyway
-        raise KeyFileTooOpenError(f"{os.fspath(path)} belongs to another user")
+        raise KeyFileTooOpenError(
+            f"cannot use the key file '{os.fspath(path)}': it belongs to another user"
+        )
 
 
 def _write(path: PathLike, data: bytes) -> None:
-    """Create a file of mode 0600 with these bytes, or no file."""
+    """Create a file of mode 0600 with these bytes; on failure, leave no file behind."""
     try:
-        # O_EXCL follows no symbolic link and makes the file ours; 0600 from its first byte.
+        # O_EXCL doesn't follow symbolic links and guarantees that we own the file.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError as error:
         what = "directory" if os.path.isdir(path) else "file"
-        raise KeyFileExistsError(f"there is a {what} at {os.fspath(path)} already") from error
+        raise KeyFileExistsError(
+            f"cannot create the key file '{os.fspath(path)}': a {what} already exists there"
+        ) from error
     except OSError as error:
-        raise KeyFileUnreadableError(f"cannot create the key file {os.fspath(path)}") from error
+        raise KeyFileUnreadableError(f"cannot create the key file '{os.fspath(path)}'") from error
     try:
         with open(descriptor, "wb") as file:
-            os.fchmod(descriptor, 0o600)  # a umask may have taken the owner's own rights
+            os.fchmod(descriptor, 0o600)  # a umask may have removed the owner's own permissions
             file.write(data)
             file.flush()
             os.fsync(descriptor)
     except OSError as error:
         os.unlink(path)
-        raise KeyFileUnreadableError(f"cannot write the key file {os.fspath(path)}") from error
+        raise KeyFileUnreadableError(f"cannot write the key file '{os.fspath(path)}'") from error
 
 
 __all__ = ["PassphraseCost", "describe_keyfile", "load_identity", "save_identity"]
 
 _FILE: Final = Container(b"parley1 key file\n", "a key file")
-_KEYS: Final = 256  # the payload's one key
+_KEYS: Final = 256  # the only key of the payload
 
 
 def save_identity(
@@ -229,40 +251,55 @@ def save_identity(
     *,
     cost: PassphraseCost = DEFAULT_COST,
 ) -> None:
-    """Write a new key file, encrypted if a passphrase is given.
+    """Write an identity to a new key file, encrypted if a passphrase is given.
 
-    KeyFileExistsError if there is a file at `path`, KeyFileUnreadableError if the system refuses,
-    PassphraseError for an empty passphrase.
+    Raises:
+        KeyFileExistsError: there is a file at `path`.
+        KeyFileUnreadableError: the file can't be written.
+        PassphraseError: the passphrase is empty.
 
     Example:
 
-        from parley import Identity, load_identity, save_identity
+        from parley import Identity, save_identity
 
         save_identity("node.key", Identity.create())
-        identity = load_identity("node.key")
     """
     keys = [[key.algorithm, key.private_bytes(), key.public] for key in identity.keys]
     _FILE.save(path, encode({_KEYS: keys}), passphrase, cost)
 
 
 def load_identity(path: PathLike, passphrase: bytes | None = None) -> Identity:
-    """Read a key file; the passphrase of a file that isn't encrypted is ignored.
+    """Read an identity from a key file. Without encryption, the passphrase is ignored.
 
-    KeyFileUnreadableError, KeyFileTooOpenError, KeyFileMalformedError, PassphraseNeededError or
-    WrongPassphraseError.
+    Raises:
+        KeyFileUnreadableError: the file can't be read.
+        KeyFileTooOpenError: other users can read or write it.
+        KeyFileMalformedError: it is truncated or altered.
+        PassphraseNeededError: it is encrypted, and there is no passphrase.
+        WrongPassphraseError: the passphrase is wrong, or the file was altered.
 
     Example:
 
         from parley import Identity, load_identity, save_identity
 
-        save_identity("node.key", Identity.create())
-        identity = load_identity("node.key")
+        save_identity("node.key", Identity.create(), b"correct horse")
+        identity = load_identity("node.key", b"correct horse")
     """
     return _identity(_FILE.load(path, passphrase), path)
 
 
 def describe_keyfile(path: PathLike) -> bool:
-    """Return whether a key file is encrypted with a passphrase; raises like `load_identity`."""
+    """Return whether a key file is encrypted with a passphrase.
+
+    Raises the same errors as `load_identity`.
+
+    Example:
+
+        from parley import Identity, describe_keyfile, save_identity
+
+        save_identity("node.key", Identity.create())
+        assert not describe_keyfile("node.key")
+    """
     return _FILE.is_sealed(path)
 
 
@@ -293,7 +330,7 @@ def _key(entry: object, path: PathLike) -> SigningKey:
         key = SIGNING[algorithm].load(private)
     except CryptoError as error:
         raise malformed(path, f"its private key of {algorithm} is malformed") from error
-    # An altered private key would be a good key of some other node: this finds it.
+    # Detects an altered private key, which would be a valid key of another node.
     if key.public != public:
         raise malformed(path, f"its private key of {algorithm} was altered")
     return key
@@ -305,7 +342,9 @@ _AUDITOR_FILE: Final = Container(AUDITOR_MAGIC, "an auditor's key file")
 
 
 def is_auditor_file(path: PathLike) -> bool:
-    """Return whether a file begins as an auditor's key file does; False if it can't be read."""
+    """Return whether a file is an auditor's key file, by its first bytes; False if it can't be
+    read.
+    """
     try:
         with open(path, "rb") as file:
             return file.read(len(AUDITOR_MAGIC)) == AUDITOR_MAGIC
@@ -320,19 +359,36 @@ def save_auditor_key(
     *,
     cost: PassphraseCost = DEFAULT_COST,
 ) -> None:
-    """Write a new file, encrypted if a passphrase is given. Raises like `save_identity`."""
+    """Write an auditor's key to a new file, encrypted if a passphrase is given.
+
+    Raises the same errors as `save_identity`.
+
+    Example:
+
+        from parley.journal import AuditorPrivateKey, save_auditor_key
+
+        save_auditor_key("auditor.key", AuditorPrivateKey.create())
+    """
     _AUDITOR_FILE.save(path, key.private_bytes() + key.public, passphrase, cost)
 
 
 def load_auditor_key(path: PathLike, passphrase: bytes | None = None) -> AuditorPrivateKey:
-    """Read an auditor's key. Raises like `load_identity`."""
+    """Read an auditor's key from a file. Raises the same errors as `load_identity`.
+
+    Example:
+
+        from parley.journal import AuditorPrivateKey, load_auditor_key, save_auditor_key
+
+        save_auditor_key("auditor.key", AuditorPrivateKey.create())
+        auditor = load_auditor_key("auditor.key")
+    """
     payload = _AUDITOR_FILE.load(path, passphrase)
     if len(payload) != 2 * AUDITOR_KEY_SIZE:
         raise malformed(
             path, f"it has {len(payload)} bytes of keys in place of {2 * AUDITOR_KEY_SIZE}"
         )
     key = AuditorPrivateKey(payload[:AUDITOR_KEY_SIZE])
-    # An altered private key would be a good key that opens nothing: this finds it.
+    # Detects an altered private key, which would be valid but unable to decrypt any box.
     if key.public != payload[AUDITOR_KEY_SIZE:]:
         raise malformed(
             path, f"its private key belongs to {key.public}, which is not the public key in it"

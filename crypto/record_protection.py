@@ -1,9 +1,9 @@
-"""The protection of a direction's events: stream keys, the hash chain, and seals (docs/protocol.md
+"""The protection of one direction's events: stream keys, hash chain and seals (docs/protocol.md
 section 6).
 
-A nonce is the iv XOR a counter that only rises, so no key is used with a nonce twice. The chain
-covers the bytes on the wire. A seal signs one chain value and is masked, so that the wire doesn't
-show the signer.
+A nonce is the IV XOR a counter that only increases, so that a key never uses a nonce twice. The
+chain covers the bytes on the wire. A seal signs one chain value. It is masked, so that the wire
+doesn't reveal the signer.
 """
 
 from parley._crypto.ciphers import INVALID_TAG_ERRORS, CipherAlgorithm
@@ -21,13 +21,24 @@ _LAST_COUNTER = 2**64 - 1
 
 
 class StreamKey:
-    """The key of one direction, epoch and stream, and its counter. Either only `encrypt` or only
-    `decrypt` is called."""
+    """The AEAD key of one direction, epoch and stream, with its counter.
+
+    Use an object either only to encrypt or only to decrypt (docs/protocol.md section 6).
+
+    Example:
+
+        from parley.protocol import StreamKey
+
+        suite = peer.suite
+        secret = bytes(suite.hash_algorithm.size)
+        blob = StreamKey(suite, secret, stream=2).encrypt(b"data", b"header")
+        assert StreamKey(suite, secret, stream=2).decrypt(blob, b"header") == b"data"
+    """
 
     __slots__ = ("_decrypt", "_encrypt", "_iv", "_nonce_size", "counter")
 
     def __init__(self, suite: Suite, secret: bytes, stream: int) -> None:
-        """Derive key and iv from `secret`: `hs_*`, or `ap[epoch]` of the direction."""
+        """Derive key and IV from `secret`, which is `hs_*` or `ap[epoch]` of the direction."""
         hash = suite.hash_algorithm
         cipher = suite.cipher_algorithm
         context = stream.to_bytes(4, "big")
@@ -38,36 +49,46 @@ class StreamKey:
         )
 
     def start(self, cipher: CipherAlgorithm, key: bytes, iv: bytes) -> None:
-        """Begin with a given key and iv, for test vectors only. WrongSizeError on a wrong size."""
+        """Set key and IV directly, only for test vectors.
+
+        Raises:
+            WrongSizeError: key or IV has a wrong size.
+        """
         if len(iv) != cipher.nonce_size:
-            raise WrongSizeError(f"a nonce of {cipher.name} has {cipher.nonce_size} bytes")
+            raise WrongSizeError(
+                f"invalid {cipher.name} nonce of {len(iv)} bytes: expected {cipher.nonce_size}"
+            )
         opened = cipher.new(key)
         self._encrypt = opened.encrypt
         self._decrypt = opened.decrypt
-        # As an integer, since that makes the XOR a single operation for each event.
+        # An integer, so that the XOR is a single operation for each event.
         self._iv = int.from_bytes(iv, "big")
         self._nonce_size = cipher.nonce_size
         self.counter = 0
 
     def encrypt(self, data: bytes | memoryview, aad: bytes) -> bytes:
-        """Return the blob (`data` plus 16 bytes) of the next event. CounterExhaustedError after
-        2^64."""
+        """Encrypt the next event into a blob, which is 16 bytes longer than `data`.
+
+        Raises:
+            CounterExhaustedError: 2^64 events were encrypted.
+        """
         counter = self.counter
         if counter > _LAST_COUNTER:
-            raise CounterExhaustedError("this stream key has no nonce left")
-        # Raised first: should the AEAD fail, the nonce is spent rather than used again.
+            raise CounterExhaustedError("all nonces of this stream key were used; update the keys")
+        # Incremented first: if the AEAD fails, the nonce is lost rather than used again.
         self.counter = counter + 1
         return self._encrypt((self._iv ^ counter).to_bytes(self._nonce_size, "big"), data, aad)
 
     def decrypt(self, blob: bytes | memoryview, aad: bytes) -> bytes:
-        """Return the content of the next event.
+        """Decrypt the next event.
 
-        DecryptError if it doesn't open, and the counter stays; CounterExhaustedError after 2^64
-        events.
+        Raises:
+            DecryptError: it doesn't decrypt; the counter is unchanged.
+            CounterExhaustedError: 2^64 events were decrypted.
         """
         counter = self.counter
         if counter > _LAST_COUNTER:
-            raise CounterExhaustedError("this stream key has no nonce left")
+            raise CounterExhaustedError("all nonces of this stream key were used; update the keys")
         try:
             data = self._decrypt((self._iv ^ counter).to_bytes(self._nonce_size, "big"), blob, aad)
         except INVALID_TAG_ERRORS as error:
@@ -83,17 +104,31 @@ _SEAL = b"parley1 seal"
 
 
 class HashChain:
-    """d[n] = H(d[n-1] || stream u32 || blob); `value` is the latest d."""
+    """The hash chain d[n] = H(d[n-1] || stream u32 || blob) of one direction (section 6).
+
+    `value` is the latest d.
+
+    Example:
+
+        from parley.protocol import HashChain
+
+        hash = peer.suite.hash_algorithm
+        chain = HashChain(hash, bytes(hash.size))
+        value = chain.advance(bytes(4), b"an encrypted event")
+        assert value == chain.value
+    """
 
     __slots__ = ("_hash", "value")
 
     def __init__(self, hash: HashAlgorithm, value: bytes) -> None:
-        """Start from d[-1] of `crypto.key_schedule`. Binding and rekeys replace `value`."""
+        """Start from d[-1], see `chain_start_initiator`. After binding and rekeys, assign
+        `value`.
+        """
         self._hash = hash.new
         self.value = value
 
     def advance(self, stream4: bytes | memoryview, blob: bytes | memoryview) -> bytes:
-        """Add one event, and return its d[n]."""
+        """Add one event and return its d[n]."""
         hash = self._hash(self.value + stream4)
         hash.update(blob)
         self.value = value = hash.digest()
@@ -104,7 +139,7 @@ class HashChain:
 
 
 def seal_mask(hash: HashAlgorithm, commit: bytes, d: bytes, size: int) -> bytes:
-    """Return the bytes that hide a seal's signature over `d`."""
+    """Return the bytes that mask the signature in a seal over `d`."""
     return label(hash, commit, "seal mask", d, size)
 
 
@@ -117,9 +152,31 @@ def make_seal(signing_key: SigningKey, hash: HashAlgorithm, commit: bytes, d: by
 def check_seal(
     verifier: Verifier, hash: HashAlgorithm, commit: bytes, d: bytes, seal: bytes | memoryview
 ) -> None:
-    """Raise SignatureError unless `seal` is the signer's over `d`."""
+    """Verify the seal of the chain value `d` (section 6).
+
+    `commit` is the commitment of the handshake or of the latest rekey.
+
+    Raises:
+        SignatureError: the seal is not the signer's, or not over `d`.
+
+    Example:
+
+        from parley import Identity
+        from parley.errors import CryptoError
+        from parley.protocol import check_seal
+
+        signer = Identity.create().public.verifier("ed25519")
+        hash = peer.suite.hash_algorithm
+        try:
+            check_seal(signer, hash, bytes(hash.size), bytes(hash.size), bytes(64))
+        except CryptoError as error:
+            print(error)
+    """
     if len(seal) != verifier.signature_size:
-        raise SignatureError(f"a seal of {verifier.algorithm} has {verifier.signature_size} bytes")
+        raise SignatureError(
+            f"invalid {verifier.algorithm} seal of {len(seal)} bytes: "
+            f"expected {verifier.signature_size}"
+        )
     verifier.verify(_xor(seal, seal_mask(hash, commit, d, len(seal))), _SEAL + d)
 
 

@@ -1,7 +1,6 @@
-"""The registry of algorithms: what can be negotiated, in the default order.
+"""The registry of algorithms that can be negotiated, in the default order.
 
-This is data. A new algorithm is one entry here (and its room), and every test of
-algorithms iterates over these tables.
+To add an algorithm, add an entry here. All tests of algorithms iterate over these tables.
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,23 +40,33 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 
 
 def require_name(parameter: str, name: str) -> str:
-    """Return `name` if it is registered for `parameter`, else raise UnknownAlgorithmError.
+    """Return `name` if it is an algorithm of `parameter`.
 
-    It is an AlgorithmNotInstalledError if only a package is missing.
+    Raises:
+        AlgorithmNotInstalledError: the algorithm requires a package that is not installed.
+        UnknownAlgorithmError: parameter or name is unknown.
     """
     if parameter not in NAMES:
-        raise UnknownAlgorithmError(f"there is no parameter {parameter!r}: {', '.join(NAMES)}")
+        raise UnknownAlgorithmError(
+            f"unknown parameter {parameter!r}: expected one of {', '.join(NAMES)}"
+        )
     if name not in NAMES[parameter]:
         if (parameter, name) == ("hash", "blake3"):
             raise AlgorithmNotInstalledError("hash 'blake3' needs Parley's extra 'fast'")
         known = ", ".join(NAMES[parameter])
-        raise UnknownAlgorithmError(f"there is no {parameter} {name!r}: {known}")
+        raise UnknownAlgorithmError(f"unknown {parameter} {name!r}: expected one of {known}")
     return name
 
 
 @dataclass(frozen=True)
 class Suite:
-    """One name for each parameter: what a handshake agreed on (cell 4)."""
+    """The algorithms that a handshake agreed on, one name for each parameter (cell 4, section 5).
+
+    Example:
+
+        print(peer.suite)
+        assert peer.suite.names()["cipher"] == peer.suite.cipher
+    """
 
     kex: str
     signing: str
@@ -70,19 +79,19 @@ class Suite:
             require_name(parameter, name)
 
     def __str__(self) -> str:
-        """The suite as log lines name it."""
+        """The suite as it is shown in logs."""
         return ", ".join(f"{parameter} {name}" for parameter, name in self.names().items())
 
     @classmethod
     def of(cls, names: Mapping[str, str]) -> "Suite":
-        """Return the suite of parameter -> name, one object for all its connections."""
+        """Return the suite with these names. Equal suites are the same object."""
         return _suite(*[names[parameter] for parameter in PARAMETERS])
 
     def names(self) -> dict[str, str]:
-        """Return parameter -> name, in the order of `PARAMETERS`."""
+        """Return the names by parameter, in the order of `PARAMETERS`."""
         return {parameter: getattr(self, parameter) for parameter in PARAMETERS}
 
-    # Cached, since the algorithms are looked up for every stream key.
+    # Cached, because the algorithms are looked up for every stream key.
     @cached_property
     def kex_algorithm(self) -> KexAlgorithm:
         """The key exchange."""
@@ -104,12 +113,12 @@ class Suite:
         return CIPHERS[self.cipher]
 
 
-@lru_cache(maxsize=144)  # there are 144, and what is not registered raises
+@lru_cache(maxsize=144)  # there are 144, and unregistered names raise
 def _suite(*names: str) -> Suite:
     return Suite(*names)
 
 
 def all_suites() -> Iterator[Suite]:
-    """Yield every suite that can be agreed on, the default one first."""
+    """Yield every possible suite, the default one first."""
     for names in product(*(NAMES[parameter] for parameter in PARAMETERS)):
         yield Suite(*names)

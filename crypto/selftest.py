@@ -1,7 +1,7 @@
-"""Whether every algorithm of the registry works on this machine, tried once.
+"""Tests whether every algorithm of the registry works on this machine.
 
-Each is tried as the protocol uses it, and what was altered must be refused. The
-libraries below may lack one (an old OpenSSL has no ML-KEM), which shows here only.
+Each is tested as the protocol uses it, and must reject altered data. The installed libraries may
+lack an algorithm (an old OpenSSL doesn't have ML-KEM), which only this test detects.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +29,7 @@ _FAILURES: Final[tuple[type[Exception], ...]] = (
     *INVALID_TAG_ERRORS,
 )
 
-# Of the three bytes abc: FIPS 180-4's examples, RFC 7693's function with 32 bytes, and BLAKE3.
+# Digests of the bytes abc: examples of FIPS 180-4, RFC 7693's function with 32 bytes, and BLAKE3.
 KNOWN_DIGESTS: Final[Mapping[str, str]] = {
     "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
     "blake2b-256": "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319",
@@ -40,16 +40,16 @@ KNOWN_DIGESTS: Final[Mapping[str, str]] = {
 
 
 def library_versions() -> dict[str, str]:
-    """The libraries that compute: the bindings, and what is behind them where it tells."""
+    """Return the versions of the libraries: the bindings, and the library behind them if known."""
     return {
         "cryptography": cryptography.__version__,
         "openssl": backend.openssl_version_text(),
-        "pynacl": nacl.__version__,  # with a libsodium of its own, whose version it keeps
+        "pynacl": nacl.__version__,  # bundles a libsodium without exposing its version
     }
 
 
 def self_test() -> Iterator[tuple[str, str, str | None]]:
-    """Yield parameter, name and what is wrong with it (None for nothing) of each algorithm."""
+    """Yield parameter, name and error (None if it works) of each algorithm."""
     for kex in KEX.values():
         yield "kex", kex.name, _outcome(_try_kex, kex)
     for signing in SIGNING.values():
@@ -64,15 +64,15 @@ def _outcome(attempt: Callable[[Algorithm], str | None], algorithm: Algorithm) -
     try:
         return attempt(algorithm)
     except UnsupportedAlgorithm as error:
-        return f"the libraries here do not have it: {error}"
+        return f"not supported by the installed libraries: {error}"
     except _FAILURES as error:
-        return f"it fails: {error!r}"
+        return f"failed: {error!r}"
 
 
 def _try_kex(kex: KexAlgorithm) -> str | None:
     ours = kex.generate()
     share, secret = kex.respond(ours.share)
-    return None if ours.derive(share) == secret else "the two sides have unequal secrets"
+    return None if ours.derive(share) == secret else "the two sides derived different secrets"
 
 
 def _try_signing(signing: SigningAlgorithm) -> str | None:
@@ -84,13 +84,13 @@ def _try_signing(signing: SigningAlgorithm) -> str | None:
         verifier.verify(signature, b"massage")
     except SignatureError:
         return None
-    return "it takes a signature for another message's"
+    return "it accepts a signature of another message"
 
 
 def _try_hash(hashing: HashAlgorithm) -> str | None:
     expected = KNOWN_DIGESTS.get(hashing.name)
     if expected is not None and hashing.digest(b"abc").hex() != expected:
-        return "it gives a wrong digest"
+        return "it computes a wrong digest"
     return None
 
 
@@ -99,9 +99,9 @@ def _try_cipher(cipher: CipherAlgorithm) -> str | None:
     nonce = random_bytes(cipher.nonce_size)
     encrypted = key.encrypt(nonce, b"message", b"data")
     if key.decrypt(nonce, encrypted, b"data") != b"message":
-        return "what it decrypts is not what it encrypted"
+        return "decryption does not return the plaintext"
     try:
         key.decrypt(nonce, encrypted, b"date")
     except INVALID_TAG_ERRORS:
         return None
-    return "it takes what was altered"
+    return "it accepts altered data"

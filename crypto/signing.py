@@ -1,11 +1,11 @@
 """The signature algorithms of the `signing` parameter.
 
-A public key is checked when its verifier is built, a signature's form before its
-mathematics, and both fail with `SignatureError` or its `InvalidKeyError`. The domain
-prefixes of what is signed belong to `crypto.record_protection` and `crypto.identity`.
+A public key is checked when its verifier is created, and the form of a signature before its
+mathematics. Both raise `SignatureError` or its subclass `InvalidKeyError`. The domain prefixes of
+signed messages are in `crypto.record_protection` and `crypto.identity`.
 
-Ed25519 goes through libsodium, which takes about half the time of OpenSSL here and
-refuses non-canonical S and small-order R by itself.
+Ed25519 uses libsodium, which takes about half the time of OpenSSL and rejects non-canonical S and
+small-order R itself.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ Verify = Callable[[bytes, bytes], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SigningAlgorithm:
-    """One signature algorithm; all sizes in bytes (section 4)."""
+    """A signature algorithm (section 4). All sizes are in bytes."""
 
     name: str
     public_size: int
@@ -43,27 +43,40 @@ class SigningAlgorithm:
     open_public: Callable[[bytes], Verify]
 
     def generate(self) -> "SigningKey":
-        """Make a fresh key."""
+        """Generate a new key."""
         return self.load(self.draw_private())
 
     def load(self, private: bytes) -> "SigningKey":
-        """Make the key of given private bytes; InvalidKeyError if they are not a key.
+        """Create a key from its private bytes.
 
-        `ed25519` and `ml-dsa-65`: the 32-byte seed; `ecdsa-p256`: the scalar, big-endian.
+        `ed25519` and `ml-dsa-65`: the 32-byte seed. `ecdsa-p256`: the scalar, big-endian.
+
+        Raises:
+            InvalidKeyError: the bytes are not a key.
         """
         if len(private) != self.private_size:
-            raise InvalidKeyError(f"a private key of {self.name} has {self.private_size} bytes")
+            raise InvalidKeyError(
+                f"invalid {self.name} private key of {len(private)} bytes: "
+                f"expected {self.private_size}"
+            )
         return SigningKey(self.name, private, *self.open_private(private))
 
     def verifier(self, public: bytes) -> "Verifier":
-        """Make the verifier of a public key; InvalidKeyError if malformed or weak."""
+        """Create the verifier of a public key.
+
+        Raises:
+            InvalidKeyError: the key is malformed or weak.
+        """
         if len(public) != self.public_size:
-            raise InvalidKeyError(f"a public key of {self.name} has {self.public_size} bytes")
+            raise InvalidKeyError(
+                f"invalid {self.name} public key of {len(public)} bytes: "
+                f"expected {self.public_size}"
+            )
         return Verifier(self, public, self.open_public(public))
 
 
 class SigningKey:
-    """A private key and its public half."""
+    """A private signing key with its public key."""
 
     __slots__ = ("_private", "_sign", "algorithm", "public")
 
@@ -74,11 +87,11 @@ class SigningKey:
         self._sign = sign
 
     def sign(self, message: bytes) -> bytes:
-        """Return the signature; the caller prefixes the message with its domain."""
+        """Return the signature of `message`; the caller adds the domain prefix."""
         return self._sign(message)
 
     def private_bytes(self) -> bytes:
-        """Return what `SigningAlgorithm.load` takes: a secret."""
+        """Return the secret bytes that `SigningAlgorithm.load` accepts."""
         return self._private
 
     def __repr__(self) -> str:
@@ -86,7 +99,7 @@ class SigningKey:
 
 
 class Verifier:
-    """A checked public key."""
+    """A public signing key that was checked."""
 
     __slots__ = ("_verify", "algorithm", "public", "signature_size")
 
@@ -97,9 +110,16 @@ class Verifier:
         self._verify = verify
 
     def verify(self, signature: bytes, message: bytes) -> None:
-        """Return if `signature` is this key's over `message`, else raise SignatureError."""
+        """Verify the signature of `message`.
+
+        Raises:
+            SignatureError: it is not this key's signature of the message.
+        """
         if len(signature) != self.signature_size:
-            raise SignatureError(f"a signature of {self.algorithm} has {self.signature_size} bytes")
+            raise SignatureError(
+                f"invalid {self.algorithm} signature of {len(signature)} bytes: "
+                f"expected {self.signature_size}"
+            )
         self._verify(signature, message)
 
     def __repr__(self) -> str:
@@ -120,8 +140,8 @@ def _ed25519_open_private(seed: bytes) -> tuple[bytes, Sign]:
 
 
 def _ed25519_open_public(public: bytes) -> Verify:
-    # Refuses what is not canonical, not on the curve, of small order, and also of mixed
-    # order: no honest key has a torsion part, and verifiers differ about those that do.
+    # Rejects keys that are not canonical, not on the curve, or of small or mixed order. An honest
+    # key has no torsion part, and verifiers disagree about keys that do.
     if not nacl.bindings.crypto_core_ed25519_is_valid_point(public):
         raise InvalidKeyError("the Ed25519 public key is not a point of the prime-order group")
 
@@ -140,7 +160,7 @@ def _mldsa_open_private(seed: bytes) -> tuple[bytes, Sign]:
 
 
 def _mldsa_open_public(public: bytes) -> Verify:
-    # FIPS 204's pkDecode has no failure: any 1,952 bytes are a key, of whatever worth.
+    # pkDecode of FIPS 204 can't fail: any 1,952 bytes are a key.
     key = MLDSA65PublicKey.from_public_bytes(public)
 
     def verify(signature: bytes, message: bytes) -> None:
@@ -154,7 +174,7 @@ def _mldsa_open_public(public: bytes) -> Verify:
 
 # The order of the P-256 group (SEC 2, section 2.4.2).
 _P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-# RFC 6979 nonces: a signature then depends on no random state that a fork could share.
+# Deterministic nonces (RFC 6979), so that signatures don't depend on random state shared by a fork.
 _ECDSA_SIGN = ec.ECDSA(SHA256(), deterministic_signing=True)
 _ECDSA_VERIFY = ec.ECDSA(SHA256())
 
@@ -174,8 +194,8 @@ def _p256_open_private(scalar: bytes) -> tuple[bytes, Sign]:
 
     def sign(message: bytes) -> bytes:
         r, s = decode_dss_signature(private.sign(message, _ECDSA_SIGN))
-        # (r, s) and (r, n - s) both verify; only the lower may be sent, so that no one can
-        # turn one valid signature into another.
+        # (r, s) and (r, n - s) both verify. Only the lower one is valid, so that nobody can derive
+        # a second valid signature from the first.
         return r.to_bytes(32, "big") + min(s, _P256_ORDER - s).to_bytes(32, "big")
 
     public = private.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
@@ -184,7 +204,8 @@ def _p256_open_private(scalar: bytes) -> tuple[bytes, Sign]:
 
 def _p256_open_public(public: bytes) -> Verify:
     try:
-        # Of this length the library takes the uncompressed form 4 only, not the hybrid 6 and 7.
+        # For keys of this length, the library accepts only the uncompressed form 4, not the hybrid
+        # 6 and 7.
         key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), public)
     except ValueError as error:
         raise InvalidKeyError("the P-256 public key is not on the curve") from error

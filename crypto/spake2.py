@@ -1,11 +1,11 @@
-"""SPAKE2 (RFC 9382): two who share a few bits that can be guessed find out whether they do.
+"""SPAKE2 (RFC 9382): two sides prove to each other that they know the same weak password.
 
-An attacker who takes part in one exchange tests one guess; one who listens tests none. The suite is
-SPAKE2-edwards25519-SHA256-HKDF-HMAC. Points and scalars are computed by libsodium, in constant
-time; here is only what is done with them.
+An attacker who takes part in one exchange can test one guess; an eavesdropper can't test any. The
+suite is SPAKE2-edwards25519-SHA256-HKDF-HMAC. libsodium computes points and scalars in constant
+time.
 
-A `Spake2` serves one exchange, whether it succeeds or not. What is agreed is not handed out: the
-two sides have keys already, and want to know who has them.
+A `Spake2` is used for one exchange, successful or not. The shared key isn't returned: both sides
+already have keys and only want to authenticate them.
 """
 
 import hashlib
@@ -32,42 +32,45 @@ SHARE_SIZE: Final = 32
 CONFIRMATION_SIZE: Final = 32
 SCALAR_SIZE: Final = 32
 
-# Points of which nobody knows the discrete logarithm (RFC 9382, section 6): of side A, of side B.
+# Points with unknown discrete logarithm (RFC 9382, section 6), for side A and side B.
 _M: Final = bytes.fromhex("d048032c6ea0b6d697ddc2e86bda85a33adac920f1bf18e1b0c6d166a5cecdaf")
 _N: Final = bytes.fromhex("d3bfb518f44f3430f29d0c92af503865a1ed3281dc69b35dd868ba85f886c4ab")
 _COFACTOR: Final = (8).to_bytes(SCALAR_SIZE, "little")
-_WIDE_SIZE: Final = 64  # bytes that are reduced to a scalar without a bias that matters
-_HALF: Final = 16  # bytes: of a digest, each of the keys that it is made into
+_WIDE_SIZE: Final = 64  # bytes to reduce to a scalar with negligible bias
+_HALF: Final = 16  # bytes of a digest for each of the two derived keys
 
 
 def password_scalar(password: bytes) -> bytes:
-    """The scalar w of a password, 32 bytes, little-endian."""
+    """Return the scalar w of a password, 32 bytes, little-endian."""
     return crypto_core_ed25519_scalar_reduce(hashlib.sha512(password).digest())
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmations:
-    """What each side shows the other: `ours` is sent, 32 bytes, and theirs is `check`ed."""
+    """The confirmations of both sides: `ours` (32 bytes) is sent, the peer's is passed to
+    `check`.
+    """
 
     ours: bytes = field(repr=False)
     _theirs: bytes = field(repr=False)
 
     def check(self, theirs: bytes) -> bool:
-        """Whether the other side has the same password, identities, shares and context."""
+        """Return whether the peer has the same password, identities, shares and context."""
         return hmac.compare_digest(theirs, self._theirs)
 
 
 class Spake2:
-    """One side of one exchange; `share` is what it sends first, 32 bytes.
+    """One side of one exchange; `share` (32 bytes) is sent first.
 
-    Side A is the one that speaks first, and both know who is which.
+    Side A is the side that sends first.
     """
 
     __slots__ = ("_first", "_private", "_w", "share")
 
     def __init__(self, password: bytes, *, first: bool, private: bytes | None = None) -> None:
-        """Begin an exchange; side A is `first`. `private` (a scalar, 32 bytes, little-endian) is
-        given for test vectors only."""
+        """Begin an exchange; `first` means side A. Pass `private` (a scalar, 32 bytes,
+        little-endian) only for test vectors.
+        """
         self._first = first
         self._w = password_scalar(password)
         if private is None:
@@ -78,30 +81,32 @@ class Spake2:
         self.share = crypto_core_ed25519_add(blinding, public)
 
     def finish(self, theirs: bytes, a: bytes, b: bytes, context: bytes) -> Confirmations:
-        """What to send and what to expect, from the other side's share; once.
+        """Return the confirmations for the peer's share. Can be called once.
 
-        `a` and `b` are the identities of the sides, `context` what else both must have in common
-        (the RFC's AAD).
+        `a` and `b` are the identities of the sides. `context` is additional data that both must
+        have in common (the RFC's AAD).
 
         Raises:
-            KeyExchangeError: the share is not the encoding of a point of the prime order, or is
-                the one that has the result known to everybody; or it was asked a second time.
+            KeyExchangeError: the share is not a valid point of the prime-order subgroup, its result
+                is the neutral element, or this is the second call.
         """
         private, self._private = self._private, None
         if private is None:
-            raise KeyExchangeError("this side of SPAKE2 has been used")
-        # Canonical, on the curve, in the subgroup of prime order, and not the neutral element.
+            raise KeyExchangeError("cannot use this side of SPAKE2 again")
+        # Canonical, on the curve, in the prime-order subgroup, and not the neutral element.
         if len(theirs) != SHARE_SIZE or not crypto_core_ed25519_is_valid_point(theirs):
-            raise KeyExchangeError("a share of SPAKE2 is not a point of the prime order")
+            raise KeyExchangeError("invalid SPAKE2 share: not a point of prime order")
         try:
             blinding = crypto_scalarmult_ed25519_noclamp(self._w, _N if self._first else _M)
             unblinded = crypto_core_ed25519_sub(theirs, blinding)
             factor = crypto_core_ed25519_scalar_mul(_COFACTOR, private)
             shared = crypto_scalarmult_ed25519_noclamp(factor, unblinded)
         except nacl.exceptions.RuntimeError as error:
-            raise KeyExchangeError("a share of SPAKE2 gives a result that is known") from error
+            raise KeyExchangeError(
+                "invalid SPAKE2 share: its result is the neutral element"
+            ) from error
         shares = (self.share, theirs) if self._first else (theirs, self.share)
-        # The RFC has w as a big-endian number of a fixed length.
+        # The RFC encodes w as a big-endian number of fixed length.
         transcript = b"".join(
             len(part).to_bytes(8, "little") + part
             for part in (a, b, *shares, shared, self._w[::-1])

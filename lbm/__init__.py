@@ -1,7 +1,7 @@
-"""Labelled binary maps: the payloads of every event, a strict subset of CBOR.
+"""A canonical CBOR profile (labelled binary maps, LBM), the encoding of every event's payload.
 
-One value has one encoding, and decoding refuses all others. The package imports
-nothing of the others; key numbers are in `lbm.keys`, typed reading in `lbm.fields`.
+Each value has exactly one encoding, and decoding rejects all others. This package imports no other
+package of Parley. Key numbers are in `lbm.keys`, typed reading in `lbm.fields`.
 """
 
 if not __name__.startswith("parley."):

@@ -1,9 +1,8 @@
-"""A canonical CBOR profile (labelled binary maps, LBM): encoding and decoding (docs/protocol.md
-section 3).
+"""The codec of a canonical CBOR profile (labelled binary maps, LBM; docs/protocol.md section 3).
 
-Every value has one encoding, and decoding refuses all others. A general CBOR library accepts more,
-and would need a second encoding to check that. The only key with a meaning here is key 0 of a
-payload, noise.
+Each value has exactly one encoding, and decoding rejects all others. A general CBOR library accepts
+more, and would have to re-encode every payload to detect that. The codec gives a meaning to only
+one key: key 0 of a payload is padding ("noise").
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,13 +13,13 @@ from typing import Any, Final, TypeAlias
 from parley._lbm.errors import LbmDecodeError, LbmEncodeError
 from parley._lbm.limits import DEFAULT_LIMITS, LEAST_CONTAINERS, LbmLimits, most_containers
 
-# What is in an array or a map is checked where it is read (fields.py), so it is Any here.
+# Elements of arrays and maps are checked when they are read (fields.py), so their type is Any.
 Value: TypeAlias = int | float | bytes | str | bool | list[Any] | dict[Any, Any] | None
 Encodable: TypeAlias = Value | bytearray | memoryview | tuple[Any, ...] | Mapping[Any, Any]
 
 
 class Encoded:
-    """The encoding of one value, which the encoder copies."""
+    """An encoded value, which the encoder copies as it is."""
 
     __slots__ = ("data",)
 
@@ -31,7 +30,7 @@ class Encoded:
 def plain(value: object) -> int | float | bytes | str | list[Any]:
     """Convert a buffer or an instance of a subclass (such as IntEnum) to its plain type.
 
-    Ignores the subclass's own `__int__` or `__str__`. Raises LbmEncodeError for any other type.
+    Ignores the `__int__` or `__str__` of the subclass. Raises LbmEncodeError for other types.
     """
     if isinstance(value, int):
         return int.__index__(value)
@@ -45,8 +44,8 @@ def plain(value: object) -> int | float | bytes | str | list[Any]:
         try:
             return bytes(memoryview(value))
         except ValueError:
-            raise LbmEncodeError("a memoryview that was released") from None
-    raise LbmEncodeError(f"{type(value).__name__} has no encoding")
+            raise LbmEncodeError("cannot encode a released memoryview") from None
+    raise LbmEncodeError(f"cannot encode a value of type {type(value).__name__}")
 
 
 def plain_key(key: object) -> int | str:
@@ -56,7 +55,7 @@ def plain_key(key: object) -> int | str:
     raise LbmEncodeError(f"{type(key).__name__} cannot be a map key")
 
 
-# Major types (RFC 8949, section 3.1); tags (6) are not LBM, and 7 has no argument in it.
+# Major types (RFC 8949, section 3.1). LBM has no tags (6), and no arguments in type 7.
 UINT: Final = 0
 NEGATIVE: Final = 1
 BYTES: Final = 2
@@ -64,13 +63,13 @@ TEXT: Final = 3
 ARRAY: Final = 4
 MAP: Final = 5
 
-# Major type 7: the initial bytes of the only values of it that are LBM.
+# Major type 7: the initial bytes of the values that LBM allows.
 FALSE: Final = 0xF4
 TRUE: Final = 0xF5
 NULL: Final = 0xF6
 FLOAT: Final = 0xFB
 
-# The only NaN that has an encoding (section 3).
+# The canonical NaN (section 3).
 CANONICAL_NAN: Final = bytes.fromhex("7ff8000000000000")
 
 _pack_16 = Struct(">BH").pack
@@ -79,8 +78,9 @@ _pack_64 = Struct(">BQ").pack
 
 
 def encode_head(major: int, n: int) -> bytes:
-    """Encode a head of major type 0..5 with an argument of 0..2^64-1; raises LbmEncodeError for a
-    greater one."""
+    """Encode the head of major type 0..5 with an argument of 0..2^64-1; raises LbmEncodeError for
+    larger ones.
+    """
     lead = major << 5
     if n < 24:
         return bytes((lead | n,))
@@ -92,12 +92,10 @@ def encode_head(major: int, n: int) -> bytes:
         return _pack_32(lead | 26, n)
     if n < 0x10000000000000000:
         return _pack_64(lead | 27, n)
-    raise LbmEncodeError(
-        f"an integer or a size of {n.bit_length()} bits; at most 64 have an encoding"
-    )
+    raise LbmEncodeError(f"cannot encode an integer or a size of {n.bit_length()} bits: at most 64")
 
 
-# Ready-made heads: nearly every integer and size of an event is below 256.
+# Precomputed heads, because nearly all integers and sizes in an event are below 256.
 UINT_HEADS, NEGATIVE_HEADS, BYTES_HEADS, TEXT_HEADS, ARRAY_HEADS, MAP_HEADS = (
     tuple(encode_head(major, n) for n in range(256)) for major in range(6)
 )
@@ -117,21 +115,27 @@ _pack_float = Struct(">Bd").pack
 
 
 def encode(cells: Mapping[int, Encodable]) -> bytes:
-    """Encode a payload: a map from unsigned keys to values, in any order.
+    """Encode a payload: a map from unsigned keys to values, in any order (section 3).
 
-    Tuples count as arrays, bytearrays and memoryviews as byte strings, instances of subclasses as
-    their base type. Raises LbmEncodeError for other types, integers of more than 64 bits, lone
-    surrogates, mixed keys, and more than 16 levels.
+    Tuples are encoded as arrays, bytearrays and memoryviews as byte strings, instances of
+    subclasses as their base type.
+
+    Raises:
+        LbmEncodeError: another type, an integer of more than 64 bits, a lone surrogate, mixed
+            keys, or more than 16 levels.
 
     Example:
 
         from parley.protocol import decode, encode
 
-        assert decode(encode({16: "hello"})) == {16: "hello"}
+        payload = encode({21: "news", 22: [1, 2.5, None]})
+        assert decode(payload) == {21: "news", 22: [1, 2.5, None]}
     """
     if type(cells) is not dict:
         if not isinstance(cells, Mapping):
-            raise LbmEncodeError(f"a payload is a map, not {type(cells).__name__}")
+            raise LbmEncodeError(
+                f"cannot encode a payload of type {type(cells).__name__}: expected dict"
+            )
         cells = dict(cells)
     if 0 in cells and not isinstance(cells[0], _BUFFERS):
         kind = type(cells[0]).__name__
@@ -141,7 +145,7 @@ def encode(cells: Mapping[int, Encodable]) -> bytes:
         _write_map(cells, parts, 1)
     except UnicodeEncodeError as error:
         raise LbmEncodeError(_surrogate(error)) from None
-    # parts[0] is the map's head, parts[1] the head of its first key.
+    # parts[0] is the head of the map, parts[1] the head of its first key.
     if cells and parts[1] >= b"\x20":
         raise LbmEncodeError(
             f"a payload has unsigned keys only, not {ascii(next(iter(cells)))[:40]}"
@@ -150,12 +154,12 @@ def encode(cells: Mapping[int, Encodable]) -> bytes:
 
 
 def encode_value(value: Encodable, *, enclosing: int = 1) -> bytes:
-    """Encode one value, to be spliced into a payload.
+    """Encode one value, for use as `Encoded` in a payload.
 
-    `enclosing` is the number of containers around it, which count against the 16 levels. Raises
+    `enclosing` is the number of containers around it, which count towards the 16 levels. Raises
     LbmEncodeError.
     """
-    if type(value) is bytes:  # most notes; in half the time
+    if type(value) is bytes:  # a fast path for most notes, in half the time
         size = len(value)
         return (BYTES_HEADS[size] if size < 256 else encode_head(BYTES, size)) + value
     parts: list[bytes] = []
@@ -167,17 +171,18 @@ def encode_value(value: Encodable, *, enclosing: int = 1) -> bytes:
 
 
 def is_large(value: object, most: int) -> bool:
-    """Return whether a list, tuple or dict has more than `most` items, nested ones included."""
+    """Return whether a list, tuple or dict has more than `most` items, including nested ones."""
     return type(value) in _CONTAINERS and _count(value, most) > most
 
 
 def encode_slices(value: Encodable, most: int) -> Iterator[bytes]:
-    """Encode a value like `encode_value`, in pieces of about `most` items each. The value must not
-    change meanwhile."""
+    """Encode a value like `encode_value`, in pieces of about `most` items. Don't change the value
+    meanwhile.
+    """
     try:
         yield from _slices(value, 2, most)
     except UnicodeEncodeError:
-        raise LbmEncodeError("text with a lone surrogate") from None
+        raise LbmEncodeError("cannot encode text with a lone surrogate") from None
 
 
 def _slices(value: Any, level: int, most: int) -> Iterator[bytes]:
@@ -185,7 +190,7 @@ def _slices(value: Any, level: int, most: int) -> Iterator[bytes]:
         yield _joined((value,), level)
         return
     if level > _MAX_DEPTH:
-        raise LbmEncodeError(f"more than {_MAX_DEPTH} levels")
+        raise LbmEncodeError(f"cannot encode more than {_MAX_DEPTH} levels")
     is_map = type(value) is dict
     yield encode_head(MAP if is_map else ARRAY, len(value))
     run: list[Any] = []
@@ -211,7 +216,7 @@ def _joined(items: Iterable[Any], level: int) -> bytes:
 
 
 def _count(container: Any, most: int) -> int:
-    """Count the items of a container, itself included, up to just above `most`."""
+    """Count the items of a container including itself; stop soon after `most`."""
     count, line = 1, [container]
     while line and count <= most:
         one = line.pop()
@@ -226,10 +231,10 @@ def _count(container: Any, most: int) -> int:
 
 
 def _write_items(items: Iterable[Any], parts: list[bytes], level: int) -> None:
-    """Append to `parts` the encodings of `items`; containers among them are at `level`."""
+    """Append the encodings of `items` to `parts`; containers among them are at `level`."""
     for item in items:
         kind = type(item)
-        # Exact types: True is an int to isinstance, and must never become one here.
+        # Compare exact types, because True is an instance of int.
         if kind is int:
             if 0 <= item < 256:
                 parts.append(UINT_HEADS[item])
@@ -250,7 +255,7 @@ def _write_items(items: Iterable[Any], parts: list[bytes], level: int) -> None:
             parts.append(item)
         elif kind is list or kind is tuple:
             if level > _MAX_DEPTH:
-                raise LbmEncodeError(f"more than {_MAX_DEPTH} levels")
+                raise LbmEncodeError(f"cannot encode more than {_MAX_DEPTH} levels")
             count = len(item)
             parts.append(ARRAY_HEADS[count] if count < 256 else encode_head(ARRAY, count))
             _write_items(item, parts, level + 1)
@@ -273,9 +278,9 @@ def _write_items(items: Iterable[Any], parts: list[bytes], level: int) -> None:
 
 
 def _write_map(cells: dict[Any, Any], parts: list[bytes], level: int) -> None:
-    """Append to `parts` a map at `level`."""
+    """Append a map at `level` to `parts`."""
     if level > _MAX_DEPTH:
-        raise LbmEncodeError(f"more than {_MAX_DEPTH} levels")
+        raise LbmEncodeError(f"cannot encode more than {_MAX_DEPTH} levels")
     count = len(cells)
     parts.append(MAP_HEADS[count] if count < 256 else encode_head(MAP, count))
     last = -1
@@ -284,8 +289,8 @@ def _write_map(cells: dict[Any, Any], parts: list[bytes], level: int) -> None:
             _write_items(_in_order(cells), parts, level + 1)
             return
         last = key
-    # Unsigned keys in ascending order: how a writer of events lists them, mostly with
-    # short strings and small numbers.
+    # Fast path: unsigned keys in ascending order, mostly with short strings and small numbers, as
+    # writers of events list them.
     for key, item in cells.items():
         parts.append(UINT_HEADS[key] if key < 256 else encode_head(UINT, key))
         kind = type(item)
@@ -306,30 +311,31 @@ def _write_map(cells: dict[Any, Any], parts: list[bytes], level: int) -> None:
 
 def _surrogate(error: UnicodeEncodeError) -> str:
     near = ascii(error.object[max(error.start - 20, 0) : error.end])
-    return f"text with a lone surrogate at character {error.start}: {near}"
+    return f"cannot encode text with a lone surrogate at character {error.start}: {near}"
 
 
 def _in_order(cells: dict[Any, Any]) -> Iterable[Any]:
-    """Return keys and values in turn, by the encoded keys, which are checked here."""
+    """Return keys and values in turn, sorted by encoded key, after checking the keys."""
     kinds = frozenset(map(type, cells))
     if not kinds <= _KEY_TYPES:
         plain_cells = {plain_key(key): value for key, value in cells.items()}
         if len(plain_cells) != len(cells):
             raise LbmEncodeError(
-                f"{len(cells)} map keys of which only {len(plain_cells)} differ in more than class"
+                f"cannot encode {len(cells)} map keys: only {len(plain_cells)} have "
+                "different encodings"
             )
         cells = plain_cells
         kinds = frozenset(map(type, cells))
     if len(kinds) > 1:
         names = ", ".join(sorted(kind.__name__ for kind in kinds))
-        raise LbmEncodeError(f"map keys are all unsigned integers or all text, not {names}")
+        raise LbmEncodeError(f"cannot encode map keys of mixed types: {names}")
     keys = sorted(cells)
     if int in kinds:
         if keys[0] < 0:
-            raise LbmEncodeError(f"the map key {keys[0]} is negative")
+            raise LbmEncodeError(f"cannot encode the negative map key {keys[0]}")
     elif len(keys) > 1:
-        # Encoded text compares by its size first. Code points and their UTF-8 bytes
-        # compare alike, and sorting is stable.
+        # Encoded texts compare by size first. UTF-8 bytes compare like code points, and sorting is
+        # stable.
         keys.sort(key=len if "".join(keys).isascii() else _utf8_size)
     return [item for key in keys for item in (key, cells[key])]
 
@@ -338,8 +344,8 @@ def _utf8_size(text: str) -> int:
     return len(text.encode())
 
 
-# How an argument is written whose low five bits are 24..27: its reader, its size in
-# bytes, and the least number that is not shorter in another form.
+# For the low five bits 24..27 of a head: how to read the argument, its size in bytes, and the least
+# number that has no shorter form.
 _FORMS: Final = (
     (Struct(">B").unpack_from, 1, 24),
     (Struct(">H").unpack_from, 2, 0x100),
@@ -347,18 +353,18 @@ _FORMS: Final = (
     (Struct(">Q").unpack_from, 8, 0x100000000),
 )
 
-# What an item of a payload takes in memory besides its bytes, and a container, at most about
-# and in bytes of CPython: an object and its place; an object and its first places.
+# Upper estimates of the memory of an item in addition to its bytes, and of a container, in bytes of
+# CPython: an object and its slot; an object and its first slots.
 ITEM_WEIGHT: Final = 88
 CONTAINER_WEIGHT: Final = 96
 
-# Shorter runs of byte strings are read faster one by one.
+# Shorter runs of byte strings are faster to read one by one.
 _LEAST_RUN: Final = 8
 
 _unpack_float = Struct(">d").unpack_from
 
-# What data raises that is malformed: our own errors, text that is not UTF-8 and, where it ends
-# early, an index or a length; a compiled slice takes no longer ones than 64 bits have.
+# Errors that malformed data causes: our own; text that is not UTF-8; and, if the data ends early,
+# an index or length error (a compiled slice is limited to lengths of 64 bits).
 _SHORT: Final = (IndexError, StructError, ValueError)
 
 
@@ -368,7 +374,17 @@ def decode(
     *,
     keep_noise: bool = False,
 ) -> dict[int, Value]:
-    """Decode a payload; its noise (key 0) is dropped unless `keep_noise`. Raises LbmDecodeError."""
+    """Decode a payload (section 3). Its padding (key 0) is dropped unless `keep_noise`.
+
+    Raises:
+        LbmDecodeError: the data is not the canonical encoding of a payload, or exceeds `limits`.
+
+    Example:
+
+        from parley.protocol import LbmLimits, decode
+
+        assert decode(bytes.fromhex("a11563616263"), LbmLimits(max_bytes=100)) == {21: "abc"}
+    """
     return decode_weighed(data, limits, keep_noise=keep_noise)[0]
 
 
@@ -378,19 +394,19 @@ def decode_weighed(
     *,
     keep_noise: bool = False,
 ) -> tuple[dict[int, Value], int]:
-    """Like `decode`, with about how many bytes of memory the cells take, rather more than less."""
+    """Like `decode`, but also return an upper estimate of the memory of the cells in bytes."""
     size = len(given)
     if size > limits.max_bytes:
         raise LbmDecodeError(f"more than {limits.max_bytes} bytes")
     data = given if isinstance(given, bytes) else bytes(given)
-    # Each container takes a byte at least, so short payloads cannot have too many.
+    # Each container takes at least a byte, so short payloads can't have too many.
     containers = size if size < LEAST_CONTAINERS else most_containers(size)
     budget = [limits.max_items - 1, containers]
     try:
         n = data[0] - 0xA0
         pos = 1
         if not 0 <= n < 0x20:
-            raise LbmDecodeError(f"a payload is a map, not what begins with 0x{data[0]:02x}")
+            raise LbmDecodeError(f"the payload begins with 0x{data[0]:02x}, which is not a map")
         if n >= 24:
             n, pos = _read_argument(data, pos, n)
         cells, end = _read_body(data, pos, n, {}, limits.max_depth - 1, budget)
@@ -402,7 +418,7 @@ def decode_weighed(
             if end < size
             else f"the data ends early, after {size} bytes"
         )
-    # All keys of a decoded map are of one kind, so the first speaks for them.
+    # All keys of a decoded map have the same type, so checking one suffices.
     if type(next(iter(cells), 0)) is not int:
         raise LbmDecodeError(
             f"a payload has unsigned keys only, not {ascii(next(iter(cells)))[:40]}"
@@ -418,8 +434,9 @@ def decode_weighed(
 
 
 def peek_text(data: bytes, key: int) -> str | None:
-    """Return the text of the cell `key` if it is the first one after noise, else None. Cheap; the
-    rest may be malformed."""
+    """Return the text of the cell `key` if it is the first one after padding, else None. This is
+    cheap; the rest of the payload isn't checked.
+    """
     try:
         if not 0xA0 <= data[0] < 0xC0:
             return None
@@ -442,7 +459,7 @@ def decode_value(data: bytes, limits: LbmLimits = DEFAULT_LIMITS) -> Value:
     size = len(data)
     if size > limits.max_bytes:
         raise LbmDecodeError(f"more than {limits.max_bytes} bytes")
-    budget = [limits.max_items, 1 + most_containers(size)]  # a payload's map is one
+    budget = [limits.max_items, 1 + most_containers(size)]  # one for the payload's map
     value: Value
     try:
         (value,), end = _read_body(bytes(data), 0, 1, None, limits.max_depth, budget)
@@ -462,7 +479,7 @@ def _malformed(error: Exception) -> LbmDecodeError:
         return error
     text = isinstance(error, UnicodeDecodeError)
     malformed = LbmDecodeError("text is not UTF-8" if text else "the data ends early")
-    malformed.__suppress_context__ = True  # a compiled `raise` takes no `from None`
+    malformed.__suppress_context__ = True  # because a compiled `raise` doesn't support `from None`
     return malformed
 
 
@@ -474,17 +491,19 @@ def _read_body(
     levels: int,
     budget: list[int],
 ) -> tuple[Any, int]:
-    """Read `count` pairs into `cells`, or the elements of an array; return them and their end.
+    """Read `count` pairs into `cells`, or the elements of an array; return them and the end
+    position.
 
-    `levels` more containers may be nested, and `budget` is how many items and containers may
-    follow. One long function, since a call for each item would double its time. Positions may
-    exceed the data; that raises IndexError or struct.error, and the caller compares the ends.
+    `levels` more containers may be nested. `budget` is how many items and containers may follow.
+    This is one long function, because a call for each item would double its time. Positions may
+    exceed the data. That raises IndexError or struct.error, and the caller compares the end
+    positions.
     """
     items = count if cells is None else 2 * count
     left = budget[0] - items
     if left < 0:
         raise LbmDecodeError(f"too many items: {-left} more than the limit, at byte {pos}")
-    if items > len(data) - pos:  # each takes a byte at least
+    if items > len(data) - pos:  # each takes at least a byte
         raise LbmDecodeError(f"the data ends early: {items} items announced at byte {pos}")
     budget[0] = left
     if cells is None and count >= _LEAST_RUN and data[pos] >> 5 == BYTES:
@@ -522,7 +541,7 @@ def _read_body(
                 pos = end
             else:
                 raise LbmDecodeError(
-                    f"a map key that is neither unsigned nor text: 0x{head:02x} before byte {pos}"
+                    f"a map key must be unsigned or text: 0x{head:02x} before byte {pos}"
                 )
         head = data[pos]
         pos += 1
@@ -539,7 +558,7 @@ def _read_body(
                     raise LbmDecodeError(
                         f"a number that is not in its shortest form: {n} before byte {pos}"
                     )
-            elif n < 28:  # as _read_argument does
+            elif n < 28:  # inlined from _read_argument
                 unpack, size, least = _FORMS[n - 24]
                 (n,) = unpack(data, pos)
                 pos += size
@@ -603,7 +622,9 @@ def _read_head(data: bytes, pos: int) -> tuple[int, int]:
 
 
 def _read_argument(data: bytes, pos: int, info: int) -> tuple[int, int]:
-    """Read the argument for a head's low five bits (24 or more); return it and its end."""
+    """Read the argument for a head whose low five bits are 24 or more; return it and its end
+    position.
+    """
     if info > 27:
         raise LbmDecodeError(
             f"an indefinite length or a reserved head: argument {info} before byte {pos}"
@@ -618,9 +639,9 @@ def _read_argument(data: bytes, pos: int, info: int) -> tuple[int, int]:
 
 
 def _read_run(data: bytes, pos: int, count: int) -> tuple[list[bytes], int] | None:
-    """Read `count` byte strings of one size, as in Notes; None if their heads differ.
+    """Read `count` byte strings of one size, as in Notes; return None if their heads differ.
 
-    Compares the heads column by column: three times as fast as one by one.
+    Comparing the heads column by column takes a third of the time of reading them one by one.
     """
     size = data[pos] & 31
     start = pos + 1

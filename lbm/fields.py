@@ -1,7 +1,7 @@
 """Typed reading of decoded fields (docs/protocol.md section 3).
 
-A field has the right type and range, or the payload is malformed. Only an absent field takes the
-default. A boolean is never an unsigned integer.
+A payload is malformed if a field has the wrong type or range. Only an absent field gets the
+default. A boolean is not an unsigned integer.
 """
 
 from collections.abc import Mapping
@@ -73,7 +73,7 @@ def read_bool(cells: _Cells, key: int, *, default: D | Required = REQUIRED) -> b
 
 
 def read_array(cells: _Cells, key: int, *, default: D | Required = REQUIRED) -> list[Any] | D:
-    """Read an array; raises LbmDecodeError. Its elements are yet to be checked."""
+    """Read an array, without checking its elements; raises LbmDecodeError."""
     value = cells.get(key, _ABSENT)
     if type(value) is list:
         return value
@@ -81,9 +81,9 @@ def read_array(cells: _Cells, key: int, *, default: D | Required = REQUIRED) -> 
 
 
 def read_map(cells: _Cells, key: int, *, default: D | Required = REQUIRED) -> dict[int, Any] | D:
-    """Read a map with unsigned keys; raises LbmDecodeError. Its values are yet to be checked."""
+    """Read a map with unsigned keys, without checking its values; raises LbmDecodeError."""
     value = cells.get(key, _ABSENT)
-    # A decoded map has keys of one kind, so the first speaks for all.
+    # All keys of a decoded map have the same type, so checking the first suffices.
     if type(value) is dict and type(next(iter(value), 0)) is int:
         return value
     return _otherwise(value, key, default, "a map with unsigned keys")
@@ -92,7 +92,7 @@ def read_map(cells: _Cells, key: int, *, default: D | Required = REQUIRED) -> di
 def read_text_map(
     cells: _Cells, key: int, *, default: D | Required = REQUIRED
 ) -> dict[str, Any] | D:
-    """Read a map with text keys; raises LbmDecodeError. Its values are yet to be checked."""
+    """Read a map with text keys, without checking its values; raises LbmDecodeError."""
     value = cells.get(key, _ABSENT)
     if type(value) is dict and type(next(iter(value), "")) is str:
         return value

@@ -1,5 +1,7 @@
-"""The table of field keys (docs/protocol.md section 13). Keys 1..255 are the protocol's, 256 and
-above the application's."""
+"""The table of field keys (docs/protocol.md section 13).
+
+Keys 1..255 are reserved for the protocol; applications use keys from 256.
+"""
 
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -39,7 +41,7 @@ WINDOW: Final = 30
 EPOCH: Final = 31
 NOTES: Final = 32
 REKEY_NUMBER: Final = 33
-# Of the bus (section 16).
+# The bus (section 16).
 GROUP: Final = 34
 CONSUMER: Final = 35
 IDS: Final = 36
@@ -56,7 +58,7 @@ MAX_LENGTH: Final = 46
 MAX_BYTES: Final = 47
 APPROXIMATE: Final = 48
 MORE: Final = 49
-# Of resumption, calls that are made once, and topics that remember (sections 17 and 18).
+# Resumption, calls with an idempotency key, and topics with history (sections 17 and 18).
 RESUME_MS: Final = 50
 TAG: Final = 51
 ATTEMPT: Final = 52
@@ -66,7 +68,7 @@ ONCE_KEY: Final = 55
 TOPIC_EPOCH: Final = 56
 NUMBER: Final = 57
 RECOVERED: Final = 58
-# Of federation, homes and mail (sections 19 and 20).
+# Federation, home servers and mail (sections 19 and 20).
 PATH: Final = 59
 TO: Final = 60
 TRACE: Final = 61
@@ -88,7 +90,7 @@ RECIPIENT: Final = 76
 MAIL_ID: Final = 77
 PREKEY_HASH: Final = 78
 KEX: Final = 79
-# Of topics that keep the newest note of each key (section 18).
+# Topics that store the newest note of each key (section 18).
 REPLACED: Final = 80
 
 FIRST_APPLICATION_KEY: Final = 256
@@ -187,6 +189,6 @@ KEYS: Final[dict[int, Key]] = {
 
 
 def key_name(key: int) -> str:
-    """Return a field's name for errors: `21 (topic)`, or the bare number of an unknown key."""
+    """Return a field's name for errors: `21 (topic)`, or the number of an unknown key."""
     entry = KEYS.get(key)
     return str(key) if entry is None else f"{key} ({entry.name})"

@@ -1,14 +1,14 @@
-"""The limits of a decoder, checked before the memory is taken."""
+"""The limits of a decoder, checked before memory is allocated."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from parley._lbm.errors import LbmError
 
-# Decoding and encoding recurse once for each level, so the depth that may be
-# asked for stays far below the interpreter's own recursion limit.
+# Decoding and encoding recurse once per level, so the allowed depth must stay far below the
+# recursion limit of the interpreter.
 DEPTH_CEILING: Final = 128
-# Arrays and maps that hold anything, of which a payload of any size may have so many.
+# Non-empty arrays and maps that are allowed in a payload of any size.
 LEAST_CONTAINERS: Final = 8_192
 
 
@@ -17,9 +17,18 @@ class LbmLimits:
     """Limits of one decoding (section 3).
 
     `max_bytes` is the size of the encoding. `max_items` counts each map, key, value and array
-    element. `max_depth` counts nested containers, the payload's map being 1. The number of
-    containers is limited by the size (`most_containers`). Raises LbmError for limits below 1 or a
-    depth above 128.
+    element. `max_depth` counts nested containers; the payload's map is level 1. The size also
+    limits the number of containers (`most_containers`).
+
+    Raises:
+        LbmError: a limit is below 1, or the depth above 128.
+
+    Example:
+
+        from parley.protocol import LbmLimits, decode, encode
+
+        small = LbmLimits(max_bytes=1024, max_items=100, max_depth=4)
+        cells = decode(encode({21: "news"}), small)
     """
 
     max_bytes: int = 64 * 1024 * 1024
@@ -32,8 +41,9 @@ class LbmLimits:
 
 
 def most_containers(size: int) -> int:
-    """Return how many non-empty arrays and maps `size` encoded bytes may have. One takes eight
-    times as long to read as a small number, and as little as one byte."""
+    """Return how many non-empty arrays and maps `size` encoded bytes may contain. A container can
+    be a single byte, but takes eight times as long to read as a small number.
+    """
     return LEAST_CONTAINERS + size // 16
 
 

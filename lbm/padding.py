@@ -1,7 +1,7 @@
-"""Padding: a noise field that hides a payload's length (docs/protocol.md section 7).
+"""Padding: a field of key 0 ("noise") that hides a payload's length (docs/protocol.md section 7).
 
-The padded length is the smallest of the rule's sizes that a noise field can reach exactly. The
-encoded bytes are spliced.
+The padded length is the smallest of the rule's sizes that padding can reach exactly. The field is
+inserted into the encoded bytes.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Padding:
         if self.rule == "bucket":
             return -(-length // self.bucket) * self.bucket
         if self.rule == "padme":
-            # Padmé: as many low bits are zero as a float's mantissa of the length would lose.
+            # Padmé: clears as many low bits as a float's mantissa of the length would lose.
             exponent = length.bit_length() - 1
             mask = (1 << (exponent - exponent.bit_length())) - 1
             return (length + mask) & ~mask
@@ -41,7 +41,7 @@ PADME: Final = Padding("padme")
 
 
 def parse_padding(text: str) -> Padding:
-    """Parse `off`, `padme` or `bucket:N` (N is 1..64 Mi, in decimal); raises LbmError."""
+    """Parse `off`, `padme` or `bucket:N` (N is 1..64 Mi, decimal); raises LbmError."""
     if text == "off":
         return NO_PADDING
     if text == "padme":
@@ -52,16 +52,16 @@ def parse_padding(text: str) -> Padding:
         if 1 <= size <= LARGEST_BUCKET:
             return Padding("bucket", size)
     raise LbmError(
-        f"padding is 'off', 'padme' or 'bucket:N' with N in 1..{LARGEST_BUCKET}, "
-        f"not {ascii(text)[:40]}"
+        f"invalid padding {ascii(text)[:40]}: expected 'off', 'padme' or "
+        f"'bucket:N' with N in 1..{LARGEST_BUCKET}"
     )
 
 
 def pad(payload: bytes, padding: Padding, limit: int) -> bytes:
-    """Add a noise field of zero bytes to an encoded payload, up to `limit` bytes in all.
+    """Add a noise field of zero bytes to an encoded payload, up to `limit` bytes in total.
 
-    Returns the payload unchanged if its length fits already, if the padded length exceeds the
-    limit, if it has noise, or if it isn't a map.
+    Returns the payload unchanged if it already has a padded length or padding, if the padded length
+    exceeds the limit, or if it isn't a map.
     """
     if padding.rule == "off" or not payload or payload[0] >> 5 != MAP:
         return payload
@@ -90,8 +90,9 @@ def _read_map_head(payload: bytes) -> tuple[int, int]:
 
 
 def _noise_size(room: int) -> int | None:
-    """Return how many zero bytes make a noise field of `room` bytes, if any number does. Where the
-    head of the byte string grows, one or two sizes can't be reached."""
+    """Return how many zero bytes make a noise field of `room` bytes, or None. One or two sizes
+    can't be reached, because the head of the byte string grows.
+    """
     for head_size, end in ((1, 24), (2, 0x100), (3, 0x10000), (5, 0x100000000)):
         size = room - 1 - head_size
         if size < 0:
