@@ -131,7 +131,7 @@ class KnownPeersError(ParleyError):
 
 class _WithCode(ParleyError):
     def __init__(self, code: int, text: str = "") -> None:
-        sentence = text or SENTENCES.get(code, "closed by the other side")
+        sentence = text or SENTENCES.get(code, "closed by the peer")
         super().__init__(f"{sentence} ({code_name(code)})")
         self.code = int(code)
         self.text = text

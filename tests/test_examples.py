@@ -50,7 +50,8 @@ PRINTS = {
         r"still connected: True\n"
     ),
     "06_trust_and_keys.py": (
-        r"key file: wrong passphrase, or the key file \S+ was altered\n"
+        r"key file: cannot decrypt the key file \S+: the passphrase is wrong, "
+        r"or the file was altered\n"
         r"key file: the same node ID: True\n"
         r"pinned: connected to bob: True\n"
         r"pinned: agreed on new keys, rekey number 1\n"

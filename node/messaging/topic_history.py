@@ -50,7 +50,7 @@ def read_position(cells: Mapping[int, Any]) -> TopicPosition | None:
         return None
     if epoch is None or number is None:
         alone = "an epoch" if number is None else f"number {number}"
-        raise LbmDecodeError(f"{alone} alone: an epoch and a number go together")
+        raise LbmDecodeError(f"{alone} alone: an epoch and a number must be sent together")
     return TopicPosition(epoch, number)
 
 

@@ -56,7 +56,7 @@ def test_errors_inherit_from_builtin_errors(error: Exception, kind: type) -> Non
     [
         (PeerClosedError(CloseCode.GOING_AWAY), "the node is going away (going-away)"),
         (PeerClosedError(70, "tea time"), "tea time (70)"),
-        (StreamResetError(99), "closed by the other side (99)"),
+        (StreamResetError(99), "closed by the peer (99)"),
         (UnreachableError("nobody listens"), "nobody listens"),
         (UnreachableError(), ""),
         (

@@ -16,20 +16,20 @@ CASES = {
     "at the initiator alone": (
         ONE,
         None,
-        (CloseCode.BAD_RECORD, "the other side does not have the network key of this node"),
-        "the other side has a network key, and this node has none",
+        (CloseCode.BAD_RECORD, "the peer does not have this node's network key"),
+        "the peer uses a network key, but this node has none; set network_key",
     ),
     "at the responder alone": (
         None,
         ONE,
         (CloseCode.CONNECTION_LOST, "the other side closed the connection during the handshake"),
-        "a wrong network mac: the other side has no network key",
+        "wrong network MAC: the peer has no network key",
     ),
     "another at each": (
         ONE,
         OTHER,
         (CloseCode.CONNECTION_LOST, "the other side closed the connection during the handshake"),
-        "a wrong network mac: the other side has another network key",
+        "wrong network MAC: the peer has another network key",
     ),
 }
 

@@ -25,7 +25,7 @@ EACH_STRIDE = 1 if FULL else 5
 
 pytestmark = pytest.mark.timeout(3600 if FULL else 60)
 
-CLOSED_HERE = "closed here"
+CLOSED_HERE = "closed locally"
 
 each_direction = pytest.mark.parametrize("writer", [0, 1], ids=["to responder", "to initiator"])
 each_shape = pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_no_command_takes_a_file_that_others_can_read(
     words = [str(path) if word == "KEY" else word for word in command]
     run = parley(*words, home=tmp_path)
     assert run.returncode not in (0, 2), run.stderr  # 2: the command was not understood
-    assert f"others can use {path}" in " ".join(run.stderr.split())
+    assert f"cannot use the key file '{path}'" in " ".join(run.stderr.split())
 
 
 # A fork: children of one process that has drawn before, and itself, each make an identity, a

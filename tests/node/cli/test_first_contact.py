@@ -137,7 +137,7 @@ async def test_one_s_own_node_is_dialled_with_a_throw_away_key(anyio_backend: st
         assert own.node_id not in host.met
         with pytest.raises(ConfigError, match="it is your own node ID"):
             await call_on(host.place, identity_path=default_key_path())
-        with pytest.raises(NotTrustedError, match="the peer has our own node id"):
+        with pytest.raises(NotTrustedError, match="the peer has this node's own ID"):
             await call_on(host.place, trust="any")  # the node there was not contacted
 
 

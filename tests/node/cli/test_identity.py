@@ -59,7 +59,11 @@ def test_a_passphrase_seals_the_file(parley: Parley, tmp_path: Path) -> None:
     for file in (right, same):
         assert parley("id", "show", path, "--passphrase-file", file, "--json").last["encrypted"]
     for arguments, sentence in (
-        (["--passphrase-file", wrong], f"wrong passphrase, or the key file {path} was altered"),
+        (
+            ["--passphrase-file", wrong],
+            f"cannot decrypt the key file '{path}': the passphrase is wrong, "
+            "or the file was altered",
+        ),
         ([], f"cannot open the key file '{path}': it is encrypted; give its passphrase"),
     ):
         done = parley("id", "show", path, *arguments)
@@ -104,10 +108,18 @@ def test_a_key_file_is_never_overwritten(parley: Parley, tmp_path: Path) -> None
     path = tmp_path / "key"
     path.write_bytes(b"dear")
     done = parley("id", "new", str(path))
-    assert done == (6, "", f"parley: there is a file at {path} already\n")
+    assert done == (
+        6,
+        "",
+        f"parley: cannot create the key file '{path}': a file already exists there\n",
+    )
     assert path.read_bytes() == b"dear"
     done = parley("id", "new", str(tmp_path))
-    assert done == (6, "", f"parley: there is a directory at {tmp_path} already\n")
+    assert done == (
+        6,
+        "",
+        f"parley: cannot create the key file '{tmp_path}': a directory already exists there\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -127,7 +139,11 @@ def test_a_key_file_that_others_can_use_is_refused(
     assert parley("id", "new", str(path)).code == 0
     path.chmod(mode)
     done = parley("id", "show", str(path))
-    assert done == (6, "", f"parley: others can use {path}: chmod 600 it\n")
+    assert done == (
+        6,
+        "",
+        f"parley: cannot use the key file '{path}': other users can access it; run chmod 600\n",
+    )
     for command in (["serve"], ["call", "tcp://127.0.0.1:1", "t"], ["ping", "tcp://127.0.0.1:1"]):
         refused = parley(*command, "--identity", str(path), "--json")
         assert refused.code == 6
@@ -171,8 +187,8 @@ def test_where_no_key_file_can_be_made(
 @pytest.mark.parametrize(
     ("algorithm", "sentence"),
     [
-        ("rsa", "there is no signing 'rsa'"),
-        ("ed25519,rsa", "there is no signing 'rsa'"),
+        ("rsa", "unknown signing 'rsa'"),
+        ("ed25519,rsa", "unknown signing 'rsa'"),
         ("", "invalid --algorithm '': the list is empty"),
         (" , ", "invalid --algorithm ' , ': the list is empty"),
     ],

@@ -232,7 +232,7 @@ async def test_a_node_that_we_trust_no_more(
             members.clear()
             await node.review()
             # Although the links do not wait for it, the server is told.
-            told = "ended: authentication-failed (the other side closed)"
+            told = "ended: authentication-failed (closed by the peer)"
             await eventually(lambda: caplog.text.count(told) == 2)
             for link, text in ((by_file, "it is not in"), (by_hook, "the accept hook refused")):
                 for attempts in (1, 2):  # the session's end, and the next attempt

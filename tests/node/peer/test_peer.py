@@ -277,7 +277,7 @@ async def test_the_log_tells_why_it_ended(
 ) -> None:
     caplog.set_level(logging.INFO)
     await met.peer.close()
-    assert "ended: normal (closed here)" in caplog.text
+    assert "ended: normal (closed locally)" in caplog.text
     assert not [record for record in caplog.records if record.levelno > logging.INFO]
     peer, back = await connect_nodes(met.client, met.server)
     peer.driver.ended()

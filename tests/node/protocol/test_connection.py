@@ -405,7 +405,7 @@ def test_reasons_stay_here() -> None:
     assert "stream 9" in pair.a.one(ConnectionEnded).reason
     pair.pump()
     assert pair.b.one(ConnectionEnded).text == ""
-    assert pair.b.one(ConnectionEnded).reason == "the other side closed"
+    assert pair.b.one(ConnectionEnded).reason == "closed by the peer"
 
 
 # What may not be asked.
@@ -458,7 +458,7 @@ def test_nobody_waits_to_be_decided_on() -> None:
         if core is not early:
             core.abort(pair.now, CloseCode.CONNECTION_LOST, "over")
         with pytest.raises(
-            LocalProtocolError, match=f"no peer to refuse in state {core.state.name}"
+            LocalProtocolError, match=f"cannot refuse the peer in state {core.state.name}"
         ):
             core.refuse_peer("x", pair.now)
 

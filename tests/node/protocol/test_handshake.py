@@ -351,7 +351,7 @@ def test_two_sides_with_one_identity_refuse_each_other() -> None:
     pair = Pair(make_config(ALICE), make_config(ALICE))
     pair.pump()
     assert pair.a.code == CloseCode.AUTHENTICATION_FAILED
-    assert "own node id" in pair.a.one(ConnectionEnded).reason
+    assert "this node's own ID" in pair.a.one(ConnectionEnded).reason
     pair.run(60.0)
     assert pair.b.code == CloseCode.TIMEOUT
     assert not pair.b.opened

@@ -84,7 +84,7 @@ def test_an_error_quotes_the_peers_text_escaped_and_bounded(change: dict[int, Va
 
 
 def test_an_error_names_the_version_and_the_parameter() -> None:
-    with pytest.raises(RemoteProtocolError, match="version 2; this node has 1"):
+    with pytest.raises(RemoteProtocolError, match="protocol version 2: this node supports 1"):
         check_version({keys.VERSION: 2})
     cells = decode(reply_payload(CONFIG, bytes(32), SUITE, b"share"))
     suite = cells[keys.SUITE]

@@ -176,10 +176,10 @@ def test_comments_and_blank_lines_are_kept(path: Path) -> None:
         ("hello", "expected three fields"),
         (f"{B} 2026-03-04T05:06:07Z", "expected three fields"),
         (f"{B} 2026-03-04T05:06:07Z b # comment", "expected three fields"),
-        ("b 2026-03-04T05:06:07Z b", "cannot read the node id"),
+        ("b 2026-03-04T05:06:07Z b", "invalid node ID"),
         (
             f"{B.text.upper()} 2026-03-04T05:06:07Z b",
-            f"cannot read the node id '{B.text.upper()}': it is spelled",
+            f"invalid node ID '{B.text.upper()}': the correct spelling is",
         ),
         (f"{B} yesterday b", "invalid first-seen time"),
         (f"{B} 2026-13-04T05:06:07Z b", "invalid first-seen time"),
