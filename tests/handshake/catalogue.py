@@ -299,7 +299,7 @@ def second_hello_faults() -> list[Fault]:
 
 
 def silent_faults() -> list[Fault]:
-    """Hellos without the right network mac: our responder sends nothing."""
+    """Hellos without the right network mac: the responder stays silent."""
     kept = {
         fault.name: fault.wrong.changes["Hello"]
         for fault in hello_faults()
@@ -343,7 +343,7 @@ def silent_faults() -> list[Fault]:
     return faults
 
 
-# An answer to our initiator. It sends nothing when it refuses.
+# An answer to the initiator, which stays silent when it refuses.
 
 
 def reply_faults() -> list[Fault]:
@@ -459,8 +459,8 @@ def _reply(name: str, change: Change, *, heard: int = 1, **given: Any) -> Fault:
     return Fault(name, "Reply", Misbehaviour({"Reply": change}), heard=heard, **given)
 
 
-# Proofs, to either side. Our responder answers one that it could read with Close, our initiator
-# none.
+# Proofs, to either side. The responder answers a readable one with Close; the initiator doesn't
+# answer.
 
 
 def proof_faults(suite: Suite = SUITE) -> list[Fault]:

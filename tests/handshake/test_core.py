@@ -1,7 +1,7 @@
 """The catalogue of handshake faults against the core, in memory and without a node.
 
-The reference implementation is the other side: it runs over a socket that hands its bytes to the
-core and reads what the core sends. Nothing waits, and time stands still.
+The reference implementation is the other side, over a socket that passes its bytes to the core and
+returns the core's output. There is no waiting, and the clock doesn't move.
 """
 
 import socket
@@ -50,7 +50,7 @@ class CoreSocket:
         self._sent = b""
 
     def settimeout(self, timeout: float | None) -> None:
-        """Do nothing: no call blocks."""
+        """Do nothing, because no call blocks."""
 
     def sendall(self, data: bytes) -> None:
         """Give bytes to the core and take its reports."""
@@ -60,7 +60,7 @@ class CoreSocket:
             pass
 
     def recv(self, size: int) -> bytes:
-        """Return bytes that the core sent, or none once it has ended."""
+        """Return bytes that the core sent; empty once it has ended."""
         self._sent += self._side.take(START)
         data, self._sent = self._sent[:size], self._sent[size:]
         if not data and not self._side.core.wants_eof and not self._side.core.ended:
@@ -111,7 +111,7 @@ def test_wrong_hellos(subtests: pytest.Subtests) -> None:
 
 
 def test_wrong_hellos_to_a_network(subtests: pytest.Subtests) -> None:
-    """Whatever is wrong, nothing is sent before the right network mac came."""
+    """Whatever the fault is, the core stays silent until the right network mac has arrived."""
     for fault in silent_faults():
         with subtests.test(f"{fault.event}: {fault.title}"):
             seen = refuse("responder", fault)
@@ -126,7 +126,7 @@ def test_wrong_replies(subtests: pytest.Subtests) -> None:
 
 @pytest.mark.parametrize("signing", NAMES["signing"])
 def test_wrong_proofs(signing: str, subtests: pytest.Subtests) -> None:
-    """All that is refused looks alike: our responder always sends the same Close or nothing."""
+    """All refusals look alike: the responder always sends the same Close, or stays silent."""
     for sealing in NAMES["sealing"]:
         suite = Suite(kex="x25519", signing=signing, sealing=sealing)
         for ours in SIDES:

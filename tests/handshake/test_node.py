@@ -119,7 +119,9 @@ async def refuse(ours: Ours, fault: Fault, side: WhichSide, trust: TrustPolicy) 
 async def refuse_all(
     faults: list[Fault], side: WhichSide, subtests: pytest.Subtests
 ) -> dict[str, list[Seen]]:
-    """Try faults on nodes with their settings; what was seen, by the kind of the answer."""
+    """Try faults on nodes with their settings, and return the observations by the kind of the
+    answer.
+    """
     found: dict[str, list[Seen]] = {"Reject": [], "Close": [], "": []}
     for setting, group in by_setting(faults):
         trust = WatchedTrust()
@@ -182,7 +184,7 @@ async def test_wrong_proofs(side: WhichSide, subtests: pytest.Subtests) -> None:
 
 
 def silent(data: bytes) -> Callable[[ReferencePeer], str]:
-    """Send bytes that nothing answers."""
+    """Send bytes that get no answer."""
 
     def act(peer: ReferencePeer) -> str:
         peer.send_raw(data)

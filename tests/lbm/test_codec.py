@@ -16,7 +16,7 @@ from tests.lbm.strategies import damaged, payloads, values
 @given(payloads)
 def test_decode_inverts_encode(payload: dict[int, Value]) -> None:
     data = encode(payload)
-    # repr tells 1 from True and 1.0, -0.0 from 0.0, and finds NaN equal to NaN.
+    # repr distinguishes 1 from True and 1.0, and -0.0 from 0.0, and treats NaN as equal to NaN.
     assert repr(decode(data)) == repr(in_order(payload))
     assert encode(decode(data)) == data
 

@@ -79,7 +79,7 @@ def refused_cheaply(data: bytes) -> None:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # Far above what is measured (milliseconds): this finds what grows without bound.
+    # Far above the measured milliseconds: this finds unbounded growth.
     assert time.perf_counter() - started < 5
     assert peak < 16 * MEBIBYTE
 

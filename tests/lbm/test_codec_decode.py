@@ -136,7 +136,7 @@ REFUSED_VALUES = {
 @sweep(("text", "value"), ACCEPTED_VALUES)
 def test_accepted(text: str, value: object) -> None:
     data = bytes.fromhex("a116" + text)
-    # repr tells True from 1 and 1.0, and -0.0 from 0.0; two NaN are alike.
+    # repr distinguishes True from 1 and 1.0, and -0.0 from 0.0; two NaN are alike.
     assert repr(decode(data)) == repr({22: value})
     assert repr(decode_value(data[2:])) == repr(value)
     assert encode(decode(data)) == data
@@ -241,7 +241,7 @@ def test_the_limits_before_the_proofs() -> None:
 
 
 def test_runs_of_byte_strings() -> None:
-    """Runs of one size are read by columns, which must change nothing."""
+    """Runs of one size are read by columns, with the same result."""
     for size in (0, 1, 23, 24, 255, 256, 70_000):
         for count in (1, 7, 8, 9, 30):
             cells = {32: [bytes([i]) * size for i in range(count)]}
@@ -350,7 +350,7 @@ def test_a_first_text_is_read_without_the_rest(data: bytes, found: str | None) -
 
 @given(st.binary(max_size=40), st.integers(1, 255))
 def test_a_first_text_is_what_decoding_says_of_it(data: bytes, key: int) -> None:
-    """Nothing but a text or None comes of any bytes, and never another text than decoding's."""
+    """Any bytes give a text or None, and the same text as decoding."""
     found = peek_text(b"\xa1" + data, key)
     try:
         cells = decode(b"\xa1" + data)

@@ -43,7 +43,7 @@ class Row(list[int]):
 
 
 class Boastful(int):
-    """Says of itself what it is not."""
+    """A value whose class lies about its type."""
 
     def __int__(self) -> int:
         return 99
@@ -52,7 +52,7 @@ class Boastful(int):
 
 
 class SecondKey(str):
-    """Equal to nothing but itself, so that a dict takes it beside the same text."""
+    """Equal only to itself, so that a dict accepts it next to the same text."""
 
     __slots__ = ()
 
@@ -64,7 +64,7 @@ class SecondKey(str):
 
 Pair = namedtuple("Pair", "left right")
 
-# What has one plain type is in the tests of the decoder, which encode what was decoded.
+# The tests of the decoder cover values of one plain type, because they encode decoded values.
 ACCEPTED_VALUES = [
     (-256, "38ff"),
     (-math.nan, "fb7ff8000000000000"),
@@ -208,7 +208,7 @@ def nested(levels: int, container: Any) -> Any:
 
 @pytest.mark.parametrize("container", [list, tuple, dict])
 def test_depth(container: Any) -> None:
-    # The payload's map is level 1, and a single value will stand inside of it.
+    # The payload's map is level 1, and a single value is inside it.
     encode({22: nested(15, container)})
     encode_value(nested(15, container))
     encode_value(nested(14, container), enclosing=2)

@@ -1,4 +1,4 @@
-"""LbmLimits: the numbers of section 3, and what is no limit."""
+"""LbmLimits: the numbers of section 3, and invalid limits."""
 
 import pytest
 

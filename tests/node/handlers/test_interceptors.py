@@ -1,4 +1,4 @@
-"""Tests of interceptors: around what a node is asked, and around what it asks."""
+"""Tests of interceptors for incoming and outgoing requests."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Seen:
-    """An interceptor that keeps what it has seen."""
+    """An interceptor that records its requests."""
 
     def __init__(self) -> None:
         self.ones: list[Intercepted] = []
@@ -210,7 +210,7 @@ async def test_a_call_that_is_made_once_has_one_key_however_often_it_is_tried() 
         peer, _ = await connect_nodes(client, server)
         answer: Any = await peer.call("pay", once=True)
         assert answer == ["paid", "paid"]
-        assert theirs.what == ["call in pay"]  # what is remembered is not run
+        assert theirs.what == ["call in pay"]  # A remembered call doesn't run.
 
 
 async def test_streamed_answers_pass_too() -> None:
@@ -368,7 +368,7 @@ async def test_a_node_does_not_get_its_own_notes_back_whatever_an_interceptor_wa
         @met.server.intercept("subscribe")
         async def slow(one: Intercepted, proceed: Proceed) -> Any:
             answer = await proceed(one)
-            news.add_source(met.client.node_id)  # forwarding begins meanwhile
+            news.add_source(met.client.node_id)  # Forwarding begins during the call.
             return answer
 
         with pytest.raises(SubscribeRefused):
@@ -500,7 +500,9 @@ async def test_how_a_handler_ends_a_stream_is_the_same_inside_of_interceptors(
 
         @met.server.on_stream("asks")
         async def asks(stream: Stream) -> None:
-            await met.back.call("nothing")  # a refusal of its own, which says nothing to the peer
+            await met.back.call(
+                "nothing"
+            )  # A refusal by the interceptor, without details for the peer.
 
         @met.server.on_stream("closed", allow="admin", concurrency=1)
         async def closed(stream: Stream) -> None:

@@ -1,4 +1,6 @@
-"""What `parley.topics` tells: what the peer that asks may use, with its types, and nothing else."""
+"""`parley.topics` returns the permitted names of the requesting peer with their types, and no
+others.
+"""
 
 import json
 import re
@@ -61,7 +63,7 @@ Receipt.model_rebuild()
 
 
 async def asked(peer: Peer, data: Any = None) -> Offers:
-    """All that a node says it offers, over as many answers as it takes."""
+    """Return everything that a node offers, over as many answers as necessary."""
     offers: Offers = []
     while True:
         answer: Any = await peer.call(catalogue.TOPICS_CALL, data, timeout=5)
@@ -136,8 +138,8 @@ async def test_what_is_told_of_each_kind() -> None:
     prices = offers["topic prices"]
     assert (prices["doc"], prices["remembers"]) == ("All prices, in euros.", True)
     assert prices["gives"] == place["takes"]
-    assert "writable" not in prices  # nobody is a friend
-    assert len(offers) == 6  # and nothing of `publish:prices`
+    assert "writable" not in prices  # There are no friends.
+    assert len(offers) == 6  # `publish:prices` is not included.
 
 
 async def test_nothing_is_told_unless_it_is_offered() -> None:
@@ -167,8 +169,7 @@ async def test_what_allow_would_not_grant_is_not_told(caplog: pytest.LogCaptureF
     def fails(peer: Remote, name: str) -> bool:
         raise LookupError
 
-    async def nothing(request: object) -> None:
-        """Nothing."""
+    async def nothing(request: object) -> None: ...
 
     async with meeting() as met:
         node = met.server

@@ -1,5 +1,6 @@
-"""Code of the application that calls `sys.exit`, as argparse does: it fails one request and is
-logged, and the node goes on."""
+"""Application code that calls `sys.exit`, as argparse does, fails one request and is logged; the
+node continues.
+"""
 
 import sys
 from collections.abc import AsyncIterator, Callable

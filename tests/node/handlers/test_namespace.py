@@ -10,7 +10,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Game(Namespace):
-    """Three events, one of them for nobody."""
+    """Three events, one of them without permitted peers."""
 
     name = "game"
 

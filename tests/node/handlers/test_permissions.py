@@ -155,7 +155,7 @@ async def code_of_call(peer: Peer, topic: str) -> int:
     try:
         answer = await peer.call(topic)
     except CallRefused as refused:
-        return refused.code if refused.data is None else -1  # it is told nothing more
+        return refused.code if refused.data is None else -1  # It gets no further notes.
     assert answer == topic
     return 0
 

@@ -29,7 +29,7 @@ def test_what_is_loaded_takes_the_place_of_what_was(tmp_path: Path) -> None:
     file.write_text(f"{ALICE} admin\n")
     roles.load(file)
     assert roles.of(ALICE) == {"guest", "admin"}
-    roles.revoke(ALICE)  # what was assigned, and nothing of the file
+    roles.revoke(ALICE)  # The assigned roles, without those in the file.
     assert roles.of(ALICE) == ADMIN
     file.write_text(f"{BOB} admin\n")
     roles.load(file)

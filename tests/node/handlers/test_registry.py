@@ -23,7 +23,7 @@ from parley._node.transport.trio_backend import TrioWaiter
 
 
 def registry(*names: str) -> Registry[str]:
-    """Handlers that are their own names, each with a rule of its own."""
+    """Return handlers that are their own names, each with its own rule."""
     found: Registry[str] = Registry("topic")
     for name in names:
         found.add(name, name, allow=name.replace("*", "+") + "-role")
@@ -126,7 +126,7 @@ def test_names_are_text(name: Any) -> None:
 
 
 class Noted:
-    """A wait that notes when it is over: two that end in one turn may go on in any order."""
+    """A wait that records its end: two that end in one turn may continue in any order."""
 
     def __init__(self, wait: Waiter, note: Callable[[], None]) -> None:
         self._wait = wait
@@ -165,7 +165,7 @@ def waiter(backend: str) -> Waiter:
 async def test_no_slot_is_lost_and_nobody_overtakes(
     anyio_backend: str, limit: int, steps: list[tuple[str, int]]
 ) -> None:
-    """Whoever is cancelled: in line, at work, or at the moment a slot is given to it."""
+    """Cancel a caller in line, at work, or at the moment it gets a slot."""
     slots = ConcurrencyLimit(limit)
     given: list[int] = []
     asked: list[int] = []

@@ -1,4 +1,4 @@
-"""Tests of handlers with type hints: which of them are held to, and which are left alone."""
+"""Tests of handlers with type hints: validated and ignored ones."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable

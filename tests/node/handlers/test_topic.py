@@ -272,7 +272,7 @@ async def test_publish_waits_for_a_slow_subscriber_once_and_not_for_long() -> No
             assert published == []
             await clock.tick(PATIENCE * 0.2)
             assert published == [None]
-            # It is behind, and nobody waits for it again.
+            # It is behind, and the publisher no longer waits for it.
             began = clock.now()
             await publish(20)
             assert clock.now() == began

@@ -1,4 +1,4 @@
-"""The end of a topic: whoever subscribes gets all of it, and the publisher knows when."""
+"""The end of a topic: every subscriber gets all notes, and the publisher is informed."""
 
 import anyio
 import pytest

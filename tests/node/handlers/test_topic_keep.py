@@ -1,4 +1,6 @@
-"""Topics that remember, end to end: what comes first, where it goes on, what is missing."""
+"""Topics with history, end to end: the first note, where subscribers continue, and missing
+notes.
+"""
 
 from contextlib import suppress
 from random import Random  # noqa: TID251 - the same random numbers every time
@@ -47,7 +49,7 @@ async def test_what_is_kept_is_bounded_and_counted(met: ConnectedNodes) -> None:
     assert few.position.number == 100
 
 
-# Beginning and going on.
+# Subscribing and continuing.
 
 
 async def test_what_is_kept_comes_first_and_then_what_is_new(met: ConnectedNodes) -> None:
@@ -74,7 +76,7 @@ async def test_it_goes_on_where_it_was(met: ConnectedNodes) -> None:
         assert sub.number == 2
     position = sub.position
     assert position is not None
-    assert position.number == 2  # nobody will read the others there
+    assert position.number == 2  # The other notes there remain unread.
     async with met.peer.subscribe("x", after=position) as again:
         assert again.recovered
         assert await take(again, 3) == [3, 4, 5]
@@ -129,7 +131,7 @@ async def test_a_subscriber_that_is_behind_keeps_nobody_waiting(met: ConnectedNo
         assert [note[0] for note in await take(sub, 1_200)] == list(range(1_200))
 
 
-# What publishers and subscribers may not say.
+# Invalid arguments of publishers and subscribers.
 
 
 async def test_the_answer_has_room_for_where_it_begins() -> None:
@@ -148,7 +150,7 @@ async def test_the_answer_has_room_for_where_it_begins() -> None:
             assert not topic.subscribers
 
 
-# A publisher that says anything.
+# A publisher that sends arbitrary answers.
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Counter:
-    """A number, and a topic of what is added to it."""
+    """A number, and a topic of its increments."""
 
     def __init__(self, node: Node, **options: Any) -> None:
         self.total = 0
@@ -51,7 +51,7 @@ async def test_the_state_comes_first_and_then_what_follows(
 
 
 async def test_there_is_no_gap_however_long_the_decision_takes(met: ConnectedNodes) -> None:
-    """What is published while a handler and an interceptor wait is in the state."""
+    """The state includes notes that were published while a handler and an interceptor wait."""
     counter = Counter(met.server)
 
     @counter.topic.on_subscribe
@@ -117,7 +117,7 @@ async def test_a_link_follows_over_its_sessions() -> None:
 
                 begin()
                 server.peers[0].live.drop(CloseCode.GOING_AWAY)
-                await counter.add(2)  # while nobody is subscribed
+                await counter.add(2)  # While there is no subscription.
                 await eventually(lambda: sub.sessions == 2)
                 await counter.add(3)
                 assert await anext(sub) == 3

@@ -1,4 +1,4 @@
-"""Taps of a topic: told each note as it is published, but for those they brought."""
+"""Taps of a topic get each published note, except their own."""
 
 import logging
 from collections.abc import Mapping

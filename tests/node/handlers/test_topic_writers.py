@@ -1,4 +1,4 @@
-"""Topics that peers publish: who may, what is refused, in which order it comes."""
+"""Topics that peers publish: permissions, refusals, and order."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -60,7 +60,7 @@ async def test_a_writer_need_not_read_and_a_reader_need_not_write(met: Connected
 
 async def test_once_is_published_once_over_sessions(met: ConnectedNodes) -> None:
     topic = met.server.topic("room", keep=10, writers=anybody)
-    peer, _ = await connect_nodes(met.client, met.server)  # it is told that the node remembers
+    peer, _ = await connect_nodes(met.client, met.server)  # It learns that the node keeps notes.
     key = IdempotencyKey.of(True)
     assert await peer.publish("room", "x", once=key) == 1
     await peer.close()
@@ -136,7 +136,7 @@ async def test_typed_topics_hold(met: ConnectedNodes) -> None:
         assert [await anext(sub), await anext(sub)] == [Said("hello"), Said("hello")]
 
 
-# What is reserved.
+# Reserved names.
 
 
 @pytest.mark.parametrize("name", ["publish:room", "publish:*", "publish:"])

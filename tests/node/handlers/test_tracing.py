@@ -86,7 +86,7 @@ async def test_spans_say_how_it_ended(anyio_backend: Any, caplog: pytest.LogCapt
 
     async with connected_nodes(None, shop) as made:
         for topic in ("refuses", "fails"):
-            # What is no header of a trace begins a new one.
+            # An invalid trace header begins a new trace.
             with pytest.raises(CallRefused):
                 await made.peer.call(topic, headers={"traceparent": 7})
     refused, failed = recorded.spans()
@@ -95,7 +95,7 @@ async def test_spans_say_how_it_ended(anyio_backend: Any, caplog: pytest.LogCapt
         "parley.kind": "call",
         "parley.code": "rejected",
     }
-    assert refused.status.status_code is StatusCode.UNSET  # of whoever asked
+    assert refused.status.status_code is StatusCode.UNSET  # Of the caller.
     assert failed.attributes is not None
     assert failed.attributes["error.type"] == "KeyError"
     assert failed.status.status_code is StatusCode.ERROR

@@ -158,7 +158,7 @@ async def test_no_reply_is_an_empty_one(met: ConnectedNodes, anyio_backend: str,
 async def test_the_rest_is_let_go_when_one_is_enough(
     met: ConnectedNodes, anyio_backend: str
 ) -> None:
-    """The handler goes on, but what it says is neither kept nor waited for."""
+    """The handler continues, but its replies are neither kept nor awaited."""
     held = Held(met, replies=20)
     assert (await met.peer.emit("hold").reply()).data == 0
     await settled()
@@ -246,7 +246,7 @@ async def test_an_error_comes_after_the_replies_before_it(
 
 
 async def test_replies_that_nobody_reads(met: ConnectedNodes, anyio_backend: str) -> None:
-    """What waits is bounded, the handler is stopped, and calls go on meanwhile."""
+    """Waiting replies are bounded, the handler is stopped, and calls continue."""
     stopped = anyio.Event()
 
     @met.server.on("flood")
@@ -299,7 +299,7 @@ async def test_who_reads_gets_any_number_of_replies(
 async def test_an_emitter_that_is_cancelled_at_any_time(
     met: ConnectedNodes, anyio_backend: str, turns: int
 ) -> None:
-    """Nothing is left of it on either side, and the connection is as before."""
+    """No state remains on either side, and the connection is as before."""
     held = Held(met)
     ways: list[Callable[[], object]] = [
         met.peer.emit("hold").reply,

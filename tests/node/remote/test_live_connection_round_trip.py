@@ -44,4 +44,4 @@ async def test_a_connection_measures_it() -> None:
         live.measure_round_trip()
         await eventually(lambda: live.round_trip.estimate > 0)
         await met.peer.close()
-        live.measure_round_trip()  # nothing, where it is closed
+        live.measure_round_trip()  # Empty if it is closed.

@@ -1,4 +1,4 @@
-"""Tests of node/remote/requests.py: what a handler sees of an event, and what it says on it."""
+"""Tests of node/remote/requests.py: a handler's view of an event, and its replies."""
 
 import logging
 

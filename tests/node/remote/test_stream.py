@@ -30,7 +30,7 @@ from tests.node.network import eventually, living, meeting, settled, started
 
 pytestmark = pytest.mark.anyio
 
-MANY = bytes(range(256)) * 16384  # 4 MiB: more than a window, and what waits
+MANY = bytes(range(256)) * 16384  # 4 MiB: more than a window and the waiting data.
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ async def opened(met: ConnectedNodes) -> tuple[Stream, Stream]:
 
 
 def none_open(met: ConnectedNodes) -> bool:
-    """Whether neither the shells nor the cores have a stream."""
+    """Return whether neither side has a stream."""
     sessions = [peer.core.session for peer in (met.peer, met.back)]
     return not (
         met.peer.streams
@@ -301,7 +301,7 @@ async def test_a_failing_handler_resets_its_stream(
 
 
 async def test_the_end_of_another_stream_ends_a_handler_s_own(met: ConnectedNodes) -> None:
-    """As when a proxy's other side is reset: nobody may wait for it for ever."""
+    """As when a proxy's other side is reset: no operation may wait forever."""
     met.client.on_call("x")(lambda call: None)
 
     @met.server.on_stream("proxy")
@@ -350,7 +350,7 @@ async def test_a_slow_reader_slows_its_sender_and_nobody_else(met: ConnectedNode
                 await fast.send(MANY * 2)
             assert await met.peer.call("echo", 1) == 1
         window = met.peer.limits.stream_window
-        # What is on its way: the window, one event over it, and what waits to be sent.
+        # Data in transit: the window, one event over it, and the waiting data.
         assert sent <= window + 5 * LARGEST_PIECE + (1 << 16)
         assert not writing
         held = sum(len(data) for data, _ in received_bytes_of(theirs).items)
@@ -398,7 +398,7 @@ async def test_the_end_of_the_connection_ends_streams(met: ConnectedNodes, how: 
 
 
 async def test_sending_while_the_connection_closes(met: ConnectedNodes) -> None:
-    """Close waits for what is queued; nothing more may be queued."""
+    """Close waits for queued data; no more data may be queued."""
     ours, theirs = await opened(met)
     async with create_task_group() as tasks:
         writing = await started(tasks, lambda: ours.send(MANY))
@@ -517,7 +517,7 @@ async def test_what_changes_after_send_was_sent_as_it_was(met: ConnectedNodes) -
 
 @pytest.mark.parametrize("cancelled", [False, True])
 async def test_what_waits_keeps_no_more_than_itself(met: ConnectedNodes, cancelled: bool) -> None:
-    """Whoever reads nothing must not have us keep all of what was being sent to him."""
+    """A peer that doesn't read must not make the node keep all data that it is sent."""
     ours, theirs = await opened(met)
     size = len(MANY) if cancelled else met.peer.limits.stream_window
     tracemalloc.start()
@@ -534,4 +534,4 @@ async def test_what_waits_keeps_no_more_than_itself(met: ConnectedNodes, cancell
     assert waiting > 0
     # The reader's side, in the same process, holds its window, and what the pipe holds.
     assert held < waiting + met.peer.limits.stream_window + 400_000
-    theirs.reset()  # what waits would hold up the Close for seconds
+    theirs.reset()  # The waiting data would delay the Close for seconds.

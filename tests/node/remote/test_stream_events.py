@@ -30,7 +30,7 @@ from tests.node.network import eventually, living, meeting, settled, started
 
 pytestmark = pytest.mark.anyio
 
-# What tests ask with, and what is an answer.
+# The requests of the tests, and their answers.
 ASK = (64, 1)
 ANSWER = (64, 2)
 ANSWERS = {ANSWER, (255, 255)}
@@ -76,7 +76,7 @@ async def failure(use: Callable[[], Awaitable[object]]) -> Exception:
 
 
 async def fill(stream: Stream) -> None:
-    """Send until there is neither credit nor room."""
+    """Send until credit and capacity are used up."""
     while stream._room.is_free:
         with move_on_after(0.05):
             await stream.send_event(64, 1, payload=bytes(50_000))
@@ -268,7 +268,9 @@ async def test_events_on_a_closed_stream_are_answered_by_reset(met: ConnectedNod
 
 
 async def test_closing_what_is_finished_gives_the_credit_of_unread_events_back() -> None:
-    """Also when nothing else is sent (here not even a Seal): else the other side waits on."""
+    """Also when no other event is sent (here not even a Seal): otherwise the other side keeps
+    waiting.
+    """
     async with meeting(limits=Limits(seal_events=1)) as met:
         ours, theirs = await opened(met)
         await fill(theirs)
@@ -526,7 +528,7 @@ async def test_what_was_asked_before_a_finish_is_answered_after_it(met: Connecte
 
 
 async def test_a_request_after_our_finish_is_nobody_s(met: ConnectedNodes) -> None:
-    """It may cross our Finish; it is heard, counts for nothing and cannot be answered."""
+    """It may cross the Finish; it is received, doesn't count and can't be answered."""
     ours, theirs = await opened(met)
     await theirs.send_eof()
     met.peer.core.send(ours.id, 9, *ASK, b"")
@@ -578,8 +580,9 @@ async def test_too_many_requests_reset_their_stream(met: ConnectedNodes) -> None
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.slow
 async def test_whatever_is_interleaved_the_connection_stays_usable(seed: int) -> None:
-    """Bytes, events, requests, answers, cancels, finishes and resets at random points of
-    both sides: afterwards nothing waits, and a new stream works."""
+    """Bytes, events, requests, answers, cancels, finishes and resets at random points of both
+    sides: afterwards no operation waits, and a new stream works.
+    """
     random = Random(seed)
     transport = "tcp" if seed % 2 else "memory"
     limits = Limits(stream_window=random.choice([1_024, 8_192, 262_144]))

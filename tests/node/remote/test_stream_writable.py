@@ -1,4 +1,4 @@
-"""Tests of node/remote/stream.py: who sends when, and who may not send any more."""
+"""Tests of node/remote/stream.py: the order of senders, and when sending is refused."""
 
 from collections.abc import Awaitable, Callable
 
@@ -29,7 +29,7 @@ def has_waiting(room: SendLimiter) -> bool:
 
 
 def always() -> None:
-    """Nothing forbids to send."""
+    """Allow all sending."""
 
 
 async def test_room_is_given_in_the_order_of_asking() -> None:
@@ -57,7 +57,7 @@ async def test_room_is_given_in_the_order_of_asking() -> None:
         assert has_waiting(room)
         assert shell.watched == 1
         shell.waiting = 0
-        assert not is_free(room)  # before those who wait
+        assert not is_free(room)  # Before the waiting senders.
         room.changed()
         await settled()
         assert order == [0, 1, 2, 3]
@@ -162,7 +162,7 @@ async def test_who_waits_for_the_transport_learns_of_the_streams_end() -> None:
 
 
 async def test_who_always_has_room_lets_others_run() -> None:
-    """A reader with a great window that reads as fast as we write leaves room for ever."""
+    """A reader with a large window that reads as fast as the writer always leaves capacity."""
     async with create_task_group() as tasks:
         room = SendLimiter(Shell(tasks).peer, 3, always)
         ran: list[int] = []

@@ -1,7 +1,7 @@
-"""A proxy that loses one transport after another, each in a way of its own that a seed says.
+"""A proxy that loses one transport after another, in ways that a seed selects.
 
-Every transport is a `FaultyLink` by itself, so that an old one may stay silent and open while the
-next one is carried.
+Every transport has its own `FaultyLink`, so that an old one may stay silent and open while the next
+one carries data.
 """
 
 from collections import Counter
@@ -28,17 +28,17 @@ BYTES, BEGINNING, MOMENT, SILENCE, ABSENCE = (
 )
 LOSSES: Final = {BYTES: 5, BEGINNING: 3, MOMENT: 5, SILENCE: 2, ABSENCE: 1}
 FIRST_BYTES: Final = 600
-# Seconds within which a moment is, and for which nobody answers.
+# The range of a moment in seconds, and the seconds without any answer.
 SHORT: Final = 0.08
 LONG: Final = (0.2, 1.0)
 
 
 class LossyProxy:
-    """Between whoever dials `address` and the node at `target`, over the same kind of socket.
+    """A proxy between clients of `address` and the node at `target`, over the same kind of socket.
 
-    From `begin` on it loses transports until there were so many; `lost` counts them by how. One
-    that is cut after some bytes has carried `mean` on average. `on_silence` is called when one has
-    fallen silent, every other time: as if somebody knew that the network is another.
+    After `begin`, it loses this many transports; `lost` counts them by kind. A transport that is
+    cut after some bytes has carried `mean` bytes on average. `on_silence` is called every other
+    time when a transport has fallen silent, as if the client knew that the network changed.
     """
 
     def __init__(self, target: str, directory: Path, random: Random, mean: int) -> None:
@@ -142,7 +142,7 @@ class LossyProxy:
                 self._left += 1  # somebody closed it before its time had come
 
     async def _fall_silent(self, link: FaultyLink) -> None:
-        """Let nothing through. What is on its way arrives when there is another transport."""
+        """Block all traffic. Data in transit arrives once there is another transport."""
         random, came = self._random, self._came
         there, back = link.to_server, link.to_client
         for way in random.choice(([there], [back], [there, back])):

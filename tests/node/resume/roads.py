@@ -1,4 +1,4 @@
-"""Two nodes over a proxy whose connections a test cuts, and over streams that can be made anew."""
+"""Two nodes over a proxy whose connections a test cuts, and over streams that can be recreated."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,7 +27,7 @@ class Road:
     back: Peer
 
     async def cut(self) -> None:
-        """Cut it; returns when both sides have gone on."""
+        """Cut the transport, and return when both sides have resumed."""
         resumes = self.peer.resumes
         self.proxy.cut()
         await eventually(lambda: self.peer.resumes > resumes)
@@ -38,8 +38,9 @@ class Road:
 async def road(
     clock: Clock | None = None, patience: float = PATIENCE * 2, **settings: Any
 ) -> AsyncIterator[Road]:
-    """Two nodes that resume; the server answers calls of `echo` with what they carry. `patience` is
-    seconds for all that is done there."""
+    """Two nodes that resume; the server answers calls of `echo` with their data. `patience` is the
+    timeout in seconds for all operations.
+    """
     ours = config(**{"resume": RESUME, **settings})
     server = Node(Identity.create(), config=ours, clock=clock)
     client = Node(Identity.create(), config=ours, clock=clock)

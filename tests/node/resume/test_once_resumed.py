@@ -1,4 +1,4 @@
-"""Calls that are made once, over sessions that are cut and go on, or are over for good."""
+"""Calls that run at most once, over sessions that are cut and resume, or end for good."""
 
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Work:
-    """A handler with `once` that counts, and works until it is told."""
+    """A handler with `once` that counts, and works until it is released."""
 
     def __init__(self, node: Node) -> None:
         self.ran: list[Any] = []
@@ -77,7 +77,7 @@ async def test_after_a_session_that_is_over_it_is_asked_again() -> None:
 
 
 async def test_whether_it_may_be_asked_again_is_looked_at_when_there_is_room() -> None:
-    """Where much waits for a session that is parted, minutes may pass before it is sent."""
+    """If much data waits for a suspended session, it may be sent minutes later."""
     clock = FakeClock()
     async with road(clock, resume=600.0, write_buffer=1_024) as on:
         work = Work(on.server)
@@ -96,7 +96,7 @@ async def test_whether_it_may_be_asked_again_is_looked_at_when_there_is_room() -
             clock.advance(ONCE_AGAIN + 1)
             on.proxy.resume()
             while not (first and again):
-                clock.advance(1.0)  # the pause between two attempts, and what they may take
+                clock.advance(1.0)  # The pause between two attempts, and their duration.
                 await settled()
         assert isinstance(again[0], OutcomeUnknownError)
         assert key.is_over

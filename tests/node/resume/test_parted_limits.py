@@ -73,14 +73,14 @@ async def test_so_many_of_all() -> None:
 # Sessions for each of `--rounds`, of which a quarter is kept: a thousand with 200.
 SESSIONS: Final = 5
 OF_ONE_ID: Final = 8  # as many as are kept
-ANSWER: Final = 20_000  # bytes, of which the caller has not told that they came
+ANSWER: Final = 20_000  # Bytes that the caller has not acknowledged.
 
 
 @pytest.mark.slow
 async def test_memory_is_flat_however_many_there_were(
     rounds: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.CRITICAL)  # a record holds whom it is about
+    caplog.set_level(logging.CRITICAL)  # A record keeps its subject.
     most = SESSIONS * rounds // 4
     async with (
         new_node(resume=20.0, parted_sessions=most) as server,
@@ -118,7 +118,7 @@ async def come_and_go(server: Node, address: str) -> None:
 
 
 async def test_so_much_of_all() -> None:
-    """Nothing may be kept at all: whoever has had something sent is not waited for."""
+    """No data may be kept at all: a session with unacknowledged data is not kept."""
     async with (
         server_behind(parted_memory=0) as (server, proxy),
         new_node(resume=20.0) as client,
@@ -139,8 +139,9 @@ async def test_so_much_of_all() -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_all_memory_of_a_suspended_session_counts(when: str) -> None:
-    """What waits to be written, not only what was sent; and when it grows later. The session of
-    the node id that holds most ends."""
+    """Waiting data counts as well as sent data, also when it grows later. The session of the node
+    ID with the most data ends.
+    """
     async with (
         server_behind(parted_memory=1 << 20) as (server, proxy),
         new_node(resume=20.0) as greedy,

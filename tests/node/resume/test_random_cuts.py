@@ -1,8 +1,9 @@
-"""Files both ways, calls, a subscription and a bus go on over transports that are lost at random:
-the applications see no error, and everything comes once and in order.
+"""Files both ways, calls, a subscription and a bus continue over transports that are lost at
+random.
 
-`--rounds N` loses N transports in each test, while N megabytes go each way and 10 N calls are
-made. The seed is the test's name.
+The applications see no error, and everything arrives once and in order. `--rounds N` loses N
+transports in each test, while N megabytes go each way and 10 N calls are made. The seed is the
+test's name.
 """
 
 import filecmp
@@ -37,7 +38,8 @@ CALLS: Final = 10  # likewise
 CALLERS: Final = 4  # each way
 LARGEST_CALL: Final = 20_000
 STREAM: Final = "shop.sold"  # of the bus
-# Lines about transports that were cut before their Resume was whole: to a server, strangers.
+# Lines about transports that were cut before their Resume was complete: to a server, unknown
+# clients.
 STRANGERS: Final = re.compile(r"peer (unix|127\.0\.0\.1) ended: connection-lost ")
 # Silence is noticed soon (seconds), and all calls that were made once are remembered.
 SETTINGS: Final[dict[str, Any]] = {
@@ -63,8 +65,7 @@ class Lines(logging.Handler):
 
 @contextmanager
 def complaints() -> Iterator[list[str]]:
-    """What is logged that somebody should look at; pytest, which would keep whom it is about, is
-    not told."""
+    """Collect the log's warnings; pytest, which would keep their objects, doesn't get them."""
     handler, logger = Lines(), logging.getLogger("parley")
     logger.addHandler(handler)
     logger.propagate = False
@@ -109,7 +110,7 @@ class Load:
             await anyio.sleep(self.random.uniform(0, 0.02))
         return [number, data]
 
-    # What they ask of each other.
+    # The traffic of both sides.
 
     async def send(self, peer: Peer, path: Path, proxy: LossyProxy) -> None:
         with await Source.open(path) as source:
@@ -139,7 +140,7 @@ class Load:
             await anyio.sleep(0.005)
 
     async def consume(self, bus: Bus) -> None:
-        """Up to the last one; what came for a second time would say so."""
+        """Return all items up to the last one; duplicates would be visible."""
         async with bus.consume(STREAM, group="readers") as events:
             async for event in events:
                 assert event.attempt == 1
@@ -168,7 +169,7 @@ async def test_all_goes_on_over_transports_that_are_lost(
         before = living(Peer)
         with nothing_left(), complaints() as lines:
             await lose_many(load, transport)
-            # What a stranger's transport was served by goes in a later turn of the loop.
+            # The state of an unknown client's transport is released in a later turn of the loop.
             await eventually(lambda: living(Peer) <= before)
         for file in ("there", "back"):
             assert filecmp.cmp(directory / file, directory / "arrived" / file, shallow=False)

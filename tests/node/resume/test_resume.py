@@ -1,4 +1,4 @@
-"""A session that goes on over new transports: what applications see of it, on both backends."""
+"""A session that continues over new transports, from the application's view, on both backends."""
 
 import logging
 from functools import partial
@@ -117,7 +117,7 @@ async def test_streams_and_subscriptions_go_on_over_many_cuts() -> None:
 
 
 async def test_a_new_transport_is_made_while_the_old_one_is_silent_and_open(rounds: int) -> None:
-    """The old one is closed, and nothing that is on its way there counts, in either direction."""
+    """The old transport is closed, and data in transit on it doesn't count, in either direction."""
     ran: list[object] = []
     async with road(patience=PATIENCE + rounds) as on:
 
@@ -144,7 +144,7 @@ async def test_a_new_transport_is_made_while_the_old_one_is_silent_and_open(roun
 
 
 async def test_redialling_does_not_wait_for_the_next_attempt() -> None:
-    """The server is away for long; the pause is cut short by whoever knows better."""
+    """The server is away for long; an explicit redial cuts the pause short."""
     async with road() as on:
         on.proxy.stall()
         on.proxy.cut()
@@ -339,7 +339,9 @@ async def test_sessions_that_were_cut_leave_nothing(caplog: pytest.LogCaptureFix
 
 
 async def test_the_other_side_may_say_that_it_does_not_know_the_session() -> None:
-    """A Reject proves nothing, nor does another node that answers: the session waits on."""
+    """A Reject proves nothing, and another node's answer doesn't either: the session continues to
+    wait.
+    """
     async with new_node(resume=20.0) as client:
         async with new_node(resume=20.0) as server:
             address = Address.parse(await server.listen("tcp://127.0.0.1:0"))
@@ -359,7 +361,9 @@ async def test_the_other_side_may_say_that_it_does_not_know_the_session() -> Non
 async def test_a_session_whose_node_was_started_anew_ends_without_delay(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The node itself answers, and does not know it: nobody waits for the time to be up."""
+    """The node itself answers and doesn't know the session, which ends without waiting for the
+    timeout.
+    """
     caplog.set_level(logging.DEBUG)
     identity = Identity.create()
     async with new_node(resume=60.0) as client:

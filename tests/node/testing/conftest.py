@@ -1,4 +1,6 @@
-"""Check that tests leave nothing open, after their variables are gone; this takes half a second."""
+"""Check that tests leave no resources open, after their variables are gone; this takes half a
+second.
+"""
 
 import logging
 from collections.abc import Iterator

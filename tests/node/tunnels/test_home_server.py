@@ -45,7 +45,7 @@ SOON = Backoff(first=0.01, longest=0.05)
 
 
 class Server:
-    """A home in which anybody may have an account, and which leads where it is told."""
+    """A home with accounts for all nodes, and configurable routes."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -73,8 +73,9 @@ class Server:
 
 
 class Place:
-    """Some servers and nodes, which end with the test. Each runs in a task of its own, because
-    trio doesn't let a test leave a cancel scope open."""
+    """Servers and nodes, which end with the test. Each runs in its own task, because trio doesn't
+    let a test leave a cancel scope open.
+    """
 
     def __init__(self, tasks: TaskGroup, directory: Path) -> None:
         self._tasks = tasks
@@ -166,7 +167,7 @@ async def test_two_accounts_of_one_home(place: Place) -> None:
         await peer.call("what")
     assert error.value.code == ResultCode.NOT_AUTHORISED
     with pytest.raises(CallRefused) as error:
-        await back.call("who")  # the other way: Alice exports nothing
+        await back.call("who")  # In the other direction: Alice exports no names.
     assert error.value.code == ResultCode.NOT_AUTHORISED
     assert await two.home.call("who") == f"{alice} by 0"  # the home itself, directly
 
@@ -183,7 +184,7 @@ async def test_an_account_of_another_home_and_a_server(place: Place) -> None:
     assert await peer.call("who") == f"{alice.node_id} by 3"
     there = await home.reach(other.id)
     assert there.node_id == other.id
-    with pytest.raises(CallRefused):  # it exports nothing
+    with pytest.raises(CallRefused):  # It exports no names.
         await there.call("who")
 
 
@@ -197,7 +198,7 @@ async def test_a_node_may_have_several_homes(place: Place) -> None:
         await second.ready(PATIENCE)
         for server, home in zip(servers, ours, strict=True):
             server.leads(server.id, bob.node_id)
-            # What it exports holds for all of them.
+            # Its exports apply to all of them.
             peer = await home.reach(server.id, bob.node_id)
             assert str(await peer.call("who")).endswith(" by 2")
     assert not bob.handlers.exported("who")
@@ -320,7 +321,7 @@ async def test_a_home_that_is_not_there(place: Place) -> None:
         assert error.value.__cause__ is home.error
 
 
-# The session goes on.
+# The session continues.
 
 
 async def test_it_goes_on_over_the_next_session_with_the_home(place: Place) -> None:

@@ -1,4 +1,4 @@
-"""How a Dial is answered, and what is left of one that nobody waits for."""
+"""How a Dial is answered, and the remaining state of an abandoned one."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -219,7 +219,7 @@ async def test_a_target_without_room_says_so(anyio_backend: str) -> None:
 async def test_a_node_that_stops_says_so_through_its_tunnels(anyio_backend: str) -> None:
     async with row(4) as made:
         peer = await made.reach()
-        await peer.ping()  # so that the other side, too, knows that it is open
+        await peer.ping()  # So that the other side also knows that it is open.
         await made.target.aclose()
         assert (await peer.closed()).code == CloseCode.GOING_AWAY
         await eventually(lambda: len(made.records) == 2)

@@ -1,4 +1,4 @@
-"""What a server between does with what passes: bytes, credit, ends; and what it holds."""
+"""How a relaying server forwards bytes, credit and ends, and which data it keeps."""
 
 import pytest
 
@@ -72,7 +72,7 @@ async def test_small_pieces_are_joined_where_they_wait(anyio_backend: str) -> No
         core, stream = here.stream.live.core, here.stream.id
         sent = 0
         while core.credit(stream) > 0:
-            for _ in range(100):  # what is beyond the credit waits in the origin's queues
+            for _ in range(100):  # Data beyond the credit waits in the origin's queues.
                 core.send_data(stream, b"x")
                 sent += 1
             await settled()

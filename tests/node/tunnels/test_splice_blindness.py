@@ -1,4 +1,4 @@
-"""What a server between can do to what passes: nothing that is not noticed; and what it sees."""
+"""A relaying server can't modify traffic without detection; and what it can observe."""
 
 from pathlib import Path
 
@@ -84,8 +84,9 @@ class Hostile:
 
 
 async def ask(made: Row, clock: FakeClock, hostile: Hostile) -> tuple[object, list[int]]:
-    """What a call through a new tunnel is answered, or the error that it ends with; and how many
-    bytes had passed in each direction by then."""
+    """Return a call's answer through a new tunnel, or its error, and the bytes that had passed in
+    each direction.
+    """
     outcome: list[object] = []
     sizes: list[int] = []
 

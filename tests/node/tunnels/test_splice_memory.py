@@ -1,6 +1,4 @@
-"""What a server between keeps of what passes through it: nothing, in all of the memory of its
-process, also in what was freed there.
-"""
+"""A relaying server keeps no forwarded data in its process memory, including freed memory."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +25,7 @@ TURNS = 20
 
 @pytest.fixture(scope="module")
 def hop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, str]]:
-    """A server in a process of its own, at which everybody has an account, and its address."""
+    """A server in a separate process with accounts for all nodes, and its address."""
     folder = tmp_path_factory.mktemp("hop")
     save_identity(folder / "hop.key", Identity.create())
     made = Processes(folder)
@@ -46,7 +44,7 @@ def memory(process: int) -> bytes:
     with Path(f"/proc/{process}/mem").open("rb", buffering=0) as whole:
         for line in Path(f"/proc/{process}/maps").read_text().splitlines():
             place, rights, *_ = line.split()
-            if not rights.startswith("rw") or "[v" in line:  # what is the kernel's
+            if not rights.startswith("rw") or "[v" in line:  # Memory of the kernel.
                 continue
             start, end = (int(one, 16) for one in place.split("-"))
             whole.seek(start)

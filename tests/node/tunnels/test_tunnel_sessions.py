@@ -90,7 +90,7 @@ async def test_what_comes_back_at_once_was_no_success() -> None:
         assert len(attempts.times) == 2
         move(peer, direct=True)
         await clock.tick(PAUSES.steady * 2)
-        assert len(attempts.times) == 2  # there is nothing to try
+        assert len(attempts.times) == 2  # There is no address to try.
         move(peer, direct=False)
         await clock.tick(0)
         assert len(attempts.times) == 3  # it held, and is worth an attempt at once

@@ -19,7 +19,7 @@ from tests.node.tunnels.tunnel_rows import RawEnd, Row, end_raw, row
 
 @dataclass
 class Log:
-    """A driver that notes what it is given."""
+    """A driver that records its input."""
 
     came: list[bytes] = field(default_factory=list)
     has_ended: bool = False

@@ -71,7 +71,7 @@ class PassesOn:
 
 
 def put(stream: TunnelStream, vector: Vector, made: Row) -> None:
-    """Write the event of a vector on a stream, whatever our own end would say of it."""
+    """Write the event of a vector on a stream, regardless of the rules of the local side."""
     _, async_id, category, subcategory, payload, _ = parse_raw(unhex(vector["raw_event"]))
     if (category, subcategory) == (TUNNEL, DIAL):
         payload = encode_dial(TRACE, 9, to=(made.target.node_id,))

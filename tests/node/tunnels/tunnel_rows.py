@@ -34,8 +34,9 @@ AUDITOR = AuditorPrivateKey.create().public
 
 
 class Passing:
-    """The switch of a server that passes on whatever its path says, to whoever is joined to it; and
-    what others dial `to` it, by `ways`."""
+    """Return the switch of a server that forwards along its path to any joined node; other nodes
+    dial `to` it by `ways`.
+    """
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -76,8 +77,9 @@ class Passing:
 
 @dataclass
 class Row:
-    """`nodes` from the origin to the target; `links` are the peers of each pair of neighbours, as
-    the one and as the other sees it. The path is that of the nodes behind the origin."""
+    """A row of `nodes` from the origin to the target; `links` are the peers of each pair of
+    neighbours, as each of the two sees it. The path consists of the nodes after the origin.
+    """
 
     nodes: Sequence[Node]
     links: list[tuple[Peer, Peer]] = field(default_factory=list)
@@ -147,8 +149,9 @@ async def row(
 
 
 class RawEnd:
-    """An end of a tunnel without an inner connection: what comes is kept, and its credit given back
-    while it is `reading`."""
+    """An end of a tunnel without an inner connection: it keeps incoming data, and returns its
+    credit while it is `reading`.
+    """
 
     def __init__(self, stream: TunnelStream) -> None:
         self.stream = stream
@@ -163,7 +166,7 @@ class RawEnd:
         stream.pass_to(self)
 
     def read(self) -> None:
-        """Read what was kept, and all that comes."""
+        """Read the kept data, and all further data."""
         self.reading = True
         self.stream.give_back(self.owed)
         self.owed = 0
