@@ -163,6 +163,7 @@ def _stranger_vectors() -> list[Vector]:
         "a Resume for no session, with a network mac that is not needed": (keyed, None),
         "a Resume for no session, in the network": (keyed, NETWORK_KEY),
         "a mac of no hash's length": (_changed(good, mac_of_resume=bytes(7)), None),
+        "a mac longer than any hash": (_changed(good, mac_of_resume=bytes(65)), None),
         "an unknown cell": (_changed(good, rekey=7), None),
         "no tag": (_changed(good, tag=None), None),
         "a tag of 15 bytes": (_changed(good, tag=bytes(15)), None),
