@@ -22,11 +22,11 @@ def run_with(cipher: CipherAlgorithm) -> Run:
                 cipher.new(key)
             with pytest.raises(WrongSizeError):
                 given_key(cipher, key, bytes(cipher.nonce_size))
-            return Verdict(f"with keys of other than {cipher.key_size} bytes: refused")
+            return Verdict(f"with keys that aren't {cipher.key_size} bytes long: refused")
         if len(nonce) != cipher.nonce_size:
             with pytest.raises(WrongSizeError):
                 given_key(cipher, key, nonce)
-            return Verdict(f"with nonces of other than {cipher.nonce_size} bytes: refused")
+            return Verdict(f"with nonces that aren't {cipher.nonce_size} bytes long: refused")
         blob, aad = case.bytes("ct") + case.bytes("tag"), case.bytes("aad")
         if not case.valid:
             reader = given_key(cipher, key, nonce)

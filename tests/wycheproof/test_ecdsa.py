@@ -16,8 +16,8 @@ from tests.wycheproof.vectors import Case
 P256 = SIGNING["ecdsa-p256"]
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
-HIGH_S = Verdict("valid with a high s: refused, and taken as (r, n - s)")
-NO_RAW_FORM = Verdict("invalid with no form of 64 bytes: refused as the DER they are")
+HIGH_S = Verdict("valid with a high s: refused, and accepted as (r, n - s)")
+NO_RAW_FORM = Verdict("invalid without a form of 64 bytes: refused as DER")
 
 
 def run_raw(case: Case) -> Verdict:

@@ -64,7 +64,7 @@ def run_encapsulation(case: Case) -> Verdict:
         return AS_SAID
     answer, secret = HYBRID.respond(share)
     assert (len(answer), len(secret)) == (HYBRID.responder_share_size, HYBRID.secret_size)
-    return Verdict("valid keys: taken, but `c` and `K` not compared, since the library draws `m`")
+    return Verdict("valid keys: accepted, `c` and `K` not compared (the library chooses `m`)")
 
 
 def run_keygen(case: Case) -> Verdict:
@@ -72,7 +72,7 @@ def run_keygen(case: Case) -> Verdict:
     assert key.share[:MLKEM768_PUBLIC_SIZE] == case.bytes("ek")
     answer, secret = HYBRID.respond(key.share)
     assert key.derive(answer) == secret
-    return Verdict("without comparing `dk`, which the wrapper does not give out")
+    return Verdict("without comparing `dk`, which the wrapper doesn't return")
 
 
 def run_expanded(case: Case) -> Verdict:
@@ -80,7 +80,7 @@ def run_expanded(case: Case) -> Verdict:
         HYBRID.from_private(case.bytes("dk") + SCALAR)
     if not case.valid:
         return AS_SAID
-    return Verdict("valid expanded keys: refused, since a private key is its seed of 64 bytes")
+    return Verdict("valid expanded keys: refused, because a private key is its seed of 64 bytes")
 
 
 FILES: dict[str, Run] = {

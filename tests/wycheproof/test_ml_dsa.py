@@ -13,9 +13,9 @@ from tests.wycheproof.vectors import Case
 
 ML_DSA = SIGNING["ml-dsa-65"]
 
-WITH_CONTEXT = Verdict("valid under a context: refused, since ours is empty")
+WITH_CONTEXT = Verdict("valid with a context: refused, because Parley's is empty")
 WITHOUT_MESSAGE = left_out("with `mu` instead of a message (left out: the wrapper signs messages)")
-LONG_CONTEXT = left_out("with a context of 256 bytes to sign (left out: the wrapper takes none)")
+LONG_CONTEXT = left_out("with a context of 256 bytes (left out: the wrapper has no context)")
 
 
 def run_verify(case: Case) -> Verdict:
@@ -62,7 +62,7 @@ def run_sign_expanded(case: Case) -> Verdict:
     if run_verify(case) is WITH_CONTEXT:
         return WITH_CONTEXT
     return Verdict(
-        "valid expanded keys: refused, since a private key is its seed, and `sig` verified"
+        "valid expanded keys: refused, because a private key is its seed, and `sig` verified"
     )
 
 
