@@ -1,2 +1,3 @@
-"""Cores of the older protocols that a node also supports: SimProto, named events, the event
-relay."""
+"""Protocol cores of the older dialects that a node supports: SimProto, named events, event
+relay.
+"""

@@ -1,4 +1,4 @@
-"""The base of the cores of foreign dialects, with a send queue and a frame splitter.
+"""The base class of the foreign dialects' cores, with their send queue and frame splitter.
 
 As in the native core, received data never raises: every violation ends in a report. Cores do no
 I/O.
@@ -17,15 +17,15 @@ from parley._node.protocol.send_queue import Waker
 
 FLUSH_SIZE = 256 * 1024
 NEVER = float("inf")
-# Bytes that may come after the end before the transport is closed.
+# Bytes that are read and discarded after the end before the transport is closed.
 MOST_FORGOTTEN = 4 << 20
 
 
 class ForeignCore(ABC):
-    """One connection in a foreign dialect, either side.
+    """One connection in a foreign dialect, on either side.
 
-    Nothing is read while more than `write_buffer` bytes wait to be written. `account` is charged
-    for memory that the other side makes this one use.
+    Reading pauses while more than `write_buffer` bytes wait to be written. `account` is charged for
+    the memory that the other side causes.
     """
 
     __slots__ = (
@@ -44,16 +44,16 @@ class ForeignCore(ABC):
         self.account = account
         self.happened: list[object] = []
         self.outbox = ByteQueue(account)
-        self.closing = False  # nothing more is asked or answered
+        self.closing = False  # no further requests or responses
         self.ended = False
         self._write_buffer = write_buffer
-        self._last_byte = now  # either way
+        self._last_byte = now  # time of the last byte in either direction
         self._linger_until = NEVER
-        self._forgotten = 0  # bytes that came after the end
+        self._forgotten = 0  # bytes received after the end
 
     # For the driver.
 
-    unread = False  # it takes all that it is given
+    unread = False  # it consumes all data immediately
     is_suspended = holds_back = False  # it ends with its transport
 
     @property
@@ -76,9 +76,9 @@ class ForeignCore(ABC):
     def receive_data(self, data: bytes, now: float) -> None:
         self._last_byte = now
         if self.closing:
-            # Read and forgotten, because unread bytes would have the system reset the
-            # connection and lose what we wrote last. A side that goes on and on does not
-            # read that anyway.
+            # Read and discard: if bytes stayed unread, the operating system would reset the
+            # connection and lose the last data written. A side that sends endlessly doesn't read
+            # that data anyway.
             self._forgotten += len(data)
             if self._forgotten > MOST_FORGOTTEN:
                 self._hang_up()
@@ -96,7 +96,7 @@ class ForeignCore(ABC):
         self._hang_up()
 
     def data_to_send(self, now: float) -> bytes:
-        """Return 256 KiB or more to write, less if that is all."""
+        """Return at least 256 KiB to write, or everything if less is queued."""
         if not self.outbox.count:
             return b""
         self._last_byte = now
@@ -111,23 +111,27 @@ class ForeignCore(ABC):
         if not self.closing:
             self._handle_deadline(now)
         elif now >= self._linger_until:
-            self._hang_up()  # the other side had its time to read and hang up
+            self._hang_up()  # the other side had time to read and close
 
     def close(self, now: float, code: int = CloseCode.NORMAL, text: str = "") -> None:
-        """Send queued data, then end. These dialects cannot carry a reason."""
+        """Send the queued data, then end. These dialects have no message for a reason."""
         self._end(code, text, remote=False)
         self._shut(now)
 
     def abort(self, now: float, code: CloseCode, reason: str) -> None:
-        """End now because of a violation or a bug."""
+        """End immediately because of a violation or a bug."""
         self._end(code, reason, remote=False)
         self._hang_up()
 
-    # For the dialects.
+    # Subclasses implement these.
 
     @abstractmethod
     def _receive(self, data: bytes, now: float) -> None:
-        """Process bytes; raises RemoteProtocolError for a violation."""
+        """Process received bytes.
+
+        Raises:
+            RemoteProtocolError: the bytes violate the protocol.
+        """
 
     @abstractmethod
     def _next_deadline(self) -> float: ...
@@ -136,7 +140,7 @@ class ForeignCore(ABC):
     def _handle_deadline(self, now: float) -> None: ...
 
     def _fail(self, code: CloseCode, reason: str, now: float) -> None:
-        """End because of a violation, after sending queued data such as the error message."""
+        """End because of a violation, after sending the queued data, such as the error message."""
         self._end(code, reason, remote=False)
         self._shut(now)
 
@@ -152,17 +156,17 @@ class ForeignCore(ABC):
         self._linger_until = min(self._linger_until, now + CLOSE_LINGER)
 
     def _end(self, code: int, reason: str, *, remote: bool = True) -> None:
-        """Report the end, once."""
+        """Report the end once."""
         if not self.closing:
             self.closing = True
             self.happened.append(ConnectionEnded(code, "", remote, reason))
 
 
 class ByteQueue:
-    """Byte strings to be written, charged to `account`: `size` in bytes, `count` in strings.
+    """Byte strings to be written, charged to `account`.
 
-    Views of received data may be queued; they keep it alive until it is copied into the written
-    data.
+    `size` is their total size in bytes and `count` their number. The queue can contain views of
+    received data, which stays in memory until it is copied into the written data.
     """
 
     __slots__ = ("_account", "_queue", "count", "size", "waker")
@@ -184,7 +188,7 @@ class ByteQueue:
             waker.wake()
 
     def take(self, limit: int) -> bytes:
-        """Return `limit` bytes or a little more, less if that is all."""
+        """Remove and return at least `limit` bytes, or everything if less is queued."""
         queue = self._queue
         if self.size <= limit:
             data = b"".join(queue)
@@ -192,7 +196,7 @@ class ByteQueue:
             return data
         parts: list[bytes | memoryview] = []
         size = 0
-        while size < limit:  # more than that waits, so the queue is not empty
+        while size < limit:  # the queue is longer than `limit`, so it is not empty
             part = queue.popleft()
             parts.append(part)
             size += len(part)
@@ -207,13 +211,16 @@ class ByteQueue:
         self.count = self.size = 0
 
 
-# From what came and where in it a frame begins: the size of the whole frame in bytes.
+# Returns the size of the whole frame in bytes, given received data and the frame's index in it.
 Measure = Callable[[bytes, int], int]
 
 
 class FrameSplitter:
-    """Splits bytes into frames. `measure` returns a frame's whole length from its first `head_size`
-    bytes, or raises as soon as the length is known to be invalid."""
+    """Splits received bytes into frames.
+
+    `measure` returns the length of a frame from its first `head_size` bytes. It raises as soon as
+    the length is known to be invalid.
+    """
 
     __slots__ = ("_head_size", "_measure", "_needed", "_pending")
 
@@ -221,13 +228,13 @@ class FrameSplitter:
         self._head_size = head_size
         self._measure = measure
         self._pending = bytearray()
-        self._needed = head_size  # with fewer bytes there is nothing to do
+        self._needed = head_size  # fewer pending bytes don't complete anything
 
     def feed(self, data: bytes) -> Iterator[memoryview]:
-        """Add bytes; yields views of the complete frames.
+        """Add bytes and yield views of the complete frames.
 
         Raises:
-            RemoteProtocolError: as `measure`, after the frames before.
+            RemoteProtocolError: a frame is invalid; raised after the frames before it were yielded.
         """
         pending = self._pending
         if pending:

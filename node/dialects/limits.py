@@ -9,7 +9,7 @@ from parley._node.protocol.config_types import check_types, setting
 
 LARGEST_FRAME: Final = 1 << 30
 _LEAST_BUFFER: Final = 1_024
-LARGEST_NAME: Final = 65_535  # lengths of names are u16 on the wire, in every dialect
+LARGEST_NAME: Final = 65_535  # every dialect encodes the length of a name as u16
 
 _Count = Annotated[int, Meta(ge=1, le=1 << 20)]
 _Seconds = Annotated[float, Meta(ge=0.001, le=86_400.0 * 365)]
@@ -17,37 +17,45 @@ _Seconds = Annotated[float, Meta(ge=0.001, le=86_400.0 * 365)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialectLimits:
-    """Limits of the connections of a gateway, a relay or a client of one.
+    """Limits of the connections of a gateway, a relay, or a client of one.
 
-    Files and options set the first five; the others are for programs.
+    Settings files and command-line options set the first five; programs can set all of them.
 
     Attributes:
-        longest_frame: the longest message, 64 to 1 GiB. SimProto: the payload of a dialog message;
-            named events: an event with its two length fields; relay: two UUIDs and the payload.
-        client_memory: bytes of memory that the node holds for one client, at least 1,024: requests
-            that are not answered, and data that the client does not read. Beyond it the node reads
-            nothing more from the client. Also bounds the unread messages of a `RelayClient` and
-            the unread replies to one emitted event.
-        memory: the same for all clients of a gateway or relay, at least 1 MiB; beyond it the node
-            reads nothing from a client that holds 64 KiB.
-        clients: connections to one gateway or relay.
-        idle_timeout: time without a byte in either direction, after which a connection is closed
-            (named events and relay).
-        write_buffer: bytes that wait to be written to one client, at least 1,024; 0 means half of
-            `client_memory`. Beyond it nothing more is read from the client, and callers wait. A
-            relay stops reading the senders at half of it, and drops the client beyond it.
-        longest_name: the longest topic, name or namespace, bytes of UTF-8, 1 to 65,535.
-        requests: requests of either side that wait for their response (SimProto), or events that
-            have handlers running or wait for replies (named events). A SimProto client that sends
-            more is disconnected; with named events the node reads nothing more for now.
-        answer_timeout: time for a response (SimProto); then the connection is closed.
-        idle_before_ping: time without anything received, after which a Ping is sent (SimProto).
-        ping_timeout: time for its Pong.
-        uuid_timeout: time in which a relay's client must send its UUID.
-        patience: time that a relay's senders wait for a client that reads nothing at all.
+        longest_frame: the longest message in bytes, 64 to 1 GiB. SimProto: the payload of a dialog
+            message; named events: an event with its two length fields; relay: two UUIDs and the
+            payload.
+        client_memory: bytes of memory for one client, at least 1,024: its unanswered requests, and
+            data that it doesn't read. Above the limit, the node stops reading from the client. It
+            also limits the unread messages of a `RelayClient` and the unread replies to one emitted
+            event.
+        memory: bytes of memory for all clients of a gateway or relay, at least 1 MiB. Above the
+            limit, the node stops reading from each client that uses 64 KiB or more.
+        clients: the maximum number of connections to one gateway or relay.
+        idle_timeout: seconds without traffic in either direction, after which a connection is
+            closed (named events and relay).
+        write_buffer: bytes that may wait to be written to one client, at least 1,024; 0 means half
+            of `client_memory`. Above the limit, the node stops reading from the client, and callers
+            wait. A relay stops reading from the senders at half of the limit, and drops the client
+            above it.
+        longest_name: the longest topic, name or namespace in bytes of UTF-8, 1 to 65,535.
+        requests: SimProto: unanswered requests of either side; a client that sends more is
+            disconnected. Named events: events with running handlers, or that wait for replies; at
+            the limit, the node stops reading from the client.
+        answer_timeout: seconds to wait for a response before the connection is closed (SimProto).
+        idle_before_ping: seconds without received data, after which a Ping is sent (SimProto).
+        ping_timeout: seconds to wait for the Pong (SimProto).
+        uuid_timeout: seconds in which a relay's client must send its UUID.
+        patience: seconds that a relay's senders wait for a client that doesn't read at all.
 
     Raises:
-        ValueError: a value has another type or is outside its range.
+        ValueError: a value has the wrong type or is out of range.
+
+    Example:
+
+        from parley.settings import DialectLimits
+
+        limits = DialectLimits(clients=10, longest_frame=64 * 1024)
     """
 
     longest_frame: Annotated[
@@ -57,9 +65,9 @@ class DialectLimits:
     client_memory: Annotated[
         int,
         setting(
-            "Memory that the node holds for one client: requests without an answer and data that "
-            "the client doesn't read. Beyond it the node reads nothing more from the client; a "
-            "relay drops a client for which half of it waits.",
+            "Memory for one client: its unanswered requests, and data that it doesn't read. Above "
+            "the limit, the node stops reading from the client. A relay drops a client once half "
+            "of the limit waits to be sent to it.",
             unit="bytes",
             ge=1_024,
             le=LARGEST_FRAME,
@@ -68,8 +76,8 @@ class DialectLimits:
     memory: Annotated[
         int,
         setting(
-            "The same for all clients of a gateway or relay together. Beyond it the node reads "
-            "nothing from a client that holds 64 KiB.",
+            "Memory for all clients of a gateway or relay together. Above the limit, the node "
+            "stops reading from each client that uses 64 KiB or more.",
             unit="bytes",
             ge=1 << 20,
             le=1 << 40,
@@ -78,8 +86,9 @@ class DialectLimits:
     clients: Annotated[
         int,
         setting(
-            "Connections to one gateway or relay. A further one is closed, unless its address has "
-            "at least two fewer than another address, which then loses its oldest one.",
+            "Maximum number of connections to one gateway or relay. Further ones are rejected, "
+            "unless their address has at least two fewer than another address, which then loses "
+            "its oldest connection.",
             ge=1,
             le=1 << 20,
         ),
@@ -87,7 +96,7 @@ class DialectLimits:
     idle_timeout: Annotated[
         float,
         setting(
-            "Time without a byte in either direction, after which a connection with named events "
+            "Time without traffic in either direction, after which a connection with named events "
             "or to a relay is closed.",
             unit="seconds",
             ge=0.001,
@@ -108,4 +117,6 @@ class DialectLimits:
         if not self.write_buffer:
             object.__setattr__(self, "write_buffer", max(self.client_memory // 2, _LEAST_BUFFER))
         if self.write_buffer < _LEAST_BUFFER:
-            raise ValueError(f"write_buffer is {self.write_buffer}: expected 0, or int >= 1024")
+            raise ValueError(
+                f"invalid write_buffer {self.write_buffer}: expected 0 or at least {_LEAST_BUFFER}"
+            )

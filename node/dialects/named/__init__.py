@@ -1,1 +1,1 @@
-"""Named events, byte for byte as the crate bromine speaks them."""
+"""Named events, byte for byte as in the Rust crate bromine."""

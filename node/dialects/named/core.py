@@ -1,6 +1,6 @@
-"""One connection with byte-exact named events, either side.
+"""One connection with byte-exact named events, on either side.
 
-A reply goes to the event that waits for it. Every other event is for a handler. The dialect has no
+A reply goes to the event that waits for it. Every other event goes to a handler. The dialect has no
 message that opens or closes a connection.
 """
 
@@ -32,25 +32,26 @@ from parley._node.protocol.codes import EVENT_FAILED, LOST, CloseCode, ResultCod
 from parley._node.protocol.errors import LimitReachedError, RemoteProtocolError
 from parley._node.protocol.memory_budget import REQUEST_WEIGHT, SHARE, MemoryBudget
 
-# Ids need to be unique only among those that one side waits for. But the crate drops what it
-# waits for by the ids of events that it receives (0.22); its own never have this bit.
+# Ids only need to be unique among the local events that wait for replies. But the crate (0.22)
+# removes an event that waits when it receives an event with the same id. The crate's own ids never
+# have this bit.
 FIRST_ID: Final = 1 << 47
-_INITIATOR, _RESPONSE, _END, _ERROR = BromineType  # members are slow to look up
-# From this size on data is queued as it is, instead of in one piece with its head.
+_INITIATOR, _RESPONSE, _END, _ERROR = BromineType  # looking up members is slow
+# Data of at least this size is queued separately, because joining it with its head would copy it.
 COPIED_SIZE: Final = 4_096
 
 
-# Events that are taken before other connections have their turn: thousands of the shortest
-# ones can come at once, and each may start a handler.
+# Events to process before other connections get a turn: thousands of the shortest ones can arrive
+# together, and each may start a handler.
 TURN_EVENTS: Final = 64
 
 
 class EventParser:
-    """Parses received events for `take`, pausing while too many handlers run. `running` handlers
-    are charged to `account`.
+    """Parses received events, passes them to `take`, and pauses while too many handlers run.
 
-    `on_turn` is called after many events at once; `go_on` resumes once other connections have run.
-    Without `on_turn` there is no such pause.
+    Events with `running` handlers are charged to `account`. After many events in a row, the parser
+    pauses and calls `on_turn`; `go_on` resumes it once other connections have run. Without
+    `on_turn` it doesn't pause for other connections.
     """
 
     __slots__ = (
@@ -80,7 +81,7 @@ class EventParser:
         self._limits = limits
         self._take = take
         self._splitter = FrameSplitter(TOTAL_SIZE, measure_of(flavour, limits.longest_frame))
-        # What is held back: the rest of a chunk, and further chunks.
+        # While paused: the remaining frames of a chunk, and further chunks.
         self._frames: Iterator[memoryview] | None = None
         self._held: deque[bytes] = deque()
         self._turn_left = TURN_EVENTS
@@ -90,9 +91,13 @@ class EventParser:
         return self._frames is not None
 
     def feed(self, data: bytes) -> None:
-        """Add bytes; raises RemoteProtocolError for a malformed event."""
+        """Add bytes.
+
+        Raises:
+            RemoteProtocolError: an event is malformed.
+        """
         if self._frames is not None:
-            self._held.append(data)  # little: the transport was told to pause
+            self._held.append(data)  # only a little, because the transport pauses reading
             return
         self._frames = self._splitter.feed(data)
         self._turn_left = TURN_EVENTS
@@ -103,13 +108,13 @@ class EventParser:
         self._account.charge(len(event.data) + REQUEST_WEIGHT)
 
     def done(self, event: BromineEvent) -> None:
-        """The handler of an event has ended; raises as `feed`."""
+        """Record that the handler of an event has ended, and resume; raises like `feed`."""
         self.running -= 1
         self._account.release(len(event.data) + REQUEST_WEIGHT)
         self._resume()
 
     def go_on(self) -> None:
-        """Resume after `on_turn`; raises as `feed`."""
+        """Resume after `on_turn`; raises like `feed`."""
         self._turn_left = TURN_EVENTS
         self._resume()
 
@@ -124,7 +129,7 @@ class EventParser:
     @property
     def _has_room(self) -> bool:
         if not self.running:
-            return True  # otherwise nothing would resume the intake
+            return True  # otherwise the parser would never resume
         return self.running < self._limits.requests and self._account.has_room()
 
     def _take_frames(self) -> None:
@@ -147,8 +152,11 @@ class EventParser:
 
 
 class NamedCore(ForeignCore):
-    """One connection. Its reports are `BromineEvent`s for handlers: pass each to `finish`, `fail`
-    or `release` once. `dropped` counts Ends for events whose replies are no longer awaited."""
+    """One connection; its reports are `BromineEvent`s for handlers.
+
+    Pass each reported event to `finish`, `fail` or `release` exactly once. `dropped` counts Ends
+    for events whose replies are no longer awaited.
+    """
 
     __slots__ = (
         "_deadlines",
@@ -180,24 +188,28 @@ class NamedCore(ForeignCore):
 
     @property
     def wants_data(self) -> bool:
-        """Whether to read: not while too many handlers run, or too much waits to be written."""
+        """Whether to read: not while too many handlers run, or too much data waits to be
+        written.
+        """
         to_be_read = not self._intake.holds_back and self.outbox.size <= self._write_buffer
         return to_be_read or self.closing
 
-    # What we send.
+    # Sending.
 
     def emit(self, name: str, data: bytes, namespace: str = "") -> None:
-        """Send an event without replies.
+        """Send an event without waiting for replies.
 
         Raises:
-            ConnectionClosedError: it is over.
-            PayloadTooLargeError: longer than `longest_frame`.
+            ConnectionClosedError: the connection is closed.
+            PayloadTooLargeError: the event is longer than `longest_frame`.
             LocalProtocolError: a name is too long.
         """
         self._send(_INITIATOR, name, data, namespace, None)
 
     def reply(self, event: BromineEvent, data: bytes, name: str = "", namespace: str = "") -> None:
-        """Send a reply that isn't the last; raises as `emit`. Its default name is `reply`."""
+        """Send a reply that isn't the last one, by default with the name `reply`; raises like
+        `emit`.
+        """
         self._send(_RESPONSE, name or REPLY_NAME, data, namespace, event)
 
     def ask(
@@ -209,14 +221,18 @@ class NamedCore(ForeignCore):
         timeout: float | None = None,
         namespace: str = "",
     ) -> None:
-        """Send an event; `emit` gets its replies, as `NamedReply`, for `timeout` seconds from
-        `now`. `client_memory` limits unread replies.
+        """Send an event, and pass its replies to `emit` as `NamedReply` for `timeout` seconds from
+        `now`.
+
+        `client_memory` limits the unread replies. Otherwise raises like `emit`.
 
         Raises:
-            As `emit`. LimitReachedError: too many events wait for replies.
+            LimitReachedError: too many events wait for replies.
         """
         if len(self._waiting) >= self._limits.requests:
-            raise LimitReachedError(f"{self._limits.requests:,} events wait for replies already")
+            raise LimitReachedError(
+                f"cannot wait for more replies: {self._limits.requests:,} events already wait"
+            )
         emit.account = MemoryBudget(self._limits.client_memory, self.account)
         emit.async_id = self._send(_INITIATOR, name, data, namespace, None)
         self._waiting[emit.async_id] = emit
@@ -225,24 +241,23 @@ class NamedCore(ForeignCore):
             emit.slot = self._deadlines.add(emit, now + timeout)
 
     def cancel(self, emit: OutgoingEmit) -> None:
-        """Treat further replies as ordinary events."""
+        """Stop waiting; further replies are handled as ordinary events."""
         if not emit.done:
             emit.done = True
             self._forget(emit)
 
     def stop_waiting(self, emit: OutgoingEmit) -> None:
-        """Treat all replies but the first as ordinary events."""
+        """Stop waiting; all replies except the first are handled as ordinary events."""
         self.cancel(emit)
         if not self.closing:
             for reply, _ in list(emit.replies)[1:]:
                 self._take_ordinary(reply.event)
 
     def finish(self, event: BromineEvent, data: bytes | None, now: float) -> None:
-        """Send the `data` that a handler returned, if any, as one more reply. The typed flavour
-        sends it in an event named `end`, which is always sent.
+        """Send the `data` that a handler returned, if any, as one more reply.
 
-        Raises:
-            As `emit`; the event is still the handler's.
+        The typed flavour always sends it, as an event named `end`. Raises like `emit`; the event
+        then still has to be finished.
         """
         if self.flavour is Flavour.TYPED:
             self._send(_END, END_NAME, data or b"", "", event)
@@ -251,15 +266,17 @@ class NamedCore(ForeignCore):
         self.release(event, now)
 
     def fail(self, event: BromineEvent, code: int, text: str, now: float) -> None:
-        """Send an event named `error`, unless the event itself was an error, to avoid a loop. A
-        code that doesn't fit is sent as 500. Raises as `finish`."""
+        """Send an event named `error`, unless the event itself was an error, to avoid a loop.
+
+        A code that doesn't fit is sent as 500. Raises like `finish`.
+        """
         code = code if code <= LARGEST_CODE else EVENT_FAILED
         if not self._is_error(event):
             self._send(_ERROR, ERROR_NAME, encode_error(code, text), "", event)
         self.release(event, now)
 
     def release(self, event: BromineEvent, now: float) -> None:
-        """The handler has ended, or there was none."""
+        """Record that the handler has ended, or that there was none."""
         try:
             self._intake.done(event)
         except RemoteProtocolError as error:
@@ -271,7 +288,7 @@ class NamedCore(ForeignCore):
         except RemoteProtocolError as error:
             self._fail(CloseCode(error.code), error.reason, now)
 
-    # What comes.
+    # Receiving.
 
     @property
     def running(self) -> int:
@@ -282,8 +299,9 @@ class NamedCore(ForeignCore):
         return len(self._waiting)
 
     def take_turns(self, on_turn: Callable[[], None]) -> None:
-        """Call `on_turn` after many events at once; `go_on` must follow once other connections have
-        run."""
+        """Call `on_turn` after many events in a row; the caller must call `go_on` once other
+        connections have run.
+        """
         self._intake.on_turn = on_turn
 
     def _receive(self, data: bytes, now: float) -> None:
@@ -320,7 +338,7 @@ class NamedCore(ForeignCore):
     def _is_error(self, event: BromineEvent) -> bool:
         if self.flavour is Flavour.TYPED:
             return event.type is _ERROR
-        # The document's format has no types; there the crate goes by the name.
+        # The plain flavour has no types; the crate recognises an error by its name.
         return event.name == ERROR_NAME and event.ref_id is not None
 
     def _forget(self, emit: OutgoingEmit) -> None:
@@ -344,7 +362,7 @@ class NamedCore(ForeignCore):
             self.outbox.put(data)
         return event_id
 
-    # Time, and the end.
+    # Deadlines and the end.
 
     def _next_deadline(self) -> float:
         return min(self._deadlines.earliest, self._idle_at)
@@ -355,7 +373,7 @@ class NamedCore(ForeignCore):
                 self._waiting.pop(emit.async_id, None)
                 emit.finish(ResultCode.DEADLINE_EXCEEDED, None)
         if now >= self._idle_at:
-            self._fail(CloseCode.TIMEOUT, "nothing was said for too long", now)
+            self._fail(CloseCode.TIMEOUT, "no traffic within idle_timeout", now)
 
     @property
     def _idle_at(self) -> float:
@@ -374,5 +392,5 @@ class NamedCore(ForeignCore):
 
 
 def cost_of(event: BromineEvent) -> int:
-    """Return the memory that an unread event takes, in bytes."""
+    """Return the memory that an unread event uses, in bytes."""
     return len(event.data) + len(event.name) + len(event.namespace)

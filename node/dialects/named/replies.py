@@ -7,10 +7,10 @@ from parley._node.messaging.payloads import FormattedPayload
 
 
 class NamedReply(Reply):
-    """A reply; `event` is the received event, `last` whether it was an End.
+    """A reply: `event` is the received event, and `last` is True if it was an End.
 
-    The wire doesn't carry a format: `data` takes the first byte as a format id, `raw` and `tandem`
-    take all bytes.
+    The wire doesn't carry a format: `data` interprets the first byte as a format id, while `raw`
+    and `tandem` use all bytes.
     """
 
     __slots__ = ("event", "formatted")

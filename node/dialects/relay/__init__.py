@@ -1,1 +1,1 @@
-"""The event relay: messages between clients that are known by a UUID, over one server."""
+"""The event relay: one server that forwards messages between clients identified by UUIDs."""

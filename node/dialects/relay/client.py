@@ -1,4 +1,4 @@
-"""A client's side of a connection to an event relay.
+"""The client's side of a connection to an event relay.
 
 The client sends its UUID first and doesn't wait, because the relay doesn't confirm it.
 """
@@ -22,17 +22,18 @@ from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import PayloadTooLargeError
 from parley._node.protocol.memory_budget import MemoryBudget
 
-# The cost of a message that waits to be read, besides its payload, in bytes.
+# The cost of an unread message in addition to its payload, in bytes.
 MESSAGE_COST = 300
 
 
 class RelayClientConnection(ForeignCore):
-    """Reports `RelayMessage` and `RelayFault`; the last report is `ConnectionEnded`.
+    """A client's connection: reports `RelayMessage` and `RelayFault`, and `ConnectionEnded` at the
+    end.
 
-    `fault` is the last reported error other than a missing target: the reason, if the connection
-    ends. `misdirected` counts messages for another client. Reading pauses while more than
-    `client_memory` bytes of reports are not `consumed`; `unread` counts them, including those of
-    earlier connections of the client.
+    `fault` is the last reported error other than a missing target; it is the reason if the
+    connection ends. `misdirected` counts messages addressed to another client. Reading pauses while
+    more than `client_memory` bytes of reports are not `consumed`. `unread` counts these bytes,
+    including those of the client's earlier connections.
     """
 
     __slots__ = ("_limits", "_needed", "_pending", "_unread", "fault", "misdirected", "uuid")
@@ -42,7 +43,7 @@ class RelayClientConnection(ForeignCore):
     ) -> None:
         super().__init__(now, limits.write_buffer, MemoryBudget(limits.client_memory))
         if len(uuid) != UUID_SIZE:
-            raise ValueError(f"the UUID has {len(uuid)} bytes; it must have {UUID_SIZE}")
+            raise ValueError(f"invalid UUID of {len(uuid)} bytes: expected {UUID_SIZE}")
         self.uuid = uuid
         self.fault: RelayFault | None = None
         self.misdirected = 0
@@ -54,21 +55,24 @@ class RelayClientConnection(ForeignCore):
 
     @property
     def wants_data(self) -> bool:
-        """Whether the reader keeps up."""
+        """Whether the application keeps up with reading."""
         return self._unread.has_room(0) or self.closing
 
     def send(self, to: bytes, payload: bytes) -> None:
-        """Queue a message to the client `to` (16 bytes; zeroes: to all others).
+        """Queue a message to the client `to` (16 bytes; all zero for a broadcast to all other
+        clients).
 
         Raises:
-            PayloadTooLargeError: it is longer than `longest_frame` with its UUIDs.
-            ConnectionClosedError: the connection is over.
+            PayloadTooLargeError: the message, with its UUIDs, is longer than `longest_frame`.
+            ConnectionClosedError: the connection is closed.
         """
         self._require_open()
         length = UUIDS_SIZE + len(payload)
         if length > self._limits.longest_frame:
             most = self._limits.longest_frame - UUIDS_SIZE
-            raise PayloadTooLargeError(f"a payload of {len(payload)} bytes; at most {most}")
+            raise PayloadTooLargeError(
+                f"cannot send a payload of {len(payload):,} bytes: the limit is {most:,}"
+            )
         self.outbox.put(HEAD.pack(length, to, self.uuid) + payload)
 
     def consumed(self, message: RelayMessage) -> None:
@@ -77,7 +81,7 @@ class RelayClientConnection(ForeignCore):
         if paused and self.wants_data:
             self.outbox.waker.changed()
 
-    # For ForeignCore.
+    # Implementation of ForeignCore.
 
     def _receive(self, data: bytes, now: float) -> None:
         pending = self._pending
@@ -135,4 +139,4 @@ class RelayClientConnection(ForeignCore):
 
     def _handle_deadline(self, now: float) -> None:
         if now >= self._next_deadline():
-            self._fail(CloseCode.TIMEOUT, "nothing came or went for long", now)
+            self._fail(CloseCode.TIMEOUT, "no traffic within idle_timeout", now)

@@ -27,21 +27,21 @@ from parley._node.dialects.relay.router import Piece, RelayMember, Router, Waiti
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.memory_budget import FRAMES_WEIGHT, SHARE, MemoryBudget
 
-# Parts of `write_buffer`: above the first, senders wait for a client until no more than the
-# second is left, which it can read while they are woken.
+# Fractions of `write_buffer`. Above the first, senders wait for the client until at most the second
+# remains; the client can read that much while they resume.
 CROWDED_PART: Final = 2
 CAUGHT_UP_PART: Final = 4
 
 
-# What each member gets from one receive.
+# The messages for each member from one call of `receive_data`.
 Batch = dict[RelayMember, list[Piece]]
 
 _HEAD_SIZE: Final = HEAD.size
 _NO_HEAD: Final[tuple[()]] = ()  # matches no bytes
-# More parts than this are copied together: single bytes must not cost a slice each.
+# More parts than this are copied together, so that single bytes don't cost a slice each.
 MOST_PARTS: Final = 64
-# What one receive may cost before other connections have their turn: messages to one target
-# cost nothing, a mistake costs 1, a broadcast 1 and another 1 for every so many members.
+# The cost limit of one received chunk before other connections get a turn. A message to one target
+# costs nothing, an error costs 1, and a broadcast costs 1 plus 1 for each MEMBERS_A_COST members.
 TURN_COST: Final = 1_000
 MEMBERS_A_COST: Final = 16
 
@@ -53,11 +53,11 @@ class _Everyone(Enum):
 
 
 class MessageSorter:
-    """Sorts the messages of one client by recipient, without copying: a run of messages to one
-    target is one slice.
+    """Sorts the messages of one client by recipient without copying them.
 
-    Errors go to `client`. `held` is how many bytes an incomplete message keeps alive; `postponed`
-    is the rest of a read that was too expensive.
+    Consecutive messages to one target form one slice. Errors go to `client`. `held` is the number
+    of bytes that an incomplete message keeps in memory. `postponed` is the rest of a chunk that was
+    too expensive.
     """
 
     __slots__ = (
@@ -85,20 +85,19 @@ class MessageSorter:
         self._longest = longest
         code = RelayCode.INVALID_FORMAT
         self._too_short = encode_error(uuid, code, TEXTS[code])
-        self._skip = 0  # bytes still to come of a message that was too short
-        self._start = b""  # of a message whose head is incomplete
-        self._size = 0  # of a message whose head is complete and valid, otherwise 0
+        self._skip = 0  # remaining bytes of a message that was too short
+        self._start = b""  # the incomplete head of a message
+        self._size = 0  # size of the message with a complete, valid head, otherwise 0
         self._have = 0
         self._to = b""
         self._joined = bytearray()
         self._parts: list[Piece] = []
-        self._cost = 0  # of this receive
+        self._cost = 0  # of the current chunk
         self.held = 0
         self.postponed = b""
 
     def target(self, data: bytes, at: int) -> bytes:
-        """Return the recipient of the message that has begun, or begins at `at`; empty if
-        unknown."""
+        """Return the recipient of the current message, or of the one at `at`; empty if unknown."""
         if self._size:
             return self._to
         if self._skip or self._start or len(data) - at < _HEAD_SIZE:
@@ -106,10 +105,10 @@ class MessageSorter:
         return data[at + LENGTH.size : at + LENGTH.size + UUID_SIZE]
 
     def sort(self, data: bytes, at: int, batch: Batch) -> str:
-        """Add the messages and errors from `at` on to `batch`.
+        """Add the messages and errors from index `at` on to `batch`.
 
         Returns:
-            Why the connection must be closed; empty if it continues.
+            The reason why the connection must be closed, or an empty string.
         """
         self._cost = 0
         if self._skip:
@@ -123,16 +122,16 @@ class MessageSorter:
         return self._sort_whole(data, at, batch) if at < len(data) else ""
 
     def _sort_whole(self, data: bytes, at: int, batch: Batch) -> str:
-        """Sort complete messages, and keep the beginning of an incomplete one."""
+        """Sort the complete messages, and store the beginning of an incomplete one."""
         uuid, longest, find = self._uuid, self._longest, self._router.members.get
         startswith, unpack = data.startswith, HEAD.unpack_from
         view, end = memoryview(data), len(data)
         head: bytes | tuple[()] = _NO_HEAD
         size, refused, postponed = 0, False, False
-        run = at  # where the run to `target` began
+        run = at  # index where the run to `target` begins
         target: RelayMember | _Everyone | None = None
         while True:
-            if startswith(head, at):  # length, target and sender are as before
+            if startswith(head, at):  # same length, target and sender as the message before
                 at += size
                 continue
             left = end - at
@@ -146,7 +145,7 @@ class MessageSorter:
                 length, to, sender = unpack(data, at)
             else:
                 (length,) = LENGTH.unpack_from(data, at)
-                to, sender = BROADCAST, uuid  # not known yet, so not wrong
+                to, sender = BROADCAST, uuid  # still unknown, so not an error yet
             if length < UUIDS_SIZE:
                 self._add_run(batch, target, view[run:at], size)
                 at = run = self._answer_short(data, at, batch)
@@ -180,8 +179,10 @@ class MessageSorter:
     def _add_run(
         self, batch: Batch, target: RelayMember | _Everyone | None, run: memoryview, size: int
     ) -> None:
-        """Add messages to one target; those without a target have `size` bytes and the same
-        head."""
+        """Add a run of messages to one target.
+
+        The messages of an undeliverable run have the same head and `size` bytes each.
+        """
         if target is _Everyone.ELSE:
             self._add_to_everyone(batch, [run])
         elif target is not None:
@@ -230,14 +231,14 @@ class MessageSorter:
 
     def _refuse(self, length: int, batch: Batch) -> str:
         """Answer a message that ends the connection: it is too long, or its sender is forged."""
-        code, reason = RelayCode.NOT_AUTHORISED, "a sender that is not the connection's UUID"
+        code, reason = RelayCode.NOT_AUTHORISED, "the sender is not the connection's UUID"
         if length > self._longest:
             code = RelayCode.INVALID_FORMAT
-            reason = f"a message of {length} bytes; at most {self._longest}"
+            reason = f"a message of {length} bytes exceeds the limit of {self._longest}"
         self._add_error(batch, encode_error(self._uuid, code, TEXTS[code]))
         return reason
 
-    # A message in parts.
+    # Messages that arrive in parts.
 
     def _finish_head(self, data: bytes, at: int, batch: Batch) -> tuple[int, str]:
         """Continue with a message whose head is incomplete."""
@@ -246,7 +247,9 @@ class MessageSorter:
         if len(start) < LENGTH.size:
             return len(data), ""
         (length,) = LENGTH.unpack_from(start)
-        if length < UUIDS_SIZE:  # known only now, so `before` is less than the length's size
+        if (
+            length < UUIDS_SIZE
+        ):  # the length has just been completed, so `before` is less than its size
             self._start = b""
             self._add_error(batch, self._too_short)
             return self._skip_to(data, at + LENGTH.size + length - before), ""
@@ -261,7 +264,7 @@ class MessageSorter:
         return at + _HEAD_SIZE - before, ""
 
     def _begin(self, data: bytes, at: int) -> None:
-        """Keep a message whose head is valid."""
+        """Store the beginning of a message whose head is valid."""
         length, self._to, _ = HEAD.unpack_from(data, at)
         self._size = LENGTH.size + length
         self._have = len(data) - at
@@ -279,7 +282,7 @@ class MessageSorter:
             self.held += len(data)
             if len(parts) > MOST_PARTS:
                 for piece in parts:
-                    self._joined += piece  # rather than b"".join, which would hold a second copy
+                    self._joined += piece  # because b"".join would need a second copy
                 parts.clear()
                 self.held = len(self._joined)
             return len(data)
@@ -302,7 +305,7 @@ class MessageSorter:
 
 
 class RelayDriver(Protocol):
-    """The driver of a connection, used when another client's batch has reached its core."""
+    """The driver of a connection; called when another client's batch has reached its core."""
 
     def flush(self) -> None: ...
 
@@ -316,12 +319,12 @@ class ClientIdentified:
 
 
 class RelayConnection(ForeignCore):
-    """One client, as the relay sees it; `uuid` is empty until it is accepted.
+    """One client, from the relay's view; `uuid` is empty until it is accepted.
 
-    While more than half of `write_buffer` waits for it, its senders are not read, until no more
-    than a quarter waits or its transport took nothing for `patience` seconds. It is dropped when
-    more than `write_buffer` bytes wait for it and its transport takes none. `driver` is its driver,
-    once there is one.
+    While more than half of `write_buffer` is queued for this client, the relay doesn't read from
+    its senders. It resumes when at most a quarter is queued, or when the client's transport
+    accepted nothing for `patience` seconds. The client is dropped when more than `write_buffer`
+    bytes are queued and its transport accepts none. `driver` is None until the driver exists.
     """
 
     __slots__ = (
@@ -343,7 +346,8 @@ class RelayConnection(ForeignCore):
     def __init__(
         self, router: Router, limits: DialectLimits, now: float, total: MemoryBudget | None = None
     ) -> None:
-        # What waits for it is bounded below; this account bounds what waits for all clients.
+        # `write_buffer` limits the bytes queued for this client; the account limits those of all
+        # clients.
         account = MemoryBudget(2 * limits.write_buffer, total, SHARE)
         super().__init__(now, limits.write_buffer, account)
         self.outbox = self._slices = SliceQueue(limits.write_buffer, account)
@@ -356,9 +360,9 @@ class RelayConnection(ForeignCore):
         self._uuid_deadline = now + limits.uuid_timeout
         self._crowded_size = limits.write_buffer // CROWDED_PART
         self._caught_up_size = limits.write_buffer // CAUGHT_UP_PART
-        self._crowd = WaitingSenders(limits.patience)  # senders that wait for it
-        self._crowds: dict[WaitingSenders, None] = {}  # where it waits
-        self._waited = False  # so that it was not read, which is not idleness
+        self._crowd = WaitingSenders(limits.patience)  # senders that wait for this client
+        self._crowds: dict[WaitingSenders, None] = {}  # clients that this client waits for
+        self._waited = False  # reading was paused, which doesn't count as idle time
 
     @property
     def wants_data(self) -> bool:
@@ -373,13 +377,13 @@ class RelayConnection(ForeignCore):
         if not self._is_crowded():
             return None
         if driver is not None:
-            driver.flush()  # much in one turn, from many, does not make it a slow reader
+            driver.flush()  # many senders in one turn don't make it a slow reader
         if not self._is_crowded() or self.closing:
             return None
         short = self._crowd.lagging and not self.account.has_room()
         if crowded and (short or slices.size > self._write_buffer):
             self._router.dropped += 1
-            self.abort(now, CloseCode.OVERLOADED, "it does not read what is sent to it")
+            self.abort(now, CloseCode.OVERLOADED, "the client does not read its messages")
             if driver is not None:
                 driver.step()
             return None
@@ -401,7 +405,7 @@ class RelayConnection(ForeignCore):
         return data
 
     def abort(self, now: float, code: CloseCode, reason: str) -> None:
-        """End now; after a bug, with an error message."""
+        """End immediately; after a bug, with an error message."""
         if code is CloseCode.INTERNAL_ERROR and not self.closing:
             self.outbox.clear()
             self._say(RelayCode.INTERNAL_ERROR, self.uuid or NOBODY)
@@ -409,7 +413,7 @@ class RelayConnection(ForeignCore):
         else:
             super().abort(now, code, reason)
 
-    # For ForeignCore.
+    # Implementation of ForeignCore.
 
     def _receive(self, data: bytes, now: float) -> None:
         at, sorter = 0, self._sorter
@@ -425,11 +429,11 @@ class RelayConnection(ForeignCore):
         self._sort(sorter, data, at, now)
 
     def _is_crowded(self) -> bool:
-        """Whether senders must wait for it."""
+        """Return whether senders must wait for this client."""
         return self._slices.size > self._crowded_size or not self.account.has_room()
 
     def _sort(self, sorter: MessageSorter, data: bytes, at: int, now: float) -> None:
-        """Distribute the data from `at` on, unless it is for a client for which senders wait."""
+        """Distribute the data from index `at` on, unless senders must wait for its recipient."""
         if sorter.postponed:
             data, sorter.postponed = sorter.postponed + data, b""
         if self._router.crowded and not self._crowds:
@@ -448,8 +452,11 @@ class RelayConnection(ForeignCore):
             self._fail(CloseCode.PROTOCOL_ERROR, reason, now)
 
     def _wait_for(self, target: bytes, now: float) -> None:
-        """Wait if too much waits for the next recipient. Otherwise many senders that each send once
-        could cause a reading client to be dropped."""
+        """Wait if too much is queued for the next recipient.
+
+        Without this, many senders that each send once could cause a client to be dropped although
+        it reads.
+        """
         for uuid, crowd in self._router.crowded.items():
             if uuid == target or (target == BROADCAST and uuid != self.uuid):
                 self._wait_in(crowd, now)
@@ -466,7 +473,7 @@ class RelayConnection(ForeignCore):
             self._crowd.moved(now)
 
     def _let_in(self, uuid: bytes, now: float) -> MessageSorter | None:
-        """Accept the first 16 bytes as the client's UUID, or refuse it."""
+        """Accept the first 16 bytes as the client's UUID, or reject it."""
         if not is_client_uuid(uuid):
             code = RelayCode.INVALID_UUID
         elif uuid in self._router.members:
@@ -477,7 +484,7 @@ class RelayConnection(ForeignCore):
             self._sorter = MessageSorter(uuid, self, self._router, self._limits.longest_frame)
             self.happened.append(ClientIdentified())
             return self._sorter
-        # An invalid UUID cannot be addressed: that error goes to the nil UUID.
+        # A client with an invalid UUID has no address, so this error goes to the nil UUID.
         self._say(code, NOBODY if code is RelayCode.INVALID_UUID else uuid)
         self._fail(CloseCode.PROTOCOL_ERROR, TEXTS[code], now)
         return None
@@ -491,7 +498,7 @@ class RelayConnection(ForeignCore):
         if self._crowds:
             return min(crowd.deadline for crowd in self._crowds)
         if self._sorter.postponed:
-            return self._last_byte  # at once, in the loop's next turn
+            return self._last_byte  # immediately, in the loop's next iteration
         return self._last_byte + self._limits.idle_timeout
 
     def _handle_deadline(self, now: float) -> None:
@@ -506,10 +513,10 @@ class RelayConnection(ForeignCore):
             self._sort(self._sorter, b"", 0, now)
             return
         if self.uuid:
-            self._fail(CloseCode.TIMEOUT, "nothing came or went for long", now)
+            self._fail(CloseCode.TIMEOUT, "no traffic within idle_timeout", now)
         else:
             self._say(RelayCode.INVALID_UUID, NOBODY)
-            self._fail(CloseCode.TIMEOUT, "no UUID in time", now)
+            self._fail(CloseCode.TIMEOUT, "no UUID within uuid_timeout", now)
 
     def _end(self, code: int, reason: str, *, remote: bool = True) -> None:
         if self._sorter is not None:
@@ -522,16 +529,16 @@ class RelayConnection(ForeignCore):
         super()._end(code, reason, remote=remote)
 
 
-# The memory that a slice takes besides the bytes that it shows.
+# The memory that a slice uses in addition to its bytes.
 SLICE_COST: Final = 200
 
 
 class SliceQueue(ByteQueue):
     """A `ByteQueue` of slices of received data from many senders.
 
-    The buffers that small slices keep alive stay within twice their bytes and half of
-    `write_buffer`: slices at the end of the queue that may keep more alive (*loose* ones) are
-    joined into one copy.
+    A small slice can keep a large buffer in memory. *Loose* slices, at the end of the queue, are
+    joined into one copy once they may keep too much: more than twice their size and more than half
+    of `write_buffer`.
     """
 
     __slots__ = ("_held", "_loose", "_most_held")
@@ -540,10 +547,10 @@ class SliceQueue(ByteQueue):
         super().__init__(account)
         self._most_held = write_buffer // 2
         self._loose = 0
-        self._held = 0  # by the loose ones, at most
+        self._held = 0  # upper limit of the bytes that loose slices keep in memory
 
     def extend(self, slices: Sequence[bytes | memoryview], held: int) -> None:
-        """Queue slices of buffers of `held` bytes in total."""
+        """Queue slices of buffers that have `held` bytes in total."""
         count = len(slices)
         self._queue.extend(slices)
         size = sum(map(len, slices))

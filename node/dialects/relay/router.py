@@ -1,4 +1,4 @@
-"""The members of a relay by UUID, and senders that wait for them."""
+"""The members of a relay by UUID, and the senders that wait for them."""
 
 from collections.abc import Collection, Sequence
 from typing import Protocol
@@ -9,7 +9,7 @@ Piece = bytes | memoryview
 
 
 class WaitingSender(Protocol):
-    """A client that isn't read because its messages must wait."""
+    """A client that the relay doesn't read from, because a recipient is too slow."""
 
     def go_on(self, crowd: "WaitingSenders") -> None: ...
 
@@ -17,9 +17,9 @@ class WaitingSender(Protocol):
 class WaitingSenders:
     """The senders that wait for one client.
 
-    `since` is when the client last took data, or the first sender began to wait. A client that
-    takes nothing for `patience` seconds is *lagging*: senders don't wait for it until it has caught
-    up.
+    `since` is the time when the client last accepted data, or when the first sender began to wait.
+    A client that accepts nothing for `patience` seconds is *lagging*: senders don't wait for it
+    until it has caught up.
     """
 
     __slots__ = ("lagging", "patience", "since", "waiting")
@@ -43,16 +43,16 @@ class WaitingSenders:
         self.waiting.pop(sender, None)
 
     def moved(self, now: float) -> None:
-        """The client took data, but not enough."""
+        """Record that the client accepted data, but not yet enough."""
         self.since = now
 
     def disperse(self) -> None:
-        """The client has caught up or left: resume the senders."""
+        """Resume the senders because the client has caught up or left."""
         self.lagging = False
         self._let_go()
 
     def give_up(self) -> None:
-        """The client took nothing for too long."""
+        """Resume the senders because the client accepted nothing for too long."""
         self.lagging = True
         self._let_go()
 
@@ -66,20 +66,19 @@ class RelayMember(Protocol):
     """A recipient of messages."""
 
     def deliver(self, pieces: Sequence[Piece], held: int, now: float) -> WaitingSenders | None:
-        """Take complete messages as slices of buffers, which have `held` bytes in total.
+        """Queue complete messages, given as slices of buffers that have `held` bytes in total.
 
         Returns:
-            What the sender must wait for, if too much waits for the member.
+            The queue in which the sender must wait, or None.
         """
 
 
 class Router:
     """The members of one relay.
 
-    `feedback` says whether senders are told of targets that are not connected. `crowded` are
-    the members for which too much waits, so that no sender starts to send them more.
-    `undeliverable` counts messages, `dropped` the clients that were dropped because they did
-    not read.
+    `feedback` says whether senders get an error for a target that isn't connected. `crowded`
+    contains the members for which senders wait. `undeliverable` counts messages without a connected
+    target, and `dropped` counts clients that were dropped because they didn't read.
     """
 
     __slots__ = ("crowded", "dropped", "feedback", "members", "undeliverable")
@@ -95,10 +94,10 @@ class Router:
         """Register `member` under `uuid`.
 
         Raises:
-            ValueError: the UUID is taken, or a client may not have it.
+            ValueError: the UUID is in use, or reserved.
         """
         if not is_client_uuid(uuid):
-            raise ValueError(f"a client cannot have the UUID {uuid.hex()}")
+            raise ValueError(f"the UUID {uuid.hex()} is reserved")
         if uuid in self.members:
             raise ValueError(f"the UUID {uuid.hex()} is already connected")
         self.members[uuid] = member
@@ -115,7 +114,7 @@ class Router:
                 crowd.give_up()
 
     def broadcast(self, sender: bytes, pieces: Sequence[Piece], held: int, now: float) -> None:
-        """Deliver messages to all but the sender; for members that never make a sender wait."""
+        """Deliver messages to all members except the sender, without waiting for slow members."""
         for uuid, member in list(self.members.items()):
             if uuid != sender:
                 member.deliver(pieces, held, now)

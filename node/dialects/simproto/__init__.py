@@ -1,1 +1,1 @@
-"""SimProto, byte for byte: dialogs of requests and responses, and on them calls and topics."""
+"""SimProto, byte for byte: dialogs of requests and responses, with calls and topics on top."""

@@ -1,11 +1,11 @@
-"""SimProto's two layers as bytes: messages of dialogs, and the packets that they carry.
+"""The encoding of SimProto's two layers: dialog messages, and the packets that they carry.
 
     message    type (1)   id (8)   length of the payload (8)   payload
     request    type (1)   length of the topic (2)   topic   data
     response   type (1)   data
 
-All integers are little-endian. Each field of a message is checked as soon as it has come, before
-a byte of its payload is kept. The data of a packet is all that is left of it.
+All integers are little-endian. Each field of a message is checked as soon as it has arrived, before
+any byte of the payload is stored. The data of a packet extends to the packet's end.
 Source: the SimProto document, 'Dialog Layer' and 'Sim Layer'.
 """
 
@@ -22,8 +22,8 @@ PONG: Final = 3
 HEAD: Final = Struct("<BQQ")
 HEAD_SIZE: Final = HEAD.size  # 17
 LAST_ID: Final = 2**64 - 1
-# In the document Ping and Pong have a length too, but no use for a payload. Up to so many bytes
-# are accepted; those of a Ping come back with its Pong.
+# In the document, Ping and Pong have a length, but their payload has no purpose. Payloads up to
+# this size are accepted; the Pong repeats the payload of its Ping.
 LONGEST_PING_PAYLOAD: Final = 1_024
 
 
@@ -40,7 +40,7 @@ class HeadReader:
         self._longest = longest
 
     def measure(self, data: bytes, at: int) -> int:
-        """Return the size of the message at `at`, or of its head if that is incomplete.
+        """Return the size of the message at `at`, or of its head if the head is incomplete.
 
         Raises:
             RemoteProtocolError: `protocol-error` for an unknown type, `frame-too-large` for a
@@ -56,10 +56,10 @@ class HeadReader:
 
     def _check(self, kind: int, length: int) -> None:
         if kind > PONG:
-            raise violation(f"a message of type {kind}")
+            raise violation(f"invalid message type {kind}")
         limit = self._longest if kind <= RESPONSE else LONGEST_PING_PAYLOAD
         if length > limit:
-            raise too_large(f"a payload of {length:,} bytes; at most {limit:,}")
+            raise too_large(f"a payload of {length:,} bytes exceeds the limit of {limit:,}")
 
 
 # Types of requests.
@@ -68,13 +68,13 @@ SUBSCRIBE: Final = 1
 UNSUBSCRIBE: Final = 2
 NOTIFY: Final = 3
 
-# Types of responses: `ResultCode` has the same numbers, and others that are not sent here.
+# Types of responses. `ResultCode` uses the same numbers, and more that are not sent here.
 ACCEPTED: Final = 0
 NOT_FOUND: Final = 1
 DOUBLE_SUBSCRIPTION: Final = 2  # Subscribe
 NOT_SUBSCRIBED: Final = 2  # Unsubscribe, Notify
 REJECTED: Final = 3  # Subscribe, with data
-# Those without data, whatever was asked.
+# These responses have no data, whatever the request was.
 NO_DATA: Final = frozenset({NOT_FOUND, DOUBLE_SUBSCRIPTION})
 
 REQUEST_HEAD: Final = Struct("<BH")
@@ -83,7 +83,7 @@ RESPONSE_HEADS: Final = tuple(bytes([code]) for code in range(256))
 
 
 class RequestPacket(NamedTuple):
-    """A request. `topic` is matched as bytes; it need not be UTF-8."""
+    """A request; `topic` is compared as bytes and need not be valid UTF-8."""
 
     kind: int
     topic: bytes
@@ -100,11 +100,14 @@ def serialise_request(kind: int, topic: str, longest_topic: int) -> bytes:
 
     Raises:
         PayloadTooLargeError: the topic is longer than `longest_topic` bytes of UTF-8.
-        ValueError: it has lone surrogates.
+        ValueError: the topic contains lone surrogates.
     """
     name = topic.encode()
     if len(name) > longest_topic:
-        raise PayloadTooLargeError(f"a topic of {len(name):,} bytes; at most {longest_topic:,}")
+        raise PayloadTooLargeError(
+            f"cannot send a topic of {len(name):,} bytes: the limit is {longest_topic:,} "
+            "(longest_name)"
+        )
     return REQUEST_HEAD.pack(kind, len(name)) + name
 
 
@@ -112,25 +115,27 @@ def parse_request(packet: memoryview) -> RequestPacket:
     """Parse a request packet.
 
     Raises:
-        RemoteProtocolError: it is incomplete, or of an unknown type.
+        RemoteProtocolError: the packet is incomplete or of an unknown type.
     """
     if len(packet) < REQUEST_HEAD_SIZE:
-        raise violation(f"a request packet of {len(packet)} bytes")
+        raise violation(
+            f"invalid request packet of {len(packet)} bytes: expected at least {REQUEST_HEAD_SIZE}"
+        )
     kind, size = REQUEST_HEAD.unpack_from(packet)
     if kind > NOTIFY:
-        raise violation(f"a request packet of type {kind}")
+        raise violation(f"invalid request type {kind}")
     end = REQUEST_HEAD_SIZE + size
     if end > len(packet):
-        raise violation(f"a topic of {size:,} bytes in a packet of {len(packet):,}")
+        raise violation(f"invalid topic length {size:,} in a packet of {len(packet):,} bytes")
     return RequestPacket(kind, bytes(packet[REQUEST_HEAD_SIZE:end]), bytes(packet[end:]))
 
 
 def parse_response(packet: memoryview) -> ResponsePacket:
-    """Parse a response packet with any code; all but 0 are failures.
+    """Parse a response packet with any code; every code other than 0 is a failure.
 
     Raises:
-        RemoteProtocolError: it is empty.
+        RemoteProtocolError: the packet is empty.
     """
     if not packet:
-        raise violation("a response packet without a type")
+        raise violation("invalid response packet: it is empty")
     return ResponsePacket(packet[0], bytes(packet[1:]))

@@ -1,8 +1,7 @@
-"""One SimProto connection, either side: dialogs of requests and responses.
+"""One SimProto connection, on either side: dialogs of requests and responses.
 
-An id belongs to one dialog until its response has come. A late response, or a message without a
-dialog, ends the connection.
-Source: the SimProto document, 'Dialog Layer'.
+An id belongs to one dialog until its response has arrived. A late response, or any response without
+a dialog, ends the connection. Source: the SimProto document, 'Dialog Layer'.
 """
 
 from collections import deque
@@ -36,7 +35,7 @@ from parley._node.protocol.limits import WAITING_PONGS
 from parley._node.protocol.memory_budget import REQUEST_WEIGHT, SHARE, MemoryBudget
 from parley._node.protocol.reports import PongReceived
 
-# From this size on data is queued as it is, instead of in one piece with its head.
+# Data of at least this size is queued separately, because joining it with its head would copy it.
 COPIED_SIZE: Final = 4_096
 
 
@@ -44,15 +43,21 @@ class Requester(Protocol):
     """The sender of a request."""
 
     def responded(self, payload: memoryview) -> None:
-        """The response came; raises RemoteProtocolError if it is malformed."""
+        """Process the response.
+
+        Raises:
+            RemoteProtocolError: the response is malformed.
+        """
 
     def lost(self, code: int, text: str) -> None:
-        """The connection has ended with this close code."""
+        """Handle the end of the connection with this close code."""
 
 
 class RequestReceived(NamedTuple):
-    """A request from the other side, to be answered once by `answer`. `topic` is None if it isn't
-    UTF-8 or is longer than `longest_name`."""
+    """A request from the other side, which `answer` must answer once.
+
+    `topic` is None if it isn't UTF-8 or is longer than `longest_name`.
+    """
 
     dialog: int
     kind: int
@@ -63,8 +68,8 @@ class RequestReceived(NamedTuple):
 class SimProtoCore(ForeignCore):
     """The dialogs of one connection in both directions.
 
-    Responses go to their `Requester`; the reports are `RequestReceived`, `PongReceived` and
-    `ConnectionEnded`. `heard` is when data last came, or reading resumed.
+    Responses go to their `Requester`. The reports are `RequestReceived`, `PongReceived` and
+    `ConnectionEnded`. `heard` is the time when data last arrived or reading resumed.
     """
 
     __slots__ = (
@@ -88,19 +93,25 @@ class SimProtoCore(ForeignCore):
         account = MemoryBudget(limits.client_memory, total, SHARE)
         super().__init__(now, limits.write_buffer, account)
         self.limits = limits
-        self.on_free: Callable[[], None] | None = None  # called when a dialog of ours is over
+        self.on_free: Callable[[], None] | None = None  # called when a dialog opened here ends
         self._splitter = FrameSplitter(1, HeadReader(limits.longest_frame).measure)
         self.next_id = 1
-        self._asked: dict[int, tuple[Requester, float]] = {}  # by id, the oldest first
-        self._owed: dict[int, int] = {}  # their requests: bytes of memory by id
-        self._deaf_until = NEVER  # too much is owed to read on, and may be until then
+        self._asked: dict[int, tuple[Requester, float]] = {}  # by dialog id, oldest first
+        self._owed: dict[
+            int, int
+        ] = {}  # unanswered requests of the other side: bytes of memory by dialog id
+        self._deaf_until = (
+            NEVER  # while too much is unanswered, reading pauses, at most until this time
+        )
         self.heard = now
-        self._pings: dict[int, float] = {}  # ours: when they were sent
+        self._pings: dict[int, float] = {}  # sent Pings: when they were sent
         self._pong_due = NEVER
-        self._taken = 0  # how many messages were ever taken out of the outbox
-        self._pongs: deque[int] = deque()  # which of all messages ever put there are Pongs
+        self._taken = 0  # number of messages ever removed from the outbox
+        self._pongs: deque[int] = (
+            deque()
+        )  # positions of the queued Pongs among all messages ever queued
 
-    # Asking.
+    # Outgoing requests.
 
     @property
     def free_dialogs(self) -> int:
@@ -108,20 +119,22 @@ class SimProtoCore(ForeignCore):
         return self.limits.requests - len(self._asked)
 
     def ask(self, kind: int, topic: str, data: bytes, now: float, asker: Requester) -> int:
-        """Send a request; returns the id of its dialog.
+        """Send a request and return the id of its dialog.
 
         Raises:
-            LimitReachedError: too many requests wait.
-            PayloadTooLargeError: it is longer than `longest_frame`, or the topic than
+            LimitReachedError: too many requests wait for responses.
+            PayloadTooLargeError: the request is longer than `longest_frame`, or the topic than
                 `longest_name`.
-            ConnectionClosedError: the connection is over.
-            ValueError: the topic has no UTF-8.
+            ConnectionClosedError: the connection is closed.
+            ValueError: the topic cannot be encoded as UTF-8.
         """
         limits = self.limits
         packet = serialise_request(kind, topic, limits.longest_name)
         self._require_open()
         if len(self._asked) >= limits.requests:
-            raise LimitReachedError(f"{limits.requests:,} requests wait for their responses")
+            raise LimitReachedError(
+                f"cannot send more requests: {limits.requests:,} already wait for responses"
+            )
         dialog = self.next_id
         self._send(REQUEST, dialog, packet, data)
         self.next_id = dialog + 1 if dialog < LAST_ID else 1
@@ -129,15 +142,17 @@ class SimProtoCore(ForeignCore):
         return dialog
 
     def ping(self, now: float) -> int:
-        """Send a Ping; returns the id that `PongReceived` will have.
+        """Send a Ping and return the id that its `PongReceived` will have.
 
         Raises:
-            LimitReachedError: 64 wait already.
-            ConnectionClosedError: it is over.
+            LimitReachedError: 64 Pings already wait for their Pongs.
+            ConnectionClosedError: the connection is closed.
         """
         self._require_open()
         if len(self._pings) >= WAITING_PONGS:
-            raise LimitReachedError(f"{WAITING_PONGS} Pings wait for their Pongs")
+            raise LimitReachedError(
+                f"cannot send more Pings: {WAITING_PONGS} already wait for their Pongs"
+            )
         dialog = self.next_id
         self.next_id = dialog + 1 if dialog < LAST_ID else 1
         self.outbox.put(serialise_message(PING, dialog))
@@ -146,13 +161,15 @@ class SimProtoCore(ForeignCore):
             self._pong_due = now + self.limits.ping_timeout
         return dialog
 
-    # Answering.
+    # Incoming requests.
 
     def answer(self, dialog: int, code: int, data: bytes, now: float) -> None:
-        """Send the response of a dialog; `code` is 0..255. Ignored while the connection is closing.
+        """Send the response of a dialog; `code` is 0..255. Does nothing while the connection is
+        closing.
 
         Raises:
-            PayloadTooLargeError: longer than `longest_frame`; it must still be answered.
+            PayloadTooLargeError: the response is longer than `longest_frame`; the request stays
+                unanswered.
         """
         if self.closing or dialog not in self._owed:
             return
@@ -174,15 +191,16 @@ class SimProtoCore(ForeignCore):
 
     @property
     def owed(self) -> int:
-        """How many requests of the other side are unanswered."""
+        """Number of unanswered requests of the other side."""
         return len(self._owed)
 
     # For the driver.
 
     @property
     def wants_data(self) -> bool:
-        """Whether to read: not while the other side doesn't read, nor while too many of its
-        requests are unanswered."""
+        """Whether to read: not while too much waits to be written, or too many requests are
+        unanswered.
+        """
         return (
             self.outbox.size <= self._write_buffer and self._deaf_until == NEVER
         ) or self.closing
@@ -193,10 +211,10 @@ class SimProtoCore(ForeignCore):
         data = super().data_to_send(now)
         self._taken += count - outbox.count
         if deaf:
-            self._listens_again(now)  # what it sent meanwhile was not read
+            self._listens_again(now)  # data sent in the meantime wasn't read
         return data
 
-    # From the base.
+    # Implementation of ForeignCore.
 
     def _receive(self, data: bytes, now: float) -> None:
         self.heard = now
@@ -207,11 +225,11 @@ class SimProtoCore(ForeignCore):
             if kind == RESPONSE:
                 waiting = asked.pop(dialog, None)
                 if waiting is None:
-                    raise violation(f"a response to {dialog}, which is not a request of ours")
+                    raise violation(f"a response to {dialog}, which is not a pending request")
                 try:
                     waiting[0].responded(payload)
                 except RemoteProtocolError:
-                    asked[dialog] = waiting  # told of the end as all others are
+                    asked[dialog] = waiting  # gets the end of the connection like all others
                     raise
                 if self.on_free is not None:
                     self.on_free()
@@ -237,25 +255,25 @@ class SimProtoCore(ForeignCore):
     def _handle_deadline(self, now: float) -> None:
         limits = self.limits
         if self._asked and next(iter(self._asked.values()))[1] <= now:
-            reason = f"no response in {limits.answer_timeout:g} s"
+            reason = f"no response within {limits.answer_timeout:g} s (answer_timeout)"
             self.abort(now, CloseCode.TIMEOUT, reason)
         elif self._deaf_until != NEVER:
-            # By now nothing waits for what was asked, and whether the other side is gone
-            # cannot be known without reading.
+            # All local requests have been answered or have timed out. Without reading, the node
+            # cannot find out whether the other side is still there.
             if self._deaf_until <= now:
-                reason = "requests wait for handlers, and there is no room for more"
+                reason = "handlers did not answer in time, and client_memory is exhausted"
                 self.abort(now, CloseCode.OVERLOADED, reason)
         elif not self._pings:
             if self._ping_at() <= now:
                 self.ping(now)
         elif self._pong_due <= now:
             if self._splitter.pending_bytes and self.heard + limits.ping_timeout > now:
-                # A Pong cannot overtake the message that is arriving.
+                # A Pong cannot overtake a message that is still arriving.
                 self._pong_due = self.heard + limits.ping_timeout
                 return
-            self.abort(now, CloseCode.TIMEOUT, f"no Pong in {limits.ping_timeout:g} s")
+            self.abort(now, CloseCode.TIMEOUT, f"no Pong within {limits.ping_timeout:g} s")
 
-    # Inside.
+    # Internals.
 
     def _request_received(self, dialog: int, payload: memoryview) -> None:
         kind, name, data = parse_request(payload)
@@ -264,14 +282,16 @@ class SimProtoCore(ForeignCore):
             try:
                 topic = str(name, "utf-8")
             except UnicodeDecodeError:
-                topic = None  # matches no topic: ours are text
+                topic = None  # no topic has a name that isn't UTF-8
         self.happened.append(RequestReceived(dialog, kind, topic, data))
 
     def _send(self, kind: int, dialog: int, prefix: bytes, data: bytes) -> None:
         size = len(prefix) + len(data)
         if size > self.limits.longest_frame:
             limit = self.limits.longest_frame
-            raise PayloadTooLargeError(f"a payload of {size:,} bytes; at most {limit:,}")
+            raise PayloadTooLargeError(
+                f"cannot send a payload of {size:,} bytes: the limit is {limit:,} (longest_frame)"
+            )
         if len(data) < COPIED_SIZE:
             self.outbox.put(HEAD.pack(kind, dialog, size) + prefix + data)
         else:
@@ -281,10 +301,10 @@ class SimProtoCore(ForeignCore):
     def _owe(self, dialog: int, size: int, now: float) -> None:
         owed = self._owed
         if dialog in owed:
-            raise violation(f"request {dialog} came twice")
+            raise violation(f"request {dialog} arrived twice")
         if len(owed) >= self.limits.requests:
             raise RemoteProtocolError(
-                CloseCode.OVERLOADED, f"more than {self.limits.requests:,} requests at once"
+                CloseCode.OVERLOADED, f"more than {self.limits.requests:,} unanswered requests"
             )
         weight = owed[dialog] = size + REQUEST_WEIGHT
         self.account.charge(weight)
@@ -303,7 +323,7 @@ class SimProtoCore(ForeignCore):
     def _take_pong(self, dialog: int, now: float) -> None:
         sent = self._pings.pop(dialog, None)
         if sent is None:
-            raise violation(f"a Pong to {dialog}, which is not a Ping of ours")
+            raise violation(f"a Pong to {dialog}, which is not a pending Ping")
         timeout = self.limits.ping_timeout
         self._pong_due = next(iter(self._pings.values())) + timeout if self._pings else NEVER
         self.happened.append(PongReceived(dialog, now - sent))
@@ -312,7 +332,7 @@ class SimProtoCore(ForeignCore):
         return self.heard + self.limits.idle_before_ping
 
     def _listens_again(self, now: float) -> None:
-        """Reading resumes: deadlines of expected messages count from now."""
+        """Restart the deadlines of expected messages, because reading resumes."""
         self.heard = now
         if self._pings:
             self._pong_due = max(self._pong_due, now + self.limits.ping_timeout)

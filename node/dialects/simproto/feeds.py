@@ -1,7 +1,7 @@
-"""Notes of our topics sent to SimProto subscribers, and the scheduler of dialogs.
+"""Notes of local topics that are sent to SimProto subscribers, and the scheduler of dialogs.
 
-Unacknowledged notes are limited for each subscription and for the connection, so that calls find
-free dialogs. A response other than 0 ends the subscription.
+Unacknowledged notes are limited per subscription and per connection, so that calls find free
+dialogs. A response other than 0 ends the subscription.
 """
 
 from collections import deque
@@ -16,12 +16,12 @@ from parley._node.messaging.notes import Batch
 from parley._node.protocol.errors import ConnectionClosedError, PayloadTooLargeError
 from parley._node.protocol.limits import EVENT_COST
 
-# Bytes of cost (a note's data and 64) that may wait for responses, for one subscription, unless
-# a single note has more. Readers of ours have room for as much.
+# Limit of the unacknowledged notes of one subscription, in bytes of cost (a note's data and 64). A
+# single larger note is allowed. Parley's own subscribers can buffer this much.
 ON_THE_WAY: Final = 64 * 1024
 
 
-# One dialog in so many is kept for calls.
+# A quarter of all dialogs is reserved for calls.
 KEPT_PART: Final = 4
 
 
@@ -29,12 +29,14 @@ class DialogUser(Protocol):
     """A feed that waits for a dialog."""
 
     def pump(self) -> None:
-        """Send what may be sent."""
+        """Send as many notes as the limits permit."""
 
 
 class DialogScheduler:
-    """Shares the dialogs of one connection: calls come first, then feeds in turn; notes leave a
-    part of all dialogs free for calls."""
+    """Shares the dialogs of one connection between calls and feeds.
+
+    Calls come first, then feeds in turn. A part of all dialogs is reserved for calls.
+    """
 
     __slots__ = ("_callers", "_core", "_feeds", "_most_notes", "_notes")
 
@@ -44,19 +46,19 @@ class DialogScheduler:
         self._feeds: dict[DialogUser, None] = {}
         dialogs = core.limits.requests
         self._most_notes = max(1, dialogs - dialogs // KEPT_PART)
-        self._notes = 0  # on their way
+        self._notes = 0  # unacknowledged
 
     # Callers.
 
     def wait(self, wake: Callable[[], None]) -> None:
-        """Call `wake` once when a dialog is free; another caller may take it first."""
+        """Call `wake` once when a dialog is free; another caller may use the dialog first."""
         self._callers[wake] = None
         self._core.on_free = self._freed
 
     def leave(self, wake: Callable[[], None]) -> None:
-        """Stop waiting, or don't use the dialog."""
+        """Stop waiting, or return an unused dialog."""
         if self._callers.pop(wake, wake) is wake:
-            self._freed()  # the next one's turn
+            self._freed()  # wake the next waiter
 
     def end(self) -> None:
         callers, self._callers = self._callers, {}
@@ -66,7 +68,7 @@ class DialogScheduler:
     # Feeds.
 
     def take(self, feed: DialogUser) -> bool:
-        """Take a dialog for a note; if none is free, return False and queue `feed`."""
+        """Reserve a dialog for a note; if none is free, return False and queue `feed`."""
         if self._notes < self._most_notes and self._core.free_dialogs > 0:
             self._notes += 1
             return True
@@ -88,7 +90,7 @@ class DialogScheduler:
     def forget(self, feed: DialogUser) -> None:
         self._feeds.pop(feed, None)
 
-    # Inside.
+    # Internals.
 
     def _freed(self) -> None:
         if self._callers:
@@ -98,7 +100,7 @@ class DialogScheduler:
         elif self._feeds:
             feed = next(iter(self._feeds))
             del self._feeds[feed]
-            feed.pump()  # which queues itself again if it has more
+            feed.pump()  # it queues itself again if it has more
         if not self._callers and not self._feeds:
             self._core.on_free = None
 
@@ -128,11 +130,13 @@ class NotePublisher(Protocol):
     def now(self) -> float: ...
 
     def convert(self, batch: Batch) -> Sequence[bytes | None]:
-        """Encode the notes of a batch; None for each without a form here."""
+        """Encode the notes of a batch; None for each note that SimProto cannot represent."""
 
     def cut_off(self, feed: "SimProtoFeed") -> None:
-        """A subscriber is too slow. SimProto cannot say so; it learns of it when it unsubscribes
-        (code 2)."""
+        """Handle a subscriber that is too slow.
+
+        SimProto has no message for this; the subscriber finds out when it unsubscribes (code 2).
+        """
 
 
 class SimProtoFeed(Feed):
@@ -169,7 +173,7 @@ class SimProtoFeed(Feed):
         self._on_the_way = max(0, self._on_the_way - cost)
         self._publisher.room.give_back()
         if code:
-            self.lost()  # the subscriber wants no more
+            self.lost()  # the subscriber doesn't want more notes
         elif not self.open:
             if self._finishing and not self._on_the_way:
                 self.over()
@@ -184,7 +188,7 @@ class SimProtoFeed(Feed):
         super().close()
 
     def lost(self) -> None:
-        """The connection or the subscription has ended."""
+        """Handle the end of the connection or subscription."""
         self._on_the_way = 0
         if self.open:
             self.close()
@@ -197,7 +201,7 @@ class SimProtoFeed(Feed):
 
     @property
     def left(self) -> tuple[int, int]:
-        """Return what wasn't sent or acknowledged: bytes of cost, and notes."""
+        """The bytes of cost, and the number of notes, that were not sent or acknowledged."""
         return self.cost + self._on_the_way, len(self._ready)
 
     @property
@@ -205,7 +209,7 @@ class SimProtoFeed(Feed):
         """Whether all notes were sent and some are unacknowledged."""
         return self._finishing and self._on_the_way > 0
 
-    # Inside.
+    # Internals.
 
     def _may_send(self) -> bool:
         if not self._ready:
@@ -215,8 +219,10 @@ class SimProtoFeed(Feed):
         return self._on_the_way + len(self._ready[0] or b"") + EVENT_COST <= ON_THE_WAY
 
     def _send_next(self) -> None:
-        """Send a note in the taken dialog. A note without a form here, or that is too long, is
-        lost."""
+        """Send a note in the reserved dialog.
+
+        A note that cannot be encoded, or is too long, is counted as lost.
+        """
         data = self._ready.popleft()
         if data is not None:
             cost = len(data) + EVENT_COST

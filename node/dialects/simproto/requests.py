@@ -1,8 +1,8 @@
 """Calls and subscriptions on one SimProto connection, in both directions.
 
-SimProto cannot cancel a request: if a caller gives up, its dialog continues until the response has
-come or is overdue. Every request of the other side gets exactly one response, with a code of the
-document.
+SimProto cannot cancel a request: after a caller stops waiting, its dialog continues until the
+response has arrived or is overdue. Each request of the other side gets exactly one response, with a
+code that the SimProto document defines.
 """
 
 from collections.abc import Callable
@@ -27,20 +27,22 @@ from parley._node.protocol.errors import PayloadTooLargeError
 
 
 class SimProtoRequest(OutgoingCall):
-    """A request of ours. `async_id` is its dialog; `code` and `data` are its response once
-    `done`."""
+    """A request sent by this side.
+
+    `async_id` is its dialog; `code` and `data` are its response once `done`.
+    """
 
     __slots__ = ("_deadlines",)
 
     def responded(self, payload: memoryview) -> None:
-        """The response came; if the caller gave up, only `on_final` is called.
+        """Process the response; if the caller stopped waiting, only `on_final` is called.
 
         Raises:
-            RemoteProtocolError: it is empty.
+            RemoteProtocolError: the response is empty.
         """
         code, data = parse_response(payload)
         if code in NO_DATA:
-            data = b""  # the document has none here, so it is ignored
+            data = b""  # the document defines no data here, so ignore it
         if self.on_final is not None:
             self.on_final(code, 0)
         self.slot.discard(self)
@@ -53,8 +55,10 @@ class SimProtoRequest(OutgoingCall):
 
 
 class SimProtoOutgoing:
-    """Our calls and subscriptions on one connection; `deadlines` are the callers' timeouts that are
-    shorter than that of all dialogs."""
+    """The calls and subscriptions that this side requests on one connection.
+
+    `deadlines` contains the callers' timeouts that are shorter than the timeout of all dialogs.
+    """
 
     __slots__ = ("_core", "deadlines")
 
@@ -70,10 +74,11 @@ class SimProtoOutgoing:
         timeout: float | None,
         on_done: Callable[[], None],
     ) -> SimProtoRequest:
-        """Call a topic; `timeout` is in seconds from `now`, None for that of all dialogs.
+        """Call a topic; `timeout` is in seconds from `now`, None for the timeout of all dialogs.
 
         Raises:
-            LocalError: not open, too large, or too many requests wait.
+            LocalError: the connection is not open, the request is too large, or too many requests
+                wait.
             ValueError: the topic cannot be encoded as UTF-8.
         """
         return self._ask(RPC, topic, data, now, timeout, on_done)
@@ -86,11 +91,11 @@ class SimProtoOutgoing:
         timeout: float | None,
         on_done: Callable[[], None],
     ) -> SimProtoRequest:
-        """Subscribe; raises as `call`."""
+        """Subscribe to a topic; raises like `call`."""
         return self._ask(SUBSCRIBE, topic, data, now, timeout, on_done)
 
     def unsubscribe(self, topic: str, now: float, on_done: Callable[[], None]) -> SimProtoRequest:
-        """Unsubscribe; raises as `call`."""
+        """Unsubscribe from a topic; raises like `call`."""
         return self._ask(UNSUBSCRIBE, topic, b"", now, None, on_done)
 
     def cancel(self, call: SimProtoRequest) -> None:
@@ -120,11 +125,11 @@ class SimProtoOutgoing:
 
 
 class SimProtoIncoming:
-    """The other side's unanswered calls, and requests to subscribe and unsubscribe.
+    """The other side's unanswered calls, and its requests to subscribe and unsubscribe.
 
     `find` returns 0 if a request of a kind (RPC, SUBSCRIBE) may run for a topic, otherwise the code
-    that refuses it; `run` starts its handler, `stop` cancels it. `unsubscribe` ends a subscription
-    and returns the code of the response.
+    of the response. `run` starts its handler, and `stop` cancels it. `unsubscribe` ends a
+    subscription and returns the code of the response.
     """
 
     __slots__ = ("_core", "_find", "_now", "_run", "_running", "_stop", "_turns", "_unsubscribe")
@@ -144,13 +149,13 @@ class SimProtoIncoming:
         self._unsubscribe = unsubscribe
         self._running: dict[int, IncomingCall] = {}
         self._turns = PerTopicQueue()
-        self._now = 0.0  # when the request was answered after which the next one begins
+        self._now = 0.0  # when the request before the next one was answered
 
     def __len__(self) -> int:
         return len(self._running)
 
     def request_received(self, request: RequestReceived, now: float) -> None:
-        """Start the handler of a request, refuse it, or queue it."""
+        """Start the handler of a request, reject it, or queue it."""
         dialog, kind, topic, data = request
         code = ResultCode.ACCEPTED
         if topic is None:
@@ -169,9 +174,10 @@ class SimProtoIncoming:
             self._turns.take(call, self._begin)
 
     def answer(self, call: IncomingCall, code: int, data: bytes, now: float) -> bool:
-        """Answer a request once; returns whether the answer was sent unchanged.
+        """Answer a request once, and return whether the answer was sent unchanged.
 
-        Only acceptances and rejected subscriptions have data. If it is too long, the request fails.
+        Only acceptances and rejected subscriptions have data. If the data is too long, the request
+        fails.
         """
         if call.answered:
             return True
@@ -190,7 +196,9 @@ class SimProtoIncoming:
         return True
 
     def decided(self, call: IncomingCall, now: float) -> None:
-        """A subscription was accepted or not: continue with queued requests for its topic."""
+        """Continue with the queued requests for a topic after a subscription was accepted or
+        rejected.
+        """
         self._now = now
         self._turns.end(call)
 
@@ -201,7 +209,7 @@ class SimProtoIncoming:
             call.end()
             self._stop(call)
 
-    # Inside.
+    # Internals.
 
     def _begin(self, call: IncomingCall) -> None:
         if call.subcategory == SUBSCRIBE:
@@ -216,10 +224,10 @@ class SimProtoIncoming:
 
 
 def response_code(kind: int, code: int) -> int:
-    """Return the document's code for a code of section 9.
+    """Translate a `ResultCode` to a code of the SimProto document.
 
-    A failed call always has 1 ('RPC has no special types'); a subscription refused for a reason of
-    ours is rejected.
+    A failed call always has 1 ('RPC has no special types'). A subscription that the document has no
+    code for is rejected (3).
     """
     if kind == RPC:
         return NOT_FOUND if code else ACCEPTED

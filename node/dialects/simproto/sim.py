@@ -28,8 +28,9 @@ from parley._node.protocol.limits import EVENT_COST
 class NoteQueue:
     """The unread notes of one subscription.
 
-    Up to `window` bytes of cost (a note's data and 64) are acknowledged when they come; up to twice
-    that, and one note, at most `patience` seconds later.
+    Notes within `window` bytes of cost (a note's data and 64) are acknowledged on arrival. Further
+    notes, up to twice the window and always at least one, are acknowledged `patience` seconds later
+    at most.
     """
 
     __slots__ = (
@@ -57,7 +58,7 @@ class NoteQueue:
         self._on_note = on_note
         self._waiting: deque[bytes] = deque()
         self._size = 0
-        self._held: deque[tuple[int, int, float]] = deque()  # dialog, cost, when it is due
+        self._held: deque[tuple[int, int, float]] = deque()  # dialog, cost, deadline
         self._held_size = 0
         self.closed = False
 
@@ -72,7 +73,7 @@ class NoteQueue:
     def put(self, data: bytes, dialog: int, now: float) -> bool:
         """Add a note; returns False if the queue is full."""
         cost, limit = len(data) + EVENT_COST, 2 * self._window
-        # The first note beyond the window is always kept: its publisher could not know.
+        # The first note beyond the window is always accepted, because its publisher could not know.
         if self._size > limit or (self._held and self._size + cost > limit):
             return False
         self._waiting.append(data)
@@ -95,7 +96,7 @@ class NoteQueue:
         self._size -= len(data) + EVENT_COST
         while self._held and (
             self._size - self._held_size + self._held[0][1] <= self._window
-            or len(self._held) == len(self._waiting)  # the next one to be read
+            or len(self._held) == len(self._waiting)  # the next note that the application reads
         ):
             self._release()
         return data
@@ -118,26 +119,28 @@ class NoteQueue:
 
 
 class UnsubscribeAnswered(NamedTuple):
-    """Report: an Unsubscribe of ours was answered."""
+    """Report: an Unsubscribe sent by this side was answered."""
 
     topic: str
 
 
 class NoteReader(Protocol):
-    """A subscription of ours."""
+    """A subscription of this side."""
 
     queue: NoteQueue
 
     def cut_off(self) -> None:
-        """The subscription ended because it wasn't read in time."""
+        """Handle the end of the subscription because it wasn't read in time."""
 
     def lost(self, code: int, text: str) -> None:
-        """The connection ended; received notes stay readable."""
+        """Handle the end of the connection; received notes stay readable."""
 
 
 class Subscriptions:
-    """Our subscriptions by topic, requested or accepted. `dropped` counts notes without a
-    reader."""
+    """This side's subscriptions by topic, requested or accepted.
+
+    `dropped` counts notes without a reader.
+    """
 
     __slots__ = ("_core", "_holding", "_leaving", "_outgoing", "_readers", "dropped")
 
@@ -145,12 +148,14 @@ class Subscriptions:
         self._core = core
         self._outgoing = outgoing
         self._readers: dict[str, NoteReader] = {}
-        self._holding: set[NoteQueue] = set()  # those that hold acknowledgements back
+        self._holding: set[NoteQueue] = set()  # queues with delayed acknowledgements
         self._leaving: Counter[str] = Counter()  # Unsubscribes that wait for their response
         self.dropped = 0
 
     def expect(self, topic: str, reader: NoteReader, call: SimProtoRequest) -> None:
-        """A Subscribe was sent; notes may come before its response."""
+        """Register the reader of a Subscribe that was sent; notes may arrive before the
+        response.
+        """
         first = self._readers.setdefault(topic, reader) is reader
 
         def answered(code: int, stream: int) -> None:
@@ -158,7 +163,7 @@ class Subscriptions:
                 if code:
                     del self._readers[topic]
                 else:
-                    # Accepted, but its reader gave up.
+                    # Accepted, but the reader stopped waiting.
                     self.leave(topic, reader, self._core.heard)
 
         call.on_final = answered
@@ -169,15 +174,17 @@ class Subscriptions:
     def leave(
         self, topic: str, reader: NoteReader, now: float, on_done: Callable[[], None] | None = None
     ) -> SimProtoRequest | None:
-        """Unsubscribe; returns the request, or None if none is needed or possible. `on_done` is
-        called when it is answered."""
+        """Unsubscribe, and return the request, or None if none is needed or possible.
+
+        `on_done` is called when the request is answered.
+        """
         if self._readers.get(topic) is not reader:
             return None
         del self._readers[topic]
-        with suppress(LocalError):  # closing, or too much waits: notes are answered 2
+        with suppress(LocalError):  # closing, or too much waits; later notes are answered with 2
             call = self._outgoing.unsubscribe(topic, now, on_done or _nothing)
             self._leaving[topic] += 1
-            # As a report, in order: notes before it do not belong to the next subscription.
+            # Report it in order, because earlier notes don't belong to the next subscription.
             call.on_final = lambda code, stream: self._unsubscribed(topic)
             return call
         return None
@@ -226,8 +233,11 @@ def _nothing() -> None:
 
 
 class Sim:
-    """All requests of one connection. `find`, `run` and `stop` are those of `SimProtoIncoming`;
-    `knows` tells whether we publish a topic."""
+    """All requests and subscriptions of one connection.
+
+    `find`, `run` and `stop` are as in `SimProtoIncoming`; `knows` returns whether this side
+    publishes a topic.
+    """
 
     __slots__ = ("_core", "_feeds", "_knows", "incoming", "outgoing", "room", "subscriptions")
 
@@ -256,7 +266,7 @@ class Sim:
         else:
             self.incoming.request_received(report, now)
 
-    # Topics of ours.
+    # Topics of this side.
 
     def is_subscribed(self, topic: str) -> bool:
         return topic in self._feeds
@@ -283,7 +293,7 @@ class Sim:
         for feed in list(self._feeds.values()):
             feed.flush()
 
-    # Time, and the end.
+    # Deadlines and the end.
 
     def next_deadline(self) -> float:
         return min(self.outgoing.deadlines.earliest, self.subscriptions.next_deadline())
@@ -300,7 +310,7 @@ class Sim:
             feed.lost()
         self.room.end()
 
-    # Inside.
+    # Internals.
 
     def _unsubscribe(self, topic: str) -> int:
         feed = self._feeds.get(topic)

@@ -98,7 +98,7 @@ async def test_a_name_that_is_too_long_is_logged_where_it_comes(
         await client.peer.closed()
         await eventually(lambda: not served.peers)
     (line,) = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert "a name of 9 bytes; at most 8 (longest_name)" in line.getMessage()
+    assert "a name of 9 bytes exceeds the limit of 8 (longest_name)" in line.getMessage()
 
 
 @both
@@ -163,7 +163,7 @@ async def test_what_is_too_long_is_not_sent(flavour: FlavourName) -> None:
 
         @served.node.on("named")
         async def named(event: NamedEvent) -> str:
-            with pytest.raises(LocalProtocolError, match="a name of 12 bytes; at most 8 "):
+            with pytest.raises(LocalProtocolError, match="name has 12 bytes: the limit is 8 "):
                 await event.emit("far too long", 1)
             with pytest.raises(PayloadTooLargeError):
                 await event.emit("piece", bytes(1_024))

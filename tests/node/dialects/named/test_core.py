@@ -245,7 +245,7 @@ def test_what_waits_unread_is_bounded_for_each_event(line: Line) -> None:
 def test_as_many_events_wait_for_replies_as_may() -> None:
     line = Line(PLAIN, requests=2)
     first, _ = line.ask(), line.ask()
-    with pytest.raises(LimitReachedError, match="2 events wait"):
+    with pytest.raises(LimitReachedError, match="2 events already wait"):
         line.ask()
     line.core.emit("a", b"")
     line.core.cancel(first)

@@ -35,14 +35,14 @@ def received(core: RelayClientConnection, data: bytes, piece: int = 1 << 20) -> 
 
 
 def test_a_uuid_has_sixteen_bytes() -> None:
-    with pytest.raises(ValueError, match="has 15 bytes; it must have 16"):
+    with pytest.raises(ValueError, match="invalid UUID of 15 bytes: expected 16"):
         RelayClientConnection(A[:15], LIMITS, 0.0)
 
 
 def test_a_payload_has_its_limit() -> None:
     core = client()
     core.send(B, bytes(4_096 - 32))
-    with pytest.raises(PayloadTooLargeError, match="at most 4064"):
+    with pytest.raises(PayloadTooLargeError, match="the limit is 4,064"):
         core.send(B, bytes(4_096 - 31))
     assert len(messages(written(core))) == 1
 

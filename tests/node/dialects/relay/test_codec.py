@@ -55,7 +55,7 @@ def test_a_length_out_of_its_range_is_refused_by_itself(length: int) -> None:
 
 def test_a_uuid_has_sixteen_bytes() -> None:
     for to, sender in ((A[:15], B), (A, B + b"x")):
-        with pytest.raises(ValueError, match=r"have 1\d and 1\d bytes; each must have 16"):
+        with pytest.raises(ValueError, match=r"of 1\d and 1\d bytes: expected 16 each"):
             encode_message(to, sender, b"")
 
 

@@ -160,7 +160,7 @@ def test_no_more_requests_of_ours_than_dialogs() -> None:
     for _ in range(TIGHT.requests):
         call(side)
     said = side.said()
-    with pytest.raises(LimitReachedError, match="4 requests"):
+    with pytest.raises(LimitReachedError, match="4 already wait"):
         call(side)
     assert side.said() == b""
     side.receive(serialise_message(RESPONSE, ids(said)[2][1], b"\0"))
@@ -254,7 +254,7 @@ def test_our_pings_are_bounded() -> None:
     side = Side()
     for _ in range(64):
         side.core.ping(0.0)
-    with pytest.raises(LimitReachedError, match="64 Pings"):
+    with pytest.raises(LimitReachedError, match="64 already wait"):
         side.core.ping(0.0)
 
 
