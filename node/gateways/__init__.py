@@ -1,1 +1,1 @@
-"""Servers and clients of other dialects, with a node's handlers and topics."""
+"""Servers and clients of other dialects that use a node's handlers and topics."""

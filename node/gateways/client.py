@@ -1,4 +1,4 @@
-"""The base of the clients of foreign dialects: connecting, reconnecting and closing."""
+"""The base class of the clients of foreign dialects: connecting, reconnecting and closing."""
 
 from abc import abstractmethod
 from types import TracebackType
@@ -21,20 +21,20 @@ from parley._node.transport.transport import StreamTransport
 G = TypeVar("G", bound=Guest)
 
 CONNECT_TIMEOUT = 10.0
-# Seconds for what is queued to be written, and for the other side to hang up.
+# Seconds to write the queued data and to wait until the other side closes.
 CLOSE_TIMEOUT = CLOSE_LINGER + 1.0
 
 
 class DialectClient(ReconnectingClient[G]):
-    """A client with one connection; with `pauses` it reconnects, from the moment that it is
-    entered.
+    """A client with one connection; with `pauses` it reconnects.
 
-    While it is not connected, requests wait within their timeouts; requests in progress fail with
-    PeerClosedError and are not repeated. Hooks are called with `pauses` only.
+    While a reconnecting client has no connection, requests wait within their timeouts. Requests in
+    progress when a connection is lost fail with PeerClosedError and are not repeated. Hooks are
+    only called with `pauses`.
 
     Raises:
-        AddressError: not an address.
-        ConfigError: `pauses` for a byte stream, which cannot be redialled.
+        AddressError: the target is not a valid address.
+        ConfigError: `pauses` was given with a byte stream, which cannot be redialled.
     """
 
     def __init__(
@@ -62,20 +62,20 @@ class DialectClient(ReconnectingClient[G]):
 
     @property
     def is_open(self) -> bool:
-        """Whether it is connected, as far as this side knows."""
+        """Whether the client is connected, as far as this side knows."""
         return self._current is not None and self._current.is_open
 
     @property
     def is_over(self) -> bool:
-        """Whether no further connection follows."""
+        """Whether no further connection will follow."""
         return super().is_over if self._redials else not self.is_open
 
     async def __aenter__(self) -> Self:
-        """Connect; with pauses, start to connect: `ready` waits for the connection.
+        """Connect; with pauses, only start to connect: `ready` waits for the connection.
 
         Raises:
-            UnreachableError: without pauses, the other side did not answer, or not in time.
-            ParleyError: it is running already.
+            UnreachableError: without pauses, the other side did not answer in time.
+            ParleyError: the client is already running.
         """
         self._loop = await self._scope.enter()
         self._current, self._left = None, False
@@ -113,7 +113,7 @@ class DialectClient(ReconnectingClient[G]):
             return PeerClosedError(CloseCode.NORMAL, "the client was closed")
         return self._why(self._guest())
 
-    # For the dialects.
+    # Subclasses implement or use these.
 
     @abstractmethod
     def _new_guest(self, backend: Backend, place: str) -> G: ...
@@ -122,7 +122,7 @@ class DialectClient(ReconnectingClient[G]):
         return guest.closed_error()
 
     def _guest(self) -> G:
-        """The last connection; raises ParleyError before the first."""
+        """Return the last connection; raises ParleyError before the first one."""
         if self._current is None:
             raise ParleyError(
                 f"the client of {self._place} is not connected; enter it with `async with`"
@@ -131,11 +131,11 @@ class DialectClient(ReconnectingClient[G]):
 
     @property
     def _must_wait(self) -> bool:
-        """Whether requests wait for a connection."""
+        """Whether requests must wait for a connection."""
         return self._redials and not self.is_open
 
     async def _close(self, code: int = CloseCode.NORMAL, text: str = "") -> None:
-        """Send queued data, then end the connection for good."""
+        """Send queued data, then end the connection permanently."""
         self._finish()
         guest = self._current if self._redials else self._guest()
         if guest is not None:
@@ -154,7 +154,7 @@ class DialectClient(ReconnectingClient[G]):
             await guest.closed()
             return self._why(guest)
         finally:
-            if guest.is_open:  # otherwise what we said last may still be on its way
+            if guest.is_open:  # otherwise the last data may still be in transit
                 guest.drop()
             self._up.cancel()
 
@@ -169,7 +169,7 @@ class DialectClient(ReconnectingClient[G]):
         except BaseException as error:
             guest.drop()
             if isinstance(error, TimeoutError):
-                text = f"{self._place} did not answer in {self._timeout:g} s"
+                text = f"cannot connect to {self._place}: no answer within {self._timeout:g} s"
                 raise UnreachableError(text) from error
             raise
         return guest

@@ -1,4 +1,4 @@
-"""Forwarding a topic of another node to a topic of this node."""
+"""Forwarding of a topic of another node to a topic of this node."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -26,22 +26,33 @@ logger = logging.getLogger("parley.forward")
 
 
 class Forward:
-    """Publishes the notes of `topic` of the node at `address` on the topic of the same name of
-    `node`, during its `async with` block.
+    """Republishes a topic of the node at `address` on the topic of the same name of `node`.
 
-    The topic exists from the start; an existing topic of `node` is shared. A `Link` connects to the
-    other node and reconnects after growing `pauses` (`draw` returns their random part, 0 to 1). A
-    subscription that is refused or ends is repeated after the same pauses. `data` is sent with the
-    subscription. `notes` counts the published notes, `cuts` the lost subscriptions.
+    Use it as an async context manager; it forwards during the block. The local topic exists from
+    the start; an existing topic of `node` is shared. A `Link` connects to the other node, and
+    reconnects after growing `pauses` (`draw` returns their random part, 0 to 1). After a
+    subscription was rejected or has ended, the forward subscribes again, with the same pauses.
+    `data` is sent with the subscription. `notes` counts published notes, and `cuts` counts lost
+    subscriptions.
 
-    Two nodes cannot forward one topic to each other, because each note would circulate forever:
-    while this node forwards, the other's subscription to the topic here is rejected, and while the
-    other is subscribed, this node doesn't forward. Rings of three or more nodes, and nodes that
+    Two nodes cannot forward one topic to each other, because each note would circulate forever.
+    While this node forwards, it rejects the other node's subscription to the topic. While the other
+    node is subscribed, this node doesn't forward. Rings of three or more nodes, and nodes that
     connect without encryption, are not detected.
 
     Raises:
-        AddressError: not an address.
-        ConfigError: it has no node id, and there is no `trust` policy.
+        AddressError: `address` is not a valid address.
+        ConfigError: the address has no node ID, and no `trust` policy was given.
+
+    Example:
+
+        from parley import Forward, Identity, Node
+
+        async with Node(Identity.create()) as source:
+            source.topic("weather")
+            address = await source.listen("tcp://127.0.0.1:0")
+            async with Forward(node, "weather", address) as forward:
+                await forward.linked()
     """
 
     def __init__(
@@ -61,16 +72,16 @@ class Forward:
         target = Address.parse(address)
         self.address, self._place = str(target), target.place
         self.topic: Topic[Any] = node.topics.get(topic) or node.topic(topic)
-        self.notes = 0  # published here
-        self.cuts = 0  # how often the subscription was lost
+        self.notes = 0  # notes published here
+        self.cuts = 0  # number of lost subscriptions
         self._data = data
         self._subscription: Subscription | None = None
-        self._lost = 0  # over earlier links
+        self._lost = 0  # notes lost over earlier links
         self._misfits = 0  # notes that cannot be published here
-        self._logged_losses = 0  # losses that were logged
-        self._logged_reason = ""  # why there is no link, as the log has it
+        self._logged_losses = 0  # number of losses when they were last logged
+        self._logged_reason = ""  # the last logged reason for the missing link
         self._without = 0.0
-        self._since = 0.0  # when the link came or went
+        self._since = 0.0  # when the link was established or lost
         self._changes = Condition(lambda: node.backend.waiter())
         self._redial = RetryLoop(self._attempt, self._again, pauses=pauses, draw=draw)
 
@@ -80,43 +91,51 @@ class Forward:
 
     @property
     def is_linked(self) -> bool:
-        """Whether it is subscribed now."""
+        """Whether the forward is subscribed now."""
         return self._subscription is not None
 
     @property
     def peer(self) -> Peer | None:
-        """The other node, while there is a link."""
+        """The other node while there is a link, otherwise None."""
         return self._link.peer if self.is_linked else None
 
     @property
     def lost(self) -> int:
-        """How many notes are known to be lost: dropped because this node was too slow, or rejected
-        by the topic here. Notes published while there was no link are not counted."""
+        """Number of notes that are known to be lost.
+
+        The other node dropped them because this node was too slow, or the local topic rejected
+        them. Notes published while there was no link are not counted.
+        """
         subscription = self._subscription
         lost = self._lost + self._misfits
         return lost if subscription is None else lost + _dropped(subscription)
 
     @property
     def seconds_without_link(self) -> float:
-        """For how long there was no link since the start."""
+        """Total time without a link since the start, in seconds."""
         if self._redial.is_over or self.is_linked:
             return self._without
         return self._without + self.node.backend.now() - self._since
 
     async def linked(self) -> None:
-        """Wait for a link; raises ParleyError if it isn't forwarding."""
+        """Wait for a link.
+
+        Raises:
+            ParleyError: the forward isn't running.
+        """
         if self._redial.is_over:
-            raise ParleyError(f"{self!r} isn't forwarding: use `async with`")
+            raise ParleyError(f"{self!r} is not running: use `async with`")
         await self._changes.until(lambda: self.is_linked)
 
-    # Life.
-
     async def __aenter__(self) -> Self:
-        """Start to dial; raises ParleyError if the node isn't running, or the forward already
-        is."""
+        """Start to dial.
+
+        Raises:
+            ParleyError: the node isn't running, or the forward already is.
+        """
         loop = self.node.backend
         if not self._redial.is_over:
-            raise ParleyError(f"{self!r} is already running; make another one")
+            raise ParleyError(f"{self!r} is already running; create another one")
         self._since = loop.now()
         self._link = await self._new_link().__aenter__()
         self._redial.begin(loop)
@@ -128,31 +147,31 @@ class Forward:
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        """Send Close to the other node without waiting for it. The topic stays."""
+        """Send Close to the other node without waiting for its answer; the topic stays."""
         if self._redial.is_over:
             return
         cuts, self._without = self.cuts, self.seconds_without_link
         await self._redial.stop()
         await self._link.aclose(graceful=False)
-        self.cuts = cuts  # this was not a cut
+        self.cuts = cuts  # leaving doesn't count as a lost subscription
 
-    # Inside.
+    # Internals.
 
     def _again(self, why: Exception, seconds: float) -> None:
-        words, said = one_line(str(why)), self._logged_reason
-        self._logged_reason = words
+        reason, logged = one_line(str(why)), self._logged_reason
+        self._logged_reason = reason
         logger.log(
-            logging.DEBUG if words == said else logging.WARNING,
-            "topic %r of %s: %s; subscribed again in %.1f s",
+            logging.DEBUG if reason == logged else logging.WARNING,
+            "topic %r of %s: %s; subscribing again in %.1f s",
             self.topic.name,
             self._place,
-            words,
+            reason,
             seconds,
             extra={"event": "forward.failed", "topic": self.topic.name, "again_in": seconds},
         )
 
     async def _attempt(self) -> Exception:
-        """Wait for a session and forward notes until the subscription ends; returns the reason."""
+        """Wait for a session and forward notes until the subscription ends; return the reason."""
         try:
             return await self._carry(await self._link.next_session())
         finally:
@@ -171,18 +190,18 @@ class Forward:
                     self._log_losses()
             finally:
                 leave()
-        return ParleyError("that node ended the topic")
+        return ParleyError("the other node ended the topic")
 
     async def _publish(self, note: Value, headers: Mapping[str, Value] | None) -> None:
         try:
             await self.topic.publish(note, headers)
         except (LocalError, LbmEncodeError, TypeError) as error:
-            # TypeError: our topic has a type, which is not that of the note.
+            # TypeError: the local topic has a type that the note doesn't match.
             if not self._misfits:
                 logger.warning(
-                    "topic %r: a note of %s: %s",
-                    self.topic.name,
+                    "cannot publish a note from %s on topic %r: %s; further ones are not logged",
                     self._place,
+                    self.topic.name,
                     error,
                     extra={"event": "forward.misfit", "topic": self.topic.name},
                 )
@@ -197,7 +216,7 @@ class Forward:
         self._logged_reason = ""
         if self.cuts:
             logger.warning(
-                "topic %r of %s: linked again; what it published in %.1f s did not come across",
+                "topic %r of %s: linked again; notes published in the last %.1f s are missing",
                 self.topic.name,
                 self._place,
                 without,
@@ -215,7 +234,7 @@ class Forward:
         self._changes.notify()
 
     def _unlinked(self) -> None:
-        """The subscription, if there was one, has ended."""
+        """Record the end of the subscription, if there was one."""
         subscription = self._subscription
         if subscription is None:
             return
@@ -244,7 +263,9 @@ def _dropped(subscription: Subscription) -> int:
 
 
 def _own_headers(headers: Mapping[str, Value]) -> Mapping[str, Value] | None:
-    """Return the publisher's headers without the one about our own subscription."""
+    """Return the publisher's headers without the one that concerns the forward's own
+    subscription.
+    """
     if DROPPED_HEADER in headers:
         headers = {name: value for name, value in headers.items() if name != DROPPED_HEADER}
     return headers or None

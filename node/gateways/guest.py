@@ -1,7 +1,7 @@
 """The other side of a connection in a foreign dialect, as handlers see it.
 
-A guest is unauthenticated, so it never has a right that is granted to a node id or a role. Only a
-guest whose connection runs over a native stream is known to be that peer.
+A guest is unauthenticated, so it never has permissions that were granted to a node ID or a role. If
+the connection runs over a native stream, the guest is identified by the native peer.
 """
 
 import logging
@@ -35,15 +35,16 @@ _VIOLATIONS = frozenset({CloseCode.PROTOCOL_ERROR, CloseCode.FRAME_TOO_LARGE})
 class Guest(ABC):
     """The other side of one connection in a foreign dialect, client or server.
 
-    `name` is the dialled address, or where the connection came from. `carrier` is the native peer
-    whose stream carries the connection, or None; `carried_by` is that peer's connection. `on_gone`
-    is called when the transport is closed. A violation of the format is logged as a warning,
-    rate-limited by `violations`, so that an operator learns why a program was disconnected.
+    `name` is the dialled address, or the address that the connection came from. `carrier` is the
+    native peer whose stream carries the connection, or None; `carried_by` is that peer's
+    connection. `on_gone` is called when the transport is closed. Violations of the format are
+    logged as warnings, rate-limited by `violations`, so that an operator learns why a program was
+    disconnected.
     """
 
     dialect: ClassVar[str]
-    # After so many bytes, about fifty calls, other connections may have their turn. With a
-    # flood of 250 KiB they would wait for 1,500 calls.
+    # Bytes to process, about fifty calls, before other connections get a turn. With a flood of 250
+    # KiB they would wait for 1,500 calls.
     turn_size: ClassVar[int] = 8 * 1024
 
     def __init__(
@@ -84,16 +85,16 @@ class Guest(ABC):
     def __str__(self) -> str:
         return f"guest {self.name}"
 
-    # Who it is: as in `Peer`.
+    # The guest's identity, with the attributes of `Peer`.
 
     @property
     def node_id(self) -> NodeId | None:
-        """The node id of the native peer that carries the connection, or None."""
+        """The node ID of the native peer that carries the connection, or None."""
         return self.carrier.node_id if self.carrier is not None else None
 
     @property
     def path(self) -> tuple[NodeId, ...]:
-        """The route of the native connection that carries it; empty without one."""
+        """The route of the native connection that carries this one; empty without one."""
         return self.carrier.path if self.carrier is not None else ()
 
     @property
@@ -103,12 +104,12 @@ class Guest(ABC):
 
     @property
     def role(self) -> str:
-        """The role that the carrier claims; empty without one."""
+        """The role that the carrier claims; empty without a carrier."""
         return self.carrier.role if self.carrier is not None else ""
 
     @property
     def info(self) -> Mapping[str, Value]:
-        """Application data from the carrier's handshake; empty without one."""
+        """Application data from the carrier's handshake; empty without a carrier."""
         return self.carrier.info if self.carrier is not None else {}
 
     @property
@@ -123,10 +124,10 @@ class Guest(ABC):
 
     @property
     def is_gone(self) -> bool:
-        """Whether its transport is closed."""
+        """Whether the transport is closed."""
         return self._gone
 
-    # Requests: as in `Peer`; each dialect has some of them.
+    # Requests, with the methods of `Peer`; each dialect supports some of them.
 
     async def call(
         self,
@@ -152,17 +153,19 @@ class Guest(ABC):
         """Emit a named event; raises NotSpokenError in a dialect without events."""
         raise NotSpokenError(self.dialect, "named events")
 
-    # Its life.
+    # The end of the connection.
 
     async def closed(self) -> ConnectionEnded:
-        """Wait for the end of the connection; returns how it ended."""
+        """Wait for the end of the connection and return how it ended."""
         await self._changes.until(lambda: self._ended is not None)
         assert self._ended is not None
         return self._ended
 
     async def close(self, code: int = CloseCode.NORMAL, text: str = "") -> None:
-        """Send queued data, then close the connection and its transport. The dialects cannot carry
-        `code` and `text`."""
+        """Send queued data, then close the connection and its transport.
+
+        `code` and `text` are not sent, because the dialects have no message for them.
+        """
         self._core.close(self.backend.now(), code, text)
         self.driver.step()
         await self._changes.until(lambda: self._gone)
@@ -174,11 +177,11 @@ class Guest(ABC):
 
     def drop(self) -> None:
         """End the connection now and discard queued data."""
-        self._core.abort(self.backend.now(), CloseCode.GOING_AWAY, "dropped by us")
+        self._core.abort(self.backend.now(), CloseCode.GOING_AWAY, "dropped by this side")
         self.driver.step()
 
     def closed_error(self) -> PeerClosedError:
-        """Return the error for requests after the end."""
+        """Return the error that requests raise after the end."""
         if self._ended is None:
             return PeerClosedError(CloseCode.NORMAL, "the connection is closing")
         return PeerClosedError(self._ended.code, self._ended.text)
@@ -192,13 +195,13 @@ class Guest(ABC):
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        """Close; after an exception, without waiting."""
+        """Close the connection; after an exception, without waiting."""
         if exc_type is None:
             await self.close()
         else:
             self.drop()
 
-    # For the dialects.
+    # Subclasses implement these.
 
     @abstractmethod
     def _take(self, report: Any, now: float) -> None:
@@ -206,7 +209,7 @@ class Guest(ABC):
 
     @abstractmethod
     def _lost(self, ended: ConnectionEnded) -> None:
-        """The connection has ended: wake waiting tasks, and stop handlers."""
+        """Handle the end of the connection: wake waiting tasks, and stop handlers."""
 
     @property
     def earliest(self) -> float:
@@ -228,7 +231,7 @@ class Guest(ABC):
         if self._ended is None:
             self._ended = ended
             broke = ended.code in _VIOLATIONS and self._violations is not None
-            told = {
+            extra = {
                 "event": "guest.misbehaved" if broke else "guest.closed",
                 **access.party(self),
                 "dialect": self.dialect,
@@ -237,9 +240,9 @@ class Guest(ABC):
             text, why = "%s ended: %s", ended.reason or ended
             if broke and self._violations is not None:
                 now, log = self.backend.now(), self._violations.log
-                log(access.logger, logging.WARNING, now, text, self, why, extra=told)
+                log(access.logger, logging.WARNING, now, text, self, why, extra=extra)
             else:
-                access.logger.info(text, self, why, extra=told)
+                access.logger.info(text, self, why, extra=extra)
             self._lost(ended)
             self._changes.notify()
 

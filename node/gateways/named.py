@@ -1,6 +1,6 @@
-"""Byte-exact named events: the gateway of a node, the client, and the other side of a connection.
+"""Byte-exact named events: a node's gateway, the client, and the other side of a connection.
 
-As in the crate, a handler completes even if its connection has ended.
+As in the crate, a handler runs to its end even if its connection has ended.
 """
 
 import logging
@@ -55,7 +55,7 @@ FORMATS: Final[tuple[FormatName, ...]] = ("msgpack", "json", "raw")
 
 @dataclass(frozen=True, slots=True)
 class NamedOptions:
-    """The `handlers`, the default `format` of events and replies, and the `limits` of one side."""
+    """The handlers, flavour, default format of events and replies, and limits of one side."""
 
     handlers: Handlers
     flavour: Flavour
@@ -73,21 +73,37 @@ class NamedOptions:
         """Validate options.
 
         Raises:
-            ConfigError: there is no such flavour, or the crate has no such format.
+            ConfigError: the flavour doesn't exist, or the crate doesn't support the format.
         """
         try:
             known = Flavour(flavour)
         except ValueError:
-            raise ConfigError(f"the flavours are plain and typed, not {flavour!r}") from None
+            raise ConfigError(f"invalid flavour {flavour!r}: expected plain or typed") from None
         if format not in FORMATS:
-            raise ConfigError(f"the formats are {', '.join(FORMATS)}, not {format!r}")
+            raise ConfigError(f"invalid format {format!r}: expected {', '.join(FORMATS)}")
         return cls(handlers, known, format, limits or DialectLimits())
 
 
 class NamedPeer(Guest):
-    """The other side. `ignored` counts its events without a handler.
+    """The other side of a connection with named events.
 
-    `on_over` is called once its transport is closed and no handler of its events runs.
+    `ignored` counts its events without a handler. `on_over` is called once its transport is closed
+    and no handler of its events is running.
+
+    Example:
+
+        from parley import NamedEvent
+        from parley.dialects import NamedClient, NamedGateway
+
+        @node.on("welcome")
+        async def welcome(event: NamedEvent) -> str:
+            return f"hello {event.data}"
+
+        async with NamedGateway(node) as gateway:
+            address = await gateway.listen("tcp://127.0.0.1:0")
+            async with NamedClient(address) as client:
+                reply = await client.peer.emit("welcome", "Ada").reply(timeout=5)
+                assert reply.data == "hello Ada"
     """
 
     dialect: ClassVar[str] = "named events"
@@ -119,16 +135,16 @@ class NamedPeer(Guest):
         self.emitter = NamedEmitter(self, self._named)
         self._on_over = on_over
         self._runners: dict[int, Runner] = {}
-        self._begun: set[int] = set()  # those of them that run
+        self._begun: set[int] = set()  # keys of the runners that have started
 
     @property
     def flavour(self) -> Flavour:
-        """The flavour of the format."""
+        """The flavour of the connection."""
         return self._named.flavour
 
     @property
     def running(self) -> int:
-        """How many handlers of its events run."""
+        """Number of running handlers of the peer's events."""
         return self._named.running
 
     def emit(
@@ -139,30 +155,31 @@ class NamedPeer(Guest):
         namespace: str = "",
         format: FormatName | None = None,
     ) -> Emission:
-        """Emit a named event: `await` it, or use its `reply()` or `replies()`; `Emission` describes
-        further errors.
+        """Emit a named event: `await` the result, or use its `reply()` or `replies()`.
 
-        `format` is the format of the data, by default that of the connection; `raw` takes bytes, a
-        Tandem two payloads.
+        `format` is the format of the data, by default that of the connection; `raw` requires bytes,
+        and a Tandem contains two payloads. `Emission` describes the errors raised while sending.
 
         Raises:
-            FormatError: there is no such format, or `raw` was given something other than bytes.
+            FormatError: the format doesn't exist, or `raw` was given something other than bytes.
         """
         payload = make_payload(data, format or self.format)
         return Emission(self.emitter, name, namespace, payload)
 
     async def drained(self) -> None:
-        """Wait until no handler of its events runs."""
+        """Wait until no handler of the peer's events is running."""
         await self._changes.until(lambda: not self._runners)
 
     def stop_handlers(self) -> None:
-        """Cancel the handlers of its events."""
+        """Cancel the handlers of the peer's events."""
         for key, runner in list(self._runners.items()):
             runner.cancel()
             if key not in self._begun:
-                del self._runners[key]  # on asyncio it never begins, so it never ends
+                del self._runners[
+                    key
+                ]  # on asyncio a runner cancelled before its start never runs its finally block
 
-    # From the core.
+    # Reports from the core.
 
     def _take(self, report: BromineEvent, now: float) -> None:
         entry = self._handlers.find_event(report.namespace, report.name)
@@ -170,7 +187,7 @@ class NamedPeer(Guest):
             self.ignored += 1
             self._answer(report, ResultCode.ACCEPTED, None)
         elif entry.supercategories is not None:
-            # Supercategories are pairs of roles, and guests have none.
+            # Supercategories are pairs of roles, and guests have no roles.
             self._answer(report, ResultCode.WRONG_SUPERCATEGORY, None)
         elif self.draining:
             self._answer(report, ResultCode.OVERLOADED, None)
@@ -207,7 +224,8 @@ class NamedPeer(Guest):
                 port.send_all,
             )
         finally:
-            # Also when it was cancelled: typed, each event gets its one End or Error.
+            # Also after cancellation: in the typed flavour, each event gets exactly one End or
+            # Error.
             self._begun.discard(id(event))
             self._runners.pop(id(event), None)
             self._answer(event, *outcome)
@@ -218,7 +236,7 @@ class NamedPeer(Guest):
                 self._look(self)
 
     def _answer(self, event: BromineEvent, code: int, data: Any) -> None:
-        """Send the result or the failure of a handler; a value without a form is a failure."""
+        """Send the result or failure of a handler; a value that cannot be encoded is a failure."""
         core, now, unsent = self._named, self.backend.now(), self._handlers.unsent
         try:
             if code == ResultCode.ACCEPTED:
@@ -227,7 +245,7 @@ class NamedPeer(Guest):
                     core.finish(event, returned, now)
                     return
                 except FormatError:
-                    text = "what %r returned has no form"
+                    text = "cannot encode the result of the handler of %r"
                     unsent.log(
                         logger,
                         logging.ERROR,
@@ -239,7 +257,7 @@ class NamedPeer(Guest):
                     )
                     code, data = FAILED
                 except PayloadTooLargeError:
-                    text = "what %r returned is too large"
+                    text = "cannot send the result of the handler of %r: it is too large"
                     unsent.log(
                         logger,
                         logging.WARNING,
@@ -251,7 +269,7 @@ class NamedPeer(Guest):
                     code, data = ResultCode.PAYLOAD_TOO_LARGE, None
             text = data if isinstance(data, str) else error_text(code)
             core.fail(event, event_code(code), cut(text), now)
-        except LocalError:  # the connection is over
+        except LocalError:  # the connection is closed
             core.release(event, now)
 
 
@@ -269,20 +287,24 @@ class NamedReplies:
         self._peer = peer
         self._core = core
         self._event = event
-        self._said = 0  # bytes since others ran: a handler that never waits must not hog the loop
+        self._said = (
+            0  # bytes since other tasks ran; a handler that never waits must not block the loop
+        )
         self.format: FormatName = format
 
     @property
     def wanted(self) -> bool:
-        """Whether the connection is open; the dialect doesn't tell whether the emitter waits."""
+        """Whether the connection is open; the dialect doesn't show whether the emitter still
+        waits.
+        """
         return self._peer.is_open
 
     async def reply(self, name: str, namespace: str, payload: Payload) -> None:
         """Send a reply, waiting until it can be written.
 
         Raises:
-            PeerClosedError: the connection is over.
-            PayloadTooLargeError: it is too long.
+            PeerClosedError: the connection is closed.
+            PayloadTooLargeError: the reply is too long.
             LocalProtocolError: the name is too long.
             FormatError: the payload cannot be encoded in its format.
         """
@@ -299,7 +321,7 @@ class NamedReplies:
                 except PayloadTooLargeError:
                     return ResultCode.PAYLOAD_TOO_LARGE, None
                 except ConnectionClosedError:
-                    break  # nobody reads on
+                    break  # the emitter has disconnected
         return ResultCode.ACCEPTED, None
 
     async def _send(self, name: str, namespace: str, data: bytes) -> None:
@@ -314,7 +336,7 @@ class NamedReplies:
 
 
 class NamedEmitter:
-    """The `Emitter` of a connection."""
+    """The `Emitter` of one connection."""
 
     __slots__ = ("_core", "_peer", "backend", "marks_end")
 
@@ -348,7 +370,7 @@ class NamedEmitter:
         self._peer.driver.step()
 
     def cancel(self, emit: OutgoingEmit) -> None:
-        """Discard its replies; the dialect cannot cancel."""
+        """Discard further replies; the dialect cannot cancel an event."""
         self._core.cancel(emit)
 
     def closed_error(self) -> PeerClosedError:
@@ -356,29 +378,36 @@ class NamedEmitter:
 
 
 def on_wire(payload: Payload) -> bytes:
-    """Encode a payload in this dialect: its format id, if it has one, then its data.
+    """Encode a payload in this dialect: its format id, if it has one, followed by its data.
 
     Raises:
-        FormatError: the crate has no such format, or a value has no form in it.
+        FormatError: the crate doesn't support the format, or the value cannot be encoded in it.
     """
     if payload.format is None or isinstance(payload, FormattedPayload | NamedReply):
         return payload.raw
     if payload.format in _OURS:
         raise FormatError(
-            f"cannot send a payload of format {payload.format}: named events (bromine) support "
-            "neither LBM nor CBOR; use msgpack, json or raw"
+            f"cannot send a payload of format {payload.format}: named events (bromine) don't "
+            "support LBM and CBOR; use msgpack, json or raw"
         )
     return bytes((payload.format,)) + payload.raw
 
 
 class NamedGateway(DialectServer[NamedPeer]):
-    """Serves the named events of a running node during its `async with` block.
+    """Serves the named events of a running node to clients during its `async with` block.
 
-    `flavour` is the header that clients use: `plain` (bromine 0.14 to 0.17) or `typed` (0.18 and
-    later); the wire doesn't tell them apart. `format` is the default format of replies.
+    `flavour` is the header format that the clients use: `plain` (bromine 0.14 to 0.17) or `typed`
+    (0.18 and later). The gateway cannot detect it. `format` is the default format of replies.
 
     Raises:
-        ConfigError: there is no such flavour or format.
+        ConfigError: the flavour or format doesn't exist.
+
+    Example:
+
+        from parley.dialects import NamedGateway
+
+        async with NamedGateway(node, flavour="typed") as gateway:
+            address = await gateway.listen("tcp://127.0.0.1:0")
     """
 
     def __init__(
@@ -395,7 +424,7 @@ class NamedGateway(DialectServer[NamedPeer]):
         self.format = options.format
         self.limits = options.limits
         super().__init__("the gateway", self.limits.clients, self.limits.memory)
-        self._ignored = 0  # events of clients that are gone
+        self._ignored = 0  # events of disconnected clients
 
     def __repr__(self) -> str:
         return f"<NamedGateway, {self.flavour}, {len(self.peers)} clients>"
@@ -407,7 +436,7 @@ class NamedGateway(DialectServer[NamedPeer]):
 
     @property
     def clients(self) -> int:
-        """How many clients are connected or have a running handler."""
+        """Number of clients that are connected or have a running handler."""
         return len(self._guests)
 
     @property
@@ -417,10 +446,10 @@ class NamedGateway(DialectServer[NamedPeer]):
 
     @property
     def ignored(self) -> int:
-        """How many events had no handler."""
+        """Number of events without a handler."""
         return self._ignored + sum(peer.ignored for peer in self._guests.values())
 
-    # Inside.
+    # Internals.
 
     def _new_guest(self, name: str) -> NamedPeer:
         return NamedPeer(self.backend, name, self._options, on_over=self._over, total=self.account)
@@ -443,11 +472,27 @@ class NamedGateway(DialectServer[NamedPeer]):
 
 
 class NamedClient(DialectClient[NamedPeer]):
-    """A connection to a server during its `async with` block, with or without a node.
+    """A connection to a server of named events during its `async with` block, with or without a
+    node.
 
     `flavour` is the server's: `plain` (bromine 0.14 to 0.17) or `typed` (0.18 and later). `format`
-    is the default format of events. `registrar` has the handlers of the server's events; by default
-    it is the client's own.
+    is the default format of events. `registrar` provides the handlers of the server's events; by
+    default the client has its own.
+
+    Example:
+
+        from parley import NamedEvent
+        from parley.dialects import NamedClient, NamedGateway
+
+        @node.on("welcome")
+        async def welcome(event: NamedEvent) -> str:
+            return f"hello {event.data}"
+
+        async with NamedGateway(node) as gateway:
+            address = await gateway.listen("tcp://127.0.0.1:0")
+            async with NamedClient(address) as client:
+                reply = await client.emit("welcome", "Ada").reply(timeout=5)
+                assert reply.data == "hello Ada"
     """
 
     def __init__(
@@ -461,11 +506,11 @@ class NamedClient(DialectClient[NamedPeer]):
         timeout: float = CONNECT_TIMEOUT,
         pauses: Backoff | None = None,
     ) -> None:
-        """`timeout` is in seconds, for connecting; with `pauses` it reconnects.
+        """Create a client; `timeout` is in seconds, for connecting. With `pauses` it reconnects.
 
         Raises:
-            AddressError: not an address.
-            ConfigError: there is no such flavour or format.
+            AddressError: `address` is not a valid address.
+            ConfigError: the flavour or format doesn't exist.
         """
         super().__init__(address, timeout, pauses)
         self.registrar = registrar or Registrar(NodeConfig(), self._scope)
@@ -473,7 +518,7 @@ class NamedClient(DialectClient[NamedPeer]):
 
     @property
     def peer(self) -> NamedPeer:
-        """The server, over the last connection; raises ParleyError before the first."""
+        """The server, over the last connection; raises ParleyError before the first one."""
         return self._guest()
 
     def emit(
@@ -484,11 +529,11 @@ class NamedClient(DialectClient[NamedPeer]):
         namespace: str = "",
         format: FormatName | None = None,
     ) -> Emission:
-        """Emit a named event, as `NamedPeer.emit`.
+        """Emit a named event, like `NamedPeer.emit`.
 
-        With `pauses` it waits for the connection: `reply()` and `replies()` within their time-outs
-        (then CallTimeout; its cause says what is wrong), `await` for as long as it takes. At
-        most 4,096 wait: LimitReachedError.
+        With `pauses` the event waits for a connection. `reply()` and `replies()` wait within their
+        timeouts, then raise CallTimeout with the reason as its cause; `await` waits without a
+        limit. At most 4,096 requests can wait; further ones raise LimitReachedError.
         """
         if not self._redials:
             return self.peer.emit(name, data, namespace=namespace, format=format)
@@ -498,7 +543,7 @@ class NamedClient(DialectClient[NamedPeer]):
             emitter, name, namespace, make_payload(data, format or self._options.format)
         )
 
-    # Inside.
+    # Internals.
 
     def _new_guest(self, backend: Backend, place: str) -> NamedPeer:
         return NamedPeer(backend, place, self._options)

@@ -1,7 +1,7 @@
-"""The base of the servers of foreign dialects, and their plaintext listeners.
+"""The base class of the servers of foreign dialects, and their plaintext listeners.
 
-The dialects don't encrypt, so listeners accept loopback and Unix sockets only, unless an address
-was declared insecure.
+The dialects don't encrypt. Listeners therefore accept only loopback addresses and Unix sockets,
+unless the caller allows an insecure address.
 """
 
 import logging
@@ -28,7 +28,7 @@ from parley._node.trust.admission import address_key
 
 G = TypeVar("G", bound=Guest)
 
-# Seconds for what is queued to be written, and for the other sides to hang up.
+# Seconds to write the queued data and to wait until the other sides close.
 CLOSE_TIMEOUT = CLOSE_LINGER + 1.0
 
 
@@ -38,10 +38,10 @@ access = logging.getLogger("parley.access")
 class PlaintextListener:
     """The listening addresses of one dialect, for at most `most_clients` connections.
 
-    `accept` makes a driver for a connection from an address. Remote addresses share the limit: when
-    it is reached, the oldest connection of the address with the most is dropped for an address that
-    has at least two fewer. `owner_of` returns the key of an address; `drop` closes a connection for
-    which `is_open` returns True. `turned_away` counts refused connections.
+    `accept` creates a driver for a connection from an address. At the limit, a new connection can
+    replace the oldest connection of the remote address with the most connections, if its own
+    address has at least two fewer. `owner_of` returns the key of an address. `drop` closes a
+    connection for which `is_open` returns True. `turned_away` counts rejected connections.
     """
 
     __slots__ = (
@@ -76,7 +76,9 @@ class PlaintextListener:
         self._drop = drop
         self._drivers: FairSlots[Driver] = FairSlots(self._idle_since, idle=math.inf)
         self._ending = False
-        self._full = RateLimitedLogger()  # clients cause these lines before they have authenticated
+        self._full = (
+            RateLimitedLogger()
+        )  # clients can cause these lines before they have authenticated
         self.turned_away = 0
 
     def __len__(self) -> int:
@@ -87,7 +89,7 @@ class PlaintextListener:
         return [str(listener.address) for listener in self._listeners]
 
     async def listen(self, address: str, *, allow_insecure: bool = False) -> str:
-        """As `DialectServer.listen`."""
+        """Listen on an address; see `DialectServer.listen`."""
         place = Address.parse(address).without_node_id()
         if not allow_insecure and not is_local(place):
             raise InsecureAddressError(str(place))
@@ -96,7 +98,7 @@ class PlaintextListener:
         return str(listener.address)
 
     def left(self, driver: Driver) -> None:
-        """A connection has ended."""
+        """Remove a connection that has ended."""
         self._drivers.remove(driver)
 
     async def stop_listening(self) -> None:
@@ -108,24 +110,29 @@ class PlaintextListener:
 
     def admitted(self, name: str) -> Driver | None:
         if self._ending:
-            return None  # the loop had it already when the listener was closed
+            return None  # the event loop had already accepted it when the listener was closed
         owner = self._owner_of(name)
-        if len(self._drivers) >= self._most_clients and not self._make_room(owner):
+        if len(self._drivers) >= self._most_clients and not self._evict_for(owner):
             self.turned_away += 1
             self._full.log(
                 access,
                 logging.WARNING,
                 self._backend.now(),
-                "a connection from %s was turned away: no room",
+                "rejected a connection from %s: too many clients (limit %d)",
                 name,
-                extra={"event": "connection.turned-away", "address": name, "reason": "no room"},
+                self._most_clients,
+                extra={
+                    "event": "connection.turned-away",
+                    "address": name,
+                    "reason": "too many clients",
+                },
             )
             return None
         driver = self._accept(name)
         self._drivers.add(driver, owner)
         return driver
 
-    def _make_room(self, owner: Hashable) -> bool:
+    def _evict_for(self, owner: Hashable) -> bool:
         evicted = self._drivers.evict_for(owner, 0.0)
         if evicted is None:
             return False
@@ -133,15 +140,15 @@ class PlaintextListener:
         return True
 
     def _idle_since(self, driver: Driver) -> float | None:
-        """Return the same for all open ones, so that the oldest is evicted first."""
+        """Return the same time for all open connections, so that the oldest is evicted first."""
         return 0.0 if self._is_open(driver) else None
 
 
 class DialectServer(ABC, Generic[G]):
-    """A server of one dialect for at most `clients` connections; errors call it `what`. Clients
-    together may use `memory` bytes, charged to `account`.
+    """A server of one dialect for at most `clients` connections, called `what` in errors.
 
-    Leaving its `async with` stops listening, lets handlers finish, and closes all connections.
+    All clients together may use `memory` bytes, charged to `account`. Leaving the `async with`
+    block stops listening, lets handlers finish, and closes all connections.
     """
 
     def __init__(self, what: str, clients: int, memory: int) -> None:
@@ -152,12 +159,12 @@ class DialectServer(ABC, Generic[G]):
         self._guests: dict[Driver, G] = {}
         self._changes = Condition(lambda: self.backend.waiter())
 
-    # Where it listens, and who is connected.
+    # Listeners and connected clients.
 
     @property
     @abstractmethod
     def backend(self) -> Backend:
-        """The loop; raises ParleyError if it isn't running."""
+        """The event loop; raises ParleyError if it isn't running."""
 
     @property
     def addresses(self) -> list[str]:
@@ -166,33 +173,36 @@ class DialectServer(ABC, Generic[G]):
 
     @property
     def turned_away(self) -> int:
-        """How many connections were refused because of `limits.clients`."""
+        """Number of connections that were rejected because of `limits.clients`."""
         return self._gateway.turned_away if self._gateway is not None else 0
 
     async def listen(self, address: str, *, allow_insecure: bool = False) -> str:
-        """Listen on `tcp://host:port` (port 0: any) or `unix:///path`.
+        """Listen on `tcp://host:port` (port 0: any free port) or `unix:///path`.
 
         Returns:
             The address to dial.
 
         Raises:
-            InsecureAddressError: other machines can reach it, and `allow_insecure` is not given.
-            AddressError: not an address.
-            UnreachableError: it cannot be listened on.
-            ParleyError: it is not running.
+            InsecureAddressError: other machines can reach the address, and `allow_insecure` is
+                False.
+            AddressError: `address` is not a valid address.
+            UnreachableError: the system refuses to listen on the address.
+            ParleyError: the server is not running.
         """
         return await self._running().listen(address, allow_insecure=allow_insecure)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for a condition on the clients, checked when one connects or leaves."""
+        """Wait until a condition is true; it is checked when a client connects or leaves."""
         await self._changes.until(condition)
 
-    # Life.
-
     async def __aenter__(self) -> Self:
-        """Start; raises ParleyError if it is running already, or its node isn't."""
+        """Start the server.
+
+        Raises:
+            ParleyError: the server is already running, or its node isn't.
+        """
         if self._gateway is not None:
-            raise ParleyError(f"{self._what} is running already")
+            raise ParleyError(f"{self._what} is already running")
         self._gateway = PlaintextListener(
             await self._enter(),
             self._accept,
@@ -209,8 +219,9 @@ class DialectServer(ABC, Generic[G]):
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        """Stop listening, let handlers finish and close all connections; after an exception, close
-        them immediately."""
+        """Stop listening, let handlers finish, and close all connections; after an exception, close
+        them immediately.
+        """
         hasty = exc_type is not None
         try:
             # Connections and listeners are closed even on cancellation.
@@ -226,18 +237,19 @@ class DialectServer(ABC, Generic[G]):
             self._gateway = None
             await self._leave()
 
-    # For the dialects.
+    # Subclasses implement or use these.
 
     @abstractmethod
     def _new_guest(self, name: str) -> G:
         """Return the guest that connects from `name`; it calls `_gone` when its connection has
-        ended."""
+        ended.
+        """
 
     async def _enter(self) -> Backend:
         return self.backend
 
     async def _drain(self) -> None:
-        """Refuse new requests and let running ones finish."""
+        """Reject new requests and let running ones finish."""
 
     def _dismiss(self, guest: G, *, hasty: bool) -> None:
         """End one connection without waiting."""
@@ -270,10 +282,10 @@ class DialectServer(ABC, Generic[G]):
 
 
 def is_local(address: Address) -> bool:
-    """Whether only programs on this machine can reach an address."""
+    """Return whether only programs on this machine can reach an address."""
     if address.scheme in ("unix", "memory") or address.host == "localhost":
         return True
     try:
         return ip_address(address.host.partition("%")[0]).is_loopback
     except ValueError:
-        return False  # a name: tomorrow it may stand for another address
+        return False  # a host name, which can resolve to another address later

@@ -1,7 +1,7 @@
 """The bridge between a relay's broadcasts and a topic's notes.
 
 A message isn't sent back to its source. The bridge is a client of the relay with its node's UUID
-(protocol.md, section 4).
+(docs/protocol.md, section 4).
 """
 
 import logging
@@ -23,21 +23,32 @@ from parley._node.transport.loop import Runner, Waiter
 
 logger = logging.getLogger("parley.gateway")
 
-# The header of a note that was a broadcast: its sender's UUID, as text.
+# The header of a note that was a broadcast: the sender's UUID as text.
 SENDER = "relay.sender"
-# The cost of a broadcast that waits to be published, besides its payload, in bytes.
+# The cost of a broadcast that waits to be published, in addition to its payload, in bytes.
 MESSAGE_COST = 300
 
 
 class Bridge:
-    """Joins a `relay` to a `topic` during its `async with` block. Enter it before the relay
-    listens, so that no client takes its `uuid` (`node.node_id.uuid`).
+    """Connects a `relay` and a `topic` during its `async with` block.
 
-    A broadcast becomes a note with its payload as data and the header `relay.sender`; a note
-    becomes a payload by the table of docs/dialects.md, with `values` for data that is neither bytes
-    nor text. `published` and `broadcast` count forwarded messages; `lost` those that were too long,
-    had no form, or exceeded `limits.write_buffer` of the relay; `ignored` direct messages to the
-    node.
+    A broadcast becomes a note with the payload as its data and the header `relay.sender`. A note
+    becomes a broadcast: bytes and text are sent unchanged, other data in the format `values`
+    ("cbor", "msgpack" or "json"). Enter the bridge before the relay listens, so that no client
+    takes its `uuid` (`node.node_id.uuid`).
+
+    `published` counts forwarded broadcasts, and `broadcast` counts forwarded notes. `lost` counts
+    messages that were too long, could not be encoded, or exceeded the relay's
+    `limits.write_buffer`. `ignored` counts direct messages to the node.
+
+    Example:
+
+        from parley.dialects import Bridge, Relay
+
+        topic = node.topic("weather")
+        async with Relay() as relay, Bridge(relay, topic, node.node_id.uuid):
+            address = await relay.listen("tcp://127.0.0.1:0")
+            await topic.publish("rain")
     """
 
     def __init__(
@@ -48,7 +59,7 @@ class Bridge:
         self.uuid = uuid
         self.published = self.broadcast = self.lost = self.ignored = 0
         self._values: Rest = values
-        self._tap = self._noted  # one object, by which the topic tells its taps apart
+        self._tap = self._noted  # one object, because the topic compares its taps by identity
         self._queue: deque[tuple[bytes, bytes]] = deque()
         self._waiting_size = 0
         self._waiter: Waiter | None = None
@@ -59,10 +70,10 @@ class Bridge:
         return f"<Bridge {self.topic.name!r} as {self.uuid}>"
 
     async def __aenter__(self) -> Self:
-        """Join both.
+        """Join the relay and the topic.
 
         Raises:
-            ConfigError: the UUID is taken at the relay.
+            ConfigError: the UUID is in use at the relay.
             ParleyError: the relay isn't running, or the bridge already is.
         """
         if self._undo:
@@ -88,16 +99,16 @@ class Bridge:
         self._queue.clear()
         self._waiting_size = 0
 
-    # From the relay.
+    # From the relay to the topic.
 
     def deliver(self, pieces: Sequence[Piece], held: int, now: float) -> None:
-        """Publish broadcasts, as a member of the relay."""
+        """Queue broadcasts to be published on the topic."""
         for to, sender, payload in decode_messages(b"".join(pieces)):
             size = len(payload) + MESSAGE_COST
             if to != BROADCAST:
                 self.ignored += 1
             elif self._waiting_size + size > self.relay.limits.write_buffer:
-                self._lose("came faster than the topic takes them")
+                self._lose("the topic is too slow")
             else:
                 self._waiting_size += size
                 self._queue.append((sender, payload))
@@ -114,18 +125,18 @@ class Bridge:
                 try:
                     await self.topic.publish(from_bytes(payload), headers, source=self._tap)
                 except PayloadTooLargeError:
-                    self._lose("was too long for a note")
+                    self._lose("it is too long for a note")
                 except TypeError as error:  # the topic has a type
-                    self._lose(f"is not a note of the topic ({error})")
-                except ParleyError as error:  # the node has ended
-                    self._lose(f"was for a topic that is gone ({error})")
+                    self._lose(f"it does not match the topic's type: {error}")
+                except ParleyError as error:  # the node has stopped
+                    self._lose(str(error))
                 else:
                     self.published += 1
             self._waiter = self.relay.backend.waiter()
             await self._waiter
             self._waiter = None
 
-    # From the topic.
+    # From the topic to the relay.
 
     def _noted(self, data: Encodable, headers: Mapping[str, Encodable] | None) -> None:
         if headers and self._came_from_here(headers.get(SENDER)):
@@ -134,28 +145,30 @@ class Bridge:
         try:
             payload = to_bytes(data, self._values)
         except ConversionError as error:
-            self._lose(f"has no form at the relay ({error})")
+            self._lose(str(error))
             return
         if UUIDS_SIZE + len(payload) > self.relay.limits.longest_frame:
-            self._lose("was too long for the relay")
+            self._lose("it is too long for the relay (longest_frame)")
             return
         self.broadcast += 1
         message = encode_message(BROADCAST, self.uuid.bytes, payload)
         self.relay.broadcast(self.uuid, message)
 
     def _came_from_here(self, sender: Encodable) -> bool:
-        """Whether a note is a broadcast of this relay, which another node bridges too."""
+        """Return whether a note is a broadcast of this relay that another node's bridge has
+        published.
+        """
         try:
             return isinstance(sender, str) and UUID(sender) in self.relay
         except ValueError:
             return False
 
-    def _lose(self, why: str) -> None:
+    def _lose(self, reason: str) -> None:
         if not self.lost:
             logger.warning(
-                "the bridge of topic %r: what %s is lost; counted, and not logged again",
+                "the bridge of topic %r lost a message: %s; further ones are counted, not logged",
                 self.topic.name,
-                why,
+                reason,
                 extra={"event": "bridge.lost"},
             )
         self.lost += 1

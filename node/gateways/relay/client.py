@@ -30,15 +30,27 @@ logger = logging.getLogger("parley.gateway")
 
 
 class RelayClient(DialectClient["_Link"]):
-    """A client with a `uuid` (by default a new one), during its `async with` block. Iterate over it
-    to read messages; one task may read at a time.
+    """A relay client with a `uuid` (by default a new one), connected during its `async with` block.
 
-    `on_fault` is called with each error that the relay reports, such as a target that is not
-    connected (code 5); `faults` counts them. `limits.client_memory` limits unread messages.
+    Iterate over it to read messages; only one task may read at a time. `on_fault` is called with
+    each error that the relay reports, such as a target that is not connected (code 5); `faults`
+    counts them. `limits.client_memory` limits unread messages.
 
     With `pauses` it reconnects. `cuts` counts the connections lost before the last read message: if
-    it has grown, messages may be missing. A taken UUID is requested again, because the relay may
-    not have noticed the end of the last connection.
+    it has grown, messages may be missing. If the relay reports that the UUID is in use, the client
+    tries again, because the relay may not have noticed the end of the last connection.
+
+    Example:
+
+        from parley.dialects import Relay, RelayClient
+
+        async with Relay() as relay:
+            address = await relay.listen("tcp://127.0.0.1:0")
+            async with RelayClient(address) as alice, RelayClient(address) as bob:
+                await relay.until(lambda: bob.uuid in relay)
+                await alice.send(bob.uuid, b"hello")
+                message = await anext(bob)
+                assert (message.sender, message.payload) == (alice.uuid, b"hello")
     """
 
     def __init__(
@@ -51,17 +63,19 @@ class RelayClient(DialectClient["_Link"]):
         timeout: float = CONNECT_TIMEOUT,
         pauses: Backoff | None = None,
     ) -> None:
-        """`timeout` is in seconds, for connecting; with `pauses` it reconnects.
+        """Create a client; `timeout` is in seconds, for connecting. With `pauses` it reconnects.
 
         Raises:
-            AddressError: not an address.
+            AddressError: `address` is not a valid address.
         """
         super().__init__(address, timeout, pauses)
         self.uuid = uuid or UUID(bytes=random_bytes(16), version=4)
         self.faults = self.cuts = 0
         self._limits = limits or DialectLimits()
         self._on_fault = on_fault
-        self._inbox: deque[tuple[int, RelayMessage]] = deque()  # and how many cuts were before it
+        self._inbox: deque[tuple[int, RelayMessage]] = (
+            deque()
+        )  # each with the number of connections lost before it
         self._unread = MemoryBudget(self._limits.client_memory)
         self._reading = anyio.ResourceGuard("reading from")
 
@@ -71,21 +85,24 @@ class RelayClient(DialectClient["_Link"]):
     # Sending.
 
     async def send(self, to: UUID, payload: bytes) -> None:
-        """Send to one client, waiting until it can be written; with `pauses` also for a connection.
-        Data sent just before a connection is lost may be lost.
+        """Send a message to one client, waiting until it can be written.
+
+        With `pauses` it also waits for a connection. A message sent just before a connection is
+        lost may be lost.
 
         Raises:
-            PayloadTooLargeError: it is longer than `limits.longest_frame` minus 32.
-            ValueError: `to` is the nil UUID, which stands for all.
-            RelayRefusedError, PeerClosedError: the connection (with `pauses` the client) has ended.
-            LimitReachedError: 4,096 wait for the connection.
+            PayloadTooLargeError: the payload is longer than `limits.longest_frame` minus 32.
+            ValueError: `to` is the nil UUID, which addresses all clients.
+            RelayRefusedError: the relay reported an error and closed the connection.
+            PeerClosedError: the connection (with `pauses`, the client) is closed.
+            LimitReachedError: 4,096 requests already wait for the connection.
         """
         if not to.int:
             raise ValueError(f"cannot send to {to}: the nil UUID means all clients; use broadcast")
         await self._send(to.bytes, payload)
 
     async def broadcast(self, payload: bytes) -> None:
-        """Send to all other clients; as `send`."""
+        """Send a message to all other clients; raises like `send`."""
         await self._send(BROADCAST, payload)
 
     async def _send(self, to: bytes, payload: bytes) -> None:
@@ -105,7 +122,7 @@ class RelayClient(DialectClient["_Link"]):
         return self
 
     async def __anext__(self) -> RelayMessage:
-        """Return the next message; the iteration ends after our own `close`.
+        """Return the next message; the iteration ends after this client's own `close`.
 
         Raises:
             RelayRefusedError: the relay reported an error and closed the connection (never with
@@ -126,14 +143,14 @@ class RelayClient(DialectClient["_Link"]):
             raise StopAsyncIteration
         raise self.over_error()
 
-    # Life.
+    # Closing.
 
     async def close(self) -> None:
         """Send queued data, then leave the relay. Received messages can still be read."""
         with anyio.move_on_after(CLOSE_TIMEOUT):
             await self._close()
 
-    # Inside.
+    # Internals.
 
     def _new_guest(self, backend: Backend, place: str) -> "_Link":
         core = RelayClientConnection(self.uuid.bytes, self._limits, backend.now(), self._unread)
@@ -142,7 +159,8 @@ class RelayClient(DialectClient["_Link"]):
 
     def _came(self, current: "_Link") -> None:
         super()._came(current)
-        # What was read since it began to connect may be what it has to wait for.
+        # The connection may have paused because of unread messages that were read while it was
+        # being established.
         current.driver.step()
 
     def _why(self, guest: "_Link") -> ParleyError:
@@ -167,7 +185,7 @@ class RelayClient(DialectClient["_Link"]):
 
 
 class _Link(Guest):
-    """The connection; `changed` is called when it has ended."""
+    """One connection; `changed` is called when it has ended."""
 
     dialect: ClassVar[str] = "the event relay"
 

@@ -22,11 +22,20 @@ logger = logging.getLogger("parley.gateway")
 
 
 class Relay(DialectServer["RelayGuest"]):
-    """An event relay, running during its `async with` block, with or without a node.
+    """An event relay that runs during its `async with` block, with or without a node.
 
-    `feedback` tells whether a sender gets an error (code 5) if its target isn't connected. Senders
-    wait for a client that reads; a client for which more than `limits.write_buffer` bytes wait is
+    `feedback` says whether a sender gets an error (code 5) if its target isn't connected. Senders
+    wait for a slow client; a client that leaves more than `limits.write_buffer` bytes unread is
     dropped.
+
+    Example:
+
+        from parley.dialects import Relay, RelayClient
+
+        async with Relay() as relay:
+            address = await relay.listen("tcp://127.0.0.1:0")
+            async with RelayClient(address) as client:
+                await relay.until(lambda: client.uuid in relay)
     """
 
     def __init__(self, *, limits: DialectLimits | None = None, feedback: bool = True) -> None:
@@ -40,7 +49,7 @@ class Relay(DialectServer["RelayGuest"]):
         return f"<Relay, {len(self.clients)} clients>"
 
     def __contains__(self, uuid: UUID) -> bool:
-        """Whether a client is connected as `uuid`."""
+        """Return whether a client is connected as `uuid`."""
         return uuid.bytes in self._router.members
 
     @property
@@ -55,26 +64,26 @@ class Relay(DialectServer["RelayGuest"]):
 
     @property
     def dropped(self) -> int:
-        """How many clients were dropped because they did not read."""
+        """Number of clients that were dropped because they did not read."""
         return self._router.dropped
 
     @property
     def undeliverable(self) -> int:
-        """How many messages had a target that was not connected."""
+        """Number of messages whose target was not connected."""
         return self._router.undeliverable
 
     # For members without a connection: bridges.
 
     def join(self, uuid: UUID, member: RelayMember) -> Callable[[], None]:
-        """Let `member` join as `uuid`; returns a function that removes it.
+        """Add `member` as `uuid`, and return a function that removes it.
 
         Raises:
-            ConfigError: the UUID is taken, or a client may not have it.
+            ConfigError: the UUID is in use, or reserved.
         """
         try:
             self._router.join(uuid.bytes, member)
         except ValueError as error:
-            raise ConfigError(f"{uuid} cannot take part: {error}") from error
+            raise ConfigError(f"cannot join the relay as {uuid}: {error}") from error
         self._changes.notify()
 
         def leave() -> None:
@@ -84,10 +93,10 @@ class Relay(DialectServer["RelayGuest"]):
         return leave
 
     def broadcast(self, sender: UUID, message: bytes) -> None:
-        """Send a whole message to all clients but the sender."""
+        """Send a whole message to all clients except the sender."""
         self._router.broadcast(sender.bytes, [message], len(message), self.backend.now())
 
-    # Inside.
+    # Internals.
 
     async def _enter(self) -> Backend:
         return await self._scope.enter()
@@ -104,11 +113,16 @@ class Relay(DialectServer["RelayGuest"]):
 
 
 class RelayGuest(Guest):
-    """A client. `changed` is called when it is accepted and when its connection ends; `drops`
-    rate-limits the log lines about clients that don't read."""
+    """A client of the relay.
+
+    `changed` is called when the client is accepted and when its connection ends. `drops`
+    rate-limits the log lines about clients that don't read.
+    """
 
     dialect: ClassVar[str] = "the event relay"
-    turn_size: ClassVar[int] = 64 * 1024  # a message costs it a tenth of a call
+    turn_size: ClassVar[int] = (
+        64 * 1024
+    )  # a message costs the relay a tenth of what a call costs a gateway
 
     def __init__(
         self,
@@ -127,7 +141,7 @@ class RelayGuest(Guest):
     def _take(self, report: Any, now: float) -> None:
         self.name = f"{UUID(bytes=self._client.uuid)} from {self.name}"
         access.logger.info(
-            "%s is connected", self, extra={"event": "guest.opened", **access.party(self)}
+            "%s connected", self, extra={"event": "guest.opened", **access.party(self)}
         )
         self._changed()
 
@@ -137,7 +151,7 @@ class RelayGuest(Guest):
                 logger,
                 logging.WARNING,
                 self.backend.now(),
-                "%s was dropped: it does not read",
+                "dropped %s: it does not read its messages",
                 self,
                 extra={"event": "relay.dropped"},
             )

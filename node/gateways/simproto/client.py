@@ -1,10 +1,4 @@
-"""The SimProto client, of our gateway or any SimProto peer.
-
-    async with SimProtoClient("tcp://127.0.0.1:7101") as client:
-        print(await client.call("echo", b"hi"))
-
-It doesn't need a node: the other side may call the handlers of its `registrar`.
-"""
+"""The client of a SimProto gateway, or of any program that implements SimProto."""
 
 from typing import Self
 
@@ -27,11 +21,25 @@ from parley._node.transport.backend import Backend
 
 
 class SimProtoClient(DialectClient[SimProtoPeer]):
-    """A SimProto connection during its `async with` block.
+    """A SimProto connection during its `async with` block, with or without a node.
 
-    `registrar` has the handlers and topics that the other side can use: a node's, or by default the
-    client's own, for `client.registrar.on_call(..)` and `.topic(..)`. `values` is the form of data
-    that is neither bytes nor text: "cbor", "msgpack" or "json".
+    `registrar` provides the handlers and topics that the other side can use. It can be a node's; by
+    default the client has its own, for `client.registrar.on_call(..)` and `.topic(..)`. `values` is
+    the format of data that is neither bytes nor text: "cbor", "msgpack" or "json".
+
+    Example:
+
+        from parley import Call
+        from parley.dialects import SimProtoClient, SimProtoGateway
+
+        @node.on_call("upper")
+        async def upper(call: Call) -> bytes:
+            return call.data.upper()
+
+        async with SimProtoGateway(node) as gateway:
+            address = await gateway.listen("tcp://127.0.0.1:0")
+            async with SimProtoClient(address) as client:
+                assert await client.call("upper", b"hello") == b"HELLO"
     """
 
     def __init__(
@@ -44,12 +52,13 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
         timeout: float = CONNECT_TIMEOUT,
         pauses: Backoff | None = None,
     ) -> None:
-        """`target` is an address, or a byte stream as for `over`; `timeout` is in seconds, for
-        connecting; with `pauses` it reconnects to an address.
+        """Create a client of `target`, which is an address, or a byte stream as in `over`.
+
+        `timeout` is in seconds, for connecting. With `pauses` the client reconnects to its address.
 
         Raises:
-            AddressError: not an address.
-            ConfigError: there is no such form of `values`.
+            AddressError: `target` is not a valid address.
+            ConfigError: `values` is not a valid format.
         """
         super().__init__(target, timeout, pauses)
         self.registrar = registrar or Registrar(NodeConfig(), self._scope)
@@ -64,26 +73,30 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
         registrar: Registrar | None = None,
         values: Rest = "cbor",
     ) -> Self:
-        """Return a client over any byte stream, which ends with the client. Over
-        `peer.open_stream("simproto")` everything is encrypted, and each side knows the other's node
-        id."""
+        """Return a client over any byte stream, which is closed with the client.
+
+        Over `peer.open_stream("simproto")`, all data is encrypted, and each side knows the other's
+        node ID.
+        """
         return cls(stream, limits=limits, registrar=registrar, values=values)
 
-    # What to ask of the other side.
+    # Requests to the other side.
 
     @property
     def peer(self) -> SimProtoPeer:
-        """The other side, over the last connection; raises ParleyError before the first."""
+        """The other side, over the last connection; raises ParleyError before the first one."""
         return self._guest()
 
     async def call(
         self, topic: str, data: Encodable = None, *, timeout: float | None = DEFAULT_TIMEOUT
     ) -> bytes | None:
-        """`SimProtoPeer.call`; with `pauses` it waits for the connection within `timeout`.
+        """Call a topic, like `SimProtoPeer.call`; with `pauses`, wait for a connection within
+        `timeout`.
 
         Raises:
-            CallTimeout: there was no connection in time; its cause is why.
-            LimitReachedError: 4,096 wait for it already. And what `SimProtoPeer.call` raises.
+            CallTimeout: no connection was established in time; its cause is the reason.
+            LimitReachedError: 4,096 requests already wait for the connection.
+            Exception: as raised by `SimProtoPeer.call`.
         """
         if self._must_wait:
             _, timeout = await self.connected(timeout)
@@ -97,27 +110,29 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
         timeout: float | None = DEFAULT_TIMEOUT,
         window: int = WINDOW,
     ) -> SimProtoSubscription:
-        """`SimProtoPeer.subscribe`; with `pauses` the subscription waits for a connection, and
-        continues over later ones."""
+        """Subscribe to a topic, like `SimProtoPeer.subscribe`.
+
+        With `pauses`, the subscription waits for a connection and continues over later ones.
+        """
         if self._redials:
             return SimProtoSubscription(self, topic, data, timeout, window)
         return self.peer.subscribe(topic, data, timeout=timeout, window=window)
 
     async def ping(self) -> float:
-        """`SimProtoPeer.ping`; with `pauses` it waits for the connection."""
+        """Return the round-trip time in seconds; with `pauses`, wait for a connection first."""
         if self._must_wait:
             await self.connected(None)
         return await self.peer.ping()
 
     async def closed(self) -> ConnectionEnded:
-        """Wait for the end of the last connection; returns how it ended."""
+        """Wait for the end of the last connection and return how it ended."""
         return await self.peer.closed()
 
     async def close(self, code: int = CloseCode.NORMAL, text: str = "") -> None:
-        """Send queued data, then end the connection for good."""
+        """Send queued data, then end the connection permanently."""
         await self._close(code, text)
 
-    # Inside.
+    # Internals.
 
     def _new_guest(self, backend: Backend, place: str) -> SimProtoPeer:
         target = self._target

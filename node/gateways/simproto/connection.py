@@ -1,4 +1,4 @@
-"""One SimProto connection, for our calls and subscriptions."""
+"""One SimProto connection, as used by this side's calls and subscriptions."""
 
 from dataclasses import dataclass
 
@@ -14,11 +14,12 @@ from parley._node.transport.conditions import wait_within
 
 @dataclass(frozen=True, slots=True)
 class SimProtoOptions:
-    """The `limits` of one side, the `registrar` of the handlers and topics that it offers, and the
-    form of `values` that are neither bytes nor text.
+    """The limits of one side, the registrar of its handlers and topics, and the format of values.
+
+    `values` is the format of values that are neither bytes nor text.
 
     Raises:
-        ConfigError: `values` is not one of the three forms.
+        ConfigError: `values` is not one of the three formats.
     """
 
     limits: DialectLimits
@@ -27,13 +28,13 @@ class SimProtoOptions:
 
     def __post_init__(self) -> None:
         if self.values not in RESTS:
-            text = f"values is {self.values!r}; it must be one of {', '.join(RESTS)}"
+            text = f"invalid values {self.values!r}: expected {', '.join(RESTS)}"
             raise ConfigError(text)
 
 
 @dataclass(frozen=True, slots=True)
 class SimProtoConnection:
-    """A connection to `guest`: its core, its sim layer, and the form of `values`."""
+    """A connection to `guest`: its core, its sim layer, and the format of values."""
 
     guest: Guest
     core: SimProtoCore
@@ -46,10 +47,10 @@ class SimProtoConnection:
         return self.guest.driver.can_send and self.core.free_dialogs > 0
 
     async def wait_writable(self, timeout: float | None) -> float | None:
-        """Wait until a request can be sent; returns the rest of `timeout`.
+        """Wait until a request can be sent, and return the rest of `timeout`.
 
         Raises:
-            CallTimeout: it took longer.
+            CallTimeout: the wait took longer than `timeout`.
         """
         return await wait_within(self._room, timeout, self.guest.backend.now)
 

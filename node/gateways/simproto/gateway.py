@@ -1,8 +1,4 @@
-"""The SimProto gateway of a node, on addresses or over streams of native peers.
-
-async with Node(identity) as node, SimProtoGateway(node) as gateway:
-    await gateway.listen("tcp://127.0.0.1:7101")
-"""
+"""The SimProto gateway of a node, on listening addresses or over streams of native peers."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -26,19 +22,25 @@ from parley._node.transport.transport import StreamTransport
 
 # The label of native streams that carry SimProto.
 LABEL = "simproto"
-# How many of them one peer may have at once: each may hold as much as a client.
+# Streams that one peer may use at the same time, because each may use as much memory as a client.
 STREAMS_A_PEER = 16
 
 
 class SimProtoGateway(DialectServer[SimProtoPeer]):
-    """Serves a node's handlers and topics to SimProto clients, during its `async with` block inside
-    that of the node.
+    """Serves a node's handlers and topics to SimProto clients during its `async with` block.
 
-    `values` is the form of responses and notes that are neither bytes nor text: "cbor", "msgpack"
-    or "json".
+    The node must be running. `values` is the format of responses and notes that are neither bytes
+    nor text: "cbor", "msgpack" or "json".
 
     Raises:
-        ConfigError: there is no such form of `values`.
+        ConfigError: `values` is not a valid format.
+
+    Example:
+
+        from parley.dialects import SimProtoGateway
+
+        async with SimProtoGateway(node, values="json") as gateway:
+            address = await gateway.listen("tcp://127.0.0.1:0")
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class SimProtoGateway(DialectServer[SimProtoPeer]):
         self._running()
         await _serve(stream, self.backend, self._terms, self._welcome, self._gone, self.account)
 
-    # Inside.
+    # Internals.
 
     def _new_guest(self, name: str) -> SimProtoPeer:
         return SimProtoPeer(self.backend, name, self._terms, on_gone=self._gone, total=self.account)
@@ -96,12 +98,20 @@ def offer_simproto(
     allow: Allow | None = None,
 ) -> None:
     """Serve a node's handlers and topics in SimProto over encrypted streams that peers open under
-    `label`. There, `allow=` of handlers applies to the peer's node id. A peer can have 16 of these
-    streams; further ones are reset as `overloaded`.
+    `label`.
+
+    The `allow=` of a handler applies to the node ID of the peer that opened the stream. A peer can
+    have 16 of these streams; further ones are reset as `overloaded`.
 
     Raises:
-        ParleyError: the label has a handler, or is reserved.
-        ConfigError: there is no such form of `values`.
+        ParleyError: the label is reserved or already has a handler.
+        ConfigError: `values` is not a valid format.
+
+    Example:
+
+        from parley.dialects import offer_simproto
+
+        offer_simproto(node, allow=[peer.node_id])
     """
     terms = SimProtoOptions(limits or DialectLimits(), node.registrar, values)
     there: Counter[Remote | None] = Counter()
@@ -130,8 +140,10 @@ async def _serve(
     went: Callable[[SimProtoPeer], None],
     total: MemoryBudget | None = None,
 ) -> None:
-    """Serve one client over a stream until its connection ends; its memory is charged to the
-    carrying peer's account, otherwise to `total`."""
+    """Serve one client over a stream until its connection ends.
+
+    Its memory is charged to the carrying peer's account, or without one to `total`.
+    """
     carrier = stream.live if isinstance(stream, Stream) else None
     if carrier is not None:
         total = carrier.core.account

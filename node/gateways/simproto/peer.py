@@ -41,19 +41,19 @@ logger = logging.getLogger("parley.gateway")
 
 
 class SimProtoService:
-    """Serves the handlers and topics of a registrar to one guest. While `draining` it refuses new
-    requests.
+    """Serves the handlers and topics of a registrar to one guest.
 
-    `on_answered` is called when a request was answered, or a subscription of the guest ended.
+    While `draining` is set, it rejects new requests. `on_answered` is called when a request was
+    answered, or a subscription of the guest has ended.
     """
 
     __slots__ = (
         "_handlers",
+        "_logged",
         "_on_answered",
         "_peer",
         "_runners",
         "_supercategory",
-        "_told",
         "_topics",
         "_values",
         "core",
@@ -74,27 +74,27 @@ class SimProtoService:
         self._topics = terms.registrar.topics
         self._values = terms.values
         self._on_answered = on_answered
-        self._told: set[str] = set()  # handlers whose items were logged as lost
+        self._logged: set[str] = set()  # handlers whose unsupported items were logged
         carrier = peer.carried_by
         self._supercategory = None if carrier is None else carrier.supercategory
         self.draining = False
         self.core = core
-        self._runners: dict[IncomingCall, Runner] = {}  # of requests without an answer
+        self._runners: dict[IncomingCall, Runner] = {}  # one for each unanswered request
         self.sim = Sim(core, self._find, self._run, self._stop, self._topics.__contains__)
         self.room = self.sim.room
 
-    # For feeds.
+    # Methods that feeds use.
 
     def now(self) -> float:
         return self._peer.backend.now()
 
     def convert(self, batch: Batch) -> Sequence[bytes | None]:
-        """Encode a batch's notes once for all subscribers of this form."""
+        """Encode a batch's notes once for all subscribers with the same format."""
         return batch.in_form(self._values, self._note)
 
     def cut_off(self, feed: SimProtoFeed) -> None:
-        """Log that a subscriber is too slow: SimProto cannot report it."""
-        text, ended = "%s lost its subscription of %r: too slow", self._handlers.ended
+        """Log that a subscriber is too slow, because SimProto has no message for it."""
+        text, ended = "ended the subscription of %s to %r: too slow", self._handlers.ended
         ended.log(
             logger,
             logging.WARNING,
@@ -105,10 +105,10 @@ class SimProtoService:
             extra={"event": "subscriber.slow", "topic": feed.topic},
         )
 
-    # For `Sim`.
+    # Callbacks of `Sim`.
 
     def _find(self, kind: int, topic: str) -> ResultCode:
-        """Return 0 if a request may run, otherwise the code that refuses it."""
+        """Return 0 if a request may run, otherwise the code of the rejection."""
         if self._peer.path and not self._handlers.exported(topic):
             return ResultCode.NOT_AUTHORISED
         calls, topics = self._handlers.calls, self._topics
@@ -135,29 +135,31 @@ class SimProtoService:
         if runner is not None:
             runner.cancel()
 
-    # Inside.
+    # Internals.
 
     async def _serve_call(self, entry: Entry[Any], call: IncomingCall) -> None:
         peer = self._peer
         outcome: Outcome = (ResultCode.CANCELLED, None)
         try:
             if not peer.driver.can_send:
-                await peer.driver.wait_writable()  # a guest that reads no answers gets none made
+                await (
+                    peer.driver.wait_writable()
+                )  # don't run handlers for a guest that doesn't read responses
             request = Call(peer, call)
             roles = self._handlers.roles
             outcome = await run_handler(
                 entry, request, peer, call.topic, roles, lambda items: self._no_items(entry, items)
             )
         finally:
-            # Also when it was cancelled: each request gets its one answer.
+            # Also after cancellation: each request gets exactly one response.
             self._answer(call, *outcome)
 
     async def _no_items(self, entry: Entry[Any], items: AsyncGenerator[Any, Any]) -> Outcome:
         await items.aclose()
-        if entry.name not in self._told:
-            self._told.add(entry.name)
+        if entry.name not in self._logged:
+            self._logged.add(entry.name)
             logger.error(
-                "the handler of %r yields, for which SimProto has no form",
+                "the handler of %r yields items, which SimProto does not support",
                 entry.name,
                 extra={"event": "handler.unfit", "topic": entry.name},
             )
@@ -183,7 +185,7 @@ class SimProtoService:
                     )
                 )
             sim.incoming.decided(call, peer.backend.now())
-            self._on_answered()  # perhaps with more than one
+            self._on_answered()  # possibly several requests were answered
 
     def _feed_closed(self, feed: SimProtoFeed) -> None:
         self.sim.remove_feed(feed)
@@ -197,7 +199,7 @@ class SimProtoService:
         try:
             sent = data if type(data) is bytes else to_bytes(data, self._values)
         except ConversionError:
-            text = "the answer to %r has no form in SimProto"
+            text = "cannot encode the answer to %r in SimProto"
             unsent.log(
                 logger,
                 logging.ERROR,
@@ -212,7 +214,7 @@ class SimProtoService:
             kind = "call" if call.subcategory == RPC else "topic"
             log_refused(self._handlers.refused, peer, kind, call.topic, code, now)
         if not self.sim.incoming.answer(call, code, sent, now):
-            text = "the answer to %r is too long: %d bytes"
+            text = "cannot send the answer to %r: %d bytes are too long"
             unsent.log(
                 logger,
                 logging.ERROR,
@@ -235,7 +237,7 @@ class SimProtoService:
                 logger,
                 logging.ERROR,
                 self.now(),
-                "a note is not sent: %s",
+                "cannot send a note: %s",
                 error,
                 extra={"event": "note.unsent"},
             )
@@ -243,7 +245,23 @@ class SimProtoService:
 
 
 class SimProtoPeer(Guest):
-    """The other side. Created by `SimProtoGateway` and `SimProtoClient`."""
+    """The other side of a SimProto connection, created by `SimProtoGateway` and `SimProtoClient`.
+
+    Example:
+
+        from parley import Call
+        from parley.dialects import SimProtoClient, SimProtoGateway
+
+        @node.on_call("upper")
+        async def upper(call: Call) -> bytes:
+            return call.data.upper()
+
+        async with SimProtoGateway(node) as gateway:
+            address = await gateway.listen("tcp://127.0.0.1:0")
+            async with SimProtoClient(address) as client:
+                assert await client.peer.call("upper", b"hello") == b"HELLO"
+                print(f"{await client.peer.ping():.6f} s")
+    """
 
     dialect: ClassVar[str] = "SimProto"
 
@@ -273,7 +291,7 @@ class SimProtoPeer(Guest):
         self.link = SimProtoConnection(self, core, self.sim, terms.values)
         self._pings: dict[int, tuple[Waiter, list[float]]] = {}
 
-    # What to ask of it.
+    # Requests to the other side.
 
     @overload
     async def call(
@@ -309,23 +327,24 @@ class SimProtoPeer(Guest):
         once: bool | bytes = False,
         returns: Any = None,
     ) -> Any:
-        """Call a topic and return the data of its response, None if that is empty.
+        """Call a topic and return the data of its response, or None if the data is empty.
 
-        `timeout` is in seconds, in total. A response that takes longer than `limits.answer_timeout`
-        ends the connection.
+        `timeout` is in seconds for the whole call. A response that takes longer than
+        `limits.answer_timeout` ends the connection.
 
         Raises:
-            CallRefused: the code is not 0; 1 is 'topic not found', and also stands for any failure.
-            CallTimeout: no response in time.
-            PeerClosedError: the connection is over.
-            PayloadTooLargeError: not sent.
-            ConversionError: `data` has no form here.
-            NotSpokenError: `headers`, `once` or `returns` were given, which SimProto doesn't have.
+            CallRefused: the code is not 0; 1 means 'topic not found' or any other failure.
+            CallTimeout: no response arrived in time.
+            PeerClosedError: the connection is closed.
+            PayloadTooLargeError: the request is too long and was not sent.
+            ConversionError: `data` cannot be encoded in SimProto.
+            NotSpokenError: `headers`, `once` or `returns` were given, which SimProto doesn't
+                support.
         """
         if returns is not None:
-            raise NotSpokenError(self.dialect, "answers of a type")
+            raise NotSpokenError(self.dialect, "typed results")
         if once is not False:
-            raise NotSpokenError(self.dialect, "calls that are made once")
+            raise NotSpokenError(self.dialect, "idempotent calls")
         if headers:
             raise NotSpokenError(self.dialect, "headers")
         link = self.link
@@ -354,12 +373,12 @@ class SimProtoPeer(Guest):
         timeout: float | None = DEFAULT_TIMEOUT,
         window: int = WINDOW,
     ) -> SimProtoSubscription:
-        """Subscribe to a topic: `async with` it, then `async for`.
+        """Subscribe to a topic; use the result with `async with`, then `async for`.
 
-        `timeout` is in seconds, until the response; `data` is for the publisher. `window` is how
-        many bytes may be unread and acknowledged, at least 65,536 (a note counts its data and 64).
-        Further notes are acknowledged when they are read, or after half of `limits.answer_timeout`;
-        beyond twice the window the subscription ends.
+        `timeout` is in seconds, until the response; `data` is passed to the publisher. `window` is
+        the number of unread bytes that are acknowledged immediately, at least 65,536 (a note counts
+        as its data and 64). Notes beyond the window are acknowledged when they are read, or after
+        half of `limits.answer_timeout`. Beyond twice the window, the subscription ends.
         """
         return SimProtoSubscription(self, topic, data, timeout, window)
 
@@ -367,8 +386,8 @@ class SimProtoPeer(Guest):
         """Return the round-trip time in seconds.
 
         Raises:
-            PeerClosedError: the connection is over.
-            LimitReachedError: 64 wait already.
+            PeerClosedError: the connection is closed.
+            LimitReachedError: 64 Pings already wait for their Pongs.
         """
         waiter = self.backend.waiter()
         try:
@@ -392,56 +411,59 @@ class SimProtoPeer(Guest):
         super().begin_close()
 
     async def close(self, code: int = CloseCode.NORMAL, text: str = "") -> None:
-        """Send queued data, then close the connection and its transport. SimProto cannot carry
-        `code` and `text`."""
+        """Send queued data, then close the connection and its transport.
+
+        `code` and `text` are not sent, because SimProto has no message for them.
+        """
         self.drain()
         self.sim.flush()
         await super().close(code, text)
 
     async def wait_writable(self, timeout: float | None = None) -> float | None:
-        """Wait until a request can be sent; returns the rest of `timeout`.
+        """Wait until a request can be sent, and return the rest of `timeout`.
 
         Raises:
-            CallTimeout: it took longer.
+            CallTimeout: the wait took longer than `timeout`.
         """
         return await self.link.wait_writable(timeout)
 
-    # For its subscriptions: it has one connection.
+    # As the source of its subscriptions, it has exactly one connection.
 
     @property
     def is_over(self) -> bool:
-        """Whether the connection has ended."""
+        """Whether no further connection will follow, which is always True."""
         return True
 
     async def connected(self, timeout: float | None) -> tuple["SimProtoPeer", float | None]:
-        """Return itself and `timeout`, as a source of subscriptions."""
+        """Return this peer and `timeout`, as a source of subscriptions."""
         return self, timeout
 
-    # For the gateway.
+    # Methods that the gateway uses.
 
     @property
     def running_requests(self) -> int:
-        """How many of its requests are unanswered."""
+        """Number of the peer's unanswered requests."""
         return len(self.sim.incoming)
 
     def drain(self) -> None:
-        """Refuse new requests from now on."""
+        """Reject new requests from now on."""
         self.service.draining = True
 
     async def drained(self) -> None:
-        """Wait until all its requests are answered, or the connection has ended."""
+        """Wait until all requests of the peer are answered, or the connection has ended."""
         await self._changes.until(lambda: not self.running_requests or not self.is_open)
 
     async def finished(self) -> None:
-        """Wait until all notes published for it were sent and its subscriptions have ended, or the
-        connection has."""
+        """Wait until all notes for the peer were sent and its subscriptions or connection have
+        ended.
+        """
         await self._changes.until(lambda: not self.sim.has_feeds or not self.is_open)
 
     async def gone(self) -> None:
         """Wait until the transport is closed."""
         await self._changes.until(lambda: self.is_gone)
 
-    # From the core and the service.
+    # Reports from the core and the service.
 
     def _take(self, report: Any, now: float) -> None:
         if isinstance(report, PongReceived):

@@ -1,6 +1,6 @@
 """Subscriptions to topics of a SimProto peer.
 
-Unread notes slow only their own subscription. SimProto neither numbers nor keeps notes: those
+Unread notes slow down only their own subscription. SimProto neither numbers nor stores notes: notes
 published while there is no connection are lost.
 """
 
@@ -36,17 +36,19 @@ from parley._node.transport.conditions import Condition, pause
 logger = logging.getLogger("parley.gateway")
 
 
-# Bytes of cost that may wait unread and acknowledged: a note's data and 64.
+# Bytes of cost (a note's data and 64) that may be unread and acknowledged.
 WINDOW = 1 << 20
-# It holds all that a publisher of ours sends ahead.
+# Large enough for all the notes that a Parley publisher sends before their responses.
 LEAST_WINDOW = ON_THE_WAY
-# Seconds to wait, on leaving, for the publisher's response.
+# Seconds to wait for the publisher's response when a subscription is left.
 LEAVE_TIMEOUT = 5.0
 
 
 class SimProtoNotes:
-    """One subscription over one connection, which subscribes once; `window` as for
-    `SimProtoPeer.subscribe`."""
+    """One subscription over one connection, which subscribes once.
+
+    `window` is as in `SimProtoPeer.subscribe`.
+    """
 
     def __init__(self, link: SimProtoConnection, topic: str, window: int) -> None:
         self.topic = topic
@@ -57,7 +59,7 @@ class SimProtoNotes:
         self._error: StreamResetError | PeerClosedError | None = None
 
     async def begin(self, data: Encodable, timeout: float | None) -> bytes | None:
-        """Subscribe; returns the data of the acceptance. Raises as `SimProtoSubscription`."""
+        """Subscribe and return the data of the acceptance; raises like `SimProtoSubscription`."""
         link, sim = self._link, self._link.sim
         payload = to_bytes(data, link.values)
         timeout = await link.wait_writable(timeout)
@@ -80,14 +82,14 @@ class SimProtoNotes:
         return self._accepted(call)
 
     async def end(self, *, hasty: bool) -> None:
-        """Unsubscribe, and wait for the publisher's answer unless `hasty`."""
+        """Unsubscribe, and wait for the publisher's response unless `hasty`."""
         left = self._leave()
         if not hasty and left is not None:
             with anyio.move_on_after(LEAVE_TIMEOUT):
                 await self._changes.until(lambda: left.done)
 
     async def take(self) -> bytes | None:
-        """Return the next note; raises as `async for`."""
+        """Return the next note; raises like `async for`."""
         queue = self.queue
         if not queue:
             await self._changes.until(
@@ -100,19 +102,21 @@ class SimProtoNotes:
         assert self._error is not None
         raise self._error
 
-    # From the connection.
+    # Callbacks of the connection.
 
     def cut_off(self) -> None:
-        """The reader was too slow; received notes can still be read."""
+        """End the subscription because the reader was too slow; received notes can still be
+        read.
+        """
         self._error = StreamResetError(CloseCode.SLOW_CONSUMER)
         self._changes.notify()
 
     def lost(self, code: int, text: str) -> None:
-        """The connection ended; received notes can still be read."""
+        """End the subscription with its connection; received notes can still be read."""
         self._error = PeerClosedError(code, text)
         self._changes.notify()
 
-    # Inside.
+    # Internals.
 
     def _accepted(self, call: SimProtoRequest) -> bytes | None:
         if call.code == LOST:
@@ -122,12 +126,12 @@ class SimProtoNotes:
                 self.queue.close()
             raise received_refusal(call.code, call.data, subscribing=True)
         if self._error is None and not self._link.sim.subscriptions.reads(self.topic, self):
-            # The topic has a reader here already, as the other side should have known.
+            # The topic already has a reader here, which the other side should have known.
             raise received_refusal(ResultCode.ALREADY_SUBSCRIBED, None, subscribing=True)
         return call.data if isinstance(call.data, bytes) else None
 
     def _leave(self) -> SimProtoRequest | None:
-        """Unsubscribe; returns the unanswered request, if any."""
+        """Unsubscribe, and return the request if it is unanswered."""
         self.queue.close()
         now, notify = self._link.guest.backend.now(), self._changes.notify
         left = self._link.sim.subscriptions.leave(self.topic, self, now, notify)
@@ -139,11 +143,11 @@ class SimProtoNotes:
 
 
 class SimProtoSource(Connector["SimProtoPublisher"], Protocol):
-    """A peer or a client on which a topic is subscribed."""
+    """A peer or client on which a topic is subscribed."""
 
     @property
     def is_over(self) -> bool:
-        """Whether no further connection follows."""
+        """Whether no further connection will follow."""
 
 
 class SimProtoPublisher(Protocol):
@@ -152,15 +156,29 @@ class SimProtoPublisher(Protocol):
 
 
 class SimProtoSubscription:
-    """The notes of a topic, in order, as bytes (None if empty): `async with
-    peer.subscribe("prices") as notes`, then `async for note in notes`. One task may read at a time.
+    """The notes of a topic, in order, as bytes (None if empty).
 
-    `data` is the data of the acceptance, bytes or None. With a client's `pauses`, received notes
-    are read first after a lost connection; the next read subscribes again. `cuts` counts the
-    connections lost before the last read note: if it has grown, notes may be missing.
+    Enter it with `async with`, then read notes with `async for`; only one task may read at a time.
+    `data` is the data of the acceptance, bytes or None.
+
+    If a client has `pauses` and its connection is lost, the received notes can still be read. The
+    next read then subscribes again. `cuts` counts the connections lost before the last read note:
+    if it has grown, notes may be missing.
 
     Raises:
         ConfigError: `window` is below 65,536.
+
+    Example:
+
+        from parley.dialects import SimProtoClient, SimProtoGateway
+
+        topic = node.topic("prices")
+        async with SimProtoGateway(node) as gateway:
+            address = await gateway.listen("tcp://127.0.0.1:0")
+            async with SimProtoClient(address) as client:
+                async with client.subscribe("prices") as notes:
+                    await topic.publish(b"42")
+                    assert await anext(notes) == b"42"
     """
 
     def __init__(
@@ -180,10 +198,12 @@ class SimProtoSubscription:
         self._timeout = timeout
         self._window = window
         self._begun = self._left = False
-        self._lost = 0  # connections
-        self._link: SimProtoConnection | None = None  # the last one
-        self._notes: SimProtoNotes | None = None  # over that; None: it was read to its end
-        self._again: anyio.CancelScope | None = None  # while it is subscribed to again
+        self._lost = 0  # number of lost connections
+        self._link: SimProtoConnection | None = None  # the last connection
+        self._notes: SimProtoNotes | None = (
+            None  # on the last connection; None once it was read to its end
+        )
+        self._again: anyio.CancelScope | None = None  # while resubscribing
         self._reading = anyio.ResourceGuard("reading from")
 
     def __repr__(self) -> str:
@@ -191,25 +211,27 @@ class SimProtoSubscription:
 
     @property
     def peer(self) -> Guest:
-        """The publisher, over the last connection; raises ParleyError before it is entered."""
+        """The publisher, over the last connection; raises ParleyError before the subscription is
+        entered.
+        """
         if self._link is None:
             raise ParleyError(
                 f"not subscribed to {self.topic!r} yet; enter the subscription with `async with`"
             )
         return self._link.guest
 
-    # Beginning and end.
-
     async def __aenter__(self) -> Self:
-        """Subscribe; with a client's `pauses`, once there is a connection.
+        """Subscribe; if the client has `pauses`, wait for a connection first.
 
         Raises:
-            SubscribeRefused: the publisher rejected it (code 3).
-            CallRefused: another code: 1 no such topic, 2 subscribed already.
-            CallTimeout: no response or no connection in time (then its cause is the reason).
-            PeerClosedError: the connection is over.
-            ConversionError: the data has no form.
-            LimitReachedError: 4,096 wait for the connection.
+            SubscribeRefused: the publisher rejected the subscription (code 3).
+            CallRefused: the response has another code: 1 for an unknown topic, 2 if already
+                subscribed.
+            CallTimeout: no response, or no connection, in time; for a connection, its cause is the
+                reason.
+            PeerClosedError: the connection is closed.
+            ConversionError: the data cannot be encoded in SimProto.
+            LimitReachedError: 4,096 requests already wait for the connection.
         """
         if self._begun:
             raise ParleyError(
@@ -241,14 +263,14 @@ class SimProtoSubscription:
         return self
 
     async def __anext__(self) -> bytes | None:
-        """Return the data of the next note, None if it is empty.
+        """Return the data of the next note, or None if it is empty.
 
         Raises:
-            StreamResetError: code 33, slow-consumer: the reader was too slow.
-            PeerClosedError: the connection is over, and no other follows.
-            CallRefused: after a reconnect the publisher refuses permanently.
+            StreamResetError: the reader was too slow (code 33, slow-consumer).
+            PeerClosedError: the connection is closed, and no further one will follow.
+            CallRefused: after a reconnect, the publisher rejected the subscription permanently.
             ClosedResourceError: the `async with` block was left.
-            BusyResourceError: two tasks read.
+            BusyResourceError: two tasks read at the same time.
         """
         if not self._begun:
             raise ParleyError(
@@ -273,13 +295,13 @@ class SimProtoSubscription:
                     return note
         raise anyio.ClosedResourceError
 
-    # Inside.
+    # Internals.
 
     async def _subscribe(self, publisher: SimProtoPublisher, timeout: float | None) -> None:
         notes = SimProtoNotes(publisher.link, self.topic, self._window)
         self.data = await notes.begin(self._asked, timeout)
         self._link, self._notes = publisher.link, notes
-        if self._left:  # meanwhile
+        if self._left:  # the block was left in the meantime
             await notes.end(hasty=True)
 
     async def _subscribe_again(self) -> None:
@@ -295,7 +317,7 @@ class SimProtoSubscription:
                     raise
                 failures += 1
                 seconds = PAUSES.delay(failures, random_fraction())
-                text = "topic %r: %s; asked again in %.1f s"
+                text = "topic %r: %s; subscribing again in %.1f s"
                 logger.info(
                     text,
                     self.topic,
@@ -310,4 +332,4 @@ class SimProtoSubscription:
 
 def check_window(window: int) -> None:
     if window < LEAST_WINDOW:
-        raise ConfigError(f"window must be at least {LEAST_WINDOW} bytes")
+        raise ConfigError(f"invalid window {window}: expected at least {LEAST_WINDOW} bytes")

@@ -54,9 +54,9 @@ async def test_it_is_nobody() -> None:
         assert (guest.node_id, guest.encrypted, guest.suite, guest.role) == (None, False, None, "")
         assert guest.info == {}
         assert repr(guest) == "<Bird a nest>"
-        with pytest.raises(NotSpokenError, match="parrot has no calls"):
+        with pytest.raises(NotSpokenError, match="cannot use calls: the dialect"):
             await guest.call("anything")
-        with pytest.raises(NotSpokenError, match="parrot has no named events"):
+        with pytest.raises(NotSpokenError, match="cannot use named events: the dialect"):
             guest.emit("anything")
 
 

@@ -92,7 +92,9 @@ async def test_a_name_that_is_too_long_is_logged_where_it_comes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with joined("typed", longest_name=8) as (served, client):
-        with pytest.raises(LocalProtocolError, match="a namespace of 1,025 bytes; at most 1,024"):
+        with pytest.raises(
+            LocalProtocolError, match="namespace has 1,025 bytes: the limit is 1,024"
+        ):
             await client.emit("x", namespace="n" * 1_025)
         await client.emit("nine char")
         await client.peer.closed()

@@ -208,7 +208,7 @@ async def test_a_member_without_connection_takes_part() -> None:
     async with relaying() as (relay, address):
         leave = relay.join(own, Listener())  # type: ignore[arg-type]  # a list is a sequence
         for taken in (own, UUID(int=0)):
-            with pytest.raises(ConfigError, match="cannot take part"):
+            with pytest.raises(ConfigError, match="cannot join the relay"):
                 relay.join(taken, Listener())  # type: ignore[arg-type]  # likewise
         async with clients_of(relay, address, 1) as (client,):
             await client.send(own, b"direct")

@@ -81,7 +81,7 @@ async def test_what_cannot_be_sent() -> None:
         clients_of(relay, address, 1, limits=limits) as (client,),
     ):
         await client.broadcast(bytes(968))
-        with pytest.raises(PayloadTooLargeError, match="at most 968"):
+        with pytest.raises(PayloadTooLargeError, match="the limit is 968"):
             await client.broadcast(bytes(969))
         with pytest.raises(ValueError, match="use broadcast"):
             await client.send(UUID(int=0), b"")

@@ -53,7 +53,7 @@ def test_clients_meet_over_tcp_and_unix(processes: Processes, tmp_path: Path) ->
         assert (one.closed(), two.closed()) == (b"", b"")
     done = running.finish()
     assert (done.code, done.err.count("\n")) == (0, 1)
-    assert "turned away" in done.err
+    assert "rejected a connection" in done.err
     assert done.last == {
         "event": "done",
         "signal": "SIGINT",
