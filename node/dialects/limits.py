@@ -53,7 +53,7 @@ class DialectLimits:
 
     Example:
 
-        from parley.settings import DialectLimits
+        from parley.dialects import DialectLimits
 
         limits = DialectLimits(clients=10, longest_frame=64 * 1024)
     """

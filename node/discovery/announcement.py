@@ -3,8 +3,8 @@
     txtvers=1  id=<node id>  [name=<text>]  [server=1]  [slot=<number>]
     a0=tcp://<IP address>:<port>  ..  a7=...
 
-The instance has the node id as its name. Anybody on the network can read and send announcements, so
-parsing is strict and everything is limited.
+The name of the instance is the node ID. Every machine on the network can read and send
+announcements, so parsing is strict and all sizes are limited.
 """
 
 import re
@@ -21,10 +21,10 @@ from parley._node.transport.address import Address
 
 SERVICE: Final = "_parley._tcp.local."
 VERSION: Final = b"1"
-SERVER: Final = b"1"  # of a server of a federation (docs/protocol.md section 19)
+SERVER: Final = b"1"  # a server of a federation (docs/protocol.md, section 19)
 MOST_ADDRESSES: Final = 8
 LONGEST_NAME: Final = 63  # bytes
-LONGEST_TEXT: Final = 1_300  # bytes: what fits into one packet (RFC 6763, section 6.2)
+LONGEST_TEXT: Final = 1_300  # bytes that fit into one packet (RFC 6763, section 6.2)
 
 _SLOT: Final = re.compile(rb"[1-9][0-9]{0,3}")
 _KEYS: Final = tuple(f"a{number}" for number in range(MOST_ADDRESSES))
@@ -32,11 +32,19 @@ _KEYS: Final = tuple(f"a{number}" for number in range(MOST_ADDRESSES))
 
 @dataclass(frozen=True, slots=True)
 class FoundNode:
-    """A node that announced itself, unverified.
+    """A node that announced itself on the local network, unverified.
 
-    `addresses` are at most 8, each with the node id, which the handshake verifies. `name` is
-    arbitrary and may contain control characters. `server` tells whether it claims to be a server of
-    a federation, `slot` where it waits for a short code (docs/protocol.md section 21).
+    `addresses` contains at most 8 addresses, each with the node ID, which the handshake verifies.
+    `name` is arbitrary text and may contain control characters. `server` is True if the node claims
+    to be a server of a federation. `slot` is the number under which it waits for a short code
+    (docs/protocol.md, section 21), or None.
+
+    Example:
+
+        from parley.discovery import FoundNode
+
+        def show(found: FoundNode) -> None:
+            print(found.node_id, found.name, *found.addresses)
     """
 
     node_id: NodeId
@@ -50,36 +58,36 @@ def require_name(name: str) -> None:
     """Raise ConfigError unless a node may announce itself under this name."""
     if len(name.encode("utf-8", "replace")) > LONGEST_NAME:
         shown = ascii(name)[:80]
-        raise ConfigError(f"an announced name has at most {LONGEST_NAME} bytes of UTF-8: {shown}")
+        raise ConfigError(f"invalid name {shown}: longer than {LONGEST_NAME} bytes of UTF-8")
     if not name.isprintable():
-        raise ConfigError(f"an announced name has no control characters: {name!a}")
+        raise ConfigError(f"invalid name {name!a}: control characters are not allowed")
 
 
 def reachable(addresses: Iterable[Address], interfaces: Iterable[str]) -> list[str]:
-    """Return the addresses, at most 8, at which others may dial a node that listens at `addresses`.
+    """Return at most 8 addresses at which other nodes can dial a node that listens at `addresses`.
 
-    `interfaces` are this machine's IP addresses, used for a listener on all of them. Loopback
-    addresses count only if there are no others; Unix sockets, host names and link-local IPv6
-    addresses never do.
+    `interfaces` are this machine's IP addresses; they replace an unspecified listening address.
+    Loopback addresses are returned only if there are no others. Unix sockets, host names and
+    link-local IPv6 addresses are left out.
     """
-    ours = [one for one in map(_ip, interfaces) if one is not None]
-    found: dict[str, bool] = {}  # in order, with whether it is of this machine alone
+    local = [address for address in map(_ip, interfaces) if address is not None]
+    found: dict[str, bool] = {}  # in order; True for loopback addresses
     for address in addresses:
         host = _ip(address.host) if address.scheme == "tcp" else None
         if host is None:
             continue
         hosts = [host]
         if host.is_unspecified:
-            hosts = [one for one in ours if one.version == host.version]
-        for one in hosts:
-            if _is_dialled(one):
-                found[Address("tcp", str(one), address.port).place] = one.is_loopback
+            hosts = [address for address in local if address.version == host.version]
+        for ip in hosts:
+            if _is_dialled(ip):
+                found[Address("tcp", str(ip), address.port).place] = ip.is_loopback
     widely = [place for place, is_loopback in found.items() if not is_loopback]
     return (widely or list(found))[:MOST_ADDRESSES]
 
 
 def is_on_loopback(places: Iterable[str]) -> bool:
-    """Whether only programs on this machine can dial all of these."""
+    """Return whether only programs on this machine can dial all of these."""
     hosts = (_ip(Address.parse(place).host) for place in places)
     return all(host is not None and host.is_loopback for host in hosts)
 
@@ -103,7 +111,7 @@ def properties(
 
 
 def is_instance(name: str) -> bool:
-    """Whether it is the text of a node id, which instances have as their names."""
+    """Return whether an instance's name is the text of a node ID."""
     try:
         NodeId.parse(name)
     except IdentityError:
@@ -114,8 +122,8 @@ def is_instance(name: str) -> bool:
 def read_announcement(instance: str, text: bytes) -> FoundNode | None:
     """Parse the TXT record of an instance.
 
-    Returns None if it isn't an announcement, is longer than 1,300 bytes, or has no address; ignores
-    unknown keys.
+    Returns None if it isn't an announcement, is longer than 1,300 bytes, or has no address. Unknown
+    keys are ignored.
     """
     if len(text) > LONGEST_TEXT:
         return None
@@ -134,7 +142,7 @@ def read_announcement(instance: str, text: bytes) -> FoundNode | None:
 
 
 def _strings(text: bytes) -> Iterator[tuple[str, bytes]]:
-    """Return keys and values; the first of a repeated key counts (RFC 6763, section 6.4)."""
+    """Yield keys and values; only the first of a repeated key counts (RFC 6763, section 6.4)."""
     seen = set()
     at = 0
     while at < len(text):
@@ -155,7 +163,7 @@ def _addresses(said: dict[str, bytes], node_id: NodeId) -> Iterator[str]:
         except (UnicodeDecodeError, AddressError):
             continue
         host = _ip(address.host) if address.scheme == "tcp" else None
-        # A host name would have the resolver asked for whatever a stranger likes.
+        # Ignore host names: an attacker could make this node resolve any name.
         if host is not None and address.port and _is_dialled(host):
             yield str(address.with_node_id(node_id))
 
@@ -172,7 +180,7 @@ def _slot(value: bytes) -> int | None:
 
 
 def _is_dialled(host: IPv4Address | IPv6Address) -> bool:
-    """Whether it is a unicast address that isn't local to a link."""
+    """Return whether it is a unicast address that isn't link-local."""
     of_a_link = host.version == 6 and host.is_link_local
     return not (host.is_unspecified or host.is_multicast or of_a_link)
 

@@ -1,4 +1,4 @@
-"""Announcing a node on the local network, and finding others (extra `discovery`)."""
+"""Announcing a node on the local network, and finding other nodes (extra `discovery`)."""
 
 import logging
 import math
@@ -22,8 +22,8 @@ from parley._node.transport.address import Address
 logger = logging.getLogger("parley.discovery")
 
 SCHEME: Final = "mdns"
-# Seconds: answers take some 0.1 s; but nobody says the same to all again within a second, and a
-# question that somebody else has just asked is asked again after one.
+# Seconds. Answers take about 0.1 s, but a node doesn't repeat an answer to all within a second, and
+# a question that another node has just asked is repeated after a second.
 SECONDS: Final = 3.0
 LONGEST: Final = 3_600.0
 
@@ -33,11 +33,11 @@ class Announced(Protocol):
 
     @property
     def node_id(self) -> NodeId:
-        """Its node id."""
+        """The node's ID."""
 
     @property
     def addresses(self) -> list[str]:
-        """The addresses on which it listens."""
+        """The addresses on which the node listens."""
 
 
 @asynccontextmanager
@@ -51,16 +51,26 @@ async def announce(
 ) -> AsyncIterator[None]:
     """Announce `node` on the local network during the block.
 
-    It publishes the node id, at most 8 TCP addresses on which the node listens when the block
-    begins, and `name` (at most 63 bytes of UTF-8). Changes of the machine's addresses are announced
-    within 15 s. `interfaces` are IPv4 addresses to announce on; by default all, or loopback for a
-    node that only this machine can dial. `server` announces a server of a federation, `slot` (1 to
-    9,999) that the node waits for a short code.
+    The announcement contains the node ID, at most 8 of the TCP addresses on which the node listens
+    when the block begins, and `name` (at most 63 bytes of UTF-8). If the machine's addresses
+    change, the announcement is updated within 15 s.
+
+    `interfaces` are the IPv4 addresses to announce on. By default these are all, or only loopback
+    for a node that only this machine can dial. `server` announces a server of a federation. `slot`
+    (1 to 9,999) announces that the node waits for a short code.
 
     Raises:
-        ConfigError: the extra `discovery` is not installed; a name or an interface is invalid; the
-            node doesn't listen on TCP with encryption.
+        ConfigError: the extra `discovery` is not installed; a name or an interface is invalid; or
+            the node doesn't listen on TCP with encryption.
         UnreachableError: the system doesn't permit multicast.
+
+    Example:
+
+        from parley.discovery import announce
+
+        await node.listen("tcp://127.0.0.1:0")
+        async with announce(node, name="kitchen", interfaces=["127.0.0.1"]):
+            print("announced", node.node_id)
     """
     mdns = _mdns()
     require_name(name)
@@ -69,7 +79,10 @@ async def announce(
         announcer = mdns.Announcer(node.node_id, name, interfaces, server=server, slot=slot)
         try:
             if not await loop.run(announcer.start, _listeners(node)):
-                raise ConfigError("the node listens on no TCP address that others could dial")
+                raise ConfigError(
+                    "cannot announce the node: it doesn't listen on a TCP address that other nodes "
+                    "can dial"
+                )
             yield
         finally:
             with anyio.CancelScope(shield=True):
@@ -79,16 +92,23 @@ async def announce(
 async def find(
     seconds: float = SECONDS, *, interfaces: Sequence[str] = (), slot: int | None = None
 ) -> list[FoundNode]:
-    """Search the local network for announced nodes, for `seconds` (above 0, at most 3,600); with a
-    `slot`, for a node that waits for a short code there, until one is found.
+    """Search the local network for announced nodes, and return at most 256, ordered by node ID.
 
-    Returns at most 256 nodes, ordered by id, and logs if there were more. The results are
-    unverified. `interfaces` as in `announce`.
+    The search takes `seconds` (above 0, at most 3,600). With a `slot`, it only finds nodes that
+    wait for a short code there, and ends with the first result. The results are unverified; nodes
+    beyond 256 are logged. `interfaces` is as in `announce`.
 
     Raises:
-        ConfigError: the extra `discovery` is not installed; `seconds` is out of range; an interface
-            is invalid.
+        ConfigError: the extra `discovery` is not installed; `seconds` is out of range; or an
+            interface is invalid.
         UnreachableError: the system doesn't permit multicast.
+
+    Example:
+
+        from parley.discovery import find
+
+        for found in await find(0.2, interfaces=["127.0.0.1"]):
+            print(found.node_id, found.name)
     """
     mdns = _mdns()
     _require_search(seconds, interfaces)
@@ -96,9 +116,9 @@ async def find(
         found, left_out = await loop.run(mdns.browse, seconds, interfaces, slot)
     if left_out:
         logger.warning(
-            "%d more nodes were announced than %d, and left out",
-            left_out,
+            "found more than %d nodes; %d were left out",
             len(found),
+            left_out,
             extra={"event": "discovery.too-many"},
         )
     nodes: list[FoundNode] = found
@@ -108,14 +128,25 @@ async def find(
 async def resolve(
     address: str, *, seconds: float = SECONDS, interfaces: Sequence[str] = ()
 ) -> list[str]:
-    """Return the addresses, at most 8, of the node that `mdns://NODEID` names, each with its id.
+    """Return at most 8 addresses of the node that `mdns://NODEID` names, each with the node ID.
 
-    Waits for at most `seconds`. `interfaces` as in `announce`.
+    It waits for at most `seconds`. `interfaces` is as in `announce`.
 
     Raises:
-        AddressError: not such an address.
-        ConfigError: as `find`.
+        AddressError: `address` doesn't have the form `mdns://NODEID`.
+        ConfigError: as in `find`.
         UnreachableError: the node is not announced, or the system doesn't permit multicast.
+
+    Example:
+
+        from parley import UnreachableError
+        from parley.discovery import resolve
+
+        try:
+            address = f"mdns://{peer.node_id}"
+            print(await resolve(address, seconds=0.2, interfaces=["127.0.0.1"]))
+        except UnreachableError as error:
+            print(error)
     """
     scheme, _, text = address.partition("://")
     try:
@@ -124,15 +155,17 @@ async def resolve(
         node_id = None
     if scheme != SCHEME or node_id is None:
         raise AddressError(
-            f"cannot find {ascii(address)[:100]}: after mdns:// stands a node id: 52 characters of "
-            "base32"
+            f"invalid address {ascii(address)[:100]}: expected mdns://NODEID with a node ID of 52 "
+            "base32 characters"
         )
     mdns = _mdns()
     _require_search(seconds, interfaces)
     async with thread_loop() as loop:
         found: FoundNode | None = await loop.run(mdns.ask_for, node_id, seconds, interfaces)
     if found is None:
-        raise UnreachableError(f"nobody on the local network announces {node_id}")
+        raise UnreachableError(
+            f"cannot find the node {node_id}: it is not announced on the local network"
+        )
     return list(found.addresses)
 
 
@@ -147,14 +180,16 @@ def _mdns() -> ModuleType:
 def _listeners(node: Announced) -> list[Address]:
     listeners = [Address.parse(text) for text in node.addresses]
     if any(address.node_id is None for address in listeners):
-        raise ConfigError("a node without encryption cannot prove its id, and is not announced")
+        raise ConfigError(
+            "cannot announce a node that listens without encryption: it cannot prove its node ID"
+        )
     return listeners
 
 
 def _require_search(seconds: float, interfaces: Sequence[str]) -> None:
     _require_interfaces(interfaces)
     if not (math.isfinite(seconds) and 0 < seconds <= LONGEST):
-        raise ConfigError(f"seconds are above 0 and at most {LONGEST:g}")
+        raise ConfigError(f"invalid seconds {seconds:g}: expected above 0 and at most {LONGEST:g}")
 
 
 def _require_interfaces(interfaces: Sequence[str]) -> None:
@@ -163,7 +198,7 @@ def _require_interfaces(interfaces: Sequence[str]) -> None:
             IPv4Address(interface)
         except AddressValueError as error:
             raise ConfigError(
-                f"an interface is named by its IPv4 address, not {ascii(interface)[:80]}"
+                f"invalid interface {ascii(interface)[:80]}: expected an IPv4 address"
             ) from error
 
 
@@ -172,7 +207,7 @@ T = TypeVar("T")
 
 
 class ThreadLoop:
-    """Runs coroutines in the other thread's loop."""
+    """Runs coroutines in the event loop of another thread."""
 
     __slots__ = ("_portal",)
 
@@ -182,7 +217,7 @@ class ThreadLoop:
     async def run(
         self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Call `function` there and wait for what it returns; being cancelled cancels it."""
+        """Call `function` in the other thread and return its result; cancellation cancels it."""
 
         async def call() -> T:
             return await function(*args, **kwargs)
@@ -197,7 +232,7 @@ class ThreadLoop:
 
 @asynccontextmanager
 async def thread_loop() -> AsyncIterator[ThreadLoop]:
-    """A loop that lives until the block is left, by which time its thread has ended."""
+    """Run an asyncio event loop in another thread; the thread has ended when the block is left."""
     thread = start_blocking_portal("asyncio")
     portal = await to_thread.run_sync(thread.__enter__)
     try:

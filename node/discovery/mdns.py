@@ -1,7 +1,7 @@
-"""Multicast DNS by `zeroconf` in an asyncio loop: announcing, browsing, resolving.
+"""Multicast DNS with `zeroconf` in an asyncio loop: announcing, browsing, resolving.
 
-`zeroconf` keeps at most 10,000 records and drops packets above 8,966 bytes. It uses IPv4; announced
-addresses may be IPv4 or IPv6.
+`zeroconf` stores at most 10,000 records and drops packets above 8,966 bytes. It sends over IPv4;
+announced addresses may be IPv4 or IPv6.
 """
 
 import asyncio
@@ -39,20 +39,22 @@ from parley._node.transport.address import Address
 
 logger = logging.getLogger("parley.discovery")
 
-MOST_FOUND: Final = 256  # nodes that one search keeps; others are counted
-# Seconds after which it is looked whether the machine's addresses have changed.
+MOST_FOUND: Final = 256  # nodes returned by one search; others are only counted
+# Seconds between two checks whether the machine's addresses have changed.
 REFRESH: Final = 15.0
-# Seconds in which others may answer to a slot, after the first has.
+# Seconds to wait for further answers for a slot after the first one.
 OTHERS: Final = 0.3
 _LOOPBACK: Final = ("127.0.0.1",)
-# Answers to all: of several programs on this machine one alone would get an answer to us.
+# Multicast answers: a unicast answer would reach only one of several programs on this machine.
 _ASKED: Final = DNSQuestionType.QM
 
 
 class Announcer:
-    """Announces a node, or a `server` of a federation, until it is closed. `interfaces` are IPv4
-    addresses of this machine, empty for all; a node that only this machine can dial is announced on
-    loopback. `slot` is where it waits for a short code."""
+    """Announces a node, or a `server` of a federation, until it is closed.
+
+    `interfaces` are IPv4 addresses of this machine, empty for all. A node that only this machine
+    can dial is announced on loopback. `slot` is the number under which it waits for a short code.
+    """
 
     def __init__(
         self,
@@ -73,14 +75,16 @@ class Announcer:
         self._keeping: asyncio.Task[None] | None = None
 
     async def start(self, listeners: Sequence[Address]) -> list[str]:
-        """Announce the addresses at which others can dial the node, and update them when the
-        machine's addresses change.
+        """Announce the addresses at which other nodes can dial the node.
+
+        The announcement is updated when the machine's addresses change.
 
         Returns:
-            The announced addresses; empty, and nothing announced, if others cannot dial the node.
+            The announced addresses. If other nodes cannot dial the node, it is empty and the node
+                is not announced.
 
         Raises:
-            UnreachableError: the system doesn't permit it.
+            UnreachableError: the system doesn't permit multicast.
         """
         places = await self._announce(listeners)
         if places:
@@ -101,7 +105,10 @@ class Announcer:
                 await self._announce(listeners)
             except UnreachableError as error:
                 logger.info(
-                    "not announced for now: %s", error, extra={"event": "discovery.not-announced"}
+                    "cannot announce the node: %s; trying again in %d s",
+                    error,
+                    REFRESH,
+                    extra={"event": "discovery.not-announced"},
                 )
 
     async def _announce(self, listeners: Sequence[Address]) -> list[str]:
@@ -134,17 +141,18 @@ class Announcer:
         interfaces = self._interfaces or (_LOOPBACK if is_on_loopback(places) else ())
         self._mdns = _open(interfaces)
         with _as_unreachable():
-            # Nobody else has a name that is a node id, and whoever says so must not silence it.
+            # A node ID is unique: don't let another machine that announces the same name stop this
+            # one.
             said = await self._mdns.async_register_service(info, cooperating_responders=True)
             await said
         self._places = places
 
 
 class Gathering:
-    """The results of one search: at most 256 nodes by id; `left_out` counts others."""
+    """The results of one search: at most 256 nodes by ID; `left_out` counts the others."""
 
     def __init__(self, slot: int | None = None) -> None:
-        """Find only nodes that wait at `slot`, if given; `some` is set with the first result."""
+        """With a `slot`, find only nodes that wait there; `some` is set after the first result."""
         self.found: dict[str, FoundNode] = {}
         self.left_out = 0
         self.some = asyncio.Event()
@@ -158,7 +166,7 @@ class Gathering:
             self.found.pop(instance, None)
             return
         if not is_instance(instance):
-            return  # the library raises an error for some names that strangers make
+            return  # the library raises an error for some names, which any machine could send
         info = ServiceInfo(SERVICE, f"{instance}.{SERVICE}")
         info.load_from_cache(zeroconf)
         self.take(instance, info.text or b"", is_new=state_change is ServiceStateChange.Added)
@@ -177,8 +185,10 @@ class Gathering:
 async def browse(
     seconds: float, interfaces: Sequence[str], slot: int | None = None
 ) -> tuple[list[FoundNode], int]:
-    """Return the nodes by id, and how many were left out; raises UnreachableError. With a `slot` it
-    ends soon after the first result."""
+    """Return the found nodes by ID, and the number of nodes left out; raises UnreachableError.
+
+    With a `slot`, the search ends soon after the first result.
+    """
     gathering = Gathering(slot)
     async with _spoken(interfaces) as mdns:
         browser = AsyncServiceBrowser(
@@ -219,7 +229,9 @@ async def _spoken(interfaces: Sequence[str]) -> AsyncIterator[AsyncZeroconf]:
 def _open(interfaces: Sequence[str]) -> AsyncZeroconf:
     choice = list(interfaces) or InterfaceChoice.All
     for interface in set(interfaces).difference(own_addresses()):
-        raise UnreachableError(f"{interface} is not an address of this machine")
+        raise UnreachableError(
+            f"cannot use the interface {interface}: it is not an address of this machine"
+        )
     with _as_unreachable():
         return AsyncZeroconf(interfaces=choice, ip_version=IPVersion.V4Only)
 
@@ -230,8 +242,8 @@ def _as_unreachable() -> Iterator[None]:
         yield
     except (OSError, RuntimeError, Error) as error:
         reason = str(error) or type(error).__name__
-        what = f"multicast DNS cannot be spoken on the local network: {reason}"
-        raise UnreachableError(what) from error
+        text = f"cannot use multicast DNS on the local network: {reason}"
+        raise UnreachableError(text) from error
 
 
 def own_addresses() -> list[str]:

@@ -1,7 +1,7 @@
 """The catalogue of metric families.
 
-A family's name has no prefix `parley_` and no suffix for its kind and unit: exporters add what
-their formats expect.
+A family's name has no prefix `parley_` and no suffix for its kind and unit, because the exporters
+add what their formats require.
 """
 
 from bisect import bisect_left
@@ -9,18 +9,29 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-# counter: only grows; gauge: a level; histogram: how many observations up to each bound.
+# A counter only grows. A gauge is a current value. A histogram counts observations up to each
+# bound.
 Kind = Literal["counter", "gauge", "histogram"]
 
-# Upper bounds in seconds, from what a lone call takes here to what a person waits for.
+# Upper bounds in seconds, from the duration of a single local call to a wait that users notice.
 SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5)
 SECONDS_BOUNDS: Final = (*SECONDS, 1.0, 2.5, 5.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A metric: `help` is a sentence, `unit` empty, `seconds` or `bytes`, `labels` the names of its
-    labels."""
+    """A metric: its name, kind, help text, unit and label names.
+
+    `unit` is empty, `seconds` or `bytes`.
+
+    Example:
+
+        from parley.metrics import CATALOGUE
+
+        measure = CATALOGUE["calls_received"]
+        assert measure.full_name == "parley_calls_received_total"
+        print(measure.help, measure.labels)
+    """
 
     name: str
     kind: Kind
@@ -36,13 +47,22 @@ class Measure:
 
 
 class Histogram:
-    """Counts of observations up to each bound, and their sum."""
+    """Counts of observations up to each bound, and their sum.
+
+    Example:
+
+        from parley.metrics import Histogram
+
+        histogram = Histogram(bounds=(0.1, 1.0))
+        histogram.observe(0.5)
+        assert list(histogram.buckets) == [("0.1", 0), ("1.0", 1), ("+Inf", 1)]
+    """
 
     __slots__ = ("bounds", "counts", "sum")
 
     def __init__(self, bounds: tuple[float, ...] = SECONDS_BOUNDS) -> None:
         self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)  # the last one is of those beyond
+        self.counts = [0] * (len(bounds) + 1)  # the last one counts observations above all bounds
         self.sum = 0.0
 
     def observe(self, value: float) -> None:
@@ -66,14 +86,28 @@ class Histogram:
 
 
 class Sample(NamedTuple):
-    """The values of a family's labels, and the value."""
+    """One value of a metric, with the values of its labels.
+
+    Example:
+
+        from parley.metrics import Sample
+
+        sample = Sample(labels=("greet", "accepted"), value=3)
+    """
 
     labels: tuple[str, ...]
     value: float | Histogram
 
 
 class MetricFamily(NamedTuple):
-    """A measure and its current samples."""
+    """A metric and its current samples.
+
+    Example:
+
+        for family in node.metrics.collect():
+            for sample in family.samples:
+                print(family.measure.full_name, sample.labels, sample.value)
+    """
 
     measure: Measure
     samples: tuple[Sample, ...]
@@ -84,7 +118,7 @@ def family(measure: Measure, value: float | Histogram) -> MetricFamily:
     return MetricFamily(measure, (Sample((), value),))
 
 
-# Names of one measure that are told; those beyond are told together.
+# Maximum number of names in one family; further names share the label value `other`.
 MOST_NAMES: Final = 200
 OTHER_NAMES: Final = "other"
 
@@ -95,8 +129,10 @@ def named(
     *,
     name_size: int = 1,
 ) -> MetricFamily:
-    """Return a family whose first `name_size` labels are names. Equal labels are summed; after 200
-    names the rest is summed as `other`."""
+    """Return a family whose first `name_size` labels are names.
+
+    Samples with equal labels are summed. After 200 names, further samples are summed as `other`.
+    """
     names: set[tuple[str, ...]] = set()
     found: dict[tuple[str, ...], float | Histogram] = {}
     for labels, value in samples:
@@ -113,8 +149,10 @@ def named(
 def labelled(
     measure: Measure, samples: Iterable[tuple[tuple[str, ...], float | Histogram]]
 ) -> MetricFamily:
-    """Return a family of samples with labels. Lone surrogates are escaped, because exporters cannot
-    encode them."""
+    """Return a family of samples with labels.
+
+    Lone surrogates are escaped, because exporters cannot encode them.
+    """
     found = ((tuple(map(_encodable, labels)), value) for labels, value in samples)
     return MetricFamily(measure, tuple(Sample(labels, value) for labels, value in found))
 
@@ -159,144 +197,170 @@ CONNECTIONS: Final = _measure(
     "state",
 )
 CONNECTIONS_LIMIT: Final = _measure(
-    "connections_limit", "gauge", "How many there may be (max_connections)."
+    "connections_limit", "gauge", "Maximum number of connections (max_connections)."
 )
 HANDSHAKING_LIMIT: Final = _measure(
-    "handshaking_limit", "gauge", "Accepted connections that may be opening."
+    "handshaking_limit", "gauge", "Maximum number of accepted connections in their handshake."
 )
 CONNECTIONS_REFUSED: Final = _measure(
-    "connections_refused", "counter", "Connections that a limit kept out.", "reason"
+    "connections_refused", "counter", "Connections rejected by a limit, by reason.", "reason"
 )
 CONNECTIONS_ENDED: Final = _measure(
     "connections_ended", "counter", "Open connections that ended, by code.", "code"
 )
 HANDSHAKES: Final = _measure(
-    "handshakes", "counter", "Handshakes that are over, by result.", "direction", "result"
+    "handshakes", "counter", "Finished handshakes, by result.", "direction", "result"
 )
 HANDSHAKE_TIME: Final = _seconds(
-    "handshake", "histogram", "From the first byte to an open connection."
+    "handshake", "histogram", "Time from the first byte to an open connection."
 )
 SESSIONS_SUSPENDED: Final = _measure(
-    "sessions_suspended", "counter", "Times that a session lost its transport."
+    "sessions_suspended", "counter", "Number of times that a session lost its transport."
 )
 SESSIONS_RESUMED: Final = _measure(
-    "sessions_resumed", "counter", "Times that one went on over another transport."
+    "sessions_resumed", "counter", "Number of times that a session resumed over a new transport."
 )
 SESSIONS_WAITING: Final = _measure(
-    "sessions_waiting", "gauge", "Sessions without a transport that may come back."
+    "sessions_waiting", "gauge", "Suspended sessions that can be resumed."
 )
 SESSIONS_WAITING_LIMIT: Final = _measure(
-    "sessions_waiting_limit", "gauge", "How many may be kept so."
+    "sessions_waiting_limit", "gauge", "Maximum number of suspended sessions."
 )
 
-# What goes over them.
-RECEIVED: Final = _bytes("received", "counter", "Bytes that came over connections.")
-SENT: Final = _bytes("sent", "counter", "Bytes that were written to connections.")
-EVENTS_DROPPED: Final = _measure("events_dropped", "counter", "Events of others that nobody took.")
+# Traffic and memory.
+RECEIVED: Final = _bytes("received", "counter", "Bytes received over connections.")
+SENT: Final = _bytes("sent", "counter", "Bytes written to connections.")
+EVENTS_DROPPED: Final = _measure(
+    "events_dropped", "counter", "Received events that no handler consumed."
+)
 QUEUED_EVENTS: Final = _measure("queued_events", "gauge", "Events that wait to be written.")
 QUEUED: Final = _bytes("queued", "gauge", "Payload bytes that wait to be written.")
 WRITE_WAITS: Final = _measure(
-    "write_waits", "counter", "Times that a sender had to wait until others were written."
+    "write_waits",
+    "counter",
+    "Number of times that a sender had to wait for queued data to be written.",
 )
-WRITERS_WAITING: Final = _measure("writers_waiting", "gauge", "Senders that wait so now.")
-STREAMS: Final = _measure("streams", "gauge", "Open streams, but for those of topics.")
+WRITERS_WAITING: Final = _measure(
+    "writers_waiting", "gauge", "Senders that are waiting for queued data to be written."
+)
+STREAMS: Final = _measure("streams", "gauge", "Open streams, except those of topics.")
 CREDIT_WAITS: Final = _measure(
-    "credit_waits", "counter", "Times that a stream had something to send and no credit."
+    "credit_waits", "counter", "Number of times that a stream had data to send but no credit."
 )
-MEMORY: Final = _bytes("memory_held", "gauge", "Memory that others make this node hold.")
-MEMORY_LIMIT: Final = _bytes("memory_limit", "gauge", "How much that may be (memory).")
+MEMORY: Final = _bytes("memory_held", "gauge", "Memory used on behalf of peers.")
+MEMORY_LIMIT: Final = _bytes(
+    "memory_limit", "gauge", "Maximum memory used on behalf of peers (memory)."
+)
 
 # Calls.
 CALLS_RECEIVED: Final = _measure(
-    "calls_received", "counter", "Calls that a handler was found for, by answer.", "topic", "code"
+    "calls_received", "counter", "Received calls with a handler, by result code.", "topic", "code"
 )
 CALL_RECEIVED_TIME: Final = _seconds(
-    "call_received", "histogram", "From a call's arrival to its answer.", "topic"
+    "call_received", "histogram", "Time from the arrival of a call to its response.", "topic"
 )
 EVENTS_RECEIVED: Final = _measure(
-    "named_events_received", "counter", "Named events with a handler, by answer.", "event", "code"
+    "named_events_received",
+    "counter",
+    "Received named events with a handler, by result code.",
+    "event",
+    "code",
 )
 REQUESTS_REFUSED: Final = _measure(
-    "requests_refused", "counter", "Requests that were answered before any handler.", "code"
+    "requests_refused", "counter", "Requests rejected before a handler ran, by result code.", "code"
 )
 REQUESTS_RUNNING: Final = _measure(
-    "requests_running", "gauge", "Requests of others that are not answered."
+    "requests_running", "gauge", "Received requests that are not yet answered."
 )
 CALLS_QUEUED: Final = _measure(
-    "calls_queued", "gauge", "Calls that wait since as many run as may (concurrency).", "topic"
+    "calls_queued", "gauge", "Calls that wait because of the concurrency limit.", "topic"
 )
-CALLS_MADE: Final = _measure("calls_made", "counter", "Calls of this node, by answer.", "code")
-CALL_MADE_TIME: Final = _seconds("call_made", "histogram", "From a call to its answer.")
+CALLS_MADE: Final = _measure(
+    "calls_made", "counter", "Calls made by this node, by result code.", "code"
+)
+CALL_MADE_TIME: Final = _seconds("call_made", "histogram", "Time from a call to its response.")
 REQUESTS_WAITING: Final = _measure(
-    "requests_waiting", "gauge", "Requests of this node that have no answer."
+    "requests_waiting", "gauge", "Requests of this node that wait for a response."
 )
-ONCE_REMEMBERED: Final = _measure(
-    "once_remembered", "gauge", "Calls made once that are remembered."
-)
+ONCE_REMEMBERED: Final = _measure("once_remembered", "gauge", "Stored results of idempotent calls.")
 
 # Topics.
-SUBSCRIBERS: Final = _measure("subscribers", "gauge", "Subscribers of a topic.", "topic")
+SUBSCRIBERS: Final = _measure("subscribers", "gauge", "Subscribers, by topic.", "topic")
 NOTES_PUBLISHED: Final = _measure("notes_published", "counter", "Notes published.", "topic")
 NOTES_DELIVERED: Final = _measure(
-    "notes_delivered", "counter", "Notes handed on, once for each subscriber.", "topic"
+    "notes_delivered", "counter", "Notes sent, counted once for each subscriber.", "topic"
 )
 NOTES_LOST: Final = _measure(
-    "notes_lost", "counter", "Notes that subscribers lost since they were slow.", "topic"
+    "notes_lost", "counter", "Notes dropped because subscribers were too slow.", "topic"
 )
 NOTES_WAITING: Final = _bytes(
     "notes_waiting", "gauge", "Notes that wait for slow subscribers.", "topic"
 )
 NOTES_RECEIVED: Final = _measure(
-    "notes_received", "counter", "Notes that came to subscriptions of this node."
+    "notes_received", "counter", "Notes received by subscriptions of this node."
 )
 
 # The loop.
 PROCESSOR: Final = _seconds("loop_processor", "counter", "Processor time of the loop's thread.")
 LOOP_TURN: Final = _seconds(
-    "loop_turn_processor", "histogram", "Processor time of one turn of the loop; four a second."
+    "loop_turn_processor",
+    "histogram",
+    "Processor time of one iteration of the loop, sampled four times a second.",
 )
-LOOP_LAG: Final = _seconds("loop_lag", "histogram", "How late a timer rang; four a second.")
+LOOP_LAG: Final = _seconds(
+    "loop_lag", "histogram", "Delay of a timer, sampled four times a second."
+)
 TURN: Final = _seconds(
-    "connection_turn", "histogram", "Time that one connection kept the loop with what it brought."
+    "connection_turn",
+    "histogram",
+    "Time that the loop spent on the received data of one connection.",
 )
 
 # Links, tunnels, federation.
-LINKS: Final = _measure("links", "gauge", "Links that are kept.", "state")
-LINK_SESSIONS: Final = _measure("link_sessions", "counter", "Sessions that links have established.")
-LINK_FAILURES: Final = _measure("link_failures", "counter", "Attempts and sessions that ended.")
-TUNNELS: Final = _measure("tunnels", "gauge", "Tunnels that end here or lead through here.")
-TUNNELS_DIALLED: Final = _measure(
-    "tunnels_dialled", "counter", "Tunnels that others dialled, by answer.", "code"
+LINKS: Final = _measure("links", "gauge", "Links, by state.", "state")
+LINK_SESSIONS: Final = _measure("link_sessions", "counter", "Sessions established by links.")
+LINK_FAILURES: Final = _measure(
+    "link_failures", "counter", "Failed connection attempts and ended sessions of links."
 )
-TUNNELLED: Final = _bytes("tunnelled", "counter", "Bytes of tunnels that led through here.")
-SERVERS: Final = _measure("federation_servers", "gauge", "Other servers that are known here.")
-SERVER_LINKS: Final = _measure("federation_links", "gauge", "Links with other servers.", "state")
+TUNNELS: Final = _measure("tunnels", "gauge", "Tunnels that end at or pass through this node.")
+TUNNELS_DIALLED: Final = _measure(
+    "tunnels_dialled", "counter", "Tunnels requested by peers, by result code.", "code"
+)
+TUNNELLED: Final = _bytes("tunnelled", "counter", "Bytes forwarded through tunnels.")
+SERVERS: Final = _measure("federation_servers", "gauge", "Other servers that this server knows.")
+SERVER_LINKS: Final = _measure(
+    "federation_links", "gauge", "Links with other servers, by state.", "state"
+)
 
 # Durable buses.
 BUS_EVENTS: Final = _measure(
     "bus_events",
     "counter",
-    "Events of buses, by what this process did, and peers on the bus that it offers.",
+    "Bus events handled by this process and by peers that use its bus, by outcome.",
     "outcome",
 )
 BUS_LAG: Final = _measure(
-    "bus_lag", "gauge", "Events that a group was never handed.", "stream", "group"
+    "bus_lag", "gauge", "Events that were not yet delivered to a group.", "stream", "group"
 )
 BUS_PENDING: Final = _measure(
-    "bus_pending", "gauge", "Events handed out and not done.", "stream", "group"
+    "bus_pending", "gauge", "Events that were delivered and not acknowledged.", "stream", "group"
 )
 BUS_DEAD: Final = _measure(
-    "bus_dead_lettered", "counter", "Events that a group has set aside.", "stream", "group"
+    "bus_dead_lettered", "counter", "Dead letters of a group.", "stream", "group"
 )
 BUS_UNREACHABLE: Final = _measure(
-    "buses_unreachable", "gauge", "Buses that could not be asked the last time."
+    "buses_unreachable", "gauge", "Buses that could not be reached at the last collection."
 )
 
 # The journal.
 JOURNAL_RECORDS: Final = _measure("journal_records", "counter", "Records written.")
 JOURNAL_WRITTEN: Final = _bytes("journal_written", "counter", "Bytes written.")
 JOURNAL_WAITING: Final = _bytes("journal_waiting", "gauge", "Bytes that wait for the disk.")
-JOURNAL_LIMIT: Final = _bytes("journal_waiting_limit", "gauge", "How much may wait (buffer_size).")
+JOURNAL_LIMIT: Final = _bytes(
+    "journal_waiting_limit", "gauge", "Maximum number of bytes that may wait (buffer_size)."
+)
 JOURNAL_SEGMENTS: Final = _measure("journal_segments", "counter", "Segments finished.")
 JOURNAL_SESSIONS: Final = _measure("journal_sessions", "gauge", "Sessions being recorded.")
-JOURNAL_FAILED: Final = _measure("journal_failed", "gauge", "1 once it could not be written.")
+JOURNAL_FAILED: Final = _measure(
+    "journal_failed", "gauge", "1 after the journal could not be written."
+)

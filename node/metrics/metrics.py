@@ -1,4 +1,4 @@
-"""The metrics of one node: counters, and sources that are read when the metrics are collected."""
+"""The metrics of one node: counters, and sources that are read when metrics are collected."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -12,9 +12,9 @@ from parley._node.protocol.codes import result_name
 Source = Callable[[], Iterable[MetricFamily]]
 Refresh = Callable[[], Awaitable[None]]
 
-# Codes of one tally; an application may refuse with any number.
+# Maximum number of codes in one tally, because an application may reject requests with any code.
 MOST_CODES: Final = 48
-OTHER: Final = -4  # those beyond
+OTHER: Final = -4  # stands for all further codes
 
 
 class RequestTally:
@@ -46,10 +46,15 @@ class RequestTally:
 
 
 class Metrics:
-    """The metrics of a node (`Node.metrics`), collected in the node's loop.
+    """The metrics of a node (`Node.metrics`), collected in the node's event loop.
 
-    They don't contain node ids, and only names that this node registered, so that peers cannot make
-    them grow. Attributes are the counters.
+    Metrics don't contain node IDs, and contain only names that this node has registered, so that
+    peers cannot make them grow. The attributes are counters.
+
+    Example:
+
+        families = {family.measure.name: family for family in node.metrics.collect()}
+        print(families["connections"].samples)
     """
 
     __slots__ = (
@@ -79,7 +84,7 @@ class Metrics:
         self.handshakes: Counter[tuple[str, ...]] = Counter()
         self.handshake_seconds = Histogram()
         self.ended: Counter[str] = Counter()
-        self.refused: Counter[int] = Counter()  # codes of the protocol
+        self.refused: Counter[int] = Counter()  # by protocol code
         self.made = RequestTally()
         self.suspended = 0
         self.resumed = 0
@@ -93,8 +98,10 @@ class Metrics:
         return f"<Metrics of {len(self._sources)} sources>"
 
     def add(self, source: Source, refresh: Refresh | None = None) -> Callable[[], None]:
-        """Also collect from `source`, until the returned function is called. `refresh` is awaited
-        before, to fetch data."""
+        """Also collect from `source`, until the returned function is called.
+
+        `refresh` is awaited before a collection, to fetch data.
+        """
         self._sources[source] = None
         if refresh is not None:
             self._refreshes[refresh] = None
@@ -112,7 +119,7 @@ class Metrics:
         return [family for source in sources for family in source()]
 
     async def refresh(self) -> None:
-        """Fetch data that cannot be read immediately, such as the lag of a bus."""
+        """Fetch data that takes time to read, such as the lag of a bus."""
         for refresh in list(self._refreshes):
             await refresh()
 

@@ -21,7 +21,7 @@ from parley._node.metrics.metrics import Metrics
 
 logger = logging.getLogger("parley.metrics")
 
-# Seconds that a reader's thread waits for all numbers; and those of it in which they are fetched.
+# Seconds that a reader's thread waits for all metrics, and the part of it for fetching data.
 PATIENCE: Final = 4.0
 FETCHING: Final = 3.0
 _UNITS: Final = {"": "1", "seconds": "s", "bytes": "By"}
@@ -37,15 +37,15 @@ class FromThread(Protocol):
 
 
 class Observed(Protocol):
-    """A node."""
+    """A node whose metrics are exported."""
 
     @property
     def metrics(self) -> Metrics:
-        """Its metrics."""
+        """The node's metrics."""
 
     @property
     def backend(self) -> FromThread:
-        """The node's loop; raises ParleyError if it isn't running."""
+        """The node's event loop; raises ParleyError if it isn't running."""
 
 
 @contextmanager
@@ -54,15 +54,22 @@ def observed(
     provider: MeterProvider | None = None,
     attributes: Mapping[str, str] | None = None,
 ) -> Iterator[None]:
-    """Export the metrics of `node` as instruments of the meter `parley` during the block, under the
-    names in docs/guides/metrics.md, such as `parley.calls_received`.
+    """Export the metrics of `node` to OpenTelemetry during the block.
 
-    Enter it in the node's loop. Readers may run in any thread; they get nothing if the loop doesn't
-    respond in 4 seconds. A reader in the node's loop cannot wait and gets the data fetched last,
-    such as the lag of a bus.
+    They become instruments of the meter `parley`, with the names in docs/guides/metrics.md, such as
+    `parley.calls_received`. `provider` is by default the program's own. `attributes` are added to
+    each metric, for example to distinguish several nodes of one process.
 
-    `provider` is the program's own by default; `attributes` are added to each metric, for example
-    to distinguish several nodes of one process.
+    Enter the block in the node's event loop. Readers may run in any thread, and get no data if the
+    loop doesn't respond within 4 seconds. A reader in the node's own loop cannot wait: it gets the
+    last fetched values of data such as the lag of a bus.
+
+    Example:
+
+        from parley.telemetry import observed
+
+        with observed(node, attributes={"node": "kitchen"}):
+            await peer.call("greet", "Ada")
     """
     reading = _Reading(node, attributes or {})
     meter = (provider or get_meter_provider()).get_meter("parley")
@@ -80,7 +87,7 @@ def observed(
         try:
             yield
         finally:
-            reading.ended = True  # the API cannot take an instrument back
+            reading.ended = True  # the API cannot remove an instrument
 
 
 class _Collection(local):
@@ -104,7 +111,7 @@ class _Reading:
     def tell(self, measure: Measure, part: str, _: CallbackOptions) -> Iterable[Observation]:
         """Return the observations of one instrument."""
         key, collection = measure.name + part, self._collection
-        if collection.told is None or key in collection.told:  # another collection
+        if collection.told is None or key in collection.told:  # a new collection has begun
             collection.told = set()
             collection.families = {} if self.ended else self._read()
         collection.told.add(key)
@@ -118,7 +125,7 @@ class _Reading:
         own_thread = get_ident() == self._thread
         try:
             backend = self._node.backend
-        except ParleyError:  # the node does not run
+        except ParleyError:  # the node isn't running
             return self._collected() if own_thread else {}
         if own_thread:
             backend.spawn(self._fetch)
@@ -136,19 +143,19 @@ class _Reading:
         def begin() -> None:
             try:
                 self._node.backend.spawn(read)
-            except ParleyError:  # it has ended meanwhile
+            except ParleyError:  # the node has stopped in the meantime
                 done.set()
 
         backend.call_soon_threadsafe(begin)
         return found if done.wait(PATIENCE) else {}
 
     async def _fetch(self) -> None:
-        """Refresh the metrics; late or failing sources keep their old values."""
+        """Refresh the metrics; sources that are slow or fail keep their old values."""
         try:
             with anyio.move_on_after(FETCHING):
                 await self._node.metrics.refresh()
         except Exception:
-            logger.exception("cannot fetch numbers", extra={"event": "metrics.not-fetched"})
+            logger.exception("cannot refresh the metrics", extra={"event": "metrics.not-fetched"})
 
     def _collected(self) -> dict[str, MetricFamily]:
         return {family.measure.name: family for family in self._node.metrics.collect()}

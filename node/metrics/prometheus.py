@@ -42,11 +42,20 @@ class FamilyCollector(Collector):
 
 
 def prometheus_text(families: Iterable[MetricFamily], accept: str = "") -> tuple[bytes, str]:
-    """Return the families as text and its content type: OpenMetrics if the header `accept` names
-    it, otherwise the text format of Prometheus."""
+    """Return the families as text, and its content type.
+
+    The format is OpenMetrics if the HTTP header `accept` names it, otherwise Prometheus text.
+
+    Example:
+
+        from parley.telemetry import prometheus_text
+
+        body, content_type = prometheus_text(node.metrics.collect())
+        print(body.decode())
+    """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(FamilyCollector(families))
     ranges = [media_range.partition(";")[0].strip() for media_range in accept.split(",")]
-    # The parameters are not passed on: the client library raises an error for malformed ones.
+    # Don't pass on the parameters, because the client library raises an error for malformed ones.
     encode, content_type = choose_encoder(OPENMETRICS if OPENMETRICS in ranges else "")
     return encode(registry), content_type

@@ -59,10 +59,10 @@ def test_nobody_is_announced(parley: Parley, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["find", "--seconds", "0"], Exit.USAGE, "seconds are above 0"),
-        (["find", "--interface", "lo"], Exit.USAGE, "named by its IPv4 address"),
+        (["find", "--seconds", "0"], Exit.USAGE, "invalid seconds 0"),
+        (["find", "--interface", "lo"], Exit.USAGE, "expected an IPv4 address"),
         (["find", "--interface", "192.0.2.99"], Exit.UNREACHABLE, "not an address of this"),
-        (["serve", "--announce-name", "x" * 64], Exit.USAGE, "at most 63 bytes"),
+        (["serve", "--announce-name", "x" * 64], Exit.USAGE, "longer than 63 bytes"),
     ],
 )
 def test_what_does_not_do(parley: Parley, arguments: list[str], code: int, message: str) -> None:

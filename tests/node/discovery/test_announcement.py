@@ -76,7 +76,7 @@ def test_what_is_on_loopback_alone() -> None:
 
 @pytest.mark.parametrize("name", ["n" * 64, "ü" * 32, "\x1b[2J", "a\nb", "\u202e"])
 def test_a_name_that_does_not_do(name: str) -> None:
-    with pytest.raises(ConfigError, match="an announced name has"):
+    with pytest.raises(ConfigError, match="invalid name"):
         require_name(name)
 
 

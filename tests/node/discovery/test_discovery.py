@@ -135,7 +135,7 @@ async def test_announcing_can_be_cancelled_at_any_time() -> None:
 
 async def test_nobody_announces_that_node() -> None:
     node_id = Identity.create().node_id
-    with pytest.raises(UnreachableError, match=f"nobody .* announces {node_id}"):
+    with pytest.raises(UnreachableError, match=f"cannot find the node {node_id}"):
         await ask(f"mdns://{node_id}", seconds=0.1)
 
 
@@ -167,24 +167,26 @@ async def test_addresses_that_change_are_announced_anew(monkeypatch: pytest.Monk
     ["mdns://", "mdns://kitchen", "tcp://192.0.2.7:1", "mdns://" + "a" * 53, "mdns://" + "A" * 52],
 )
 async def test_what_is_no_such_address(address: str) -> None:
-    with pytest.raises(AddressError, match="after mdns:// stands a node id"):
+    with pytest.raises(AddressError, match="expected mdns://NODEID"):
         await resolve(address)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 3601, float("nan"), float("inf")])
 async def test_seconds_have_a_range(seconds: float) -> None:
-    with pytest.raises(ConfigError, match="seconds are above 0"):
+    with pytest.raises(ConfigError, match="invalid seconds"):
         await find(seconds, interfaces=LOOPBACK)
 
 
 @pytest.mark.parametrize("interface", ["lo", "::1", "127.0.0", ""])
 async def test_an_interface_is_an_address(interface: str) -> None:
-    with pytest.raises(ConfigError, match="an interface is named by its IPv4 address"):
+    with pytest.raises(ConfigError, match="expected an IPv4 address"):
         await find(0.1, interfaces=[interface])
 
 
 async def test_an_interface_that_is_not_ours() -> None:
-    with pytest.raises(UnreachableError, match=r"192\.0\.2\.99 is not an address of this machine"):
+    with pytest.raises(
+        UnreachableError, match=r"192\.0\.2\.99: it is not an address of this machine"
+    ):
         await find(0.1, interfaces=["192.0.2.99"])
 
 
@@ -193,7 +195,7 @@ async def test_a_node_that_nobody_could_dial(listen: Sequence[str], tmp_path: ob
     async with new_node() as node:
         for _ in listen:
             await node.listen(f"unix://{tmp_path}/socket")
-        with pytest.raises(ConfigError, match="listens on no TCP address"):
+        with pytest.raises(ConfigError, match="doesn't listen on a TCP address"):
             async with announce(node):
                 pass
 
@@ -201,7 +203,7 @@ async def test_a_node_that_nobody_could_dial(listen: Sequence[str], tmp_path: ob
 async def test_a_node_without_encryption_is_not_announced() -> None:
     async with new_node(plaintext="only") as node:
         await node.listen("tcp://127.0.0.1:0")
-        with pytest.raises(ConfigError, match="cannot prove its id"):
+        with pytest.raises(ConfigError, match="cannot prove its node ID"):
             async with announce(node):
                 pass
 
