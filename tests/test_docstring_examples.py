@@ -16,6 +16,8 @@ from typing import Any
 import anyio
 import pytest
 
+# zeroconf starts a process when it is first imported, which a quick test may not do.
+import parley._node.discovery.mdns  # noqa: F401 - imported for the reason above
 from parley import Call, Stream
 from parley._node.testing import ConnectedNodes
 from tests.api_pages import HIDDEN, PACKAGE, find
