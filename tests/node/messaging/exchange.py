@@ -47,12 +47,12 @@ from tests.reference.wire import CELLS, TYPES
 from tests.vectors.load import Vector, codes, read, unhex
 
 ECHO, WAITING, NEWS, REJECTED = "parley.echo", "a handler that waits", "news", "rejected"
-# Flow control and resumption are free to say more.
+# Flow control and resumption may send more.
 UNTOLD = {(STREAM, WINDOW), (1, RECEIVED)}
 
 
 class Unread:
-    """The notes of a subscription, which nobody uses up."""
+    """The notes of a subscription, which are never consumed."""
 
     def __init__(self, account: MemoryBudget) -> None:
         self.inbox = NoteInbox(lambda: None, lambda cost, count: None, account)
@@ -65,7 +65,7 @@ class Unread:
 
 
 class NodeUnderTest:
-    """What rules.json says of the node: its calls and its topics."""
+    """Return the calls and topics of the node, as rules.json defines them."""
 
     def __init__(self) -> None:
         limits: dict[str, Any] = {name: int(n) for name, n in read("rules")["limits"].items()}
@@ -147,10 +147,10 @@ class NodeUnderTest:
             case _:
                 pass  # of no interest to calls and topics
 
-    # What it does by itself.
+    # Local actions.
 
     def act(self, event: Event, *, streamed: bool) -> None:
-        """Do what a local step says; raises LocalProtocolError where that may not be."""
+        """Execute a local step. Raises LocalProtocolError if it isn't allowed."""
         cells: Any = decode(event.payload) if event.category == SIM else {}
         match event.category, event.subcategory:
             case category, subcategory if (category, subcategory) == (STREAM, FINISH):
@@ -195,7 +195,7 @@ class NodeUnderTest:
 
 
 def follow(vector: Vector) -> None:
-    """Take an exchange's steps, and check that it ends as the vector says."""
+    """Execute an exchange's steps, and check the outcome that the vector defines."""
     node = NodeUnderTest()
     pair, before = node.pair, 0
     for step in vector["steps"]:
@@ -240,7 +240,7 @@ def _sent(pair: Pair, before: int) -> list[Event]:
 
 
 def _compare(sent: list[Event], expected: list[Vector]) -> None:
-    """Events of one stream are in their order, those of different streams in any."""
+    """Compare events: those of one stream in order, those of different streams in any order."""
     assert len(sent) == len(expected)
     for stream in {event.stream for event in sent}:
         ours = [event for event in sent if event.stream == stream]

@@ -1,4 +1,4 @@
-"""A connection as the messaging floor sees it, with its pen in the test's hands."""
+"""A connection as the messaging layer sees it, written by the test."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -37,7 +37,7 @@ class Sent(NamedTuple):
 
     @property
     def cells(self) -> dict[int, Value]:
-        """What the payload says."""
+        """Return the decoded payload."""
         return decode(self.payload)
 
 
@@ -63,8 +63,9 @@ class FakeStreams:
 
 
 class FakeConnection:
-    """Records what is sent and given back. `padding` bytes are added to every payload;
-    `releases` are the streams that what was sent releases."""
+    """Record sent events and returned credit. `padding` bytes are added to every payload;
+    `releases` are the streams that sent events release.
+    """
 
     def __init__(self, memory: int = 1 << 30) -> None:
         self.account = MemoryBudget(memory)
@@ -76,10 +77,10 @@ class FakeConnection:
         self.limits = Limits(max_payload=MAX_PAYLOAD, stream_window=2048)
         self.padding = 0
         self.releases: list[int] = []
-        self.asked: list[int] = []  # streams that are to be reported once nothing waits
+        self.asked: list[int] = []  # Streams that are reported once no event waits.
         self._streams = FakeStreams()
         self._charged = 0
-        self.charged: list[bool] = []  # of each event that nobody took
+        self.charged: list[bool] = []  # Of each event without a consumer.
 
     @property
     def dropped(self) -> int:
@@ -136,7 +137,7 @@ class FakeConnection:
             self.consumed.append((stream, cost))
 
     def take(self) -> list[Sent]:
-        """What was sent since the last time, which counts as written."""
+        """Return the events sent since the last call, which count as written."""
         sent, self.sent = self.sent, []
         self.unwritten.clear()
         self.account.release(self._charged)
@@ -178,11 +179,11 @@ class Handlers:
         return False
 
     def request_ended(self, call: IncomingCall | None, code: int) -> None:
-        """Nobody counts."""
+        """Ignore the count."""
 
 
 class Shell:
-    """What runs the handlers: it only notes what it is told."""
+    """A handler runner that only records its calls."""
 
     def __init__(self, *, memory: int = 1 << 30, **limits: Any) -> None:
         self.connection = FakeConnection(memory)
@@ -214,7 +215,7 @@ class Shell:
         return self.outgoing.call("x", None, now, timeout, self.wake)
 
     def wake(self) -> None:
-        """An answer of ours is there."""
+        """A local answer is ready."""
         self.woken += 1
 
     def waiting(self) -> list[IncomingCall]:
@@ -231,7 +232,7 @@ class Shell:
 
 
 def find(subcategory: int, topic: str) -> ResultCode:
-    """There is a handler for every topic but that of nobody."""
+    """Find a handler for every topic except 'nobody'."""
     return ResultCode.TOPIC_NOT_FOUND if topic == "nobody" else ResultCode.ACCEPTED
 
 

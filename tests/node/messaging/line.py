@@ -1,6 +1,6 @@
 """A connection as feeds see it: notes wait on it until the test writes them.
 
-A stream writes only when told to, and who asked is told when it is empty.
+A stream writes only on request, and reports when it is empty.
 """
 
 from collections.abc import Callable
@@ -79,7 +79,7 @@ class Line:
         self.queue.clear()
 
     def write(self, feed: StreamFeed, most: int = 1_000_000) -> list[Written]:
-        """So many events go out, and the feed is told when none is left."""
+        """Write this many events, and report when the stream is empty."""
         written, self.queue = self.queue[:most], self.queue[most:]
         if self.asked and not self.queue:
             self.asked = False

@@ -1,4 +1,4 @@
-"""Tests of node/messaging/call_codec.py: what is written and read by hand is what `lbm` says."""
+"""Tests of node/messaging/call_codec.py: its hand-written encoding and decoding match `lbm`."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ def test_whatever_the_data_is(data: Any, topic: str, deadline: int | None) -> No
 
 
 def agrees(payload: bytes) -> None:
-    """What is read here is what the decoder reads, which may have to do it alone."""
+    """The short decoder's result matches the general decoder, which may have to do it alone."""
     call, result = decode_call(payload), decode_result(payload)
     try:
         assert call is None or call == event_types.CALL.read_weighed(payload)

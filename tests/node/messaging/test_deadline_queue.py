@@ -33,7 +33,7 @@ def test_what_is_discarded_is_not_due() -> None:
     first.discard("a")
     assert deadlines.earliest == 1.0 + STEP
     second.discard("b")
-    assert deadlines.earliest == 1.0 + STEP  # nobody looked yet
+    assert deadlines.earliest == 1.0 + STEP  # Not polled yet.
     assert deadlines.pop_due(0.5) == []
     assert deadlines.earliest == 2.0 + STEP
     NO_SLOT.discard("nobody")

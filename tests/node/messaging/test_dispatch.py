@@ -1,4 +1,4 @@
-"""Tests of node/messaging/dispatch.py: where each event goes, and what it is answered."""
+"""Tests of node/messaging/dispatch.py: where each event goes, and its answer."""
 
 import pytest
 
@@ -35,7 +35,7 @@ from tests.node.messaging.fake import FakeConnection, Handlers, call_event, even
 
 
 class Shell:
-    """A dispatch whose streams take what comes on stream 4 only."""
+    """Return a dispatch whose streams accept events on stream 4 only."""
 
     def __init__(self) -> None:
         self.connection = FakeConnection()
@@ -117,7 +117,7 @@ def test_an_emit_is_answered_if_it_wants_to_be(
     shell.dispatch.receive(event(EMIT, cells, category=NAMED), 0.0)
     (sent,) = shell.connection.take()
     assert sent[:4] == (1, 7, NAMED, subcategory)
-    # Ignored events count; a refusal is an answer, and one that nobody wants counts.
+    # Ignored events count; a refusal is an answer, and an unwanted one counts.
     assert shell.dropped == (2 if subcategory == END else 1)
 
 
@@ -178,7 +178,7 @@ def test_what_counts_against_the_allowance_is_what_the_other_side_does_wrong() -
 
 
 def test_what_is_dropped_for_a_reason_of_ours_does_not() -> None:
-    """No room, an answer that was given up, an event that nobody here handles."""
+    """Events without capacity, a cancelled answer, and an event without a handler."""
     shell = Shell()
     call = shell.calls.outgoing.call("x", None, 0.0, None, lambda: None)
     shell.calls.outgoing.cancel(call)

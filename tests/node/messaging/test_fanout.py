@@ -76,7 +76,7 @@ def test_the_size_of_a_turn() -> None:
     headers = read_headers({"a": 1})
     fanout.add(encode_note("abc"))
     fanout.add(encode_note("abc"), headers)
-    assert fanout.turn_size == 4 + 64 + 4 + 64  # nobody is sent the headers
+    assert fanout.turn_size == 4 + 64 + 4 + 64  # The headers are not sent to any subscriber.
     fanout.flush()
     assert fanout.turn_size == 0
     new_feed(fanout, Line())

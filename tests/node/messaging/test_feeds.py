@@ -1,4 +1,4 @@
-"""What waits for one subscriber: how it travels, what it costs, what is lost of it."""
+"""Waiting notes of one subscriber: encoding, cost and losses."""
 
 import pytest
 from hypothesis import strategies as st
@@ -44,7 +44,7 @@ def clogged(fanout: Fanout) -> tuple[Line, StreamFeed]:
 
 
 def losses(events: list[Written]) -> list[int]:
-    """What was told of lost notes."""
+    """Return the reported losses."""
     told = [e.headers[DROPPED_HEADER] for e in events if DROPPED_HEADER in e.headers]
     return [count for count in told if isinstance(count, int)]
 
@@ -131,12 +131,12 @@ def test_only_four_events_wait_on_the_connection() -> None:
     assert len(line.queue) == WAITING_EVENTS
     assert line.asked
     assert line.write(feed, 3) != []
-    assert data_of(line.queue) == ["clog"]  # it is told when nothing is left
+    assert data_of(line.queue) == ["clog"]  # It is notified when it is empty.
     line.write(feed)
     assert data_of(line.queue) == [1]
 
 
-# What is lost.
+# Lost notes.
 
 
 def test_a_note_too_large_for_one_subscriber_is_lost_by_that_one_only() -> None:
@@ -249,7 +249,7 @@ def test_who_does_not_keep_up_loses_the_subscription() -> None:
     publish(fanout, *range(10))
     assert line.resets == []
     publish(fanout, *range(10))
-    # Reset takes with it what waits on the connection: 5 notes, and the 20 behind them.
+    # Reset discards the notes that wait on the connection: 5, and the 20 after them.
     assert line.resets == [(CloseCode.SLOW_CONSUMER, "25 notes were not read in time")]
     assert (feed.dropped, fanout.dropped) == (25, 25)
     assert closed == [feed]
@@ -264,7 +264,7 @@ def test_what_was_written_is_not_counted_as_lost() -> None:
     fanout = new_fanout(limit=1_024)
     line, feed = clogged(fanout)
     publish(fanout, 1)
-    line.write(feed)  # four events are written, the fifth is handed on
+    line.write(feed)  # Four events are written, the fifth is queued.
     publish(fanout, *[bytes(100)] * 5)
     line.write(feed, 1)
     for _ in range(WAITING_EVENTS - 1):
@@ -412,7 +412,7 @@ class Feeds(RuleBasedStateMachine):
     @precondition(lambda self: self.feeds)
     @rule(which=st.integers(0, 2))
     def settle(self, which: int) -> None:
-        """What was published and not lost has arrived, in order."""
+        """All published notes that were not lost have arrived, in order."""
         which %= len(self.feeds)
         self.fanout.flush()
         feed = self.feeds[which]

@@ -53,7 +53,7 @@ def subscribed(
 
 
 def number_of(event: Written) -> Value:
-    """What an event says of its first note's number."""
+    """Return the number of an event's first note."""
     return decode(event.payload).get(keys.NUMBER)
 
 
@@ -136,7 +136,7 @@ def test_what_is_not_kept_any_more_is_a_gap() -> None:
     feed = subscribed(fanout, line)
     clog(fanout, line)
     publish(fanout, *range(100))
-    # It loses no more of what waits than it must, and that is more than is kept.
+    # It loses no more waiting notes than necessary, and that is more than the history keeps.
     left = 1_024 // cost_of(0)
     assert feed.dropped == fanout.dropped == 100 - left
     events = line.write_all(feed)[WAITING_EVENTS:]
@@ -260,10 +260,10 @@ def test_a_connection_that_is_closing_ends_one_that_is_behind() -> None:
 
 
 class Reader:
-    """A subscriber over all of its subscriptions: what it read, by number, and what it missed.
+    """A subscriber over all of its subscriptions: the numbers of read and missed notes.
 
-    `line` and `feed` are the publisher's side of the one there is now. Its unread notes are
-    read first when it subscribes anew.
+    `line` and `feed` are the publisher's side of the current subscription. Its unread notes are
+    read before it subscribes again.
     """
 
     def __init__(self, fanout: Fanout, limit: int, max_payload: int) -> None:

@@ -40,7 +40,7 @@ SCALAR_TYPES = (int, float, str, bytes, bool, type(None))
 
 
 def assert_plain(value: object) -> None:
-    """Nothing in it is of a type of its own, and all text is text."""
+    """Check that it contains no special types, and that all text is text."""
     left = [value]
     while left:
         item = left.pop()

@@ -86,5 +86,5 @@ def test_short_payloads_are_not_looked_at() -> None:
 
 @pytest.mark.parametrize("piece", [b'"', b'\\"', b'"\\', b"\\", b'"\\\\', b'"a'])
 def test_counting_bad_json_takes_no_longer_than_good(piece: bytes) -> None:
-    """Would be quadratic, hours here, if each quote were tried anew."""
+    """This would be quadratic, hours here, if each quote were tried again."""
     assert json_items(piece * 3_000_000 + b"x") == 1

@@ -1,4 +1,4 @@
-"""Tests of node/messaging/idempotency.py: what is remembered of calls made once, and its bounds."""
+"""Tests of node/messaging/idempotency.py: remembered calls and their limits."""
 
 import gc
 import tracemalloc
@@ -57,7 +57,7 @@ def finish(memory: IdempotencyCache, call: IdempotentCall, code: int = 0, now: f
     memory.end(call)
 
 
-# What was asked.
+# Requests.
 
 
 def test_a_question_is_its_topic_and_its_data() -> None:
@@ -155,7 +155,7 @@ def test_a_handler_that_lingers_is_charged_for_what_it_was_given() -> None:
     memory.answer(call, 17, encode_result(17), 0.0)
     assert memory.find(ALICE, key(1), QUESTION, ONCE_KEPT) is None
     assert memory.held == ONCE_ID_WEIGHT + 5_000
-    # Its node id comes again meanwhile.
+    # Its node ID returns in the meantime.
     other = begin(memory, 2)
     memory.end(call)
     assert memory.held == ONCE_ID_WEIGHT + RUNNING
@@ -230,7 +230,7 @@ def test_a_few_node_ids_do_not_use_up_the_memory_of_all() -> None:
     good = NodeId(bytes([99] * 32))
     for number in range(20):
         finish(memory, begin(memory, number, good))
-    # What was answered is kept all the same, for ten minutes.
+    # The result is kept all the same, for ten minutes.
     found = memory.find(NodeId(bytes([0] * 32)), key(0), QUESTION, 599.0)
     assert isinstance(found, IdempotentCall)
     assert found.answer == answer
@@ -297,7 +297,7 @@ def test_it_weighs_no_less_than_it_takes(node_ids: int) -> None:
 
 
 class Memories(RuleBasedStateMachine):
-    """A memory against the plainest one there can be: no limit is passed, nothing is run twice."""
+    """Compare the memory with a simple model: no limit is exceeded, and no call runs twice."""
 
     @initialize(results=st.integers(1, 4), kept=st.integers(0, 3))
     def start(self, results: int, kept: int) -> None:

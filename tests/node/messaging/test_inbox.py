@@ -1,4 +1,4 @@
-"""What came for one reader and was not read: order, credit, and what cannot be read."""
+"""Unread events of one reader: order, credit, and unreadable ones."""
 
 import pytest
 

@@ -69,7 +69,7 @@ def test_numbers_that_fall() -> None:
     box = inbox()
     put(box, [1, 2, 3], 1)
     put(box, ["one"], 1)
-    put(box, ["two", "three", "four"])  # the count goes on from there
+    put(box, ["two", "three", "four"])  # The count continues from there.
     put(box, ["five"])
     assert read_all(box) == [1, 2, 3, "four", "five"]
     assert (box.number, box.gaps, box.repeated) == (5, 0, 3)
@@ -100,7 +100,7 @@ def test_no_notes_at_a_number() -> None:
     box = inbox()
     put(box, [], 9)
     assert read_all(box) == []
-    assert (box.number, box.gaps) == (0, 0)  # nothing has come yet
+    assert (box.number, box.gaps) == (0, 0)  # No note has arrived yet.
     put(box, ["nine"])
     assert read_all(box) == ["nine"]
     assert (box.number, box.gaps) == (9, 8)
@@ -120,14 +120,14 @@ def test_a_publisher_that_lies_of_where_it_goes_on() -> None:
     assert (box.recovered, box.gaps) == (False, 0)
     box = inbox(9, True, None)
     assert (box.recovered, box.gaps) == (False, 0)
-    box = inbox(9, True, TopicPosition(EPOCH, 7))  # two are missing, whatever it says
+    box = inbox(9, True, TopicPosition(EPOCH, 7))  # Two are missing, whatever it reports.
     assert (box.recovered, box.gaps, box.number) == (False, 2, 9)
-    box = inbox(5, True, TopicPosition(EPOCH, 7))  # what was taken comes again
+    box = inbox(5, True, TopicPosition(EPOCH, 7))  # Accepted notes arrive again.
     assert (box.recovered, box.number) == (True, 7)
     put(box, [6, 7, 8], 6)
     assert read_all(box) == [8]
     assert (box.repeated, box.gaps) == (2, 0)
-    box = inbox(2, False, TopicPosition(EPOCH, 7))  # the same, of one that does not say so
+    box = inbox(2, False, TopicPosition(EPOCH, 7))  # The same, without a report.
     put(box, [3, 4, 5, 6, 7, 8], 3)
     assert read_all(box) == [8]
     assert (box.recovered, box.repeated, box.gaps) == (False, 5, 0)

@@ -473,7 +473,7 @@ def long_call(topic: str, rest: bytes) -> Event:
     [("nobody", ResultCode.TOPIC_NOT_FOUND), ("x", ResultCode.MALFORMED)],
 )
 def test_of_a_long_call_the_topic_is_looked_up_first(topic: str, code: ResultCode) -> None:
-    """Its data is no LBM: what is refused for its topic is refused before that is read."""
+    """Its data is not LBM: a call that is refused for its topic is refused before decoding."""
     shell = Shell()
     shell.receive(long_call(topic, b"\xff" * 0x8000))
     assert shell.codes() == [(5, code)]

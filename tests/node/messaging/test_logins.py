@@ -159,7 +159,7 @@ def test_we_log_in_and_out() -> None:
     assert [call.done for call in (first, second, third)] == [True] * 3
     assert [call.code for call in (first, second, third)] == [0, 20, ResultCode.MALFORMED]
     assert shell.woken == 3
-    shell.answer(encode({keys.CODE: 0}), 1)  # nobody waits for it
+    shell.answer(encode({keys.CODE: 0}), 1)  # The request is not awaited.
     assert shell.connection.dropped == 1
 
 

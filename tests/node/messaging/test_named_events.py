@@ -55,7 +55,7 @@ CODES = {
 
 
 class Shell:
-    """What runs handlers and waits for replies; it only notes what it is told."""
+    """A runner of handlers and waits for replies that only records its calls."""
 
     def __init__(self, memory: int = 1 << 30) -> None:
         self.connection = FakeConnection(memory)
@@ -106,7 +106,7 @@ def reply_data(emit: OutgoingEmit) -> list[object]:
     return [emit.take().data for _ in range(len(emit.replies))]
 
 
-# What is sent, byte for byte.
+# Sent bytes.
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_what_cannot_be_sent_leaves_nothing() -> None:
     assert len(shell.outgoing) == len(shell.calls.deadlines) == 0
 
 
-# What comes.
+# Received events.
 
 
 def test_an_event_is_looked_for_by_namespace_and_name() -> None:
@@ -263,7 +263,7 @@ def of_events(vector: Vector) -> bool:
 
 @vectors("payloads", of_events)
 def test_the_vectors(vector: Vector) -> None:
-    """As requests and as answers; what a receiver makes of a bad answer is ours to say."""
+    """As requests and as answers; the receiver decides how to handle a bad answer."""
     shell = Shell()
     kind = EMITS[vector["event"]]
     good = "expected" in vector

@@ -1,4 +1,4 @@
-"""Tests of node/messaging/named_events.py: what waits unread is bounded."""
+"""Tests of node/messaging/named_events.py: unread replies are bounded."""
 
 import pytest
 

@@ -15,7 +15,7 @@ from parley._node.protocol.memory_budget import MemoryBudget
 
 
 class Reader:
-    """An inbox, and what it told."""
+    """An inbox that records its reports."""
 
     def __init__(self, size: int) -> None:
         self.woken = 0
@@ -122,5 +122,5 @@ def test_an_honest_sender_is_never_at_fault_and_what_waits_is_bounded(
             assert waiting - cost < size
     while reader.inbox:
         reader.inbox.take()
-    # All was read: there is credit to go on, whatever the order was.
+    # All chunks were read: there is credit to continue, whatever the order was.
     assert credit + sum(reader.granted) > 0

@@ -1,4 +1,4 @@
-"""Tests of node/messaging/payloads.py: read by whoever wants it, as what it says it is."""
+"""Tests of node/messaging/payloads.py: payloads are decoded on access, in their declared format."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tests of node/messaging/requests.py: what it joins."""
+"""Tests of node/messaging/requests.py."""
 
 import math
 

@@ -22,7 +22,7 @@ NEVER = 1 << 30
 
 
 def filled(notes: int, most: int = NEVER, most_bytes: int = NEVER) -> TopicHistory:
-    """What is kept of the notes 1, 2, 3, .."""
+    """Return the kept notes among 1, 2, 3, .."""
     kept = TopicHistory(EPOCH, most, most_bytes)
     for number in range(1, notes + 1):
         kept.add(encode_note(number), None)

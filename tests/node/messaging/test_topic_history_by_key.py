@@ -29,7 +29,7 @@ NEVER = 1 << 30
 
 
 def new_kept(most: int = NEVER, most_bytes: int = NEVER) -> CompactedHistory:
-    """Nothing is kept yet."""
+    """The history is empty."""
     return CompactedHistory(EPOCH, most, most_bytes)
 
 
@@ -83,7 +83,7 @@ def test_the_key_whose_note_is_the_oldest_is_forgotten() -> None:
     kept = new_kept(most=2)
     add(kept, "abac")
     assert (notes_of(kept), kept.first) == (["a3", "c4"], 3)
-    # Its next note is that of a new key.
+    # Its next note has a new key.
     add(kept, "b")
     assert (notes_of(kept), kept.first) == (["c4", "b5"], 4)
 

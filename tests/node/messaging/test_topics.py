@@ -50,7 +50,7 @@ TOPIC = "x"
 
 
 class End:
-    """One side: its core, and the floor of messaging above it. It publishes one topic."""
+    """One side: its core and its messaging layer. It publishes one topic."""
 
     def __init__(self, side: Side, now: float, limit: int = 1 << 20, slow: Slow = "unsubscribe"):
         self.side = side
@@ -178,7 +178,7 @@ class Sub:
 
 
 class Two:
-    """A subscriber `a` and a publisher `b`, and what is on its way between them."""
+    """A subscriber `a`, a publisher `b`, and the events in transit."""
 
     def __init__(self, **options: Any) -> None:
         self.pair: Pair = open_pair(stream_window=4_096, max_streams=3)
@@ -190,7 +190,7 @@ class Two:
         return self.b if end is self.a else self.a
 
     def send(self, end: End) -> None:
-        """What a side has to say is on its way."""
+        """Put a side's output in transit."""
         end.settle()
         sent = end.side.take(end.now)
         if sent:
@@ -279,7 +279,7 @@ def test_the_end_of_a_connection_ends_all_of_it() -> None:
         assert not any(topic_tables(end.topics).values())
     assert not two.b.fanout.feeds
     sub.read()
-    assert sub.got == [1]  # what came stays readable
+    assert sub.got == [1]  # Received notes remain readable.
 
 
 def test_a_note_for_who_left_is_not_accepted() -> None:
@@ -293,7 +293,7 @@ def test_a_note_for_who_left_is_not_accepted() -> None:
 
 
 def test_a_note_on_a_topics_own_stream_is_of_no_other_topic() -> None:
-    """Whatever it says itself: also before that stream's Subscribe was answered."""
+    """A peer that also sends notes before the Subscribe of that stream is answered."""
     two = Two()
     sub = subscribed(two)
     two.a.topics.expect("y")

@@ -37,7 +37,7 @@ def begin(vector: Vector) -> dict[str, object]:
 
 
 def read(vector: Vector) -> tuple[NoteInbox, list[Value]]:
-    """A reader that was given the events, and what it took."""
+    """Return a reader that received the events, and the notes it accepted."""
     after = vector["after"] and TopicPosition(unhex(vector["after"][0]), vector["after"][1])
     begins = read_beginning(event_types.RESULT.read(unhex(vector["result"])))
     account = MemoryBudget(1 << 20)

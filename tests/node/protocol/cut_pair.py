@@ -41,7 +41,7 @@ class CutPair(Pair):
         self._remains: ClosedSession | None = None
 
     def cut(self) -> None:
-        """The transport ends for both; what was on its way is lost."""
+        """Cut the transport for both sides; data in transit is lost."""
         for side in self.sides:
             side.take(self.now)
             side.core.receive_eof(self.now)
@@ -62,7 +62,7 @@ class CutPair(Pair):
         return fresh, asked[0] if asked else None
 
     def answer(self, fresh: Connection, asked: ResumeRequested | None) -> bytes:
-        """The responder's answer: what goes out on the new transport."""
+        """Return the responder's output on the new transport."""
         if asked is not None:
             core, resume = self.b.core, asked.resume
             remains = self._remains = self._remains or core.take_closed_session()
@@ -83,7 +83,7 @@ class CutPair(Pair):
         return fresh.data_to_send(self.now)
 
     def come_back(self) -> ResumeAttempt:
-        """Resume, and carry what each side has to say."""
+        """Resume, and carry each side's output."""
         attempt, fresh, asked = self.ask()
         answer = self.answer(fresh, asked)
         self.answers.append(answer)
@@ -113,7 +113,7 @@ def cut_pair(
 
 
 def parted(side: Side) -> int:
-    """How often a side was parted."""
+    """Return how often a side was suspended."""
     return len(side.all(Suspended))
 
 

@@ -1,8 +1,8 @@
-"""A session of everything that there is, whose transports are cut after given numbers of bytes.
+"""A session with all features, whose transports are cut after given numbers of bytes.
 
-Calls and answers, notes, streams both ways, key updates, a rekey, credit, time that passes, and
-Close by the responder. What is carried is counted over all transports, so that a cut can be put
-after any byte, also one of a Resume or of what is sent again.
+Calls and answers, notes, streams both ways, key updates, a rekey, credit, elapsed time, and Close
+by the responder. Bytes are counted over all transports, so that a cut can follow any byte,
+including a byte of a Resume or of retransmitted data.
 """
 
 from collections.abc import Iterable
@@ -32,9 +32,12 @@ OF_CUTS = (Suspended, Resumed, StreamWritable)
 
 
 class CutSession:
-    """`cuts` are counts of carried bytes, of both directions together unless `there` says which;
-    beyond the last nothing is cut. `resumes` are the Resumes that came, `answers` what was said to
-    each."""
+    """A session with cuts.
+
+    `cuts` are counts of carried bytes, of both directions together unless `there` selects one;
+    after the last there is no cut. `resumes` are the received Resumes, `answers` the answers to
+    each.
+    """
 
     def __init__(
         self, cuts: Iterable[int], *, there: bool | None = None, journals: bool = False, **more: Any
@@ -130,7 +133,7 @@ class CutSession:
         attempt.receive_data(data, self.pair.now)
 
     def use(self, side: Side) -> None:
-        """The application uses what came."""
+        """Process the received events in the application."""
         for report in side.reports:
             if isinstance(report, Event) and report.cost:
                 side.core.consume(report.stream, report.cost)
@@ -195,11 +198,12 @@ class CutSession:
             self.pair.b.core.send(1, 9, SIM, CHUNK, b"chunk %d" % number, lbm=False, seal=True)
             self.pump()
 
-    # What came of it.
+    # Results.
 
     def told(self) -> list[list[str]]:
-        """What both applications were told of the other side, in order; a cut may put it between
-        other things of their own."""
+        """Return both applications' reports about the other side, in order; a cut may interleave
+        them with local reports.
+        """
         return [_told(side.reports) for side in self.pair.sides]
 
     def findings(self) -> list[Any]:
@@ -225,13 +229,15 @@ def _told(reports: Iterable[Report]) -> list[str]:
 
 @cache
 def uncut() -> tuple[list[list[str]], int]:
-    """What is told without a cut, and how many bytes are carried."""
+    """Return the reports without a cut, and the number of carried bytes."""
     session = CutSession(()).run()
     return session.told(), session.carried
 
 
 def check(session: CutSession) -> None:
-    """Run it: all is told as without a cut, and the journals verify if there are any."""
+    """Run it: all reports are the same as without a cut, and the journals verify if there are
+    any.
+    """
     assert session.run().told() == uncut()[0]
     assert session.findings() == []
     assert not session.pair.a.core.is_suspended

@@ -1,8 +1,8 @@
-"""Two cores, a fake clock, and a transport that cuts, delays and breaks as a test says.
+"""Two cores, a fake clock, and a transport that a test cuts, delays and breaks.
 
-What an application did and saw is written down here independently of the
-core, so that the two can be compared. The core's insides are looked at in `check` only:
-credit, tables and buffers have no public face.
+It records the applications' actions and observations independently of the core, so that the two can
+be compared. Only `check` inspects the core's internals, because credit, tables and buffers have no
+public API.
 """
 
 from collections import defaultdict
@@ -43,8 +43,8 @@ from parley._node.protocol.reports import (
 from parley._node.protocol.states import LIVE, State
 from parley._node.protocol.streams import StreamState
 
-# The longest time, in seconds, that the transport holds bytes back: less than any
-# time-out of the protocol, so that none of them is ever a delay's fault.
+# The longest time, in seconds, that the transport holds bytes back: shorter than any timeout of the
+# protocol, so that a delay never triggers one.
 LONGEST_DELAY = 4.0
 
 INITIATOR_IDENTITY = Identity.create(("ed25519", "ecdsa-p256"))
@@ -56,14 +56,14 @@ class Item:
     """One thing that happens on a stream in one direction, in its order."""
 
     what: str  # "open", "event" or "finish"
-    payload: bytes  # as on the wire: the label, the payload, or nothing
+    payload: bytes  # As on the wire: the label, the payload, or empty.
     category: int = STREAM
     subcategory: int = 0
     async_id: int = 0
 
     @property
     def cost(self) -> int:
-        """What section 8 says that it costs on a stream from 2 up."""
+        """Return the cost that section 8 defines on a stream from 2 up."""
         free = self.what != "event" or (self.category, self.subcategory) == (SIM, CHUNK)
         return 0 if free else self.queued + EVENT_COST
 
@@ -140,13 +140,13 @@ class Link:
         ]
 
     def other(self, side: Side) -> Side:
-        """Who is at the other end."""
+        """Return the other side."""
         return self.sides[1] if side is self.sides[0] else self.sides[0]
 
     # The transport.
 
     def flush(self, side: Side, limit: int = 1 << 18) -> bool:
-        """Take what `side` has to send; says whether it was anything."""
+        """Accept a side's output, and return whether there was any."""
         data = side.connection.data_to_send(self.now, limit)
         peer = self.other(side)
         if not self.cut:
@@ -177,7 +177,7 @@ class Link:
         return bool(data)
 
     def pump(self) -> None:
-        """Nothing is held back any more: go on until both are quiet."""
+        """Release all delayed bytes, and continue until both sides are idle."""
         for _ in range(1000):
             moved = [self.flush(side) for side in self.sides]
             moved += [self.deliver(side, 1 << 30) for side in self.sides]
@@ -187,7 +187,7 @@ class Link:
         raise AssertionError("the two never come to rest")
 
     def break_transport(self, keep: tuple[int, int]) -> None:
-        """Cut: only the first `keep` bytes of what is under way arrive."""
+        """Cut: only the first `keep` bytes in transit arrive."""
         self.cut = True
         for side, size in zip(self.sides, keep, strict=True):
             del side.inbox[size:]
@@ -234,13 +234,13 @@ class Link:
     # The applications.
 
     def collect(self, side: Side) -> None:
-        """Write down what the core reports, and say yes to the peer."""
+        """Record the core's reports, and accept the peer."""
         while reports := side.connection.reports():
             for report in reports:
                 assert side.end is None, f"{report} after the end"
                 if isinstance(report, PeerIdentified):
                     side.connection.accept_peer(self.now)
-                    side.connection.receive_data(b"", self.now)  # what came with the Proof
+                    side.connection.receive_data(b"", self.now)  # Data that arrived with the Proof.
                 elif isinstance(report, HandshakeCompleted):
                     side.completed = report
                 else:
@@ -327,14 +327,14 @@ class Link:
         side.broken.add(stream)
 
     def consume(self, side: Side, stream: int, cost: int) -> None:
-        """Give back some of what was received."""
+        """Return credit for some of the received data."""
         side.unconsumed[stream] -= cost
         count = 0 if side.unconsumed[stream] else side.unconsumed_events.pop(stream, 0)
         side.connection.consume(stream, cost, count)
         side.consumed[stream] += cost
 
     def consume_all(self) -> bool:
-        """Both applications use up everything; says whether there was anything."""
+        """Consume everything on both sides, and return whether there was any data."""
         work = [(side, s, c) for side in self.sides for s, c in side.unconsumed.items() if c]
         for side, stream, cost in work:
             self.consume(side, stream, cost)
@@ -386,7 +386,7 @@ class Link:
             assert session.secure.receiver.counters().keys() <= remote | {0, 1}
 
     def _check_credit(self, sender: Side, reader: Side, stream: int) -> None:
-        """Section 8: no credit is made, none is lost, on its way from reader to sender."""
+        """Section 8: no credit is created or lost in transit from reader to sender."""
         there, here = sender.table[stream], reader.table[stream]
         if not (there.local_open and here.remote_open) or there.resetting or here.resetting:
             return
@@ -418,7 +418,9 @@ class Link:
             self.settle()
 
     def finish_all(self) -> None:
-        """Both finish every stream and come to rest; then nothing may be left or missing."""
+        """Both finish every stream and become idle; then no state may remain and no data may be
+        missing.
+        """
         self.settle()
         for side in self.sides:
             for stream in side.writable_streams:
@@ -460,7 +462,7 @@ class Link:
             self._check_graceful(side)
 
     def _check_graceful(self, side: Side) -> None:
-        """Who closed in time, and alone, had all that it queued delivered first."""
+        """If only one side closed, and in time, all of its queued data was delivered first."""
         peer = self.other(side)
         if self.cut or side.close_asked is None or peer.close_asked is not None:
             return

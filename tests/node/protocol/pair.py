@@ -43,7 +43,7 @@ R = TypeVar("R")
 
 
 def make_config(identity: Identity = ALICE, **settings: Any) -> CoreConfig:
-    """Settings of a core; those of `Limits` may stand among them."""
+    """Return the settings of a core; they may include `Limits`."""
     if not settings and (identity is ALICE or identity is BOB):
         return _usual(identity)
     stated = {name: settings.pop(name) for name in Limits.__slots__ if name in settings}
@@ -100,20 +100,20 @@ class Side:
         if any(isinstance(report, PeerIdentified) for report in reports):
             if self.answer is True:
                 self.core.accept_peer(now)
-                self.core.receive_data(b"", now)  # what came with the Proof
+                self.core.receive_data(b"", now)  # Data that arrived with the Proof.
             elif self.answer is False:
                 self.core.refuse_peer("this test trusts nobody", now)
         return bool(reports)
 
     def take(self, now: float) -> bytes:
-        """What the core wants to send, in as many flushes as it takes."""
+        """Return the core's output, in as many flushes as necessary."""
         sent = b""
         while data := self.core.data_to_send(now):
             sent += data
         self.wire += sent
         return sent
 
-    # What it reported.
+    # Reports.
 
     def all(self, kind: type[R]) -> list[R]:
         """All reports of a kind so far."""
@@ -136,7 +136,7 @@ class Side:
 
     @property
     def code(self) -> int:
-        """The code with which it ended; ALIVE while it goes on."""
+        """Return the code with which it ended, or ALIVE."""
         ended = self.all(ConnectionEnded)
         assert len(ended) <= 1
         return ended[0].code if ended else ALIVE
@@ -163,7 +163,7 @@ class Side:
 
     @property
     def handshake(self) -> Handshake:
-        """The handshake under way."""
+        """Return the handshake in progress."""
         return expect(self.core.handshake).handshake
 
     def forge(
@@ -176,7 +176,7 @@ class Side:
         async_id: int = 0,
         sealed: bool = False,
     ) -> bytes:
-        """A frame under this side's keys, next in its chain, whatever the rules say."""
+        """Return a frame under this side's keys, next in its chain, regardless of the rules."""
         if not isinstance(payload, bytes):
             payload = encode(payload)
         if self.session.secure is None:
@@ -231,7 +231,7 @@ class Pair:
         raise AssertionError("the two never fall quiet")
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, with each deadline handled at its time; what is sent is lost."""
+        """Let time pass, with each deadline handled at its time; output is lost."""
         end = self.now + seconds
         for _ in range(1000):
             due = min(side.core.next_deadline() for side in self.sides)
@@ -247,7 +247,7 @@ class Pair:
         self.now = end
 
     def run(self, seconds: float) -> None:
-        """The same, with what is sent carried at once."""
+        """The same, with output carried immediately."""
         end = self.now + seconds
         self.pump()
         for _ in range(1000):
@@ -267,7 +267,7 @@ class Pair:
         self.deliver(self.other(sender), sender.forge(*args, **settings))
 
     def forget(self) -> "Pair":
-        """Forget what was reported and sent so far."""
+        """Discard all reports and output so far."""
         for side in self.sides:
             side.reports.clear()
             side.wire.clear()
@@ -294,7 +294,7 @@ def open_pair(
 
 
 def send_raw(pair: Pair, event: Event) -> None:
-    """Have `b` send an event, whatever its own core would say of it."""
+    """Make `b` send an event, regardless of the rules of its core."""
     stream, async_id, category, subcategory, payload, _ = event
     pair.inject(pair.b, stream, category, subcategory, payload, async_id=async_id)
     if (category, subcategory) == (CONNECTION, KEY_UPDATE):
@@ -303,7 +303,9 @@ def send_raw(pair: Pair, event: Event) -> None:
 
 
 def assert_ended(receiver: Side, code: CloseCode) -> None:
-    """`receiver` ended with `code`, has a Close to send, and handed up nothing."""
+    """Check that `receiver` ended with `code`, has a Close to send, and reported no further
+    event.
+    """
     assert receiver.code == code
     assert receiver.core.state is State.CLOSING
     assert not receiver.events

@@ -1,25 +1,27 @@
-"""A model of resuming: two streams, transports that lose what is on its way, all interleavings.
+"""A model of resuming: two streams, transports that lose data in transit, all interleavings.
 
-What a side writes is a list of places, each a byte or a Received with its number; whatever is on
-its way is a part of that list, so a reader sees at once whether a place is lost, doubled or
-moved. The model has the rules of section 17 and nothing of the code.
+A side's output is a list of places, each a byte or a Received with its number. Data in transit is a
+part of that list, so a reader sees immediately whether a place is lost, duplicated or moved. The
+model has the rules of section 17 and is independent of the code.
 """
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# In a stream: a byte, or else the number that a Received tells.
+# In a stream: a byte, or else the number in a Received.
 BYTE = -1
-# How a side stands. A responder that CLOSED answers Resumes and reads no more.
+# The state of a side. A responder that CLOSED answers Resumes and no longer reads.
 LIVE, PARTED, CLOSED, OVER = "live", "parted", "closed", "over"
-# The transport of somebody who said a Resume that he had copied: what goes there is lost.
+# The transport of an attacker that replayed a Resume: data sent there is lost.
 STRANGER = -2
 NONE = -1
 
 
 class Side(NamedTuple):
-    """`written` is all that was ever sent, `next` the next place to write on transport `at`;
-    `told` what the other side took by its own word, `heard` that of its last Received."""
+    """One side. `written` is everything sent so far, `next` the next place to write on transport
+    `at`; `told` is the other side's position according to its Resume, `heard` the position of its
+    last Received.
+    """
 
     status: str = LIVE
     at: int = 0
@@ -65,9 +67,12 @@ class Broken(AssertionError):
 
 
 class Model:
-    """`there` and `back` bytes of each direction; with `closes` the responder's last is Close.
-    Transports are lost `cuts` times, a Resume is copied `copies` times, and each side may write
-    Received `tells` times."""
+    """The start state: `there` and `back` bytes of each direction; with `closes` the responder's
+    last is Close.
+
+    Transports are lost `cuts` times, a Resume is replayed `copies` times, and each side may write
+    Received `tells` times.
+    """
 
     def __init__(
         self, there: int, back: int, *, cuts: int, copies: int, closes: bool, tells: int
@@ -81,7 +86,7 @@ class Model:
             yield _without_noise(after)
 
     def is_whole(self, world: World) -> bool:
-        """Whether everything came, and nobody waits."""
+        """Return whether everything arrived, and no side waits."""
         one, other = world.initiator, world.responder
         if self.closes:
             return one.status == OVER and one.taken == len(other.written)
@@ -143,7 +148,7 @@ class Model:
         if side.status == PARTED and not waiting:
             yield self._attempt(world)
         elif side.status == LIVE and side.taken and world.cuts:
-            # Its network changed: the old transport seems alive, and is not read any more.
+            # Its network changed: the old transport seems alive, but is no longer read.
             yield self._attempt(world._replace(cuts=world.cuts - 1))
 
     def _attempt(self, world: World) -> World:
@@ -215,7 +220,7 @@ def take(side: Side, place: int, other: Side) -> Side:
     after, told = side._replace(taken=place + 1), other.written[place]
     if told == BYTE:
         return after
-    # One that was written before a cut may come after a Resume that told more.
+    # One that was written before a cut may arrive after a Resume with a higher position.
     if not side.heard <= told <= len(side.written):
         raise Broken(f"a Received of {told} at {side}")
     return after._replace(heard=told, told=max(told, side.told))
@@ -227,14 +232,17 @@ def _set(world: World, number: int, transport: Transport) -> World:
 
 
 def _cut(world: World, number: int) -> World:
-    """The transport is lost with all that is on its way; whoever has it will see that."""
+    """Lose the transport with all data in transit; its holder will notice."""
     return world._replace(transports=tuple(t for t in world.transports if t[0] != number))
 
 
 def _without_noise(world: World) -> World:
-    """What differs and makes no difference: a transport that nobody reads any more, and which
-    numbers transports have. A side whose transport is gone is parted (when it sees that
-    decides nothing: it writes into the void until then)."""
+    """Normalise states that differ without consequences: an unread transport, and the numbers of
+    transports.
+
+    A side without transport is suspended. The moment it notices doesn't matter, because it writes
+    into the void until then.
+    """
     one, other = world.initiator, world.responder
     transports = {}
     for number, transport in world.transports:

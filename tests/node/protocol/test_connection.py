@@ -283,7 +283,7 @@ def test_a_close_while_draining() -> None:
     from_a, from_b = pair.a.take(pair.now), pair.b.take(pair.now)
     pair.deliver(pair.a, from_b)
     pair.deliver(pair.b, from_a)
-    for side in pair.sides:  # both said farewell first: what comes is thrown away
+    for side in pair.sides:  # Both sides sent Close first: received data is discarded.
         assert side.code == 64
         assert not side.events
         side.core.receive_eof(pair.now)

@@ -1,5 +1,5 @@
-"""What has a rate (section 14): a flood ends the connection with `overloaded`, and no sender that
-keeps to the protocol comes near it.
+"""Rate limits (section 14): a flood ends the connection with `overloaded`, and compliant senders
+never reach them.
 """
 
 from collections.abc import Callable
@@ -117,7 +117,7 @@ def test_what_is_of_no_use_has_a_rate(flood: Flood, rate: Rate, sealing: str) ->
     assert pair.a.code == ALIVE
     flood(pair)
     assert pair.a.code == CloseCode.OVERLOADED
-    assert pair.a.state == "CLOSING"  # it is told so
+    assert pair.a.state == "CLOSING"  # It is notified.
 
 
 def test_pings_have_a_rate() -> None:
@@ -192,8 +192,9 @@ def test_a_reader_may_grant_for_each_event_and_reset_each_stream() -> None:
 
 
 def test_a_reader_may_grant_as_it_reads_on_within_an_event() -> None:
-    """Once half of the window is consumed, as section 8 says, of which an event may be many times
-    as much."""
+    """Send a Window once half of the window is consumed, as section 8 specifies; an event may be
+    many times that size.
+    """
     pair = open_pair(seal_events=65_536, stream_window=1_024)
     stream = pair.a.core.open_stream("x")
     for number in range(4):
@@ -262,7 +263,9 @@ def test_updates_that_are_due_too_often_wait_and_nothing_is_lost() -> None:
 
 
 def test_updates_are_counted_until_a_rekey() -> None:
-    """Whoever follows the keys, an auditor too, need not follow more; months make no difference."""
+    """A receiver of key updates, including an auditor, needs to follow no more than this, even
+    after months.
+    """
     updates = KeyUpdateLimit(KEY_UPDATES, UPDATES_BETWEEN_REKEYS)
     assert all(updates.take(float(now)) for now in range(2**14))
     assert not updates.take(1e9)

@@ -1,5 +1,6 @@
-"""A peer that was let in and is not trusted any more: it is told no more than in a handshake, and
-cannot come back."""
+"""A peer that was accepted and is no longer trusted: it learns no more than in a handshake, and
+cannot resume.
+"""
 
 import pytest
 

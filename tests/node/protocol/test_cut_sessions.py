@@ -42,7 +42,8 @@ def test_two_cuts_anywhere(every_cut: bool) -> None:
     random = Random(17)
     for _ in range(MANY_PAIRS if every_cut else PAIRS):
         place = random.randrange(1, uncut()[1])
-        # The second one may be in what the first one causes: Resume, Resumed, what comes again.
+        # The second cut may be in data that the first one causes: Resume, Resumed, retransmitted
+        # data.
         session = CutSession((place, place + random.randrange(0, 1_000)), journals=True)
         check(session)
         assert parted(session.pair.b) <= 2

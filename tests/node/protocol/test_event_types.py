@@ -269,7 +269,7 @@ def test_each_cell_is_read_as_the_table_says(event: Event) -> None:
     for cell in event.get("cells", ()):
         key = cell["key"]
         if event["type"] in HANDSHAKE and key == keys.NETWORK_MAC:
-            continue  # nobody reads it without a network key
+            continue  # It is ignored without a network key.
         others = with_cell(event, key)
         if not cell.get("optional"):
             with pytest.raises(REFUSED):

@@ -1,6 +1,6 @@
-"""The handshake of two honest sides: what they offer, agree and decide.
+"""The handshake of two honest sides: offers, negotiation and decisions.
 
-Everything that a side can do wrong in a handshake is in tests/handshake.
+tests/handshake contains all possible faults of a handshake.
 """
 
 from typing import Any
@@ -256,7 +256,7 @@ def test_the_reported_result_has_no_secret() -> None:
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=lambda shape: shape.name)
 def test_the_transcript_is_what_passed(shape: Shape) -> None:
-    """Both sides hash and keep the bytes as they passed, not what they read from them."""
+    """Both sides hash and keep the transmitted bytes, not a re-encoding of the decoded values."""
     recorders = Recorder(), Recorder()
     pair = Pair(shape.config("initiator"), shape.config("responder"), observers=recorders)
     pair.pump()
@@ -322,7 +322,7 @@ def test_data_waits_for_the_decision(trusted: bool) -> None:
     assert [type(report) for report in pair.b.reports] == [PeerIdentified]
     if trusted:
         pair.b.core.accept_peer(pair.now)
-        pair.b.core.receive_data(b"", pair.now)  # what came with the Proof
+        pair.b.core.receive_data(b"", pair.now)  # Data that arrived with the Proof.
         pair.pump()
         assert pair.b.payloads == [b"one", b"two"]
         return

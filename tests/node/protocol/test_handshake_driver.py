@@ -1,4 +1,4 @@
-"""How a handshake fails: what is said, what is not, and the one deadline."""
+"""Failures of a handshake: its answers, its silence, and the single deadline."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ each_state = pytest.mark.parametrize("name", STATES)
 
 
 def in_state(name: str, **settings: Any) -> tuple[Pair, Side]:
-    """A pair with one side in a state of the handshake; what it sent is taken away."""
+    """A pair with one side in a state of the handshake; its output is discarded."""
     initiator, flights = STATES[name]
     pair = Pair(make_config(ALICE, **settings), make_config(BOB, **settings))
     side = pair.a if initiator else pair.b
@@ -116,7 +116,7 @@ def test_abort_says_what_the_state_allows(name: str) -> None:
 def test_a_frame_too_long_is_noticed_from_its_length(name: str) -> None:
     pair, side = in_state(name)
     if side.core.state is State.DECIDING:
-        return_code, sent_events = ALIVE, 0  # nothing is looked at
+        return_code, sent_events = ALIVE, 0  # The input is not examined.
     else:
         return_code, sent_events = int(CloseCode.FRAME_TOO_LARGE), int(name == "expect-hello")
     pair.deliver(side, (HANDSHAKE_EVENT_SIZE + 1).to_bytes(4, "big"))

@@ -1,4 +1,4 @@
-"""Choosing a suite: the responder's order, Retry, floors, nothing in common."""
+"""Choosing a suite: the responder's order, Retry, minimums, no common algorithm."""
 
 import pytest
 
@@ -58,7 +58,7 @@ def test_what_is_below_the_floor_is_not_taken(parameter: str) -> None:
         ((HYBRID, CLASSIC), (HYBRID, CLASSIC), (CLASSIC,), CLASSIC, False),
         ((CLASSIC, HYBRID), (HYBRID, CLASSIC), (), CLASSIC, True),
         ((CLASSIC,), (HYBRID, CLASSIC), (HYBRID,), CLASSIC, True),
-        # A share for what was not offered counts for nothing.
+        # A share for an algorithm that was not offered is ignored.
         ((HYBRID, CLASSIC), (CLASSIC,), (HYBRID,), CLASSIC, True),
     ],
 )

@@ -1,4 +1,6 @@
-"""Tests of node/protocol/handshake.py: what is kept, for how many, and that it does not show."""
+"""Tests of node/protocol/handshake.py: cached proofs, their number, and that caching is not
+observable.
+"""
 
 import pytest
 
@@ -51,7 +53,7 @@ def test_a_proof_with_a_wrong_seal_is_not_kept(checks: list[object]) -> None:
 
 
 def test_a_wrong_seal_takes_a_check_whoever_was_here(checks: list[object]) -> None:
-    """Else its time would tell a prober whether that node was here lately."""
+    """Otherwise its timing would reveal to a prober whether that node connected recently."""
     known, stranger = payload(Identity.create()), payload(Identity.create())
     keep(known, read_proof(known))
     checks.clear()

@@ -122,7 +122,7 @@ def test_without_an_answer_it_is_over_after_15_and_10_seconds() -> None:
 
 
 def test_a_ping_of_keep_alive_and_its_pong_bring_their_seals() -> None:
-    """Idle connections cost two thirds of what they do with Seals of their own."""
+    """Idle connections cost two thirds of the cost with separate Seals."""
     pair = open_pair(b={"idle_before_ping": 1e6})
     pair.run(29.0)
     for side in pair.sides:
@@ -131,7 +131,7 @@ def test_a_ping_of_keep_alive_and_its_pong_bring_their_seals() -> None:
 
 
 def test_a_ping_without_a_seal_has_a_pong_without_one() -> None:
-    """A peer gets no signature for what cost it none."""
+    """A peer gets no signature for free."""
     pair = open_pair()
     pair.a.core.ping(pair.now)
     pair.run(1.0)

@@ -41,7 +41,7 @@ def test_our_own_must_be_in_range(name: str) -> None:
 @sweep("kind", [float, Fraction, str])
 @sweep("name", NAMES)
 def test_our_own_must_be_ints(name: str, kind: Callable[[int], object]) -> None:
-    """What equals an int but is none has another encoding, and hashes like it."""
+    """A value that equals an int without being one has another encoding, and the same hash."""
     with pytest.raises(ValueError, match=name):
         Limits(**{name: cast(int, kind(TABLE[name][3]))})
 

@@ -130,7 +130,7 @@ def test_when_memory_is_short_open_names_less() -> None:
     pair.pump()
     table = pair.b.session.mux.stream_table.open
     windows = [table[id].credit.left for id in ids]
-    room = 2_300_000 - 262_144  # an eighth of what is left, for each
+    room = 2_300_000 - 262_144  # An eighth of the rest, for each.
     assert windows[:3] == [262_144, room // 8, (room - room // 8) // 8]
     assert windows[-1] == 1_024
 
@@ -797,7 +797,7 @@ def test_stream_0_goes_first() -> None:
     assert pair.b.reports[0] == StreamOpened(stream + 2, "later")
 
 
-# Being told that a queue is empty.
+# Notification that a queue is empty.
 
 
 def test_writable_is_reported_once_nothing_waits() -> None:
@@ -865,7 +865,7 @@ def test_who_waits_for_credit_is_told_of_the_end(end: str) -> None:
     pair.pump()
     assert pair.a.all(StreamWritable) == [StreamWritable(stream)]
     assert not pair.a.core.has_credit(stream)
-    pair.a.core.notify_writable(stream, credit=True)  # nothing will ever change
+    pair.a.core.notify_writable(stream, credit=True)  # This will never change.
     pair.pump()
     assert len(pair.a.all(StreamWritable)) == 2
 
@@ -968,7 +968,7 @@ def test_a_window_that_a_request_named_holds_for_the_stream_that_answers_it() ->
     pair.b.session.mux.resize(99, 1_024)  # gone, or never there
     pair.a.core.finish_stream(stream)
     pair.pump()
-    pair.b.session.mux.resize(stream, 4_096)  # nothing is read there any more
+    pair.b.session.mux.resize(stream, 4_096)  # The reader there has stopped.
     assert pair.b.session.mux.stream_table.committed == 2_048
 
 

@@ -11,7 +11,7 @@ from tests.node.protocol.pair import ALICE, BOB, FAST, Pair, events_of, make_con
 
 
 class Recorder:
-    """Writes down what it is told."""
+    """Records its calls."""
 
     def __init__(self) -> None:
         self.agreed: Agreed | None = None
@@ -37,17 +37,13 @@ class Recorder:
     ) -> None:
         self.rekeys.append((len(self.events), number, shared_secret, after_offer, after_answer))
 
-    def stream_opened(self, stream: int, payload: bytes | memoryview) -> None:
-        """Nothing is made of it."""
+    def stream_opened(self, stream: int, payload: bytes | memoryview) -> None: ...
 
-    def direction_ended(self, stream: int) -> None:
-        """Nothing is made of it."""
+    def direction_ended(self, stream: int) -> None: ...
 
-    def session_suspended(self, reason: str) -> None:
-        """Nothing is made of it."""
+    def session_suspended(self, reason: str) -> None: ...
 
-    def session_resumed(self, number: int) -> None:
-        """Nothing is made of it."""
+    def session_resumed(self, number: int) -> None: ...
 
     def session_ended(self, code: int, text: str, remote: bool) -> None:
         self.ended.append(code)

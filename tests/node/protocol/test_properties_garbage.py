@@ -1,8 +1,7 @@
-"""Whatever comes over the wire: a report and a known code, never an exception.
+"""Arbitrary input gives a report and a known code, never an exception.
 
-Nothing is handed up before both Proofs, and nothing after the first event that was
-tampered with. Those who have no keys are here; a peer with keys that breaks every rule
-is in test_properties_hostile.py.
+The core reports no event before both Proofs, and none after the first modified event. These senders
+have no keys; test_properties_hostile.py has a peer with keys that breaks every rule.
 """
 
 from collections.abc import Callable
@@ -74,7 +73,7 @@ def pack(event: Event) -> tuple[bytes, bytes]:
     return head, event.payload
 
 
-# Hellos, Replies and Proofs that are right but for some cells.
+# Hellos, Replies and Proofs that are valid except for some cells.
 
 
 def changed(payload: bytes, changes: dict[int, Any], without: set[int]) -> bytes:
@@ -223,7 +222,7 @@ def test_tampering_is_the_end(settings: dict[str, Any], tamper: Tamper, retry: b
         assert handed_up(victim) == tamper.before
         ended = victim.one(ConnectionEnded)
         if tamper.change == "repeat":
-            return  # of a Close: nobody listens any more
+            return  # Of a Close: no side reads any longer.
         assert not (ended.remote and ended.code == CloseCode.NORMAL), "nobody noticed"
 
 

@@ -1,8 +1,7 @@
-"""A peer that has the keys and breaks every rule: it ends the connection, no more.
+"""A peer that has the keys and breaks every rule can only end the connection.
 
-Its events are rightly encrypted, chained and sealed, so that all that a core checks
-after decryption is met: types, cells, streams, credit, epochs. Meanwhile the honest
-side's application goes on with what it does.
+Its events are correctly encrypted, chained and sealed, so that they reach all checks after
+decryption: types, cells, streams, credit, epochs. The honest side's application continues its work.
 """
 
 from typing import Any
@@ -88,7 +87,7 @@ honest = st.sampled_from(
 
 
 def act(side: Side, pair: Pair, what: str) -> None:
-    """The honest application; what it may not do now is refused and changes nothing."""
+    """The honest application; forbidden actions are refused and change no state."""
     core = side.core
     ids = sorted(core.session.mux.stream_table.open if core.session is not None else ()) or [2]
     try:
@@ -121,7 +120,7 @@ def act(side: Side, pair: Pair, what: str) -> None:
 
 
 def check(side: Side) -> None:
-    """Nothing that the other side does makes a core hold more than was agreed."""
+    """The other side cannot make a core hold more than the agreed limits."""
     core = side.core
     if core.state is State.OPEN:
         table = side.session.mux.stream_table.open

@@ -1,7 +1,7 @@
-"""Whatever two honest sides do and however the transport behaves, nothing goes wrong.
+"""Two honest sides over any transport behaviour cause no error.
 
-A state machine over two cores: the rules are what applications and transports do, the
-invariants are in machine.py.
+A state machine over two cores: the rules are actions of applications and transports, and machine.py
+has the invariants.
 """
 
 from random import Random  # noqa: TID251  # tests may
@@ -261,7 +261,9 @@ class TwoSides(RuleBasedStateMachine):
     @precondition(lambda self: not self.any_open())
     @rule(who=WHO)
     def closed_is_closed(self, who: int) -> None:
-        """After the end, or while it ends, every request says so and changes nothing."""
+        """After the end, or while it ends, every request fails with that reason and changes no
+        state.
+        """
         side = self.link.sides[who]
         if side.connection.state in (State.DRAINING, State.CLOSING, State.ENDED):
             before = side.connection.queued_bytes

@@ -60,7 +60,7 @@ def collect(core: Connection) -> list[Report]:
         got += reports
         if any(isinstance(report, PeerIdentified) for report in reports):
             core.accept_peer(START)
-            core.receive_data(b"", START)  # what came with the Proof
+            core.receive_data(b"", START)  # Data that arrived with the Proof.
     return got
 
 
@@ -89,7 +89,7 @@ def act(core: Connection, number: int) -> None:
 
 @cache
 def recorded(receiver: bool, sealing: str) -> bytes:
-    """What a side without an application of its own receives in a whole connection."""
+    """Return the input of a side without an application in a whole connection."""
     with nothing_random():
         reader = make_core(receiver, sealing, "opened")
         writer = make_core(not receiver, sealing, "opened")
@@ -109,7 +109,7 @@ def recorded(receiver: bool, sealing: str) -> bytes:
 def outcome(
     receiver: bool, sealing: str, deliver: str, pieces: list[bytes]
 ) -> tuple[list[Report], bytes, str]:
-    """What a core makes of `pieces`: reports, output, and where it stands."""
+    """Return a core's result for `pieces`: reports, output and state."""
     with nothing_random():
         core = make_core(receiver, sealing, deliver)
         reports: list[Report] = []
@@ -173,7 +173,7 @@ def test_byte_by_byte(receiver: bool, sealing: str, deliver: str) -> None:
 def test_pieces_of_a_damaged_connection(
     kind: tuple[bool, str, str], places: list[int], at: int, change: str, junk: bytes
 ) -> None:
-    """Also what is wrong is found at the same event, for the same reason."""
+    """Errors are also found at the same event, for the same reason."""
     receiver, sealing, _ = kind
     data = bytearray(recorded(receiver, sealing))
     at %= len(data)
@@ -192,7 +192,7 @@ def test_pieces_of_a_damaged_connection(
 
 
 def read(limit: int, pieces: list[bytes]) -> tuple[list[bytes], bool, int]:
-    """Events, whether a frame was too large, and what is left."""
+    """Return events, whether a frame was too large, and the remaining bytes."""
     reader, events = FrameReader(limit), []
     try:
         for piece in pieces:

@@ -110,7 +110,7 @@ def test_offers_that_cross() -> None:
     pair.pump()
     assert [report.rekey for report in pair.a.all(KeysUpdated)] == [1, 1]
     assert_in_step(pair)
-    # Neither the ignored offer nor the forgotten one counts.
+    # The ignored offer and the discarded one don't count.
     pair.b.core.rekey(pair.now)
     pair.pump()
     assert pair.b.all(KeysUpdated)[-1].rekey == 2
@@ -329,7 +329,9 @@ def test_no_answer_within_30_seconds_is_a_timeout() -> None:
 
 @pytest.mark.parametrize("who", ["offerer", "answerer"])
 def test_a_rekey_that_is_not_finished_within_30_seconds_is_a_timeout(who: str) -> None:
-    """The other side's KeyUpdate is withheld; plain ones, and whatever else it says, are none."""
+    """The other side's KeyUpdate is withheld; plain ones, and its other events, don't replace
+    it.
+    """
     pair = open_pair(idle_before_ping=1e6)
     pair.a.core.rekey(pair.now)
     if who == "offerer":

@@ -1,4 +1,6 @@
-"""The limits of resuming, each exceeded: what is kept, what is told and when, and for how long."""
+"""The limits of resuming, each exceeded: kept data, acknowledgements and their times, and
+durations.
+"""
 
 from contextlib import suppress
 
@@ -47,7 +49,7 @@ def test_the_least_that_may_be_kept() -> None:
         make_config(ALICE, resume_buffer=LEAST_RESUME_BUFFER - 1)
 
 
-# What is kept.
+# Kept data.
 
 
 def test_a_full_buffer_holds_back_all_but_stream_0_and_open() -> None:
@@ -63,7 +65,7 @@ def test_a_full_buffer_holds_back_all_but_stream_0_and_open() -> None:
     assert pair.b.take(pair.now)
     say(pair.b)
     assert pair.b.take(pair.now) == b""
-    # Told of it, it goes on.
+    # After an acknowledgement, it continues.
     pair.deliver(pair.a, bytes(pair.b.wire))
     pair.pump()
     assert sum(map(len, pair.a.payloads)) == 40 * 60_000 + 10
@@ -85,7 +87,7 @@ def test_what_is_not_held_back_has_a_bound_as_well() -> None:
     assert opened * 40_000 > RESUME_EXEMPT + control
 
 
-# What is told.
+# Acknowledgements.
 
 
 def test_closing_a_parted_session_with_more_than_that_ends_it() -> None:
@@ -139,7 +141,7 @@ def test_little_is_told_alone_after_ten_seconds() -> None:
     assert resumption.kept.told == told
     pair.run(1)
     assert resumption.kept.told > told
-    # And that is all: nobody tells that he was told.
+    # And that is all: an acknowledgement isn't acknowledged.
     wire = len(pair.a.wire) + len(pair.b.wire)
     pair.run(100)
     assert len(pair.a.wire) + len(pair.b.wire) - wire < 400
@@ -147,8 +149,8 @@ def test_little_is_told_alone_after_ten_seconds() -> None:
 
 def test_an_idle_session_wakes_to_tell_once_for_each_exchange_and_never_again() -> None:
     woken = [count_wakes(cut_pair(idle_before_ping=1e6, resume=resume)) for resume in (0.0, M)]
-    # Each side tells once of the event and its answer and once of the rekey after 15 minutes. A
-    # Received is sealed: nothing wakes for a seal of it.
+    # Each side acknowledges the event and its answer once, and the rekey after 15 minutes once. A
+    # Received is sealed: no timer runs for its seal.
     assert woken[1] - woken[0] == 4
 
 
@@ -195,7 +197,7 @@ def test_a_parted_session_has_its_time() -> None:
 
 
 def test_key_updates_of_a_parted_session_are_no_flood_when_they_come() -> None:
-    """They come all at once, so what is allowed by and by is not allowed meanwhile."""
+    """They arrive all at once, so allowances that grow over time don't help."""
     pair = cut_pair(resume=600.0)
     pair.cut()
     made = 0

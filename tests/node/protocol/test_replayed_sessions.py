@@ -1,5 +1,6 @@
-"""Sessions that are cut while somebody says every Resume and Resumed again, at every later moment
-and with bits changed, or is quicker with copied ones: there is no effect but a further cut.
+"""Sessions that are cut while an attacker replays every Resume and Resumed, at every later moment.
+
+With bits changed, or ahead of the owner with copies, the only effect is another cut.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,8 +43,9 @@ def state(side: Side) -> tuple[Any, ...]:
 
 
 class Replayed(CutSession):
-    """Both sides hear again what was said: the responder at every moment, the initiator whenever
-    it asks. With `every_bit` each also with any of its bits changed, otherwise with one."""
+    """Both sides receive replayed messages: the responder at every moment, the initiator whenever
+    it asks. With `every_bit`, each also with every bit changed, otherwise with one.
+    """
 
     def __init__(self, cuts: Iterable[int], random: Random, *, every_bit: bool) -> None:
         super().__init__(cuts, journals=True)
@@ -62,7 +64,7 @@ class Replayed(CutSession):
         self._replay_resumes()
 
     def _replay_resumes(self) -> None:
-        """Each on a transport of its own."""
+        """Each on a separate transport."""
         pair = self.pair
         before = state(pair.b)
         for old in self.resumes:
@@ -86,7 +88,7 @@ class Replayed(CutSession):
         assert state(pair.a) == before
 
     def answer(self, attempt: ResumeAttempt, data: bytes) -> None:
-        """What it waits for, with a bit changed, comes first."""
+        """The awaited message arrives first with a bit changed."""
         pair, accept = self.pair, attempt.accept
         assert accept is not None
         before = state(pair.a)
@@ -106,13 +108,15 @@ class Replayed(CutSession):
 
 
 def assert_rejected(answer: bytes) -> None:
-    """It is a Reject and nothing more."""
+    """It is a Reject without other data."""
     assert len(answer) == 4 + int.from_bytes(answer[:4])
     assert parse_raw(answer[4:])[2:4] == (CONNECTION, REJECT)
 
 
 class Stolen(CutSession):
-    """Somebody copies Resumes, and comes first with some of them; what is said to him is lost."""
+    """An attacker copies Resumes, and is first with some of them; data sent to the attacker is
+    lost.
+    """
 
     def __init__(self, cuts: Iterable[int], random: Random) -> None:
         super().__init__(cuts, journals=True)
@@ -130,7 +134,7 @@ class Stolen(CutSession):
         if answer[10:12] == bytes((CONNECTION, RESUMED)):
             self.thefts += 1
         if core.is_suspended or core.ended:
-            return  # it was closed, and what it said to its end is all that there was
+            return  # It was closed, and its output up to the end was complete.
         sent = bytes(pair.a.wire)
         place = self._random.randrange(len(sent))
         said = (

@@ -1,4 +1,4 @@
-"""Resuming a session, as two cores do it: agreed, parted, asked, accepted, and on it goes."""
+"""Resuming a session between two cores: agreed, suspended, requested, accepted, and continued."""
 
 from parley._node.protocol.codes import SIM, CloseCode
 from parley._node.protocol.reports import HandshakeCompleted

@@ -111,7 +111,7 @@ def test_a_held_stream_waits_for_the_event_that_releases_it() -> None:
     outbox.put(event(1, 2), None)
     outbox.put(event(1, 3)._replace(releases=3), None)
     outbox.put(event(1, 4), None)
-    assert not outbox.unblock(3)  # credit is not what it waits for
+    assert not outbox.unblock(3)  # It doesn't wait for credit.
     assert drained(outbox) == [(1, 2), (1, 3), (1, 4), (3, 1)]
     outbox.put(event(3, 5), SendCredit(1_000))
     assert drained(outbox) == [(3, 5)]
@@ -126,7 +126,7 @@ def test_holding_a_stream_that_waits_already() -> None:
     assert outbox.waiting(3) == 1
     outbox.release(3)
     assert drained(outbox) == [(3, 1)]
-    outbox.release(3)  # changes nothing
+    outbox.release(3)  # No change.
     assert not outbox
 
 
@@ -170,10 +170,10 @@ def test_views_become_bytes_of_their_own() -> None:
         outbox.put(event(3, number)._replace(payload=view), SendCredit(1_000))
     outbox.put(event(1, 7), None)
     outbox.own(3)
-    outbox.own(5)  # of which nothing waits
+    outbox.own(5)  # No event of it waits.
     assert (outbox.size, outbox.count, outbox.waiting(3)) == (40, 4, 3)
     payloads = {}
-    while taken := outbox.take(1):  # one at a time: nothing is joined
+    while taken := outbox.take(1):  # One at a time: no events are joined.
         payloads[taken[0].stream, taken[0].async_id] = taken[0].payload
     assert all(type(payload) is bytes for payload in payloads.values())
     assert [payloads[3, number] for number in range(3)] == [whole[n : n + 10] for n in range(3)]

@@ -1,4 +1,4 @@
-"""What goes out in Batches: small events of one stream that wait in the same flush, no others."""
+"""Outgoing Batches: only small events of one stream that wait in the same flush."""
 
 import pytest
 from hypothesis import given
@@ -29,7 +29,7 @@ def outbox_of(*events: OutgoingEvent, credit: SendCredit | None = None) -> SendQ
 
 
 def numbers(taken: list[OutgoingEvent]) -> list[int | list[int]]:
-    """The async ids of what was taken; those of a Batch as a list."""
+    """Return the async ids of the sent events; a Batch's as a list."""
     return [
         [inner.async_id for inner in parse_batch(Event(*event[:4], bytes(event.payload)))]
         if event[2:4] == (STREAM, BATCH)
@@ -174,7 +174,7 @@ def written(pair: Pair, sends: list[tuple[int, int, bool]], *, at_once: bool) ->
 def test_batched_or_not_the_same_comes(
     sends: list[tuple[int, int, bool]], padding: str, plaintext: str
 ) -> None:
-    """Each stream's events, what they cost, and what the account and the windows hold of them."""
+    """Return each stream's events, their cost, and their share of the budget and the windows."""
     seen = []
     for at_once in (True, False):
         pair = open_pair(a={"padding": pad(padding)}, plaintext=plaintext, stream_window=8_192)

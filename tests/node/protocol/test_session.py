@@ -176,7 +176,7 @@ def test_unknown_cells_are_ignored() -> None:
 def test_answers_that_nobody_reads_are_bounded(plaintext: str) -> None:
     pair = open_pair(plaintext=plaintext, seal_events=65_536)
     session = pair.b.session
-    session.unwritten = session.control_buffer - 10_000  # as if it went on for long
+    session.unwritten = session.control_buffer - 10_000  # As if it continued for long.
     for stream in range(3, 2_003, 2):
         pair.inject(pair.a, stream, STREAM, OPEN, {keys.LABEL: "x"})
         pair.inject(pair.a, 0, STREAM, RESET, {keys.STREAM: stream, keys.CODE: 64})
@@ -190,7 +190,7 @@ def test_answers_that_nobody_reads_are_bounded(plaintext: str) -> None:
 def test_resets_of_unwanted_streams_that_nobody_reads_are_bounded(plaintext: str) -> None:
     pair = open_pair(plaintext=plaintext, seal_events=65_536)
     session = pair.b.session
-    session.unwritten = session.control_buffer - 5_000  # as if it went on for long
+    session.unwritten = session.control_buffer - 5_000  # As if it continued for long.
     for stream in range(3, 1_003, 2):
         pair.inject(pair.a, stream, STREAM, OPEN, {keys.LABEL: "x"})
         if pair.b.code != ALIVE:
@@ -232,7 +232,7 @@ def test_what_the_application_asks_for_is_not_held_against_the_peer(plaintext: s
     pair = open_pair(plaintext=plaintext)
     for _ in range(3):
         pair.a.core.open_stream("x" * 900_000)
-    pair.inject(pair.b, 0, 1, PONG)  # a peer that does no more than live
+    pair.inject(pair.b, 0, 1, PONG)  # A peer that only stays connected.
     assert pair.a.code == ALIVE
     pair.pump()
     assert len(pair.b.all(StreamOpened)) == 3

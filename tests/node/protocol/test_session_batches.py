@@ -1,4 +1,4 @@
-"""Batches as they come: each event inside is what it would be outside."""
+"""Incoming Batches: each event inside acts as it does outside."""
 
 from typing import Any
 
@@ -113,7 +113,7 @@ def test_each_event_needs_its_own_credit() -> None:
     charged = 564 + 664 + 2 * (EVENT_WEIGHT - 64)
     assert pair.b.core.account.held == STREAM_WEIGHT + charged
     give(pair, stream, [(0, SIM, CHUNK, b"x"), (0, 64, 1, b"x")])
-    assert len(pair.b.events) == 4  # the Chunk stands before what is at fault
+    assert len(pair.b.events) == 4  # The Chunk precedes the faulty event.
     pair.b.reports[:] = [report for report in pair.b.reports if type(report) is not Event]
     assert_violation(pair, pair.b, CloseCode.PROTOCOL_ERROR)
 

@@ -29,7 +29,7 @@ def test_credit_is_the_same_whatever_was_agreed(window: int) -> None:
 
 
 def test_windows_of_tunnels_take_nothing_from_others() -> None:
-    # Windows may add up to half of it; a stream gets an eighth of what is left of that.
+    # Windows may add up to half of it; a stream gets an eighth of the rest.
     memory = 2 * 8 * Limits().stream_window
     pair = open_pair(peer_memory=memory)
     streams = [opened(pair) for _ in range(32)]
@@ -90,6 +90,6 @@ def test_who_waits_for_credit_is_told_of_credit_alone() -> None:
     core.streams.watch_credit(stream)
     pair.b.core.reset_stream(stream, 1)
     pair.pump()
-    assert pair.a.reports.count(StreamWritable(stream)) == 2  # none can come any more
+    assert pair.a.reports.count(StreamWritable(stream)) == 2  # None can arrive any longer.
     with pytest.raises(LocalProtocolError):
         core.streams.watch_credit(stream)

@@ -1,8 +1,7 @@
-"""The checked-in whole connections: both cores, given their keys, write the same bytes.
+"""The recorded whole connections: both cores, given their keys, write the same bytes.
 
-Everything random is taken from the vector: private keys, the random of the Hellos, and
-what a library would not repeat (answers of ML-KEM, signatures of ML-DSA). All else, the
-core has to arrive at by itself.
+All random data comes from the vector: private keys, the random of the Hellos, and non-deterministic
+library results (answers of ML-KEM, signatures of ML-DSA). The core must compute the rest.
 """
 
 from collections.abc import Callable, Iterator
@@ -63,17 +62,13 @@ class Keeper:
     def epoch_began(self, sent: bool, epoch: int, secret: bytes, rekey: int) -> None:
         self.epoch = epoch
 
-    def stream_opened(self, stream: int, payload: bytes | memoryview) -> None:
-        """Nothing is made of it."""
+    def stream_opened(self, stream: int, payload: bytes | memoryview) -> None: ...
 
-    def direction_ended(self, stream: int) -> None:
-        """Nothing is made of it."""
+    def direction_ended(self, stream: int) -> None: ...
 
-    def session_suspended(self, reason: str) -> None:
-        """Nothing is made of it."""
+    def session_suspended(self, reason: str) -> None: ...
 
-    def session_resumed(self, number: int) -> None:
-        """Nothing is made of it."""
+    def session_resumed(self, number: int) -> None: ...
 
     def session_ended(self, code: int, text: str, remote: bool) -> None:
         self.code = code
@@ -90,7 +85,7 @@ def share_in(event: bytes) -> tuple[str, bytes]:
 
 
 def given(value: bytes) -> Callable[[int], bytes]:
-    """A random source that gives what it was given."""
+    """A random source that returns its given bytes."""
 
     def random(size: int) -> bytes:
         assert size == len(value)
@@ -170,7 +165,7 @@ class Replay:
         )
 
     def node_info(self, side: str) -> dict[str, Any]:
-        """What the side's Proof says of its node, opened with the vector's own secret."""
+        """Return the node information in the side's Proof, decrypted with the vector's secret."""
         proof = next(e for who, e in self.events if who == side and not self.is_raw(e))
         secret = unhex(self.vector["expected"]["secrets"][f"hs_{side}"])
         size = self.suite.signing_algorithm.signature_size
@@ -216,7 +211,7 @@ class Replay:
                 yield from self.carry()
 
     def carry(self) -> Iterator[tuple[str, bytes]]:
-        """What waits, either way, until nothing does."""
+        """Deliver waiting data in both directions until there is none."""
         quiet = False
         while not quiet:
             quiet = True
@@ -233,10 +228,10 @@ class Replay:
             self.reports[side] += reports
             if any(isinstance(report, PeerIdentified) for report in reports):
                 core.accept_peer(START)
-                core.receive_data(b"", START)  # what came with the Proof
+                core.receive_data(b"", START)  # Data that arrived with the Proof.
 
     def act(self, event: Opened) -> bool:
-        """Have the side's application do what the event says; False if the core does it."""
+        """Let the side's application act as the event requires; False if the core does it."""
         core, stream = self.cores[event["from"]], event["stream"]
         payload = unhex(event["payload"])
         kind = event["category"], event["subcategory"]
@@ -298,7 +293,7 @@ def test_a_connection_with_one_wrong_event(vector: Vector) -> None:
         replay.deliver(refused_by, unhex(vector["event"]))
     allowed = codes(vector)
     if not any(isinstance(r, HandshakeCompleted) for r in replay.reports[refused_by]):
-        # A refused Proof has one code of its own, whatever is wrong with its signature.
+        # A refused Proof has a single code, whatever is wrong with its signature.
         allowed = allowed | {CloseCode.AUTHENTICATION_FAILED}
     assert replay.end(refused_by).code in allowed
     assert len(replay.reports[refused_by]) == before + 1

@@ -47,7 +47,7 @@ def config_of(vector: Vector) -> CoreConfig:
 
 
 def fed(side: Side, event: str) -> list[Event]:
-    """Give a core one event; returns the raw events that answer it (a Proof is none)."""
+    """Feed a core one event and return the raw events that answer it (a Proof is none)."""
     side.core.receive_data(frame(unhex(event)), START)
     side.collect(START)
     answers = events_of(side.take(START))
@@ -56,7 +56,7 @@ def fed(side: Side, event: str) -> list[Event]:
 
 
 def decided(side: Side) -> dict[str, Any]:
-    """What was agreed, in the vectors' words."""
+    """Return the negotiated values, in the vectors' words."""
     if side.opened:
         agreed = side.one(HandshakeCompleted).agreed
         suite, limits, role = agreed.suite, agreed.limits, agreed.remote_role
@@ -122,7 +122,7 @@ def assert_answered(side: Side, answers: list[Event], expected: Mapping[str, Any
 
 
 def known_offers(algorithm: KexAlgorithm) -> EphemeralKey:
-    """In place of fresh keys: those of the file."""
+    """Return the keys of the file in place of fresh ones."""
     offer = read("handshake")["offers"][algorithm.name]
     return algorithm.from_private(unhex(offer["mlkem768_seed"]) + unhex(offer["x25519_private"]))
 

@@ -185,7 +185,7 @@ def test_positions_that_are_told(vector: Vector) -> None:
 
 
 def test_a_received_that_comes_again_tells_less_than_resumed() -> None:
-    """The responder's Received is lost, and it takes more before the cut."""
+    """The responder's Received is lost, and it accepts more before the cut."""
     pair = cut_pair()
     pair.b.core.send(1, 0, SIM, 4, b"something", lbm=False)
     pair.pump()

@@ -35,7 +35,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> object:
 
 
 class Noted:
-    """A driver that notes what the transport tells it."""
+    """A driver that records the transport's calls."""
 
     def __init__(self) -> None:
         self.transport: Any = None
@@ -183,7 +183,7 @@ async def test_a_reset_by_the_other_side_is_an_end() -> None:
 
 
 async def test_shutting_what_is_gone_already_is_no_error() -> None:
-    """The loop says so a turn later; until then the socket is neither open nor closed."""
+    """The loop reports it a turn later; until then the socket is neither open nor closed."""
     backend = AsyncioBackend()
     driver, other = await joined(backend)
     other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -202,7 +202,7 @@ async def test_errors_are_translated() -> None:
 
 
 async def test_a_dial_that_is_cancelled_at_any_moment_leaves_no_socket() -> None:
-    """Uvloop tells nobody if it had connected just then."""
+    """Uvloop doesn't report a connection that was just established."""
     backend = AsyncioBackend()
     with socket.create_server(("127.0.0.1", 0), backlog=512) as server:
         address = Address("tcp", "127.0.0.1", server.getsockname()[1])

@@ -220,7 +220,7 @@ async def test_closing_ends_every_task_and_waits_for_it(backend: Backend) -> Non
     await settled()
     with fail_after(1):
         await backend.aclose()
-    # A child that was spawned meanwhile is cancelled too, and cleans up.
+    # A child that was spawned in the meantime is also cancelled, and cleans up.
     assert sorted(ended) == ["child", "parent"]
     await backend.aclose()
 

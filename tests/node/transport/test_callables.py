@@ -1,4 +1,4 @@
-"""Tests of node/transport/callables.py: names that an application gives to what it offers."""
+"""Tests of node/transport/callables.py: names that applications give to their registrations."""
 
 import re
 from collections.abc import Callable
@@ -15,7 +15,7 @@ SURROGATES = ["\ud800", "a\udfff", "file-\udc80.txt"]
 
 
 async def handler(_: object) -> None:
-    """Answer nothing."""
+    """Return None."""
 
 
 class Events(Namespace):
@@ -23,7 +23,7 @@ class Events(Namespace):
 
     @on_event("x")
     async def x(self, _: object) -> None:
-        """Answer nothing."""
+        """Return None."""
 
 
 def namespace(name: str) -> Namespace:

@@ -67,7 +67,7 @@ class FakeLoop:
         self.begun += begun
 
     def turn(self) -> None:
-        """Run what is due, and what follows from it."""
+        """Run everything due, and its consequences."""
         while self.due:
             self.due.pop(0)()
 
@@ -81,7 +81,7 @@ class FakeLoop:
 
 
 class FakeCore:
-    """A core that does as it was told."""
+    """A scripted core."""
 
     def __init__(self) -> None:
         self.told: list[Any] = []
@@ -209,7 +209,7 @@ FINISHED = StreamFinished(3)
 
 def test_it_sends_what_there_is_once_it_is_connected() -> None:
     scene = Scene()
-    full = bytes(FLUSH_SIZE)  # what is less says that nothing more may be sent now
+    full = bytes(FLUSH_SIZE)  # A shorter write means that no more data may be sent now.
     scene.core.chunks = [full, full, b"rest", b"not asked for"]
     scene.core.wake()
     scene.loop.turn()
@@ -279,7 +279,7 @@ def test_no_report_overtakes_another() -> None:
 
 
 def test_what_reports_set_off_begins_after_all_of_them_also_of_an_outer_connection() -> None:
-    """Those of a connection through a tunnel are handed on amid those of the one around it."""
+    """Events of a connection through a tunnel are delivered in between events of the outer one."""
     outer = Scene()
     inner = Scene(cast(Backend, outer.loop))
     handler = cast(TaskStart, "a handler")
@@ -349,7 +349,9 @@ def test_reading_follows_the_core() -> None:
 
 
 def test_reading_stops_at_once_when_the_core_wants_no_more() -> None:
-    """While a peer is decided on, what comes before the next turn would have to be held."""
+    """While a peer is being decided on, data that arrives before the next turn would have to be
+    kept.
+    """
     scene = Scene()
     scene.connect()
     scene.core.wants_data = False
@@ -378,7 +380,7 @@ class SlowScene(Scene):
         self.loop.time += ROUND_TIME
 
     def one_turn(self) -> None:
-        """Run what is due now, and not what follows from it."""
+        """Run everything due now, but not its consequences."""
         due, self.loop.due = self.loop.due, []
         for callback in due:
             callback()
@@ -572,7 +574,7 @@ def test_a_timer_that_rings_after_the_end_does_nothing() -> None:
     assert not [what for what in scene.core.told if what[0] == "handle_deadline"]
 
 
-# Mistakes of ours.
+# Internal errors.
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A driver whose core goes on without its transport, and with another: scripted, no I/O."""
+"""A driver whose core continues without its transport, and with another: scripted, no I/O."""
 
 import pytest
 
@@ -46,7 +46,11 @@ def test_a_transport_that_is_lost_is_closed_and_another_goes_on() -> None:
     transport = scene.resume()
     scene.loop.turn()
     assert transport.served is scene.driver
-    assert transport.done == ["pause", "resume", b"later"]  # what came with it has its turn first
+    assert transport.done == [
+        "pause",
+        "resume",
+        b"later",
+    ]  # Data that arrived with it is processed first.
     assert ("receive_data", b"rest kept") in scene.core.told
 
 
@@ -65,7 +69,7 @@ def test_while_parted_time_goes_on_and_callers_wait() -> None:
     scene.core.ended = True
     scene.driver.step()
     assert scene.closed == 1
-    assert scene.driver.can_send  # nobody waits for what is over
+    assert scene.driver.can_send  # A closed core isn't awaited.
 
 
 def test_a_core_that_parts_at_a_deadline_or_on_what_came_lets_go() -> None:
@@ -109,7 +113,7 @@ def test_a_transport_that_had_ended_when_it_came_is_lost_again() -> None:
     scene.connect()
     scene.driver.ended()
     giver.connect()
-    giver.driver.reads.queued = True  # it stands in the line
+    giver.driver.reads.queued = True  # It is queued.
     giver.driver.received(b"x")
     giver.driver.ended()
     scene.core.is_suspended = False
@@ -152,7 +156,7 @@ def test_a_gate_holds_for_the_new_transport_what_it_held_for_the_last(safe: bool
     giver.core.chunks = [b"asked"]
     giver.connect()
     scene.core.is_suspended = False
-    scene.core.chunks = [b"first"]  # again, since nobody knows
+    scene.core.chunks = [b"first"]  # Again, because the state is unknown.
     giver.driver.hand_over(scene.driver, b"")
     scene.loop.turn()
     position["safe"] = 1

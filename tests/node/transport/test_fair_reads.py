@@ -43,7 +43,7 @@ def test_nothing_waits_that_is_not_kept(how: str) -> None:
 
 
 class Worker:
-    """One with some work; `cost` is the time that a step of it takes."""
+    """A reader with some work; `cost` is the time that one step takes."""
 
     def __init__(self, scene: "Loop", name: str, steps: int, cost: float) -> None:
         self.scene, self.name, self.steps, self.cost = scene, name, steps, cost
@@ -69,7 +69,7 @@ class Worker:
 
 
 class Loop:
-    """A scheduler, a clock, and what was done."""
+    """A scheduler, a clock, and the completed work."""
 
     def __init__(self) -> None:
         self.time = 5.0
@@ -132,7 +132,7 @@ def test_in_one_turn_of_the_loop_one_long_step_is_let_pass() -> None:
     loop.turn()
     assert loop.done == ["0", "1"]
     light.come()
-    assert loop.done[-1] == "light"  # who had little waits for none of them
+    assert loop.done[-1] == "light"  # A reader with little work waits for none of them.
     while loop.due:
         loop.turn()
     assert [name for name in loop.done if name != "light"] == [str(n) for n in range(20)]

@@ -29,14 +29,14 @@ class TickingLoop(FakeLoop):
         return self.time
 
     def one_turn(self) -> None:
-        """Run what is due now, and not what follows from it."""
+        """Run everything due now, but not its consequences."""
         due, self.due = self.due, []
         for callback in due:
             callback()
 
 
 class ServedConnection:
-    """A core with a driver; `numbers` are those of the events that were handed on."""
+    """A core with a driver; `numbers` are the numbers of the delivered events."""
 
     def __init__(self, side: Side, loop: TickingLoop) -> None:
         self.numbers: list[int] = []
@@ -60,7 +60,7 @@ class ServedConnection:
 
 
 def flood(pair: Pair, *, sealed: bool, count: int = EVENTS) -> bytes:
-    """Events that are numbered from 1, as `pair.a` sends them: each by itself, in no Batch."""
+    """Yield events numbered from 1, as `pair.a` sends them: each separately, outside of Batches."""
     sent = b""
     for number in range(1, count + 1):
         pair.a.core.send(1, 0, 10, 1, number.to_bytes(2), lbm=False, seal=sealed)

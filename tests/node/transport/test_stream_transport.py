@@ -104,7 +104,7 @@ async def test_reading_pauses(backend: Backend) -> None:
     driver, theirs = served(backend)
     await settled()
     driver.transport.pause_reading()
-    await theirs.send(b"a")  # for the receive under way
+    await theirs.send(b"a")  # For the pending receive.
     await settled()
     await theirs.send(b"b")
     await settled()
@@ -195,7 +195,7 @@ class Reusing(MemoryStream):
 
 
 class Keeping(Noted):
-    """Keeps what it is given, as it is."""
+    """Keeps its data unchanged."""
 
     def __init__(self) -> None:
         super().__init__()

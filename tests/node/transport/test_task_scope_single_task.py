@@ -47,7 +47,7 @@ async def test_one_that_is_cancelled_before_its_first_step_ends(backend: Backend
             await anyio.sleep_forever()
         finally:
             with anyio.CancelScope(shield=True):
-                await checkpoint()  # what is shielded is not cancelled
+                await checkpoint()  # A shielded task is not cancelled.
             ended.append("cleaned up")
 
     for times in (1, 2):  # the second run is not cancelled by what cancelled the first

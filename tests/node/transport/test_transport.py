@@ -17,7 +17,7 @@ def gated() -> tuple[Scene, WriteBarrier]:
 
 
 def told(scene: Scene, what: str) -> list[object]:
-    """What the core was told of one kind."""
+    """Return the core's calls of one kind."""
     return [entry[-1] for entry in scene.core.told if entry[0] == what]
 
 
@@ -52,7 +52,7 @@ def test_behind_a_shut_gate_nothing_is_read_and_nothing_leaves() -> None:
     scene.loop.turn()
     assert told(scene, "receive_data") == []
     assert scene.transport.done == ["pause"]
-    assert not scene.loop.due  # nor does it look again and again
+    assert not scene.loop.due  # It doesn't poll repeatedly either.
     gate.reopen()
     scene.loop.turn()
     assert b"".join(told(scene, "receive_data")) == b"inmore"  # type: ignore[arg-type] # bytes
@@ -164,7 +164,7 @@ def test_what_is_held_is_bounded_and_room_is_said(transport_full: bool) -> None:
     record.transport.more = not transport_full
     record.safe = 1
     record.gate.release()
-    assert record.rooms == (0 if transport_full else 1)  # the transport says so itself
+    assert record.rooms == (0 if transport_full else 1)  # The transport reports it.
 
 
 def test_what_is_held_by_one_that_closes_is_lost() -> None:

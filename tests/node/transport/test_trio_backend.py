@@ -54,7 +54,7 @@ async def test_a_failing_task_takes_no_other_along(
 
 
 async def test_who_cancels_around_it_cancels_no_task_of_it() -> None:
-    """The node says Close first, then it ends its tasks itself."""
+    """The node sends Close first, then it ends its tasks."""
     steps: list[str] = []
 
     async def run() -> None:
