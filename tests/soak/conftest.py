@@ -1,5 +1,4 @@
-"""Long runs may take longer than other tests: as long as `--soak-seconds` says, and two
-minutes for what is around it."""
+"""Long runs may take longer than other tests: `--soak-seconds`, and two minutes more."""
 
 import pytest
 

@@ -1,7 +1,7 @@
 """One connection of one side from its handshake to its end: load, rest, a clean end or a cut.
 
-Whatever ran on the connection has ended, by itself, when `run` returns; what has
-not after `HANG` seconds is a violation.
+Everything that ran on the connection has ended when `run` returns; tasks that still run after
+`HANG` seconds are a violation.
 """
 
 from collections.abc import Awaitable, Callable
@@ -116,7 +116,7 @@ class Conversation:
             await self.peer.close()
 
     async def _watch(self, scope: anyio.CancelScope) -> None:
-        """Whoever waits on a connection that is over must not wait long."""
+        """Operations on a closed connection must not wait long."""
         await self.peer.closed()
         await anyio.sleep(HANG)
         self.book.complain(f"still waiting {HANG:g} s after the end: {dict(self.book.active)}")

@@ -1,6 +1,6 @@
-"""How often keys changed on the connections of a node: an observer of each, and their sum.
+"""How often keys changed on a node's connections: an observer of each, and their sum.
 
-Secrets are not kept. Seconds are those of the process's own clock.
+Secrets are not kept. Times are seconds of the process's clock.
 """
 
 from time import perf_counter
@@ -16,7 +16,7 @@ TICK = 0.05
 
 
 class Epochs:
-    """The sums over all connections, each for as long as it was under load."""
+    """The sums over all connections, each while it was under load."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -26,7 +26,7 @@ class Epochs:
         self.counting: set[EpochCounter] = set()
 
     def rest(self) -> None:
-        """The load is over: from now on nothing is counted."""
+        """The load has ended: stop counting."""
         for counter in list(self.counting):
             counter.finish()
 
@@ -52,8 +52,9 @@ class Epochs:
         return EpochCounter(self)
 
     def summary(self) -> dict[str, Any]:
-        """All of it; `longest` is the most seconds that keys of ours were used for, `lag` by
-        how many the event loop was late at most."""
+        """Return all counts; `longest` is the most seconds that local keys were used, `lag` the
+        most that the event loop was late.
+        """
         return {
             "connections": self.connections,
             "seconds": round(self.seconds, 1),
@@ -69,7 +70,7 @@ class Epochs:
 class EpochCounter:
     """Observes one connection: how many events, and how many times keys changed.
 
-    Keys under which nothing was sent need not change, so they count from the first event.
+    Keys without any sent event need not change, so their time counts from the first event.
     """
 
     __slots__ = ("_began", "_since", "_sums", "events", "received", "rekeys", "sent")
@@ -86,7 +87,7 @@ class EpochCounter:
         self._sums.counting.add(self)
 
     def epoch_began(self, sent: bool, epoch: int, secret: bytes, rekey: int) -> None:
-        """Epochs are numbered from 0, so the number is that of changes."""
+        """Epochs are numbered from 0, so the number is the count of changes."""
         if sent:
             self.keys_changed()
             self.sent = epoch
@@ -100,7 +101,7 @@ class EpochCounter:
             self._since = perf_counter()
 
     def keys_changed(self) -> None:
-        """The present keys are used no more."""
+        """The current keys are no longer used."""
         since, self._since = self._since, None
         if since is not None:
             self._sums.longest = max(self._sums.longest, perf_counter() - since)
@@ -112,7 +113,7 @@ class EpochCounter:
         self.rekeys = number
 
     def _ignore(self, *_: object) -> None:
-        """The other methods of an observer do nothing."""
+        """Ignore the other methods of an observer."""
 
     stream_opened = direction_ended = session_suspended = session_resumed = _ignore
 

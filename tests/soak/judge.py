@@ -13,8 +13,8 @@ from tests.soak.samples import Growth
 Line = Mapping[str, Any]
 NOTHING: Line = {"sent": {}, "received": {}, "graceful": False, "violations": [], "uncounted": 0}
 
-# What is 0 of a connection at rest: bytes that were not given back and that wait, requests of
-# either side that wait for their answers, on the main stream and on others.
+# The counts that are 0 for a connection at rest: bytes of unreturned credit and of waiting data,
+# and requests of either side without an answer, on the main stream and on others.
 NOTHING_AT_REST = (
     "unconsumed",
     "queued",
@@ -33,15 +33,16 @@ IDLE_CPU = 0.02
 # Descriptors that may be open besides those at the start and one for each connection:
 # sockets that are being dialled or closed.
 MORE_FILES = 6
-# libuv keeps one descriptor for ever, from the first connection on.
+# libuv keeps one descriptor forever, from the first connection.
 SPARE_FILES = 1
-# The one that stands ready for a handler, from the first call on.
+# The one kept ready for a handler, from the first call.
 SPARE_TASKS = 1
 
 
 def check_connection(number: int, client: Line | None, server: Line | None) -> Iterator[str]:
-    """Everything acknowledged was done, nothing came that was not sent; after a clean end
-    all came that was sent. A side that never began a conversation has no line."""
+    """Check that everything acknowledged was done, and that only sent items arrived; after a clean
+    end, all sent items arrived. A side that never began a conversation has no line.
+    """
     ours, theirs = client or NOTHING, server or NOTHING
     for side, line in (("client", ours), ("server", theirs)):
         for what in line["violations"]:
@@ -65,8 +66,9 @@ def check_connection(number: int, client: Line | None, server: Line | None) -> I
 
 
 def check_rest(client: Line, server: Line) -> Iterator[str]:
-    """At rest nothing waits, every window is whole and each side's credit is what the other
-    one's window has left; every subscriber has the newest note."""
+    """At rest no data waits, every window is whole, each side's credit is the rest of the other
+    side's window, and every subscriber has the newest note.
+    """
     ours, theirs = client["connections"], server["connections"]
     if ours.keys() != theirs.keys():
         yield f"at rest the client has connections {[*ours]}, the server {[*theirs]}"
@@ -128,9 +130,10 @@ def check_files(side: str, most: int, before: int, links: int) -> Iterator[str]:
 
 
 def check_epochs(side: str, epochs: Line) -> Iterator[str]:
-    """Under load each side of each connection goes on to new keys within 4 seconds, but for
-    what the machine is late; so there is an epoch for each 4 seconds both ways, but for those
-    in which a connection ended."""
+    """Under load each side of each connection changes its keys within 4 seconds, plus the machine's
+    delay; so there is an epoch for each 4 seconds in both directions, except those in which a
+    connection ended.
+    """
     # The loop is late for the timer, and again for the turn after it.
     if epochs["longest"] > KEYS_CHANGE + 2 * epochs["lag"]:
         yield f"{side}: keys in use for {epochs['longest']} s, the loop late by {epochs['lag']} s"

@@ -1,7 +1,7 @@
-"""What was sent and what came, in numbers: the receiver's checks and both sides' counts.
+"""Sent and received items, in numbers: the receiver's checks and both sides' counts.
 
-Nothing is kept of what was right, so a ledger of a billion events is as small as
-that of one. Knows neither nodes nor processes.
+Correct items are not kept, so a ledger of a billion events is as small as a ledger of one. It is
+independent of nodes and processes.
 """
 
 from collections import Counter
@@ -15,15 +15,15 @@ from typing import Any, Final
 from parley._node.errors import PeerClosedError
 from parley._node.protocol.codes import CloseCode
 
-# The content of byte streams: position gives it. Prime, so that no lost or repeated piece
-# of a power of two, nor a window, goes unseen.
+# The content of byte streams, a function of the position. The period is prime, so that lost or
+# repeated pieces with the size of a power of two, or of a window, are detected.
 PERIOD: Final = 1_000_003
 LARGEST_PIECE: Final = 256 * 1024
 _BLOCK: Final = Random(4).randbytes(PERIOD)
 _CONTENT: Final = _BLOCK + _BLOCK[:LARGEST_PIECE]
 # Numbers that are remembered as missing, so that one that comes late is known as such.
 REMEMBERED: Final = 1_000
-# Violations of one connection that are told; the others are counted.
+# Reported violations of one connection; further ones are counted.
 TOLD: Final = 20
 
 Complain = Callable[[str], None]
@@ -52,10 +52,10 @@ class Sent:
 
 @dataclass(slots=True)
 class Numbers:
-    """A flow of numbered things as its reader sees it: `expected` is the next number.
+    """A sequence of numbered items as its reader sees it: `expected` is the next number.
 
-    `missing` counts those that were passed over since the row began: violations, unless
-    `may_miss`; `missed` is that of all rows.
+    `missing` counts numbers skipped since the row began: violations, unless `may_miss`; `missed`
+    counts those of all rows.
     """
 
     complain: Complain
@@ -121,8 +121,11 @@ class Bytes:
 
 
 class Book:
-    """One connection of one side. `ended` counts what was cut off, by code; `took` what
-    has no count of its own on both sides; `active` are the parts that still run, by name."""
+    """One connection of one side.
+
+    `ended` counts interrupted operations, by code; `took` counts items without a counter on both
+    sides; `active` are the parts that still run, by name.
+    """
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -167,8 +170,7 @@ class Book:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Something that runs as long as the connection: it may end by the cut and in no
-        other way."""
+        """A task that runs as long as the connection: it may end only by the cut."""
         self.active[name] += 1
         try:
             yield

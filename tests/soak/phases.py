@@ -1,13 +1,13 @@
-"""Where a run stands, for everybody in a process: load, then rest, then leave.
+"""The phase of a run, for all tasks of a process: load, then rest, then leave.
 
-It only goes forward, when the judge's process says so.
+It only advances, on command of the judge's process.
 """
 
 import anyio
 
 
 class Phases:
-    """`rest` is set when no more is to be sent, `left` when all is to be closed."""
+    """`rest` is set when sending must stop, `left` when all connections must be closed."""
 
     def __init__(self) -> None:
         self.rest = anyio.Event()
@@ -15,7 +15,7 @@ class Phases:
 
     @property
     def resting(self) -> bool:
-        """Whether nothing new is to be begun."""
+        """Return whether no new work may begin."""
         return self.rest.is_set()
 
     @property

@@ -21,7 +21,7 @@ KEYS_CHANGE: Final = 4.0
 UPDATE_EVENTS: Final = 50_000
 REKEY_SECONDS: Final = 3.0
 REKEY_ALLOWANCE: Final = 10
-# Seconds after which whoever still waits on a dead connection waits for ever.
+# Seconds after which an operation that still waits on a dead connection counts as hanging.
 HANG: Final = 15.0
 # Seconds for one call, request or subscription; later ones count as lost.
 PATIENCE: Final = 60.0
@@ -29,10 +29,12 @@ PATIENCE: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A run of `seconds` at full load. On each of `links` connections each side has
-    `client_calls` or `server_calls` calls in flight, `items` calls that are answered in
-    items, `events` streams of typed events and `pipes` of bytes, both ways. A session whose
-    transport is cut may go on over another for `resume` seconds; with 0 it ends.
+    """A run of `seconds` at full load.
+
+    On each of `links` connections each side has `client_calls` or `server_calls` calls in flight,
+    `items` calls that are answered in items, `events` streams of typed events and `pipes` of bytes,
+    in both directions. A session whose transport is cut may resume over another for `resume`
+    seconds; with 0 it ends.
     """
 
     seconds: float
@@ -68,8 +70,9 @@ class Plan:
 
 
 class SoakConfig(NodeConfig):
-    """The defaults, but for keys: new ones by time, by count of events and by rekey, which
-    an application's settings do not offer."""
+    """The defaults, except for keys: they change by time, by number of events and by rekey, more
+    often than an application's settings allow.
+    """
 
     def core(self, identity: Identity) -> CoreConfig:
         """As of `NodeConfig`."""

@@ -1,8 +1,8 @@
-"""One of the two processes: a node, its conversations, and lines of JSON with the judge.
+"""One of the two processes: a node, its conversations, and lines of JSON for the judge.
 
-It decides nothing. Commands come on standard input, one word a line (count,
-begin, status, rest, look, leave); each is answered by one line, and every connection that ended
-has a line of its own. `python -m tests.soak.process SIDE PLAN [ADDRESS]`.
+It makes no decisions. Commands come on standard input, one word per line (count, begin, status,
+rest, look, leave); each is answered by one line, and every connection that ended has a separate
+line. `python -m tests.soak.process SIDE PLAN [ADDRESS]`.
 """
 
 import gc
@@ -98,7 +98,7 @@ class Process:
     # Commands.
 
     async def obey(self) -> None:
-        """Do what the judge says until its line ends."""
+        """Execute the judge's commands until its line ends."""
         while True:
             line = await to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
             if not line:

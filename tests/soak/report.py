@@ -15,9 +15,12 @@ UNITS = {"pipe": "bytes there", "back": "bytes back"}
 
 @dataclass
 class Report:
-    """`came` is what readers took, by kind: calls, items, bytes; `notes` how many were
-    published for each topic, `missed` how many of them slow readers lost; `ended` what was
-    cut off, by its close code; `resumes` how often a side's session went on."""
+    """The result of a run.
+
+    `came` counts received items by kind: calls, items, bytes; `notes` counts published notes by
+    topic, `missed` those that slow readers lost; `ended` counts interrupted operations by close
+    code; `resumes` counts how often a side's session resumed.
+    """
 
     plan: Plan
     seconds: float = 0.0

@@ -55,7 +55,7 @@ async def soak(plan: Plan, progress: Progress) -> Report:
 async def _load(
     plan: Plan, proxy: FaultyProxy, sides: tuple[Side, Side], report: Report, progress: Progress
 ) -> None:
-    """Full load for as long as the plan says, with cuts; a last while without."""
+    """Run at full load for the plan's duration, with cuts, and at the end without."""
     random = Random(plan.seed)
     begun = anyio.current_time()
     quiet = plan.seconds - min(3.0, plan.seconds / 2)
@@ -97,7 +97,7 @@ async def _watch(
 
 
 async def _at_rest(sides: tuple[Side, Side], report: Report) -> list[str]:
-    """What is not as it should be when nothing is under way any more."""
+    """Return the violations at rest."""
     found: list[str] = []
     with anyio.move_on_after(SETTLE):
         while True:
@@ -118,7 +118,7 @@ async def _at_rest(sides: tuple[Side, Side], report: Report) -> list[str]:
 
 
 async def _idle(sides: tuple[Side, Side]) -> dict[str, float]:
-    """The part of a core that each uses while nothing is to be done."""
+    """Return each process's share of a core while it is idle."""
     await anyio.sleep(1.0)
     before = [side.usage.cpu_seconds() for side in sides]
     begun = anyio.current_time()

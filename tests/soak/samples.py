@@ -1,6 +1,6 @@
-"""What the two processes use, as the operating system sees it, and whether it grows.
+"""The resources of the two processes, as the operating system reports them, and whether they grow.
 
-Growth is judged by medians, so that one sample says nothing. Sizes are bytes.
+Growth is judged by medians, so that one sample has no effect. Sizes are bytes.
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,9 @@ POINTS = 120
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
-    """The median slope of all pairs (Theil and Sen): up to 29 % of wild points change
-    nothing. 0 for fewer than two points."""
+    """Return the median slope of all pairs (Theil and Sen), which tolerates up to 29 % outliers. 0
+    for fewer than two points.
+    """
     step = max(1, len(points) // POINTS)
     slopes = [
         (second - first) / (later - earlier)
@@ -42,7 +43,7 @@ class Growth:
 
     @property
     def worst(self) -> float:
-        """The greater of what the levels and what the slope say."""
+        """Return the greater of the growth by levels and by slope."""
         return max(self.last - self.first, self.rise)
 
 

@@ -1,6 +1,6 @@
-"""One of the two processes as the judge sees it: commands, answers, what it uses.
+"""One of the two processes as the judge sees it: commands, answers, resources.
 
-Lines of connections that ended may come before any answer, and none is lost.
+Lines of ended connections may precede any answer, and all are kept.
 """
 
 import json
@@ -36,7 +36,7 @@ class Side:
         self._lines = BufferedByteReceiveStream(process.stdout)
 
     async def answer(self, kind: str) -> Tally:
-        """The next line of this kind; those of connections that ended are kept."""
+        """Return the next line of this kind; keep lines of ended connections."""
         with anyio.fail_after(ANSWER):
             while True:
                 line: Tally = json.loads(await self._lines.receive_until(b"\n", LONGEST_LINE))
@@ -51,7 +51,7 @@ class Side:
         return await self.answer(command)
 
     async def sample(self, now: float) -> None:
-        """See what it uses, and how many connections it has."""
+        """Measure its resources and its number of connections."""
         self.usage.sample(now)
         status = await self.ask("status")
         self.open = status["open"]

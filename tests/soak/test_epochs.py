@@ -1,4 +1,4 @@
-"""Epochs are counted as the core tells of them, and only under load."""
+"""Epochs are counted as the core reports them, and only under load."""
 
 import time
 
@@ -68,7 +68,7 @@ async def test_a_loop_that_is_late_is_seen(anyio_backend: str) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(sums.watch_loop, rest)
         await anyio.sleep(0.01)
-        time.sleep(0.15)  # noqa: ASYNC251 - what is to be seen
+        time.sleep(0.15)  # noqa: ASYNC251 - the blocked loop is under test
         await anyio.sleep(0.01)
         rest.set()
     assert sums.lag > 0.05

@@ -1,4 +1,4 @@
-"""The judge can fail: each promise, broken once, is told once."""
+"""The judge can fail: each guarantee, broken once, is reported once."""
 
 from copy import deepcopy
 from typing import Any
@@ -19,7 +19,7 @@ MIB = 2**20
 
 
 def line(sent: dict[str, Any], received: dict[str, int], *, graceful: bool = True) -> Any:
-    """What a side tells of a connection."""
+    """Return a side's line about a connection."""
     more: dict[str, Any] = {"violations": [], "uncounted": 0}
     return {"sent": sent, "received": received, "graceful": graceful, **more}
 
@@ -137,7 +137,7 @@ def test_a_connection_that_only_one_side_has_is_told() -> None:
 
 
 def usage(more: int = 0, memory: float = 0, idle: float = 0.0, seconds: float = 600) -> list[str]:
-    """What is said of a process that ends with `more` of everything."""
+    """Return the line of a process that ends with `more` of everything."""
     before = {"files": 9, "threads": 2, "tasks": 3}
     after = {name: count + more for name, count in before.items()}
     grown = Growth(0, memory, 0, seconds)

@@ -1,4 +1,4 @@
-"""The ledger can fail: what is lost, doubled, swapped or changed is told, each as what it is."""
+"""The ledger can fail: lost, duplicated, swapped and changed items are each reported as such."""
 
 import pytest
 

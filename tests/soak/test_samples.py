@@ -1,4 +1,4 @@
-"""Growth is seen through noise, and noise is none; a process is seen as it is."""
+"""Growth is detected through noise, and noise isn't growth; a process is measured correctly."""
 
 import os
 

@@ -25,7 +25,7 @@ def test_every_promise_is_kept(backend: str, resume: float, soak_seconds: float)
     plan = Plan(seconds=soak_seconds, seed=SEED, backend=backend, resume=resume)
     report = run(plan, progress.append)
     assert report.violations == [], "\n".join([*progress, str(report.data())])
-    # A run in which nothing was done, or nothing was cut, would promise little.
+    # A run without work or cuts would prove little.
     assert min(report.came[kind] for kind in KINDS) > 100
     assert min(report.notes.values()) > 100
     assert report.cuts

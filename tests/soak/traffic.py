@@ -1,8 +1,7 @@
 """The load of one side on one connection: calls, answers in items, events, bytes, notes.
 
-Each worker goes on as fast as it may until the phase says rest, checks whatever
-comes back, and ends by the cut or not at all. What the other side does with it all is
-`handlers`.
+Each worker runs as fast as possible until the rest phase, checks every answer, and ends only by the
+cut. `handlers` has the other side.
 """
 
 from contextlib import suppress
@@ -19,7 +18,7 @@ from tests.soak.plan import PATIENCE
 
 CATEGORY = 64
 NOTE, ASK, ANSWER = 1, 2, 3
-# The topics of each node: readers of one lose nothing, those of the other are slow.
+# The topics of each node: readers of one lose no notes, readers of the other are slow.
 FEED, TICKER = "feed", "ticker"
 TICKER_WINDOW = 16 * 1024
 # Seconds between two batches of a slow reader.
@@ -36,7 +35,7 @@ class Traffic:
         self.book = book
         self.phases = phases
         self.random = random
-        self.losses: dict[str, list[int]] = {}  # of each topic: told, missing
+        self.losses: dict[str, list[int]] = {}  # Of each topic: reported, missing.
 
     def filling(self) -> bytes:
         """Mostly little, sometimes much."""
@@ -44,7 +43,7 @@ class Traffic:
         return FILLING[: random.randrange(65_536 if random.random() < 0.005 else 300)]
 
     async def calls(self, worker: int) -> None:
-        """One call after another; the answer says that it was run, and was the next."""
+        """Make one call after another; the answer confirms that it ran, and was the next."""
         flow = f"calls/{worker}"
         sent = self.book.sending(flow)
         while not self.phases.resting:
@@ -73,8 +72,9 @@ class Traffic:
             self.book.took["items"] += check.expected
 
     async def events(self, worker: int) -> None:
-        """One stream for as long as the connection lives: events, and now and then one that
-        asks whether all before it came."""
+        """Use one stream for the connection's lifetime: events, and sometimes a request whether all
+        previous events arrived.
+        """
         flow = f"events/{worker}"
         sent = self.book.sending(flow)
         stream = self.peer.open_stream(flow, answers=[(CATEGORY, ANSWER)])
@@ -96,7 +96,9 @@ class Traffic:
         sent.acknowledged = number + 1
 
     async def pipes(self, worker: int) -> None:
-        """One stream after another, bytes both ways at once; the label says how many."""
+        """Use one stream after another, with bytes in both directions; the label has the number of
+        bytes.
+        """
         sent = self.book.sending(f"pipe/{worker}")
         back = self.book.bytes(f"back/{worker}")
         while not self.phases.resting:
@@ -109,7 +111,7 @@ class Traffic:
             sent.acknowledged = first + there
 
     async def notes(self, topic: str) -> None:
-        """A subscription after another; none is left while the other side rests."""
+        """Use one subscription after another; none remains while the other side rests."""
         slow = topic == TICKER
         check = self.book.numbers(f"notes/{topic}", may_miss=slow)
         window = TICKER_WINDOW if slow else None
