@@ -147,7 +147,7 @@ def _line(name: str, value: Any) -> str:
 
 def _removed() -> Iterator[str]:
     yield "## Settings of earlier versions\n"
-    yield "A file or variable with one of these gets an error that says what to do.\n"
+    yield "A file or variable with one of these gets an error that suggests the change.\n"
     yield "| setting | now |"
     yield "| --- | --- |"
     for name, text in REMOVED.items():

@@ -71,7 +71,7 @@ WARNING: THE ID BEHIND {name} HAS CHANGED
     was   {old}  since {since}
     is    {new}
 
-  Another node may be impersonating it: nothing was sent to it. It may also have been
+  Another node may be impersonating it: no data was sent to it. It may also have been
   reinstalled: confirm the new node id with its operator over a separate channel.
 
   If the change is known to be right, forget the old id and try again:

@@ -43,7 +43,7 @@ def path(options: NodeOptions, address: str, to: list[str], timeout: float) -> N
     async def showing(options: NodeOptions, out: Output) -> None:
         found = (await _call_server(options, out, address, "path", to, timeout))["path"]
         if found is None:
-            raise ParleyError(f"cannot find a path to {' '.join(to)}: the server knows none")
+            raise ParleyError(f"cannot find a path to {' '.join(to)}: the server knows no path")
         for number, node_id in enumerate(found):
             out.print(f"{number}  {one_line(out.petnames.beside(node_id))}")
         out.done(path=found)

@@ -241,7 +241,7 @@ class Directory:
             card.envelope.verify(None if self._card is None else self._card.envelope)
         except SignatureError:
             self.cards.refused[CardRefusal.FORGED] += 1
-            raise violation(f"a forged card of ours, with number {card.number}") from None
+            raise violation(f"a forged card of this server, with number {card.number}") from None
         self._highest_seen = max(self._highest_seen, card.number)
 
     def _spread(self, card: Card) -> None:

@@ -60,7 +60,7 @@ class Envelope:
         outer = _ENVELOPE.read(encoded)
         # Reject unsigned additions, such as padding.
         if encode(outer) != encoded:
-            raise LbmDecodeError("an envelope has three cells and nothing else")
+            raise LbmDecodeError("an envelope has exactly three cells")
         self.encoded = encoded
         self._content: bytes = outer[keys.CONTENT]
         self.signing: str = outer[keys.SIGNING]

@@ -243,7 +243,7 @@ WRITE_WAITS: Final = _measure(
 WRITERS_WAITING: Final = _measure(
     "writers_waiting", "gauge", "Senders that are waiting for queued data to be written."
 )
-STREAMS: Final = _measure("streams", "gauge", "Open streams, except those of topics.")
+STREAMS: Final = _measure("streams", "gauge", "Open streams, except topic streams.")
 CREDIT_WAITS: Final = _measure(
     "credit_waits", "counter", "Number of times that a stream had data to send but no credit."
 )

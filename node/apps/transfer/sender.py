@@ -119,7 +119,9 @@ class Source:
         with _readable(self.path):
             piece = await run_sync(self._file.read, offset, size)
         if len(piece) != size:
-            raise FileError(f"cannot send '{self.path}': it changed meanwhile; send it again")
+            raise FileError(
+                f"cannot send '{self.path}': it changed during the transfer; send it again"
+            )
         return piece
 
 

@@ -136,7 +136,7 @@ BUS_CONSUME: Final = node_command(
 BUS_TAIL: Final = node_command(
     "tail",
     "bus.stream:tail",
-    "Print the stored events of a stream, and with --follow new ones. Consumes nothing.",
+    "Print the stored events of a stream, and with --follow new ones. Doesn't consume them.",
     BUS,
     NAME,
     option(

@@ -265,7 +265,7 @@ RUN: Final = node_command(
         "--reload-dir",
         type=PATH,
         multiple=True,
-        help="Directory to watch; repeatable. Default: that of --app-dir.",
+        help="Directory to watch; repeatable. Default: the --app-dir directory.",
     ),
     option(
         "--topics/--no-topics",

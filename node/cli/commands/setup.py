@@ -162,7 +162,7 @@ CONTEXT_ADD: Final = command(
 CONTEXT_USE: Final = command(
     "use",
     "context:use",
-    "Select the context for commands without ADDR; without NAME, select none.",
+    "Select the context for commands without ADDR; without NAME, clear the selection.",
     CONTEXT_NAME,
     JSON,
     examples=(

@@ -85,7 +85,7 @@ def check_home() -> Iterator[Diagnosis]:
         found = [finding for path in paths for finding in _check_path(path)]
     except OSError as error:
         text = f"cannot read {home}: {os_reason(error)}"
-        yield Diagnosis(Level.PROBLEM, "home", text, "set PARLEY_HOME to a directory of your own")
+        yield Diagnosis(Level.PROBLEM, "home", text, "set PARLEY_HOME to a private directory")
         return
     yield from found
     yield from _check_known_peers(known_peers)

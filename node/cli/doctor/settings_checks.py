@@ -76,7 +76,7 @@ def check_address(dialect: str, text: str, *, allowed: bool = True) -> Diagnosis
         return _of_socket(subject, Path(address.path))
     if is_local(address):
         text = "unencrypted: every program on this machine can connect"
-        mend = "if other people use this machine, use a Unix socket in a directory of your own"
+        mend = "if other people use this machine, use a Unix socket in a private directory"
         return Diagnosis(Level.NOTE, subject, text, mend)
     text = (
         f"unencrypted: {_who(address.host)} can send anything, and an attacker on the path can "
@@ -92,7 +92,7 @@ def _of_socket(subject: str, path: Path) -> Diagnosis:
         text = "unencrypted; only you (and root) can connect"
         return Diagnosis(Level.OK, subject, text)
     text = f"unencrypted; other users who can enter {path.parent} may connect"
-    return Diagnosis(Level.NOTE, subject, text, "use a directory of your own: chmod 700")
+    return Diagnosis(Level.NOTE, subject, text, "use a private directory: chmod 700")
 
 
 def _is_own(path: Path) -> bool:
@@ -161,7 +161,7 @@ def check_store(url: str) -> Iterator[Diagnosis]:
         yield from _check_file(subject, file)
     elif parts.scheme == "redis+unix":
         text = f"every user who can open {parts.path} can read and change all events"
-        mend = "keep the socket in a directory of your own: chmod 700"
+        mend = "keep the socket in a private directory: chmod 700"
         yield Diagnosis(Level.NOTE, subject, text, mend)
     else:
         yield from _check_redis(subject, parts)
@@ -347,7 +347,7 @@ _PRUNE: Final = "run parley journal prune --max-size from time to time"
 def _check_auditors(settings: JournalSettings) -> Iterator[Diagnosis]:
     count = len(set(settings.auditors))
     if count == 1:
-        text = "one auditor can read the journal: if that key is lost, nobody can read it"
+        text = "one auditor can read the journal: if that key is lost, the journal is unreadable"
         yield Diagnosis(
             Level.NOTE, "auditors", text, "add a second auditor, and store that key elsewhere"
         )

@@ -91,7 +91,7 @@ class Actions:
             )
         console.draining = True
         console.on_drain()
-        return "the node accepts nothing new and stops when all work is done"
+        return "the node accepts no new work and stops when all work is done"
 
     async def _replay(self, asked: Asked) -> str:
         bus, stream, letters = self._letters(asked)

@@ -109,7 +109,7 @@ def test_what_is_wrong(parley: Parley, pair: Pair) -> None:
     nowhere = ask(parley, pair, "path", unknown)
     assert (nowhere.code, nowhere.err) == (
         1,
-        f"parley: cannot find a path to {unknown}: the server knows none\n",
+        f"parley: cannot find a path to {unknown}: the server knows no path\n",
     )
     assert (
         ask(parley, pair, "path", "nobody").err

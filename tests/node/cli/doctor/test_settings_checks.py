@@ -51,7 +51,7 @@ def test_a_socket_is_as_open_as_what_is_above_it(tmp_path: Path) -> None:
         "unencrypted; only you (and root) can connect",
     )
     found = check_address("x", "unix:///nowhere/of-all/s")
-    assert (found.level, found.mend) == (Level.NOTE, "use a directory of your own: chmod 700")
+    assert (found.level, found.mend) == (Level.NOTE, "use a private directory: chmod 700")
     assert "other users who can enter /nowhere/of-all may connect" in found.text
 
 

@@ -44,7 +44,7 @@ FINDINGS: Final = (
     {
         "level": "note",
         "subject": "auditors",
-        "text": "one auditor can read the journal: if that key is lost, nobody can read it",
+        "text": "one auditor can read the journal: if that key is lost, the journal is unreadable",
         "mend": "add a second auditor, and store that key elsewhere",
     },
 )
