@@ -67,7 +67,7 @@ def text_of(source: str) -> str:
 
 
 def page_texts() -> Iterator[tuple[str, str | bytes]]:
-    """Yield each page with its text or, for a picture, its bytes. Links are those of the site."""
+    """Yield each page with its text or, for a picture, its bytes. Links are adapted to the site."""
     pages = site_pages()
     for source, page in pages.items():
         if source == "examples":

@@ -2,10 +2,9 @@
 
 A block of Python with a title is a file, and a block `diff` changes one. A block `console` shows a
 terminal: lines that begin with `$ ` are commands (continued by `> `), `^C` interrupts the running
-command, and all others are its output. What a command prints after `^C` may be left out. `...`
-stands for any text, or on a line of its own for any lines. A block without a command shows further
-output of the command that runs in that terminal. Node IDs, ports and times of the pages are
-replaced by those of the run.
+command, and all others are its output. Output after `^C` is optional. `...` matches any text
+in a line; alone in a line, it matches any lines. A block without a command shows further output of
+the terminal's running command. Node IDs, ports and times are replaced by the actual ones.
 """
 
 import os
@@ -35,7 +34,7 @@ _PORT = re.compile(r"(?<=127\.0\.0\.1:)\d+")
 
 
 class Command:
-    """A running command, with a pseudo-terminal and a process group of its own."""
+    """A running command with its own pseudo-terminal and process group."""
 
     def __init__(self, line: str, directory: Path) -> None:
         self.line = line
@@ -107,7 +106,7 @@ class Reader:
         self._directory = directory
         self._terminals = terminals
         self._running: dict[str, Command] = {}
-        self._actual: dict[str, str] = {}  # node IDs and ports: of the pages, of this run
+        self._actual: dict[str, str] = {}  # node IDs and ports in the pages -> the actual ones
 
     def follow(self, text: str) -> None:
         for kind, title, block in _BLOCK.findall(text):
