@@ -120,7 +120,7 @@ class Source:
             piece = await run_sync(self._file.read, offset, size)
         if len(piece) != size:
             raise FileError(
-                f"cannot send '{self.path}': it changed during the transfer; send it again"
+                f"cannot send '{self.path}': it changed while it was sent; try again"
             )
         return piece
 
