@@ -119,9 +119,7 @@ class Source:
         with _readable(self.path):
             piece = await run_sync(self._file.read, offset, size)
         if len(piece) != size:
-            raise FileError(
-                f"cannot send '{self.path}': it changed while it was sent; try again"
-            )
+            raise FileError(f"cannot send '{self.path}': it changed while it was sent; try again")
         return piece
 
 
