@@ -73,8 +73,8 @@ _CLOSE: Final[dict[CloseCode, _Text]] = {
     CloseCode.BAD_RECORD: (
         "the bytes were altered, reordered or truncated in transit, or encrypted with other keys",
         "the receiver of the bytes",
-        "during a handshake: give both nodes the same network key, or none at all; otherwise look for "
-        "a proxy on the path: if the error recurs, the connection is being tampered with",
+        "during a handshake: give both nodes the same network key, or none at all; otherwise look "
+        "for a proxy on the path: if the error recurs, the connection is being tampered with",
     ),
     CloseCode.SEAL_VIOLATION: (
         "a signature over the received events is wrong or was not received in time",
