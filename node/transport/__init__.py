@@ -1,1 +1,1 @@
-"""The I/O shell: sockets, memory pairs, timers, and the driver that serves a core."""
+"""Sockets, memory streams, timers, and the driver that runs a protocol core."""

@@ -1,13 +1,13 @@
-"""Addresses at which a node listens or is dialled, with the expected node id.
+"""Addresses at which a node listens or is dialled, with the expected node ID.
 
-An `Address` is always valid and has one spelling, because it is also a key in the file of known
-peers.
+An `Address` is always valid and has one canonical text, because it is also a key in the file of
+known peers.
 
-    tcp://host:port[#node id]    host: a name, an IPv4 address, or [an IPv6 address]
-    unix:///path[#node id]       path: absolute, percent-encoded as in RFC 3986
-    memory://name[#node id]      name: a word, of a node in the same event loop
-    via://host:port/server[/home]#node id
-                                 through a tunnel (docs/protocol.md section 19)
+    tcp://host:port[#node ID]    host: a name, an IPv4 address, or [an IPv6 address]
+    unix:///path[#node ID]       path: absolute, percent-encoded as in RFC 3986
+    memory://name[#node ID]      name: a word, of a node in the same event loop
+    via://host:port/server[/home]#node ID
+                                 through a tunnel (docs/protocol/federation.md section 19)
 """
 
 import re
@@ -29,22 +29,25 @@ MAX_HOST_SIZE: Final = 253  # RFC 1035, section 2.3.4, as text
 MAX_PATH_SIZE: Final = 107  # bytes; Linux's sun_path has 108, the last of which is zero
 
 _SHOWN: Final = 120  # characters of an address in an error
-_NO_SCHEME: Final = "it must start with tcp://, unix:// or via://"
+_NO_SCHEME: Final = "expected tcp://, unix:// or via://"
 _LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _ZONE: Final = re.compile(r"[A-Za-z0-9._-]{1,15}")  # Linux: IFNAMSIZ is 16, with a zero
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
-# Left as they are in a path; a comma or a blank would not do in a line of known peers.
+# Not escaped in a path. Commas and blanks are, because lines of known peers can't contain them.
 _PATH_SAFE: Final = "/:@+="
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address: `host` and `port` for tcp and via, `path` for unix and memory (the name); via
-    also has `server` and, if the node isn't a server itself, the `home` server of its account.
+    """An address: `host` and `port` for tcp and via, `path` for unix and memory (the name). A via
+    address also has `server` and, if the node isn't a server itself, the `home` server of its
+    account.
 
-    Port 0 lets the system choose one. `node_id` is the expected id, or None. Raises AddressError if
-    the parts don't fit together.
+    Port 0 lets the system choose one. `node_id` is the expected ID, or None.
+
+    Raises:
+        AddressError: the parts don't fit together.
     """
 
     scheme: Scheme
@@ -62,12 +65,12 @@ class Address:
                 f"a {self.scheme} address has {server}; via addresses have a server, others don't"
             )
         if self.home is not None and self.server is None:
-            raise AddressError(f"the home {self.home} needs a server")
+            raise AddressError(f"the home {self.home} requires a server")
         if self.scheme in ("tcp", "via"):
             if self.path:
                 raise AddressError(f"a {self.scheme} address has no path, not {self.path!r}")
-            # One spelling for each host: otherwise a changed case would be a new name,
-            # and first use would trust whoever answers under it.
+            # One canonical text for each host. Otherwise a changed case would be a new name, and
+            # trust on first use would accept any node there.
             object.__setattr__(self, "host", _canonical_host(self.host))
             if not 0 <= self.port <= MAX_PORT:
                 raise AddressError(
@@ -83,7 +86,7 @@ class Address:
                 _require_path(self.path)
             elif not _NAME.fullmatch(self.path):
                 raise AddressError(
-                    f"{ascii(self.path)[:100]} is not the name of a memory address: give 1 to 64 "
+                    f"{ascii(self.path)[:100]} is not the name of a memory address; use 1 to 64 "
                     "letters, digits, '.', '_' and '-'"
                 )
         else:
@@ -109,13 +112,13 @@ class Address:
         scheme, mark, rest = text.partition("://")
         if not mark or scheme not in ("tcp", "unix", "memory", "via"):
             raise AddressError(_NO_SCHEME)
-        # First of all, and without the text: it may be a password.
+        # Checked first, and without the text in the error, because it may be a password.
         if "@" in rest and scheme != "unix":
-            raise AddressError("an address has no user or password; remove them")
+            raise AddressError("a user or password is not allowed; remove them")
         rest, mark, fragment = rest.partition("#")
         node_id = _node_id(fragment) if mark else None
         if "?" in rest:
-            raise AddressError("an address has no query; write ? in a path as %3F")
+            raise AddressError("a query is not allowed; write ? in a path as %3F")
         if scheme == "unix":
             return cls("unix", path=_decoded_path(rest), node_id=node_id)
         if scheme == "memory":
@@ -138,7 +141,7 @@ class Address:
         return self if self.node_id == node_id else replace(self, node_id=node_id)
 
     def without_node_id(self) -> "Address":
-        """Return the address as the file of known peers has it."""
+        """Return the address as it is stored in the file of known peers."""
         return replace(self, node_id=None)
 
     def with_port(self, port: int) -> "Address":
@@ -181,7 +184,7 @@ def _node_id(text: str, where: str = "after '#'") -> NodeId:
         return NodeId.parse(text)
     except IdentityError as error:
         raise AddressError(
-            f"{where} it has {ascii(text)[:80]}, which is not a node id: 52 characters of base32"
+            f"invalid node ID {ascii(text)[:80]} {where}; expected 52 characters of base32"
         ) from error
 
 
@@ -190,7 +193,7 @@ def _servers(rest: str) -> tuple[str, NodeId, NodeId | None]:
     place, *ids = rest.split("/")
     if not 1 <= len(ids) <= 2:
         raise AddressError(
-            f"its path has {len(ids)} parts; a via address is via://host:port/SERVER[/HOME]#NODE"
+            f"its path has {len(ids)} parts; expected via://host:port/SERVER[/HOME]#NODE"
         )
     server, *homes = [_node_id(one, "in its path") for one in ids]
     return place, server, homes[0] if homes else None
@@ -198,16 +201,16 @@ def _servers(rest: str) -> tuple[str, NodeId, NodeId | None]:
 
 def _host_and_port(rest: str) -> tuple[str, int]:
     if "/" in rest:
-        raise AddressError("a tcp address has no path; remove the / and all after it")
+        raise AddressError("a tcp address must not have a path; remove the / and the text after it")
     if rest.startswith("["):
         host, mark, tail = rest[1:].partition("]")
         if not mark:
             raise AddressError("the bracket [ before the IPv6 address is not closed by ]")
-        # In brackets stands nothing else: `[localhost]` is a mistake, not a host.
+        # Only an IPv6 address may be in brackets: `[localhost]` is an error.
         host = _canonical_ipv6(host)
         colon, port = tail[:1], tail[1:]
         if tail and colon != ":":
-            raise AddressError(f"after the bracket ] it has {ascii(tail)[:20]} in place of :port")
+            raise AddressError(f"expected :port after the bracket ], got {ascii(tail)[:20]}")
     else:
         host, colon, port = rest.partition(":")
         if ":" in port:
@@ -216,7 +219,7 @@ def _host_and_port(rest: str) -> tuple[str, int]:
             raise AddressError("the host is missing; use 0.0.0.0 or [::] to listen on all")
     if not port:
         raise AddressError("the port is missing; write tcp://host:port")
-    # `int` of very many digits would be an error of its own; five are enough.
+    # `int` of very many digits would raise its own error; five digits are enough.
     if not (port.isascii() and port.isdigit()) or len(port) > 5:
         raise AddressError(
             f"the port is {ascii(port)[:20]}; it must be a number from 0 to {MAX_PORT}"
@@ -232,8 +235,8 @@ def _canonical_host(host: str) -> str:
     labels = host.removesuffix(".").split(".")
     if len(host) > MAX_HOST_SIZE or not all(_LABEL.fullmatch(label) for label in labels):
         raise AddressError(f"the host {ascii(host)[:80]} is neither a host name nor an IP address")
-    # No top-level domain is a number, so 127.1 and 10.0.0.256 are mistyped IPv4
-    # addresses, which some resolvers would read in their own way.
+    # A top-level domain is never a number, so 127.1 and 10.0.0.256 are mistyped IPv4 addresses,
+    # which some resolvers would interpret differently.
     if labels[-1].isdigit():
         try:
             return str(IPv4Address(host))
@@ -250,10 +253,9 @@ def _canonical_ipv6(host: str) -> str:
         raise AddressError(f"the host {ascii(literal)[:80]} is not a valid IPv6 address") from error
     if mark and not _ZONE.fullmatch(zone):
         raise AddressError(
-            f"after % in the IPv6 address it has {ascii(zone)[:40]}, which is not the name of an "
-            "interface"
+            f"{ascii(zone)[:40]} after % in the IPv6 address is not the name of an interface"
         )
-    # Python 3.13 began to write these with dots: written out, one spelling holds for all.
+    # Python 3.13 and later write these with dots. Format them here, so that all versions agree.
     mapped = address.ipv4_mapped
     return (f"::ffff:{mapped}" if mapped else str(address)) + mark + zone
 
@@ -261,8 +263,8 @@ def _canonical_ipv6(host: str) -> str:
 def _decoded_path(rest: str) -> str:
     if bad := _BAD_ESCAPE.search(rest):
         raise AddressError(
-            f"its path has {rest[bad.start() : bad.start() + 3]!a}; after % come two "
-            "hexadecimal digits; write % as %25"
+            f"its path has {rest[bad.start() : bad.start() + 3]!a}; expected two "
+            "hexadecimal digits after %; write % as %25"
         )
     try:
         return unquote_to_bytes(rest).decode("utf-8")

@@ -35,20 +35,21 @@ from parley._node.transport.transport import Attached, TransportProtocol
 
 logger = logging.getLogger("parley.transport")
 
-# What the loop's transport holds beyond the kernel before we stop writing.
+# Bytes in the loop's transport, beyond the kernel's buffer, from which on we stop writing.
 WRITE_BUFFER = 256 * 1024
 BACKLOG = 512
-# Connections that asyncio accepts before others run. Out of file descriptors, it logs a traceback
-# for each of them, and then, in Python 3.11, retries once for each of them a second later.
+# Connections that asyncio accepts in one go. Without file descriptors, it logs a traceback for each
+# of them, and in Python 3.11 retries once for each of them a second later.
 ACCEPTED = 1
-# What comes at once from which on others are served before more is read: uvloop would go
-# on reading, up to 32 times 250 KiB, from one connection that floods.
+# Bytes received in one go, after which other connections run before more is read. uvloop would
+# otherwise read up to 32 times 250 KiB from one connection.
 LONG_READ = 128 * 1024
-# Seconds that closing waits for the loop to have closed every socket, and for tasks to end.
+# Seconds for which closing waits until the loop has closed every socket, and until tasks have
+# ended.
 CLOSE_PATIENCE = 2.0
-# How many tasks that don't end are named in the log.
+# How many tasks that don't end the log names.
 MOST_NAMED = 10
-# Files whose coroutines don't show which handler doesn't end.
+# Coroutines of these files don't identify the handler that doesn't end.
 _LIBRARIES = tuple(
     f"{directory}{os.sep}"
     for directory in (
@@ -78,9 +79,9 @@ class AsyncioTransport(asyncio.Protocol):
         self._paused = False  # by the driver
         self._waits_for_turn = False
         self._served: TransportProtocol | None = None
-        self.taken = False  # there was a driver for it
+        self.taken = False  # whether it got a driver
 
-    # asyncio's side.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -90,11 +91,11 @@ class AsyncioTransport(asyncio.Protocol):
         try:
             driver = self._accept(remote_name(transport.get_extra_info("peername")))
         except Exception:
-            # The loop would log it too, and leave the socket open.
+            # Otherwise the loop would log it as well and leave the socket open.
             logger.exception(
                 "a connection could not be accepted", extra={"event": "listener.accept-failed"}
             )
-        self._accept = _nobody  # it holds whoever it was for
+        self._accept = _nobody  # it refers to the listener
         if driver is None:
             self._transport.abort()
         else:
@@ -128,7 +129,7 @@ class AsyncioTransport(asyncio.Protocol):
         if self._served is not None:
             self._served.resume_writing()
 
-    # The driver's side.
+    # Called by the driver.
 
     def serve(self, served: TransportProtocol | None) -> None:
         self._served = served
@@ -142,16 +143,16 @@ class AsyncioTransport(asyncio.Protocol):
     def write_eof(self) -> None:
         transport = self._transport
         if transport is not None and not transport.is_closing() and transport.can_write_eof():
-            with suppress(OSError):  # the other side is gone, and the loop is yet to say so
+            with suppress(OSError):  # the peer disconnected, but the loop hasn't reported it yet
                 transport.write_eof()
 
     def close(self) -> None:
-        """Close now; the kernel still sends what it has."""
+        """Close immediately; the kernel still sends its buffered bytes."""
         transport = self._transport
         if transport is None:
             return
         if transport.get_write_buffer_size():
-            transport.abort()  # the other side does not read: it had its time
+            transport.abort()  # the peer didn't read in time
         else:
             transport.close()
 
@@ -231,11 +232,11 @@ class AsyncioBackend:
                 else:
                     task = self._loop.create_task(steps)
             except (KeyboardInterrupt, SystemExit) as error:
-                # Raised from the loop: a transport that called us may suppress it.
+                # Raised in a callback of the loop, because our caller may suppress it.
                 self._loop.call_soon(_raise, error)
                 continue
             one.runner = task
-            if one.cancelled:  # in its first step
+            if one.cancelled:  # cancelled in its first step
                 task.cancel()
             if task.done():
                 self._ended(task)
@@ -268,11 +269,13 @@ class AsyncioBackend:
             raise connect_error(address, error) from error
         except asyncio.CancelledError:
             for transport in made:
-                # uvloop does not say so itself, if it was connected at the last moment.
+                # uvloop does not report this if the connection succeeded at the last moment.
                 transport.connection_lost(None)
             raise
         if not transport.taken:
-            raise UnreachableError(f"{address.without_node_id()} closed at once")
+            raise UnreachableError(
+                f"cannot connect to {address.without_node_id()}: closed immediately"
+            )
 
     async def listen(self, address: Address, accept: Accept) -> Listener:
         if address.scheme == "memory":
@@ -299,7 +302,7 @@ class AsyncioBackend:
     ) -> asyncio.Server:
         server = await self._loop.create_server(make, host, port, backlog=ACCEPTED)
         if not port and len(server.sockets) > 1:
-            # A name with several addresses got a port for each; one has to do for all.
+            # A name with several addresses got a port for each; use the same port for all.
             port = _port(server)
             server.close()
             await server.wait_closed()
@@ -309,8 +312,8 @@ class AsyncioBackend:
     async def aclose(self) -> None:
         """Cancel the tasks, close the sockets, and wait until both have ended.
 
-        Logs and leaves tasks that ignore cancellation, and sockets that the loop doesn't close,
-        after `CLOSE_PATIENCE` seconds.
+        After `CLOSE_PATIENCE` seconds, tasks that ignore cancellation and sockets that the loop
+        doesn't close are logged and abandoned.
         """
         try:
             await asyncio.sleep(0)
@@ -325,7 +328,7 @@ class AsyncioBackend:
                     await asyncio.wait(tasks, timeout=CLOSE_PATIENCE)
                 await asyncio.sleep(0)
         finally:
-            # A shield of anyio doesn't stop `asyncio.Task.cancel`.
+            # A cancel scope of anyio doesn't shield from `asyncio.Task.cancel`.
             self._end(self._tasks)
 
     def _end(self, tasks: set[asyncio.Task[Any]]) -> None:
@@ -337,7 +340,7 @@ class AsyncioBackend:
     def _log_unended(self, tasks: set[asyncio.Task[Any]]) -> None:
         if self.transports:
             logger.error(
-                "%d sockets were not closed by the loop",
+                "the event loop did not close %d sockets",
                 len(self.transports),
                 extra={"event": "transport.unclosed"},
             )
@@ -363,7 +366,7 @@ def _has_begun(task: asyncio.Task[Any]) -> bool:
 
 
 def awaited_by(task: asyncio.Task[Any]) -> str:
-    """Return where a task waits: its innermost coroutine that isn't ours or a library's."""
+    """Return where a task waits: its innermost coroutine outside Parley and the libraries."""
     coroutine: Any = task.get_coro()
     found = "a task"
     while coroutine is not None:

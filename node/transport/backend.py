@@ -9,8 +9,8 @@ from parley._node.transport.fair_reads import FairScheduler
 from parley._node.transport.loop import Loop, Runner, Timer
 from parley._node.transport.transport import Attached
 
-# Makes a driver for a connection, of which it is told where it comes from; with None the
-# connection is closed at once and in silence.
+# Creates a driver for a connection from the given origin. If it returns None, the connection is
+# closed immediately without an error.
 Accept = Callable[[str], Driver | None]
 
 
@@ -22,7 +22,7 @@ class Listener(Protocol):
 
 
 class Backend(Loop, Protocol):
-    """An event loop and its sockets."""
+    """The event loop and sockets that a node uses."""
 
     async def connect(self, address: Address, accept: Callable[[], Attached | None]) -> None:
         """Dial `address` for the driver that `accept` returns; None closes the connection.
@@ -58,7 +58,7 @@ class Clock(Protocol):
 class ClockedBackend:
     """The running loop's backend with another clock, for tests and simulations.
 
-    Only `now` and `at` use the clock.
+    Only `now` and `call_at` use the clock.
     """
 
     def __init__(self, backend: Backend, clock: Clock) -> None:
@@ -67,7 +67,7 @@ class ClockedBackend:
         self.now = clock.now
         self.scheduler = FairScheduler(
             self.now, self.call_soon
-        )  # no turn is too long while the clock stands
+        )  # with a clock that stands still, no turn takes too long
         self.waiter = backend.waiter
         self.start_tasks = backend.start_tasks
 
@@ -79,7 +79,7 @@ class ClockedBackend:
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
         if when <= self.now():
-            # A clock that stands still would never come to it.
+            # A clock that stands still would never reach it.
             return self._backend.call_at(self._backend.now(), callback)
         return self._clock.call_at(when, callback)
 
@@ -97,10 +97,11 @@ class ClockedBackend:
 
 
 def keep_freed_memory() -> None:
-    """Let glibc keep up to 8 MiB of freed memory, so that each flush of long events needn't map new
+    """Let glibc keep up to 8 MiB of freed memory, so that flushes of long events needn't map new
     pages.
 
-    glibc returns freed memory above 128 KiB to the system at first. When a mapped block is freed,
-    it raises its thresholds to the size of the block and twice that (mallopt(3), M_MMAP_THRESHOLD).
+    By default, glibc returns freed memory above 128 KiB to the system. When a mapped block is
+    freed, glibc raises its thresholds to the size of the block and twice that (mallopt(3),
+    M_MMAP_THRESHOLD).
     """
     bytes(4 * 2**20)

@@ -29,17 +29,17 @@ def require_callable(
     """
     reason = _fault(function, arguments, yields=yields)
     if reason is None and plain and is_async(function):
-        reason = "it is asynchronous, and would never be awaited; pass a plain function"
+        reason = "it is asynchronous and would never be awaited; pass a plain function"
     if reason is not None:
         name = getattr(function, "__qualname__", None)
         shown = repr(function) if name is None else repr(str(name))
         raise ConfigError(f"cannot use {shown} as {what}: {reason}")
-    assert callable(function)  # else there is a reason
+    assert callable(function)  # guaranteed by `_unsuitable`
     return function
 
 
 def is_callable_with(function: Callable[..., Any], count: int) -> bool:
-    """Whether a function accepts `count` positional arguments, and not one fewer."""
+    """Whether a function accepts `count` positional arguments but not fewer."""
     return (
         _fault(function, ("",) * count, yields=False) is None
         and _fault(function, ("",) * (count - 1), yields=False) is not None
@@ -57,10 +57,10 @@ def require_name(name: object, decorator: str, example: str | None = None) -> st
     if callable(name):
         function = getattr(name, "__name__", "handler")
         raise ConfigError(
-            f"cannot register {function!r}: the decorator {decorator} has no arguments; "
+            f"cannot register {function!r}: the decorator {decorator} is missing its arguments; "
             f'write @{decorator}("{example or function}")'
         )
-    raise ConfigError(f"cannot register a handler of {name!r}: a name is text")
+    raise ConfigError(f"cannot register a handler of {name!r}: the name must be str")
 
 
 def check_name(owner: str, name: object) -> str:
@@ -70,7 +70,7 @@ def check_name(owner: str, name: object) -> str:
         ConfigError: it isn't text, or has a lone surrogate, which cannot be encoded.
     """
     if not isinstance(name, str):
-        raise ConfigError(f"cannot use {name!r} as the name of {owner}: a name is text")
+        raise ConfigError(f"cannot use {name!r} as the name of {owner}: it must be str")
     if any("\ud800" <= character <= "\udfff" for character in name):
         shown = ascii(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..")
         raise ConfigError(
@@ -89,7 +89,7 @@ def _fault(function: Any, arguments: tuple[str, ...], *, yields: bool) -> str | 
     if isgeneratorfunction(function):
         return "it is a generator function; define it with async def"
     if isasyncgenfunction(function) and not yields:
-        return "it is a generator function, and yielded values have no meaning here"
+        return "it is a generator function, but yielded values are not supported here"
     try:
         accepted = signature(function)
     except (TypeError, ValueError):

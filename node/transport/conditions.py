@@ -18,7 +18,7 @@ def is_async(function: object) -> bool:
     """Whether calling `function` returns a coroutine."""
     while isinstance(function, partial):
         function = function.func
-    called = getattr(type(function), "__call__", None)  # noqa: B004 - what a call of it would run
+    called = getattr(type(function), "__call__", None)  # noqa: B004 - this is the method that a call runs
     return iscoroutinefunction(function) or iscoroutinefunction(called)
 
 
@@ -42,7 +42,7 @@ class WriteWaiters:
         try:
             await waiter
         finally:
-            if waiter in self.waiters:  # it was cancelled, or others woke it
+            if waiter in self.waiters:  # it was cancelled, or notified
                 self.waiters.remove(waiter)
 
     def wake(self) -> None:
@@ -112,7 +112,7 @@ async def pause_until(
     over = False
 
     def end() -> None:
-        nonlocal over  # and not the time, which a timer of uvloop's may be a little ahead of
+        nonlocal over  # set here, because a timer of uvloop may fire slightly before its time
         over = True
         changes.notify()
 
@@ -126,7 +126,7 @@ async def pause_until(
 async def wait_within(
     wait: Callable[[], Awaitable[None]], timeout: float | None, now: Callable[[], float]
 ) -> float | None:
-    """Run `wait` within `timeout` seconds; returns the rest of the timeout.
+    """Run `wait` within `timeout` seconds; return the rest of the timeout.
 
     Raises:
         CallTimeout: it took longer.

@@ -16,16 +16,17 @@ from parley._node.transport.transport import OPEN, Transport, WriteBarrier
 logger = logging.getLogger("parley.transport")
 
 NEVER: Final = float("inf")
-# Seconds between two runs of the deadlines: a deadline that doesn't move must not spin.
+# Seconds between two calls of `handle_deadline`, so that a deadline that doesn't move can't cause a
+# busy loop.
 LEAST_PAUSE: Final = 0.001
-# Bytes that may wait for one peer before callers wait, and the part at which they resume.
+# Bytes that may wait for one peer before callers wait, and the fraction at which they resume.
 HIGH_WATER = 4 * 2**20
 LOW_WATER_PART = 4
-FEW_EVENTS = 64  # that may wait, if they are short, even if the core withholds some
-# Events that are written immediately. Writing only once per turn of the loop would make both sides
-# wait for each other.
+FEW_EVENTS = 64  # short events that may wait even if the core withholds some
+# Events that are written immediately. If they were written only once per turn of the loop, both
+# sides would wait for each other.
 FLUSH_EVENTS = 16
-# Seconds after the barrier opened in which received bytes are read before deadlines count.
+# Seconds after the barrier opened in which received bytes are read before deadlines are checked.
 BARRIER_GRACE = 0.1
 
 
@@ -118,9 +119,9 @@ class SansIOProtocol(Protocol):
 class LazyTimer:
     """Calls `callback` at the time given to `set`.
 
-    Deadlines move with every event, so the loop's timer is replaced only by an earlier one. A
-    timer that fires too early computes the deadline again. `time` is when it fires, `earliest` the
-    earliest time to which it may be set.
+    Deadlines move with every event, so the loop's timer is only replaced by an earlier one. If a
+    timer fires too early, the deadline is computed again. `time` is when it fires, `earliest` the
+    earliest time for which it may be set.
     """
 
     __slots__ = ("_callback", "_loop", "_timer", "earliest", "time")
@@ -145,7 +146,7 @@ class LazyTimer:
             self._timer = None
 
     def _fire(self) -> None:
-        # After a process was stopped, bytes in its sockets are read before the time counts.
+        # After the process was suspended, read the bytes in its sockets before checking deadlines.
         self._timer = None
         self._loop.call_soon(self._run)
 
@@ -230,7 +231,7 @@ class Driver:
         self.blame: Callable[[], None] = lambda: None
         self._transport: Transport | None = None
         self.writable = self.was_connected = self._paused = self._flush_due = False
-        self._delivering = False  # reports must not overtake each other
+        self._delivering = False  # reports must be delivered in order
         self._eof_received = self._eof_written = self._closed = False
         self._timer = LazyTimer(loop, self._run_deadlines)
         self._grace_until = -NEVER
@@ -240,12 +241,14 @@ class Driver:
     # Called by the transport.
 
     def set_route(self, path: tuple[NodeId, ...], blame: Callable[[], None]) -> None:
-        """Set what is known of the way that the transport takes: its `path` and whom to `blame`."""
+        """Set the route of the transport: the servers in its `path`, and the function to
+        `blame`.
+        """
         self.path, self.blame = path, blame
 
     def connected(self, transport: Transport) -> None:
         """Use `transport`, which is connected."""
-        if self._closed:  # while it was being dialled
+        if self._closed:  # the connection was closed during the dial
             transport.close()
             return
         self._transport = self.barrier.guarded(transport, self.resume_writing)
@@ -253,7 +256,7 @@ class Driver:
         self._schedule_flush()
 
     def received(self, data: bytes) -> None:
-        """Process bytes, or keep them until it is this connection's turn."""
+        """Process bytes, or buffer them until it is this connection's turn."""
         self.bytes_received += len(data)
         if self.reads.queued:
             self.reads.put(data)
@@ -351,7 +354,7 @@ class Driver:
             transport.serve(None)
             transport.close()
 
-    # Inside.
+    # Internal.
 
     @property
     def _has_unread(self) -> bool:
@@ -364,8 +367,8 @@ class Driver:
     def step(self, more: bool | None = None) -> None:
         """Deliver reports, write, and update the transport and the timer.
 
-        The layer above calls it after each change of the core that isn't a queued event. `more`
-        tells whether there are unprocessed bytes; None finds out.
+        The layer above calls it after each change of the core except for queued events. `more`
+        tells whether there are unprocessed bytes; with None, the driver checks.
         """
         core = self.core
         if more is None:
@@ -389,7 +392,7 @@ class Driver:
         core, now = self.core, self._loop.now()
         self.reads.size = UNLIMITED
         try:
-            if self._has_unread:  # the barrier, or a full queue, no longer matters
+            if self._has_unread:  # a closed barrier or a full queue is irrelevant now
                 core.receive_data(self.reads.take(), now)
             core.receive_eof(now)
         except Exception:
@@ -417,8 +420,9 @@ class Driver:
             self._loop.start_tasks(tasks)
 
     def _woken(self) -> None:
-        """The core has data, a report, or can read again: the sender is in the middle of something,
-        so write at most, and leave the rest to the scheduled flush."""
+        """React to new data or a report in the core. The sender is in the middle of an operation,
+        so only write, and leave the rest to the scheduled flush.
+        """
         if not self._flush_due:
             self._schedule_flush()
         elif self.writable and not self._delivering:
@@ -480,7 +484,7 @@ class Driver:
         """Close the transport if the core has ended; pause or resume reading."""
         core, transport = self.core, self._transport
         if core.ended or self._closed:
-            # After the last report: a nested call leaves this to the outer one.
+            # After the last report: a nested call leaves this to the outer call.
             if core.happened and not self._delivering:
                 self._deliver("handling the end")
             if not self._delivering:
@@ -509,7 +513,7 @@ class Driver:
         self.step()
 
     def _barrier_opened(self) -> None:
-        # Read first: the peer isn't to blame for the silence.
+        # Read first, because bytes of the peer may have arrived while this process was busy.
         self._grace_until = self._loop.now() + BARRIER_GRACE
         self._update_transport()
         self._schedule_flush()

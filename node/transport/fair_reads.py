@@ -12,11 +12,12 @@ from typing import Any, Final, Protocol
 from parley._node.metrics.catalogue import Histogram
 
 UNLIMITED: Final = 1 << 62
-# Seconds that one connection may run while others wait. This includes its event callbacks and the
-# first steps of handlers, but not what handlers do after they have waited.
+# Seconds for which one connection may run while others wait. This includes its event callbacks and
+# the first steps of handlers, but not what handlers do after they have waited.
 TURN_TIME: Final = 0.00025
-# Seconds that all waiting connections may run before the loop serves sockets and timers, and that
-# one connection may run if no other waits, so that it processes a long read in one go.
+# Seconds for which all waiting connections may run before the loop serves sockets and timers. Also
+# the time for which one connection may run if no other waits, so that it processes a long read in
+# one go.
 ROUND_TIME: Final = 8 * TURN_TIME
 
 

@@ -47,8 +47,8 @@ class MemoryStream(ByteStream):
     async def send(self, item: bytes) -> None:
         """Send bytes, waiting while the buffer is full.
 
-        A cancelled call has sent nothing of an item that fits into the buffer, but may have sent
-        the beginning of a longer one.
+        If the call is cancelled, an item that fits into the buffer wasn't sent, but the beginning
+        of a longer one may have been sent.
 
         Raises:
             ClosedResourceError: after `aclose` or `send_eof`.
@@ -63,7 +63,7 @@ class MemoryStream(ByteStream):
                     raise ClosedResourceError
                 if pipe.abandoned:
                     raise BrokenResourceError
-                # A piece of a long item may be short; an item that fits is one piece.
+                # A piece of a long item may be short; an item that fits is sent as one piece.
                 least = len(rest) if len(item) <= pipe.capacity else min(len(rest), 1)
                 if pipe.room >= least:
                     size = min(len(rest), pipe.room)
@@ -122,7 +122,7 @@ class _Pipe:
         self.abandoned = False  # the reader reads no more
         self._reader: Event | None = None
         self._writer: Event | None = None
-        self._least = 0  # how much room the waiting writer needs
+        self._least = 0  # free space that the waiting writer needs
 
     @property
     def room(self) -> int:
@@ -136,7 +136,7 @@ class _Pipe:
     def take(self, max_bytes: int) -> bytes:
         data = bytes(self.unread[:max_bytes])
         del self.unread[:max_bytes]
-        # Waking a writer whose item does not fit yet would only send it back to sleep.
+        # Don't wake a writer whose item still doesn't fit.
         if self._writer is not None and self.room >= self._least:
             self._writer.set()
         return data
@@ -151,7 +151,7 @@ class _Pipe:
         self._wake()
 
     def _wake(self) -> None:
-        # Both ends: a task may close a stream on which another of its tasks waits.
+        # Wake both ends, because a task may close a stream on which another task waits.
         for waiter in (self._reader, self._writer):
             if waiter is not None:
                 waiter.set()
@@ -172,7 +172,7 @@ class _Pipe:
             self._writer = None
 
 
-# Where such a connection comes from, as limits and the log name it.
+# The origin of such a connection, for limits and the log.
 REMOTE_NAME: Final = "memory"
 
 listeners: RunVar["dict[str, MemoryListener]"] = RunVar("parley_memory_listeners")
@@ -214,13 +214,15 @@ async def connect_memory(
 ) -> None:
     """Dial a name, as `Backend.connect`."""
     place = address.without_node_id()
-    await checkpoint()  # as every dial lets others run, and may be cancelled
+    await checkpoint()  # like every dial, it is a cancellation point
     listener = listeners.get({}).get(address.path)
     if listener is None:
-        raise UnreachableError(f"cannot reach {place}: nobody listens there in this event loop")
+        raise UnreachableError(
+            f"cannot connect to {place}: no node listens there in this event loop"
+        )
     driver = accept()
     if driver is None:
-        raise UnreachableError(f"{place} is not needed any more")
+        raise UnreachableError(f"cannot connect to {place}: the connection is no longer needed")
     ours, theirs = memory_pair()
     StreamTransport(ours, driver, loop)
     if not listener.connected(theirs):

@@ -93,16 +93,16 @@ def _is_stale(path: str) -> bool:
         except ConnectionRefusedError:
             return True
         except (BlockingIOError, TimeoutError):
-            pass  # its backlog is full: it is served, if badly
+            pass  # its backlog is full, so a process listens
     raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 
 
 def _why(error: OSError, reasons: dict[int, str]) -> str:
-    # anyio gives the cause of a failed dial as the cause of its own error. Both it and
-    # asyncio join the errors of several addresses of one name, without a number.
+    # anyio sets the cause of a failed dial as the cause of its own error. Both it and asyncio join
+    # the errors of several addresses of one name, without an error number.
     if not error.errno and isinstance(error.__cause__, OSError):
         error = error.__cause__
     number = error.errno or 0
     if not number and "could not bind on any address" in str(error):
-        number = errno.EADDRNOTAVAIL  # asyncio from Python 3.12 on has lost the number there
+        number = errno.EADDRNOTAVAIL  # asyncio drops the number here since Python 3.12
     return reasons.get(number) or os_reason(error)

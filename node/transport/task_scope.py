@@ -1,7 +1,7 @@
-"""Scopes of tasks: the backend of a node, bus, relay or client, a task group, a single task.
+"""Scopes of tasks: the backend of a node, bus, relay or client, a task group, and a single task.
 
-On asyncio a scope may be left in another task than it was entered in, as fixtures of pytest-asyncio
-do. trio doesn't permit that.
+On asyncio, a scope may be left in another task than the one that entered it, as fixtures of
+pytest-asyncio do. trio doesn't permit that.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -31,8 +31,8 @@ class TaskScope:
         self._clock = clock
         self._backend: Backend | None = None
         self._is_entered = False
-        # On trio alone: asyncio needs no group for its tasks, and one would have to be left by
-        # the task that entered it.
+        # Only on trio: asyncio needs no group for its tasks, and a group must be left by the task
+        # that entered it.
         self._task_group: TaskGroup | None = None
 
     @property
@@ -65,7 +65,7 @@ class TaskScope:
         finally:
             self._backend = None
             if task_group is not None:
-                # Without the exception: a group would wrap it, and it is the caller's own.
+                # Without the exception, which belongs to the caller and which a group would wrap.
                 await task_group.__aexit__(None, None, None)
 
 
@@ -120,7 +120,7 @@ def current_backend(task_group: TaskGroup | None) -> Backend:
     Raises:
         ParleyError: the running loop is neither asyncio's nor trio's.
     """
-    # Each is imported only where its loop runs already, so trio stays optional.
+    # Import a backend only if its loop is running, so that trio stays optional.
     name = running_library()
     if name == "asyncio":
         from parley._node.transport.asyncio_backend import AsyncioBackend
@@ -130,7 +130,7 @@ def current_backend(task_group: TaskGroup | None) -> Backend:
         from parley._node.transport.trio_backend import TrioBackend
 
         return TrioBackend(task_group)
-    raise ParleyError(f"neither asyncio nor trio but {name} is running")
+    raise ParleyError(f"unsupported event loop {name}: use asyncio or trio")
 
 
 class SingleTask:
@@ -168,7 +168,7 @@ class SingleTask:
 
     async def _run(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> None:
         try:
-            # Not the runner's own `cancel`: on asyncio it also cancels what is shielded.
+            # Not the runner's own `cancel`, which on asyncio also cancels shielded code.
             with anyio.CancelScope() as self._scope:
                 if self._cancelled:
                     self._scope.cancel()

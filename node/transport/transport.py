@@ -14,7 +14,7 @@ from anyio.abc import ByteStream
 
 from parley._node.transport.loop import Loop, Runner, Waiter
 
-# Bytes of one connection that may wait to be on record before it is full.
+# Bytes of one connection that may wait for the journal before the transport is full.
 HELD_SIZE: Final = 256 * 1024
 NEVER: Final = 1 << 62
 
@@ -75,7 +75,7 @@ class WriteBarrier:
         self._recorded = recorded
         self._safe = safe
         self._waiting: dict[Callable[[], None], None] = {}
-        self.holding: dict[BufferedTransport, None] = {}  # what holds anything
+        self.holding: dict[BufferedTransport, None] = {}  # the transports that hold bytes
 
     def shut(self) -> None:
         self.open = False
@@ -190,7 +190,7 @@ class BufferedTransport:
                 self._transport.write_eof()
         if self._full and self._size < HELD_SIZE:
             self._full = False
-            if writable:  # if not, the transport itself will say so
+            if writable:  # otherwise the transport calls `resume_writing` itself
                 self._on_room()
 
     def _forget(self) -> None:
@@ -250,8 +250,8 @@ class StreamTransport:
         if not self._closed:
             self._closed = True
             self._reader.cancel()
-            # The writer closes the stream. It may wait for ever for a peer that does not
-            # read; cancelled before it began, on asyncio, it would never run at all.
+            # The writer closes the stream. It may wait forever for a peer that doesn't read, and on
+            # asyncio, a task that is cancelled before its first step doesn't run at all.
             if self._busy:
                 self._writer.cancel()
             self._wake_writer()
@@ -264,7 +264,7 @@ class StreamTransport:
         if self._reader_wakes is not None:
             self._reader_wakes.wake()
 
-    # The tasks.
+    # The two tasks.
 
     async def _read(self) -> None:
         try:
@@ -273,7 +273,7 @@ class StreamTransport:
                     self._reader_wakes = self._loop.waiter()
                     await self._reader_wakes
                     continue
-                # Foreign streams may give what they use again, of which a part is kept.
+                # Other streams may reuse their buffer, so store a copy.
                 data = bytes(await self._stream.receive(READ_SIZE))
                 if self._served is not None:
                     self._served.received(data)
@@ -312,7 +312,7 @@ class StreamTransport:
                 "writing to a socket failed", extra={"event": "transport.write-failed"}
             )
         finally:
-            # Also when the backend is closed: whoever waits on this peer must know.
+            # Also when the backend is closed, so that callers that wait for this peer are woken.
             self._busy = False
             self._reader.cancel()
             self._ended()

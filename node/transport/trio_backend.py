@@ -32,9 +32,9 @@ from parley._node.transport.transport import Attached, StreamTransport
 logger = logging.getLogger("parley.transport")
 
 BACKLOG = 512
-# Seconds that closing waits for tasks to end before it logs that they don't.
+# Seconds for which closing waits for tasks before it logs that they don't end.
 CLOSE_PATIENCE = 2.0
-# Seconds without accepting when that failed, which mostly means: out of descriptors.
+# Seconds to wait after accepting failed, which usually means that file descriptors are exhausted.
 ACCEPT_PAUSE = 0.1
 
 
@@ -102,7 +102,7 @@ class TrioBackend:
             one.runner = self.spawn(function, request, one)
 
     def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> anyio.CancelScope:
-        # Cancelling the node's owner cancels no task of ours: peers are owed a Close.
+        # Cancelling the node's owner doesn't cancel these tasks, because peers must get a Close.
         scope = anyio.CancelScope(shield=True)
         self.scopes.add(scope)
 
@@ -111,7 +111,7 @@ class TrioBackend:
                 with scope:
                     await function(*arguments)
             except Exception:
-                # A mistake of ours must not take the node's other peers along.
+                # A bug in Parley must not affect the node's other peers.
                 logger.exception("a task failed", extra={"event": "task.bug"})
             finally:
                 self.scopes.discard(scope)
@@ -119,7 +119,7 @@ class TrioBackend:
                     self._empty.set()
 
         if self._empty is not None:
-            scope.cancel()  # everything is being cancelled
+            scope.cancel()  # the whole node is being cancelled
         self._task_group.start_soon(run)
         return scope
 
@@ -139,7 +139,9 @@ class TrioBackend:
         driver = accept()
         if driver is None:
             await anyio.aclose_forcefully(stream)
-            raise UnreachableError(f"{address.without_node_id()} is not needed any more")
+            raise UnreachableError(
+                f"cannot connect to {address.without_node_id()}: the connection is no longer needed"
+            )
         StreamTransport(stream, driver, self)
 
     async def listen(self, address: Address, accept: Accept) -> Listener:
@@ -159,7 +161,7 @@ class TrioBackend:
         except OSError as error:
             raise listen_error(address, error) from error
         if address.scheme == "tcp":
-            address = address.with_port(listeners[0].extra(SocketAttribute.local_port))  # noqa: S610 - anyio's attributes, no query
+            address = address.with_port(listeners[0].extra(SocketAttribute.local_port))  # noqa: S610 - anyio's attributes, not a query
         tasks = []
         for listener in listeners:
             closed = trio.Event()
@@ -178,7 +180,7 @@ class TrioBackend:
                 try:
                     stream = await listener.accept()
                 except (OSError, anyio.BrokenResourceError):
-                    # The listener outlives it: the next connection may be fine.
+                    # The listener continues, because the next connection may succeed.
                     failures.log(
                         logger,
                         logging.WARNING,
@@ -218,9 +220,9 @@ class TrioBackend:
             with anyio.move_on_after(CLOSE_PATIENCE) as scope:
                 await self._empty.wait()
             if scope.cancelled_caught:
-                # trio leaves no task running, so they are waited for all the same.
+                # trio can't abandon a task, so wait for it.
                 logger.error(
-                    "%d tasks ignore cancellation, and are waited for",
+                    "waiting for %d tasks that ignore cancellation",
                     len(self.scopes),
                     extra={"event": "transport.unended"},
                 )

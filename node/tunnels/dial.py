@@ -26,7 +26,7 @@ from parley._node.tunnels.tunnel_transport import TunnelTransport
 
 # Seconds for opening a tunnel; a caller with less time cancels it.
 TUNNEL_TIMEOUT: Final = 2 * DIAL_TIMEOUT
-# The result codes that stand for the codes of a Reset.
+# Maps the codes of a Reset to result codes.
 _RESETS: Final[dict[int, int]] = {
     CloseCode.OVERLOADED: ResultCode.OVERLOADED,
     CloseCode.NOT_AUTHORISED: ResultCode.NOT_AUTHORISED,
@@ -54,7 +54,7 @@ class ViaDialer:
             TunnelRefusedError: no tunnel leads there.
             UnreachableError, HandshakeError: cannot connect to its server.
         """
-        assert address.node_id is not None  # `Node` refuses others
+        assert address.node_id is not None  # `Node` rejects other addresses
         server = address.of_server
         homes = () if address.home is None else (address.home,)
         peer = await self._servers.acquire(server, lambda: self._connect(str(server)))
@@ -83,12 +83,12 @@ async def dial_tunnel(
     """Open a tunnel whose first hop is `peer`: along `path`, or `to` a server or [home, node] by a
     path that `peer` chooses. `trace` is 16 random bytes.
 
-    `timeout` is seconds. The other side gets that less the round-trip time and 50 ms, so that its
-    own answer arrives in time. The caller closes the tunnel, unless a driver does.
+    `timeout` is in seconds. `peer` gets that time less the round-trip time and 50 ms, so that its
+    answer arrives in time. The caller closes the tunnel, unless a driver does.
 
     Raises:
-        TunnelRefusedError: the tunnel was refused or could not be opened, with the reason's result
-            code; 28 also if `peer` closed the connection or doesn't support tunnels.
+        TunnelRefusedError: the tunnel was refused or could not be opened; `code` is the reason's
+            result code. It is 28 also if `peer` closed the connection or doesn't support tunnels.
     """
     server = peer.node_id
     if server is None or peer.live.path:
@@ -131,7 +131,7 @@ async def _request(stream: TunnelStream, payload: bytes, timeout: float) -> None
         raise TunnelRefusedError(ResultCode.UNREACHABLE) from error
     code = answer[keys.CODE]
     if code:
-        # It may be forwarded over connections with smaller limits than this one.
+        # The Dial may be forwarded over connections with smaller limits than this one.
         text = answer.get(keys.TEXT, "")[:LONGEST_TEXT]
         raise TunnelRefusedError(code, answer.get(keys.HOP, 0), text)
 

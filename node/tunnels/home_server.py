@@ -1,5 +1,6 @@
-"""`Home`: a server at which a node has an account (docs/protocol.md section 20). The node dials
-others through it, and they dial the node.
+"""`Home`: a server at which a node has an account (docs/protocol/federation.md section 20).
+
+The node dials others through it, and they dial the node.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,9 +31,9 @@ from parley._node.tunnels.session_pool import SessionPool
 from parley._node.tunnels.tunnel_sessions import REACH_TIMEOUT, Target, TunnelSessions
 from parley._node.tunnels.tunnel_transport import TunnelTransport
 
-# Seconds that logging out takes at most, if the home doesn't answer.
+# Longest time in seconds to log out, if the home doesn't answer.
 LOGOUT_TIMEOUT: Final = 1.0
-# Publishers to which sessions are kept open: half of the tunnels that an account may have.
+# Sessions with topic owners that stay open: half of the tunnels that an account may have.
 MOST_PUBLISHERS: Final = 8
 
 
@@ -43,7 +44,7 @@ class HomedNode(Dialler, Protocol):
 
     @property
     def node_id(self) -> NodeId:
-        """The node's id."""
+        """The node's ID."""
 
     async def connect_by(
         self, dials: Sequence[Dial], node_id: NodeId, *, name: str, timeout: float = ...
@@ -74,7 +75,7 @@ class Homes:
         node.handlers.exports.add(exports)
 
     def remove(self, exports: Exports) -> None:
-        """Remove a home and its exports, if it is still there."""
+        """Remove a home and its exports, if it was added."""
         if self._servers.pop(exports, None) is None:
             return
         handlers = self._node.handlers
@@ -88,12 +89,13 @@ class Homes:
 
 
 class Home(Link):
-    """A home, active while `async with node.home(..) as home`: a link that logs in with each new
-    session and is up after that. Without an account there it dials on, with the longest pauses;
-    `error` is then CallRefused with code 20.
+    """A home server of a node, active while `async with node.home(..) as home`.
 
-    Requests go to the home server, as with any link: `home.subscribe("TOPIC@ID")` reads a topic of
-    another server, which the home follows with its own permission.
+    It is a link that logs in with each new session and is up afterwards. Without an account there,
+    it redials with the longest pauses, and `error` is CallRefused with code 20.
+
+    Requests go to the home server, as with any link. For example, `home.subscribe("TOPIC@ID")`
+    reads a topic of another server, which the home subscribes to with its own permission.
     """
 
     def __init__(
@@ -122,7 +124,7 @@ class Home(Link):
 
     @property
     def server(self) -> NodeId | None:
-        """The home's node id; None if no address has it and the home hasn't answered yet."""
+        """The home's node ID; None if no address contains it and the home hasn't answered yet."""
         return self._places.node_id
 
     async def reach(
@@ -181,7 +183,7 @@ class Home(Link):
             return await peer.publish(remote.topic, data, **options)
 
     def _name_there(self, topic: str) -> str:
-        """Return the name of a topic as this home knows it: without `@`, if it is the home's."""
+        """Return the name of a topic as the home knows it: without `@` if it is the home's own."""
         remote = read_topic_name(topic)
         return topic if remote is None or remote.to != (self.server,) else remote.topic
 
@@ -200,7 +202,7 @@ class Home(Link):
             ParleyError: as for a link, or the node is a server itself and dials its own tunnels.
         """
         if self._loop is not None:
-            raise ParleyError("a home is entered once")
+            raise ParleyError("cannot enter a home twice: create another one")
         self._homes.add(self.exports, lambda: self.server)
         try:
             return await super().__aenter__()
@@ -209,7 +211,7 @@ class Home(Link):
             raise
 
     async def aclose(self, *, graceful: bool = True) -> None:
-        """Log out and close the home and all sessions through it; otherwise as `Link.aclose`."""
+        """Log out and close the home and all sessions through it; otherwise like `Link.aclose`."""
         try:
             await self._sessions.close(graceful=graceful)
             server = self._usable()

@@ -1,5 +1,7 @@
-"""`DialPolicy`: what a node decides about the Dials it receives. Servers have one implementation
-(node/server/tunnel_dialer.py), nodes with accounts have the one here.
+"""`DialPolicy`: decides about the Dials that a node receives.
+
+Servers have one implementation (node/server/tunnel_dialer.py). The one for nodes with accounts is
+here.
 """
 
 from collections.abc import AsyncIterator, Callable, Container

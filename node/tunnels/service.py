@@ -47,9 +47,9 @@ _SECOND: Final = 1_000_000_000
 class TunnelService:
     """The tunnels that end at the node `node_id` or lead through it.
 
-    `accept` returns the driver of an inner connection that ends here, given a name of its origin
-    for the log, or None if the node has no space for it. `on_closed` is called with the record of
-    each spliced tunnel when it is over; `wall` returns the time in ns since 1970.
+    `accept` returns the driver of an inner connection that ends here, given the name of its origin
+    for the log; it returns None if the node has no capacity. `on_closed` is called with the record
+    of each spliced tunnel when it has ended; `wall` returns the time in ns since 1970.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class TunnelService:
 
     async def serve(self, stream: Stream) -> None:
         """Handle one stream, until its end."""
-        assert isinstance(stream, TunnelStream)  # by its label
+        assert isinstance(stream, TunnelStream)  # guaranteed by its label
         loop = stream.live.backend
         timer = loop.call_at(loop.now() + DIAL_WAIT, lambda: stream.reset(CloseCode.TIMEOUT))
         with suppress(StreamResetError, PeerClosedError, EndOfStream, ClosedResourceError):
@@ -220,7 +220,7 @@ def offer_tunnels(handlers: Handlers, service: TunnelService) -> None:
         ParleyError: another service serves them already.
     """
     if TUNNEL_LABEL in handlers.reserved:
-        raise ParleyError("tunnels are served already")
+        raise ParleyError("cannot serve tunnels: another service does already")
     handlers.reserved[TUNNEL_LABEL] = Entry(TUNNEL_LABEL, service.serve)
 
 

@@ -18,15 +18,15 @@ class _Shared:
     def __init__(self) -> None:
         self.opening = anyio.Lock()
         self.peer: Peer | None = None
-        self.users = 0  # including those that wait for it to be opened
+        self.users = 0  # including users that wait for it to be opened
 
 
 class SessionPool(Generic[Key]):
     """Sessions shared by several users, one for each key.
 
     A session is opened for its first user and passed to `close` after its last. With a `limit`,
-    unused sessions stay open instead, until another key needs the place of the one that has been
-    unused for longest.
+    unused sessions stay open until another key needs the capacity; then the session that was unused
+    for longest is closed.
     """
 
     def __init__(self, close: Callable[[Peer], object], *, limit: int | None = None) -> None:

@@ -1,7 +1,7 @@
-"""`Splice`: two streams of a tunnel, joined at a server between its ends.
+"""`Splice`: joins the two streams of a tunnel at a server between its ends.
 
 Data from one stream is written to the other immediately, without a task. The sender gets its credit
-back only when the other connection has taken the bytes, so that at most one window waits here in
+back only when the other connection has accepted the bytes, so that at most one window waits here in
 each direction.
 """
 
@@ -26,7 +26,7 @@ class Splice:
         self._loop = loop
         self._over = loop.waiter()
         self._timeout = TUNNEL_IDLE
-        self._code: int = CloseCode.CANCELLED  # of the resets, unless `end` sets another
+        self._code: int = CloseCode.CANCELLED  # code of the resets, unless `end` sets another
         self._sides = _Side(self, before, after), _Side(self, after, before)
 
     @property
@@ -41,12 +41,14 @@ class Splice:
 
     @property
     def buffered(self) -> int:
-        """Bytes that wait here for credit, of both directions."""
+        """Bytes of both directions that wait here for credit."""
         return sum(len(side.writer.pending) for side in self._sides)
 
     async def run(self) -> None:
-        """Forward Data until both directions are finished, one side is reset or lost, or no Data
-        has passed for 10 minutes, or 30 s after one direction finished. Cancellation resets both.
+        """Forward Data until the tunnel ends; cancellation resets both streams.
+
+        It ends when both directions are finished, a side is reset or lost, or no Data has passed
+        for 10 minutes (30 s after one direction finished).
         """
         self._watch(-1)
         try:
@@ -83,7 +85,9 @@ class Splice:
         return second if side is first else first
 
     def _watch(self, passed: int) -> None:
-        """End the splice if no Data has passed since the last look; else look again later."""
+        """End the splice if no Data has passed since the last check; otherwise check again
+        later.
+        """
         now = self.forward + self.back
         if now == passed:
             self.end(CloseCode.TIMEOUT)
@@ -108,7 +112,7 @@ class _Side:
         self.writer.write(data, cost)
 
     def finished(self) -> None:
-        """Finish the other stream, after the bytes that wait for it."""
+        """Finish the other stream after its waiting bytes."""
         self.writer.finish()
         self._splice.half_closed()
 
@@ -117,7 +121,7 @@ class _Side:
         self._splice.end(code)
 
     def writable(self) -> None:
-        """Continue to write to this stream what came from the other one."""
+        """Continue to write bytes of the other stream to this one."""
         self._splice.other_side(self).writer.writable()
 
     def _taken(self, cost: int) -> None:

@@ -1,7 +1,8 @@
-"""`TunnelSessions`: sessions with other nodes through tunnels (docs/protocol.md section 19).
+"""`TunnelSessions`: sessions with other nodes through tunnels (docs/protocol/federation.md section
+19).
 
 A session that could use a direct address moves there as soon as one answers, and back to a tunnel
-when none does any longer.
+when none answers.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -36,7 +37,7 @@ from parley._node.tunnels.dial import tunnel_dial
 from parley._node.tunnels.tunnel_transport import TunnelTransport
 
 REACH_TIMEOUT: Final = 10.0
-# Between two attempts to leave a tunnel; each costs a query on the local network.
+# Seconds between two attempts to leave a tunnel; each costs a query on the local network.
 PAUSES: Final = Backoff(first=5.0, longest=300.0)
 _DIRECT: Final = 1  # the index of the direct dial of a session
 
@@ -46,7 +47,7 @@ class TunnelDialler(Protocol):
 
     @property
     def backend(self) -> Backend:
-        """The node's loop; ParleyError if it does not run."""
+        """The node's loop; ParleyError if it isn't running."""
 
     async def connect_by(
         self, dials: Sequence[Dial], node_id: NodeId, *, name: str, timeout: float = ...
@@ -55,11 +56,11 @@ class TunnelDialler(Protocol):
 
 
 class Target:
-    """The node to reach: `ids` are those of a server, or of a home server and a node there. `also`
-    and `discover` give direct addresses of it.
+    """The node to reach: `ids` are the ID of a server, or of a home server and a node there. `also`
+    and `discover` provide its direct addresses.
 
     Raises:
-        ConfigError: not one or two node ids, or `also` has addresses of another node.
+        ConfigError: not one or two node IDs, or `also` has addresses of another node.
         AddressError: `also` has an invalid or `via://` address.
     """
 
@@ -67,7 +68,9 @@ class Target:
         self, ids: Sequence[NodeId | str], also: Sequence[str] = (), *, discover: bool = False
     ) -> None:
         if not 1 <= len(ids) <= 2:
-            raise ConfigError(f"cannot reach {len(ids)} ids: give a server, or a home and a node")
+            raise ConfigError(
+                f"cannot reach a node by {len(ids)} IDs: pass a server, or a home and a node"
+            )
         try:
             parsed = [one if isinstance(one, NodeId) else NodeId.parse(one) for one in ids]
         except IdentityError as error:
@@ -76,20 +79,22 @@ class Target:
         addresses = [*also, f"mdns://{self.node_id}"] if discover else list(also)
         self.places = AddressList(addresses[0], addresses[1:]) if addresses else None
         if self.places is not None and self.places.node_id not in (None, self.node_id):
-            raise ConfigError(f"{self.places} is not an address of {self.node_id}")
+            raise ConfigError(
+                f"cannot reach {self.node_id} at {self.places}: the address is of another node"
+            )
 
     @property
     def node_id(self) -> NodeId:
-        """The id of the node to reach."""
+        """The ID of the node to reach."""
         return self.ids[-1]
 
 
 class TunnelSessions:
     """The sessions of `node` over tunnels that `open_tunnel` opens, until `close`.
 
-    With `leads_around`, a failed handshake is retried through another tunnel while
-    `leads_around` returns that it would take another path: three attempts in all, each with a third
-    of the time.
+    With `leads_around`, a failed handshake is retried through another tunnel if `leads_around`
+    returns that it would take another path. There are three attempts in total, each with a third of
+    the time.
     """
 
     def __init__(
@@ -104,7 +109,7 @@ class TunnelSessions:
         self._open_tunnel = open_tunnel
         self._draw = draw
         self._leads_around = leads_around
-        self._sessions: dict[Peer, Runner | None] = {}  # with the task that moves each
+        self._sessions: dict[Peer, Runner | None] = {}  # with the task that moves each session
         self._closed = False
 
     async def reach(self, target: Target, name: str, timeout: float) -> Peer:
@@ -115,7 +120,7 @@ class TunnelSessions:
         if places is not None:
             dials.append(direct_dial(places, loop))
         peer = await self._connect(dials, target, name, timeout)
-        if self._closed:  # while it was opened
+        if self._closed:  # closed while the session was opened
             peer.live.drop(CloseCode.GOING_AWAY)
             raise TunnelRefusedError(ResultCode.UNREACHABLE)
         self._sessions = {one: mover for one, mover in self._sessions.items() if not one.is_gone}
@@ -159,7 +164,7 @@ class TunnelSessions:
 
 
 async def _close(peer: Peer) -> None:
-    """Close a session, unless it has no transport: no new tunnel will carry its Close."""
+    """Close a session. Without a transport, drop it, because no new tunnel will carry its Close."""
     async with anyio.create_task_group() as closing:
         closing.start_soon(peer.close)
         await peer.live.changes.until(lambda: peer.is_suspended or peer.is_gone)
@@ -177,22 +182,23 @@ def direct_dial(places: AddressList, loop: Backend) -> Dial:
                 return
             except UnreachableError as error:
                 failed = error
-        raise failed or UnreachableError(f"{places}: no address was found")
+        raise failed or UnreachableError(f"cannot connect to {places}: no address was found")
 
     return dial
 
 
 async def keep_direct(peer: Peer, by: int, draw: Callable[[], float] = random_fraction) -> None:
     """Try to move the session of `peer` to its dial number `by` while a tunnel carries it:
-    immediately, then after growing pauses, until the session ends. A move counts as failed if the
-    session returns to a tunnel within 10 seconds."""
+    immediately, then after increasing pauses, until the session ends. A move has failed if the
+    session returns to a tunnel within 10 seconds.
+    """
     live, loop = peer.live, peer.backend
     redialling = live.redialling
     if redialling is None or live.core.resumption is None:
         return
 
     with suppress(PeerClosedError):
-        await peer.ping()  # a session can move once the other side has sent an event in it
+        await peer.ping()  # a session can move only after the peer has sent an event in it
 
     def is_over() -> bool:
         return live.ended is not None

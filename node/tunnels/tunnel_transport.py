@@ -1,9 +1,9 @@
 """`TunnelTransport`, one end of a tunnel as the transport of an inner connection, and
-`TunnelWriter`, which both it and a splice send with.
+`TunnelWriter`, which it and splices use to send.
 
 Neither has a task. Data received on the outer stream goes to the inner driver immediately. The
-outer connection's queues contain only what may be written now; the rest waits in the writer, so
-that a stalled tunnel takes no space from the connection's calls.
+outer connection's queues contain only data that may be written now. Other data waits in the writer,
+so that a stalled tunnel takes no space from the connection's calls.
 """
 
 from collections.abc import Callable
@@ -20,19 +20,19 @@ from parley._node.remote.tunnel_stream import TunnelStream
 from parley._node.transport.driver import Driver
 from parley._node.transport.transport import TransportProtocol
 
-# Pieces of one tunnel in the queues of its connection.
+# Most pieces of one tunnel in the queues of its connection.
 WAITING_PIECES: Final = 4
 # Credit is returned in steps of this size.
 GIVEN_BACK: Final = TUNNEL_WINDOW // 2
-# All tunnels together fill at most 1 / this of a connection's write buffer.
+# All tunnels together fill at most this fraction (1 / N) of a connection's write buffer.
 WRITE_BUFFER_PART: Final = 4
 
 
 class TunnelWriter:
-    """Writes bytes as Data to the stream of a tunnel; `pending` are those that wait here.
+    """Writes bytes as Data to the stream of a tunnel; `pending` are the bytes that wait here.
 
     Each write may have a cost: the credit of another stream that its bytes used. `on_taken` is
-    called when there may be space again, with the cost of the bytes taken by the connection.
+    called when there may be space again, with the cost of the bytes that the connection accepted.
     """
 
     __slots__ = (
@@ -52,7 +52,7 @@ class TunnelWriter:
         self._on_taken = on_taken
         self.pending = bytearray()
         self._pending_cost = 0
-        self._put_cost = 0  # of queued bytes that `on_taken` has not reported
+        self._put_cost = 0  # cost of queued bytes that `on_taken` has not reported
         self._waits = False
         self._finishing = False
 
@@ -62,7 +62,7 @@ class TunnelWriter:
         return self._finishing and not self.pending
 
     def write(self, data: bytes, cost: int = 0) -> None:
-        """Write bytes; those that cannot be written now wait."""
+        """Write bytes; bytes that can't be written now wait."""
         self._stream.active_at = self._live.backend.now()
         put = 0 if self.pending else self._put(data)
         if put < len(data):
@@ -75,13 +75,13 @@ class TunnelWriter:
                 self._wait()
 
     def finish(self) -> None:
-        """Finish the direction after the bytes that wait."""
+        """Finish the direction after the waiting bytes."""
         self._finishing = True
         if not self.pending:
             self._stream.finish()
 
     def writable(self) -> None:
-        """Continue: queued bytes were taken, or there is credit or space again."""
+        """Continue: the connection accepted queued bytes, or there is credit or space again."""
         self._waits = False
         pending, taken = self.pending, 0
         if not self._live.core.outbox.waiting(self._stream.id):
@@ -101,7 +101,7 @@ class TunnelWriter:
     wake = writable  # called as a waiter for space
 
     def close(self) -> None:
-        """Drop the bytes that wait and write nothing more."""
+        """Drop the waiting bytes and write nothing more."""
         self.pending.clear()
         self._finishing = False
         waiters = self._live.driver.write_waiters.waiters
@@ -139,7 +139,7 @@ class TunnelWriter:
                     left -= end - at + EVENT_COST
                     at = end
         except LocalError:
-            pass  # the stream has ended; its receiver learns of that
+            pass  # the stream has ended, and its receiver is notified
         return at
 
     def _wait(self) -> None:
@@ -176,7 +176,7 @@ class TunnelTransport:
         self._driver: TransportProtocol | None = None
         self._writer = TunnelWriter(stream, self._on_taken)
         self._received: list[bytes] = []
-        self._used = 0  # of the credit, by received data
+        self._used = 0  # credit used by received data
         self._paused = self._full = False
         self._is_delivery_due = False  # in the loop's next turn
         self._eof = self._ended = self._closed = False
@@ -221,12 +221,12 @@ class TunnelTransport:
             self._writer.finish()
 
     def close(self) -> None:
-        """End the tunnel. Data queued on the outer connection is still sent."""
+        """Close the tunnel. Data queued on the outer connection is still sent."""
         if self._closed:
             return
         self._closed = True
         if self._writer.pending:
-            self.stream.reset(CloseCode.CANCELLED)  # the other side isn't reading
+            self.stream.reset(CloseCode.CANCELLED)  # the peer isn't reading
         else:
             self.stream.leave()
         self._writer.close()
@@ -248,8 +248,9 @@ class TunnelTransport:
     # Called by the stream.
 
     def data_received(self, data: bytes, cost: int) -> None:
-        """Deliver Data. A full piece waits for the loop's next turn, since more usually follows,
-        and all of it is delivered together."""
+        """Deliver Data. A full piece is delivered in the loop's next turn together with the
+        following ones, because more pieces usually follow.
+        """
         self._received.append(data)
         self._used += cost
         if len(data) < LARGEST_TUNNEL_DATA:
