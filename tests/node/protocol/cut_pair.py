@@ -1,7 +1,7 @@
-"""Two cores whose transport can be cut at any byte, and how they come together again.
+"""Two cores whose transport can be cut at any byte, and resumption over a new one.
 
-A `Link` is one transport: what a side writes to it arrives as far as it is let through. The
-initiator dials by `attempt`, the responder's listener finds the session by its tag.
+A `Link` is one transport; it can deliver only a part of what a side writes. The initiator dials
+with `attempt`, and the responder's listener finds the session by its tag.
 """
 
 from typing import Any
@@ -18,13 +18,14 @@ M = 30.0
 
 
 def resuming(**settings: Any) -> dict[str, Any]:
-    """Settings of a core that resumes for 30 s."""
+    """Return settings of a core that resumes for 30 s."""
     return {"resume": M, **settings}
 
 
 class CutPair(Pair):
-    """A pair that resumes. `a` dials; `resumes` and `answers` are the frames of all Resumes, and of
-    what first answered them."""
+    """A pair that resumes. `a` dials; `resumes` and `answers` are the frames of all Resumes and of
+    the first responses to them.
+    """
 
     def __init__(
         self,
@@ -41,28 +42,30 @@ class CutPair(Pair):
         self._remains: ClosedSession | None = None
 
     def cut(self) -> None:
-        """Cut the transport for both sides; data in transit is lost."""
+        """End the transport for both sides; bytes in transit are lost."""
         for side in self.sides:
             side.take(self.now)
             side.core.receive_eof(self.now)
             side.collect(self.now)
 
     def ask(self) -> tuple[ResumeAttempt, Connection, ResumeRequested | None]:
-        """The initiator dials: its attempt, the responder's new connection and its report."""
+        """Dial as the initiator: return its attempt, the responder's new connection and its
+        report.
+        """
         attempt = self.a.core.start_attempt(self.now)
         resume = attempt.data_to_send(self.now)
         self.resumes.append(resume)
         return attempt, *self.listen(resume)
 
     def listen(self, resume: bytes) -> tuple[Connection, ResumeRequested | None]:
-        """A new connection of the responder gets these bytes."""
+        """Pass these bytes to a new connection of the responder."""
         fresh = Connection(self.b.core.config, initiator=False, now=self.now)
         fresh.receive_data(resume, self.now)
         asked = [report for report in fresh.reports() if isinstance(report, ResumeRequested)]
         return fresh, asked[0] if asked else None
 
     def answer(self, fresh: Connection, asked: ResumeRequested | None) -> bytes:
-        """Return the responder's output on the new transport."""
+        """Return the responder's answer on the new transport."""
         if asked is not None:
             core, resume = self.b.core, asked.resume
             remains = self._remains = self._remains or core.take_closed_session()
@@ -83,7 +86,7 @@ class CutPair(Pair):
         return fresh.data_to_send(self.now)
 
     def come_back(self) -> ResumeAttempt:
-        """Resume, and carry each side's output."""
+        """Resume, and deliver the bytes of both sides."""
         attempt, fresh, asked = self.ask()
         answer = self.answer(fresh, asked)
         self.answers.append(answer)
@@ -101,7 +104,9 @@ def cut_pair(
     observers: tuple[Observer | None, Observer | None] = (None, None),
     **both: Any,
 ) -> CutPair:
-    """A pair after its handshake that resumes for 30 s, with settings of one side or of both."""
+    """Return a pair after its handshake that resumes for 30 s; settings are for one side or
+    both.
+    """
     pair = CutPair(
         make_config(ALICE, **resuming(**both, **(a or {}))),
         make_config(BOB, **resuming(**both, **(b or {}))),
@@ -118,5 +123,5 @@ def parted(side: Side) -> int:
 
 
 def resumed(side: Side) -> list[int]:
-    """The numbers of its resumptions."""
+    """Return the numbers of its resumptions."""
     return [report.number for report in side.all(Resumed)]

@@ -1,8 +1,8 @@
-"""A session with all features, whose transports are cut after given numbers of bytes.
+"""A session with all kinds of traffic, whose transports are cut after given numbers of bytes.
 
-Calls and answers, notes, streams both ways, key updates, a rekey, credit, elapsed time, and Close
-by the responder. Bytes are counted over all transports, so that a cut can follow any byte,
-including a byte of a Resume or of retransmitted data.
+It has calls, notes, streams in both directions, key updates, a rekey, credit, idle time, and a
+Close by the responder. Bytes are counted over all transports, so that a cut can follow any byte,
+including those of a Resume or of retransmissions.
 """
 
 from collections.abc import Iterable
@@ -27,15 +27,13 @@ from tests.node.journal.memory_journal import AUDITOR, MemoryJournal, audit_of
 from tests.node.protocol.cut_pair import CutPair, resuming
 from tests.node.protocol.pair import ALICE, BOB, Side, make_config
 
-# Reports of which a cut may make more, or others.
+# Reports that a cut can change or add.
 OF_CUTS = (Suspended, Resumed, StreamWritable)
 
 
 class CutSession:
-    """A session with cuts.
-
-    `cuts` are counts of carried bytes, of both directions together unless `there` selects one;
-    after the last there is no cut. `resumes` are the received Resumes, `answers` the answers to
+    """A session that is cut at `cuts`, which are counts of delivered bytes of both directions, or
+    of the one that `there` selects. `resumes` are the received Resumes, `answers` the responses to
     each.
     """
 
@@ -60,10 +58,12 @@ class CutSession:
         self.resumes: list[bytes] = []
         self.answers: list[bytes] = []
 
-    # Carrying.
+    # Delivery.
 
     def _part_of(self, data: bytes, *, there: bool) -> tuple[bytes, bool]:
-        """What gets through of it, and whether the transport is cut behind that."""
+        """Return the part of the data that is delivered, and whether the transport is cut after
+        it.
+        """
         if self._there is not None and self._there is not there:
             return data, False
         left = self._cuts[-1] - self.carried if self._cuts else len(data) + 1
@@ -75,7 +75,7 @@ class CutSession:
         return data[:left], True
 
     def pump(self) -> None:
-        """Carry all, however often it is cut."""
+        """Deliver all bytes, however often the transport is cut."""
         pair = self.pair
         for _ in range(1000):
             moved = False
@@ -97,7 +97,7 @@ class CutSession:
         raise AssertionError("the two never fall quiet")
 
     def _lose(self) -> None:
-        """The transport ends for both sides, and the initiator dials until one holds."""
+        """End the transport for both sides, and let the initiator dial until one works."""
         pair = self.pair
         for side in pair.sides:
             side.core.receive_eof(pair.now)
@@ -133,7 +133,7 @@ class CutSession:
         attempt.receive_data(data, self.pair.now)
 
     def use(self, side: Side) -> None:
-        """Process the received events in the application."""
+        """Process received events as the application."""
         for report in side.reports:
             if isinstance(report, Event) and report.cost:
                 side.core.consume(report.stream, report.cost)
@@ -146,7 +146,7 @@ class CutSession:
     # The session.
 
     def run(self) -> "CutSession":
-        """All of it, until both sides have ended."""
+        """Run the whole session until both sides have ended."""
         for step in (self._calls, self._streams, self._keys, self._notes, self._answers):
             step()
             self.pump()
@@ -201,13 +201,13 @@ class CutSession:
     # Results.
 
     def told(self) -> list[list[str]]:
-        """Return both applications' reports about the other side, in order; a cut may interleave
-        them with local reports.
+        """Return what each application received, in order. A cut may reorder it relative to the
+        application's own events.
         """
         return [_told(side.reports) for side in self.pair.sides]
 
     def findings(self) -> list[Any]:
-        """What an auditor finds wrong in either journal."""
+        """Return the findings of an auditor in either journal."""
         found = []
         for journal in self.journals or ():
             found += audit_of(journal.segments, AUDITOR).take_findings()
@@ -229,14 +229,14 @@ def _told(reports: Iterable[Report]) -> list[str]:
 
 @cache
 def uncut() -> tuple[list[list[str]], int]:
-    """Return the reports without a cut, and the number of carried bytes."""
+    """Return what is received without a cut, and the number of delivered bytes."""
     session = CutSession(()).run()
     return session.told(), session.carried
 
 
 def check(session: CutSession) -> None:
-    """Run it: all reports are the same as without a cut, and the journals verify if there are
-    any.
+    """Run the session and check that the result is the same as without a cut, and that journals
+    verify.
     """
     assert session.run().told() == uncut()[0]
     assert session.findings() == []

@@ -1,8 +1,8 @@
-"""Two cores, a fake clock, and a transport that a test cuts, delays and breaks.
+"""Two cores, a fake clock, and a transport that cuts, delays and breaks as a test requests.
 
-It records the applications' actions and observations independently of the core, so that the two can
-be compared. Only `check` inspects the core's internals, because credit, tables and buffers have no
-public API.
+The actions and observations of the applications are recorded independently of the core, so that
+both can be compared. Only `check` accesses the internals of the core, because credit, tables and
+buffers have no public interface.
 """
 
 from collections import defaultdict
@@ -43,8 +43,8 @@ from parley._node.protocol.reports import (
 from parley._node.protocol.states import LIVE, State
 from parley._node.protocol.streams import StreamState
 
-# The longest time, in seconds, that the transport holds bytes back: shorter than any timeout of the
-# protocol, so that a delay never triggers one.
+# The longest delay of the transport in seconds. It is below all timeouts of the protocol, so that a
+# delay never causes one.
 LONGEST_DELAY = 4.0
 
 INITIATOR_IDENTITY = Identity.create(("ed25519", "ecdsa-p256"))
@@ -53,23 +53,23 @@ RESPONDER_IDENTITY = Identity.create(("ed25519", "ecdsa-p256"))
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing that happens on a stream in one direction, in its order."""
+    """One event on a stream in one direction, in order."""
 
     what: str  # "open", "event" or "finish"
-    payload: bytes  # As on the wire: the label, the payload, or empty.
+    payload: bytes  # as on the wire: the label, the payload, or empty
     category: int = STREAM
     subcategory: int = 0
     async_id: int = 0
 
     @property
     def cost(self) -> int:
-        """Return the cost that section 8 defines on a stream from 2 up."""
+        """The cost on a stream from 2 up, according to section 8."""
         free = self.what != "event" or (self.category, self.subcategory) == (SIM, CHUNK)
         return 0 if free else self.queued + EVENT_COST
 
     @property
     def queued(self) -> int:
-        """How many bytes it has; no payload is one byte."""
+        """The number of queued bytes; an absent payload is one byte."""
         return max(1, len(self.payload))
 
 
@@ -78,7 +78,7 @@ FINISH = Item("finish", b"")
 
 @dataclass
 class Side:
-    """One core, the bytes on their way to it, and its application's memory."""
+    """One core, the bytes in transit to it, and the records of its application."""
 
     name: str
     connection: Connection
@@ -95,7 +95,7 @@ class Side:
     writable: set[int] = field(default_factory=set)  # streams
     known: set[int] = field(default_factory=set)  # streams that were ever open
     broken: set[int] = field(default_factory=set)  # streams that either side reset
-    pings: set[int] = field(default_factory=set)  # async ids of the application's own
+    pings: set[int] = field(default_factory=set)  # async IDs of the application's Pings
     epochs_sent: int = 0
     epochs_received: int = 0
     close_asked: float | None = None
@@ -103,30 +103,30 @@ class Side:
 
     @property
     def table(self) -> dict[int, StreamState]:
-        """The core's streams from 2 up that are not gone."""
+        """The core's streams from 2 up that aren't closed."""
         session = self.connection.session
         return session.mux.stream_table.open if session is not None else {}
 
     @property
     def writable_streams(self) -> list[int]:
-        """Streams from 2 up on which this side may still send, as the application knows."""
+        """Streams from 2 up on which this side can still send, as far as the application knows."""
         mine = self.known - self.broken
         return sorted(stream for stream in mine if FINISH not in self.sent[stream])
 
     def left(self, stream: int) -> list[Item]:
-        """What of `sent` has left the core's queues."""
+        """The items of `sent` that have left the core's queues."""
         waiting = self.connection.outbox.waiting(stream)
         items = self.sent[stream]
         return items[: len(items) - waiting]
 
     def waiting(self, stream: int) -> list[Item]:
-        """What of `sent` still waits."""
+        """The items of `sent` that are still queued."""
         waiting = self.connection.outbox.waiting(stream)
         return self.sent[stream][-waiting:] if waiting else []
 
 
 class Link:
-    """Both sides and all that is between them. `sides[0]` is the initiator."""
+    """Both sides and the transport between them. `sides[0]` is the initiator."""
 
     def __init__(self, initiator: CoreConfig, responder: CoreConfig) -> None:
         self.now = 1000.0
@@ -140,13 +140,12 @@ class Link:
         ]
 
     def other(self, side: Side) -> Side:
-        """Return the other side."""
         return self.sides[1] if side is self.sides[0] else self.sides[0]
 
     # The transport.
 
     def flush(self, side: Side, limit: int = 1 << 18) -> bool:
-        """Accept a side's output, and return whether there was any."""
+        """Take the bytes that `side` has to send; return whether there were any."""
         data = side.connection.data_to_send(self.now, limit)
         peer = self.other(side)
         if not self.cut:
@@ -159,7 +158,7 @@ class Link:
         return bool(data)
 
     def deliver(self, side: Side, size: int) -> bool:
-        """Hand over at most `size` bytes, then the end of the transport if it is due."""
+        """Deliver at most `size` bytes, then the end of the transport if it is due."""
         connection = side.connection
         if connection.ended:
             side.inbox.clear()
@@ -177,7 +176,7 @@ class Link:
         return bool(data)
 
     def pump(self) -> None:
-        """Release all delayed bytes, and continue until both sides are idle."""
+        """Deliver everything until both sides are idle."""
         for _ in range(1000):
             moved = [self.flush(side) for side in self.sides]
             moved += [self.deliver(side, 1 << 30) for side in self.sides]
@@ -187,14 +186,14 @@ class Link:
         raise AssertionError("the two never come to rest")
 
     def break_transport(self, keep: tuple[int, int]) -> None:
-        """Cut: only the first `keep` bytes in transit arrive."""
+        """Cut the transport: only the first `keep` bytes in transit arrive."""
         self.cut = True
         for side, size in zip(self.sides, keep, strict=True):
             del side.inbox[size:]
             side.inbox_ends = True
 
     def advance(self, seconds: float) -> None:
-        """Let time pass; deadlines are kept to the moment."""
+        """Advance the time, handling each deadline when it is due."""
         target = self.now + seconds
         while True:
             due = min(side.connection.next_deadline() for side in self.sides)
@@ -212,7 +211,9 @@ class Link:
             self._last_pump = target
 
     def _under_way(self) -> bool:
-        """Whether bytes wait for the transport, or for a core that sends Close once it is asked."""
+        """Return whether bytes wait for the transport, or for a core that sends Close when it is
+        polled.
+        """
         return any(
             side.inbox
             or side.connection.wire.frames
@@ -240,7 +241,7 @@ class Link:
                 assert side.end is None, f"{report} after the end"
                 if isinstance(report, PeerIdentified):
                     side.connection.accept_peer(self.now)
-                    side.connection.receive_data(b"", self.now)  # Data that arrived with the Proof.
+                    side.connection.receive_data(b"", self.now)  # bytes that followed the Proof
                 elif isinstance(report, HandshakeCompleted):
                     side.completed = report
                 else:
@@ -266,7 +267,7 @@ class Link:
                 assert stream in side.writable, "nobody asked about that stream"
                 side.writable.discard(stream)
             case PongReceived(async_id):
-                side.pings.discard(async_id)  # the core's own Pings are reported too
+                side.pings.discard(async_id)  # the core's own Pings are reported as well
             case KeysUpdated(sent=True):
                 side.epochs_sent += 1
             case KeysUpdated():
@@ -281,7 +282,7 @@ class Link:
         return self._serial.to_bytes(4, "big").ljust(size, b"x")[-max(size, 1) :]
 
     def send_event(self, side: Side, stream: int, size: int, *, lbm: bool, seal: bool) -> None:
-        """Send an application's event with a payload unlike all others."""
+        """Send an application event with a unique payload."""
         config = side.connection.config
         if lbm:
             payload = encode({256: self._payload(min(size, 1000))})
@@ -293,13 +294,13 @@ class Link:
         side.sent[stream].append(Item("event", wire, category, 7, async_id))
 
     def send_data(self, side: Side, stream: int, size: int) -> None:
-        """Send Data; one byte of 0x00 is as good as any other."""
+        """Send Data; a single 0x00 is valid."""
         data = self._payload(size) if size > 1 else NO_PAYLOAD
         side.connection.send_data(stream, data)
         side.sent[stream].append(Item("event", data, STREAM, DATA))
 
     def send_chunk(self, side: Side, stream: int, size: int) -> None:
-        """Send a Chunk, which needs no credit of the stream."""
+        """Send a Chunk, which requires no credit of the stream."""
         data = self._payload(max(4, size))
         side.connection.send(stream, 9, SIM, CHUNK, data, lbm=False)
         side.sent[stream].append(Item("event", data, SIM, CHUNK, 9))
@@ -316,34 +317,34 @@ class Link:
         return stream
 
     def finish(self, side: Side, stream: int) -> None:
-        """Finish our direction."""
+        """Finish the local direction."""
         side.connection.finish_stream(stream)
         side.sent[stream].append(FINISH)
 
     def reset(self, side: Side, stream: int, code: int) -> None:
-        """Reset a stream; what waited on it is forgotten."""
+        """Reset a stream; forget its queued items."""
         side.sent[stream] = side.left(stream)
         side.connection.reset_stream(stream, code, "reset")
         side.broken.add(stream)
 
     def consume(self, side: Side, stream: int, cost: int) -> None:
-        """Return credit for some of the received data."""
+        """Consume some of the received bytes."""
         side.unconsumed[stream] -= cost
         count = 0 if side.unconsumed[stream] else side.unconsumed_events.pop(stream, 0)
         side.connection.consume(stream, cost, count)
         side.consumed[stream] += cost
 
     def consume_all(self) -> bool:
-        """Consume everything on both sides, and return whether there was any data."""
+        """Consume everything on both sides; return whether there was anything."""
         work = [(side, s, c) for side in self.sides for s, c in side.unconsumed.items() if c]
         for side, stream, cost in work:
             self.consume(side, stream, cost)
         return bool(work)
 
-    # What always holds.
+    # Invariants.
 
     def check(self) -> None:
-        """Compare both cores with what the applications remember."""
+        """Compare both cores with the records of the applications."""
         for side in self.sides:
             peer = self.other(side)
             for stream, items in side.got.items():
@@ -386,7 +387,7 @@ class Link:
             assert session.secure.receiver.counters().keys() <= remote | {0, 1}
 
     def _check_credit(self, sender: Side, reader: Side, stream: int) -> None:
-        """Section 8: no credit is created or lost in transit from reader to sender."""
+        """Check that credit is neither created nor lost between reader and sender (section 8)."""
         there, here = sender.table[stream], reader.table[stream]
         if not (there.local_open and here.remote_open) or there.resetting or here.resetting:
             return
@@ -407,7 +408,7 @@ class Link:
     # The end.
 
     def settle(self) -> None:
-        """Everything is delivered and consumed, and every seal is out."""
+        """Deliver and consume everything, and send every seal."""
         for _ in range(10_000):
             self.pump()
             if not self.consume_all():
@@ -418,14 +419,12 @@ class Link:
             self.settle()
 
     def finish_all(self) -> None:
-        """Both finish every stream and become idle; then no state may remain and no data may be
-        missing.
-        """
+        """Finish every stream on both sides, and check that nothing is left over or missing."""
         self.settle()
         for side in self.sides:
             for stream in side.writable_streams:
                 self.finish(side, stream)
-        self.advance(2 * REKEY_RATE_SECONDS)  # a rekey that had to wait comes now
+        self.advance(2 * REKEY_RATE_SECONDS)  # a delayed rekey happens now
         self.settle()
         self.check()
         for side in self.sides:
@@ -444,7 +443,7 @@ class Link:
             assert session.mux.stream_table.committed == 0
 
     def close_all(self) -> None:
-        """Whatever was done before: both come to an end in time."""
+        """Close both sides after any history; both must end in time."""
         if not self.cut and all(side.close_asked is None for side in self.sides):
             self.sides[0].connection.close(self.now)
             self.sides[0].close_asked = self.now
@@ -462,7 +461,9 @@ class Link:
             self._check_graceful(side)
 
     def _check_graceful(self, side: Side) -> None:
-        """If only one side closed, and in time, all of its queued data was delivered first."""
+        """Check that a side that closed alone and in time had all its queued events delivered
+        first.
+        """
         peer = self.other(side)
         if self.cut or side.close_asked is None or peer.close_asked is not None:
             return
@@ -473,6 +474,6 @@ class Link:
 
 
 def known_limits(side: Side) -> Limits:
-    """The limits that were agreed."""
+    """Return the agreed limits."""
     assert side.completed is not None
     return side.completed.agreed.limits

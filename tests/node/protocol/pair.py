@@ -1,8 +1,7 @@
-"""Two cores joined in memory under a fake clock, and hand-made events under valid keys.
+"""Two cores connected in memory with a fake clock, and hand-made events with valid keys.
 
-What a test wants to see wrong is made with one side's own keys and chain, so
-that the other side meets exactly that one fault. The cores' insides are touched here
-only.
+Invalid events are made with one side's own keys and chain, so that they have exactly one fault.
+Only this module accesses internals of the cores.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,16 +33,16 @@ from parley._node.protocol.states import State
 ALICE = Identity.create(("ed25519", "ecdsa-p256", "ml-dsa-65"))
 BOB = Identity.create(("ed25519", "ecdsa-p256", "ml-dsa-65"))
 START = 1000.0
-# The cheap kex, so that a test costs a millisecond; test_suites.py does them all.
+# The cheap kex, so that a test takes a millisecond; test_handshake_suites.py covers all of them.
 FAST: Mapping[str, tuple[str, ...]] = {"kex": ("x25519",)}
 ANY_SIZE = 2**32 - 1
-ALIVE = -99  # in place of the code of an end
+ALIVE = -99  # instead of a close code
 
 R = TypeVar("R")
 
 
 def make_config(identity: Identity = ALICE, **settings: Any) -> CoreConfig:
-    """Return the settings of a core; they may include `Limits`."""
+    """Return settings of a core; settings of `Limits` can be mixed in."""
     if not settings and (identity is ALICE or identity is BOB):
         return _usual(identity)
     stated = {name: settings.pop(name) for name in Limits.__slots__ if name in settings}
@@ -57,18 +56,18 @@ def _usual(identity: Identity) -> CoreConfig:
 
 
 def algorithms(suite: Suite) -> dict[str, tuple[str, ...]]:
-    """The setting that leaves only `suite`."""
+    """Return the setting that allows only `suite`."""
     return {parameter: (suite.names()[parameter],) for parameter in PARAMETERS}
 
 
 def fed(reader: FrameReader, data: bytes) -> Iterator[bytes | memoryview]:
-    """What the reader hands out when it gets `data`."""
+    """Return the events that the reader returns for `data`."""
     reader.feed(data)
     return iter(reader.take, None)
 
 
 def events_of(wire: bytes | bytearray) -> list[bytes]:
-    """The events in some frames, which must be whole."""
+    """Return the events in complete frames."""
     reader = FrameReader(ANY_SIZE)
     events = [bytes(event) for event in fed(reader, bytes(wire))]
     assert not reader.size
@@ -78,72 +77,71 @@ def events_of(wire: bytes | bytearray) -> list[bytes]:
 def raw_frame(
     subcategory: int, cells: Mapping[int, Value], *, stream: int = 0, async_id: int = 0
 ) -> bytes:
-    """A frame with an unencrypted event of category 1."""
+    """Return a frame with an unencrypted event of category 1."""
     return frame(serialise_raw(Event(stream, async_id, CONNECTION, subcategory, encode(cells))))
 
 
 class Side:
-    """One core, and all that it reported and sent."""
+    """One core, with its reports and sent bytes."""
 
     def __init__(
         self, config: CoreConfig, *, initiator: bool, observer: Observer | None = None
     ) -> None:
         self.core = Connection(config, initiator=initiator, now=START, observer=observer)
-        self.answer: bool | None = True  # to PeerIdentified; None leaves it open
+        self.answer: bool | None = True  # the answer to PeerIdentified; None leaves it pending
         self.reports: list[Report] = []
         self.wire = bytearray()
 
     def collect(self, now: float) -> bool:
-        """Take what the core reports, and answer its question; whether there was anything."""
+        """Take the core's reports and answer PeerIdentified; return whether there were any."""
         reports = self.core.reports()
         self.reports += reports
         if any(isinstance(report, PeerIdentified) for report in reports):
             if self.answer is True:
                 self.core.accept_peer(now)
-                self.core.receive_data(b"", now)  # Data that arrived with the Proof.
+                self.core.receive_data(b"", now)  # bytes that followed the Proof
             elif self.answer is False:
                 self.core.refuse_peer("this test trusts nobody", now)
         return bool(reports)
 
     def take(self, now: float) -> bytes:
-        """Return the core's output, in as many flushes as necessary."""
+        """Return what the core wants to send, in as many flushes as necessary."""
         sent = b""
         while data := self.core.data_to_send(now):
             sent += data
         self.wire += sent
         return sent
 
-    # Reports.
+    # Its reports.
 
     def all(self, kind: type[R]) -> list[R]:
-        """All reports of a kind so far."""
+        """Return all reports of a kind so far."""
         return [report for report in self.reports if isinstance(report, kind)]
 
     def one(self, kind: type[R]) -> R:
-        """The one report of a kind."""
+        """Return the only report of a kind."""
         (report,) = self.all(kind)
         return report
 
     @property
     def events(self) -> list[Event]:
-        """The events handed up so far."""
+        """Return the events delivered so far."""
         return self.all(Event)
 
     @property
     def payloads(self) -> list[bytes]:
-        """Their payloads."""
         return [event.payload for event in self.events]
 
     @property
     def code(self) -> int:
-        """Return the code with which it ended, or ALIVE."""
+        """The close code; ALIVE while the connection is open."""
         ended = self.all(ConnectionEnded)
         assert len(ended) <= 1
         return ended[0].code if ended else ALIVE
 
     @property
     def state(self) -> str:
-        """The name of the core's state (a text: mypy takes an enum for constant)."""
+        """The name of the core's state (a string, because mypy treats an enum as a constant)."""
         return self.core.state.name
 
     @property
@@ -151,7 +149,7 @@ class Side:
         """Whether its handshake was completed."""
         return bool(self.all(HandshakeCompleted))
 
-    # Its insides.
+    # Its internals.
 
     @property
     def session(self) -> Session:
@@ -163,7 +161,7 @@ class Side:
 
     @property
     def handshake(self) -> Handshake:
-        """Return the handshake in progress."""
+        """The handshake in progress."""
         return expect(self.core.handshake).handshake
 
     def forge(
@@ -176,7 +174,7 @@ class Side:
         async_id: int = 0,
         sealed: bool = False,
     ) -> bytes:
-        """Return a frame under this side's keys, next in its chain, regardless of the rules."""
+        """Return a frame with this side's keys, next in its chain, even if it breaks rules."""
         if not isinstance(payload, bytes):
             payload = encode(payload)
         if self.session.secure is None:
@@ -187,7 +185,7 @@ class Side:
 
 
 class Pair:
-    """An initiator `a` and a responder `b`; what one sends the other receives."""
+    """An initiator `a` and a responder `b`; each receives what the other sends."""
 
     def __init__(
         self,
@@ -205,24 +203,23 @@ class Pair:
         return self.a, self.b
 
     def other(self, side: Side) -> Side:
-        """The side that `side` talks to."""
         return self.b if side is self.a else self.a
 
     def deliver(self, receiver: Side, data: bytes) -> None:
-        """Give bytes to a core, and take its reports."""
+        """Pass bytes to a core and take its reports."""
         receiver.core.receive_data(data, self.now)
         while receiver.collect(self.now):
             pass
 
     def carry(self, sender: Side) -> bytes:
-        """Take what a side sends to the other; returns it."""
+        """Deliver the bytes that a side sends to the other; return them."""
         sent = sender.take(self.now)
         if sent:
             self.deliver(self.other(sender), sent)
         return sent
 
     def pump(self) -> None:
-        """Carry bytes both ways until both are quiet."""
+        """Deliver bytes in both directions until both sides are idle."""
         for _ in range(1000):
             moved = [bool(self.carry(side)) for side in self.sides]
             told = [side.collect(self.now) for side in self.sides]
@@ -231,7 +228,7 @@ class Pair:
         raise AssertionError("the two never fall quiet")
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, with each deadline handled at its time; output is lost."""
+        """Advance the time, handling each deadline when it is due; sent bytes are lost."""
         end = self.now + seconds
         for _ in range(1000):
             due = min(side.core.next_deadline() for side in self.sides)
@@ -247,7 +244,7 @@ class Pair:
         self.now = end
 
     def run(self, seconds: float) -> None:
-        """The same, with output carried immediately."""
+        """Like `advance`, but deliver sent bytes immediately."""
         end = self.now + seconds
         self.pump()
         for _ in range(1000):
@@ -263,11 +260,11 @@ class Pair:
         self.now = end
 
     def inject(self, sender: Side, *args: Any, **settings: Any) -> None:
-        """Forge an event of one side (see `Side.forge`) and give it to the other."""
+        """Forge an event of one side (see `Side.forge`) and deliver it to the other."""
         self.deliver(self.other(sender), sender.forge(*args, **settings))
 
     def forget(self) -> "Pair":
-        """Discard all reports and output so far."""
+        """Forget reports and sent bytes so far."""
         for side in self.sides:
             side.reports.clear()
             side.wire.clear()
@@ -281,7 +278,7 @@ def open_pair(
     observers: tuple[Observer | None, Observer | None] = (None, None),
     **both: Any,
 ) -> Pair:
-    """A pair after its handshake; settings of one side or of both."""
+    """Return a pair after its handshake; settings are for one side or both."""
     pair = Pair(
         make_config(ALICE, **{**both, **(a or {})}),
         make_config(BOB, **{**both, **(b or {})}),
@@ -294,7 +291,7 @@ def open_pair(
 
 
 def send_raw(pair: Pair, event: Event) -> None:
-    """Make `b` send an event, regardless of the rules of its core."""
+    """Send an event from `b`, bypassing the checks of its core."""
     stream, async_id, category, subcategory, payload, _ = event
     pair.inject(pair.b, stream, category, subcategory, payload, async_id=async_id)
     if (category, subcategory) == (CONNECTION, KEY_UPDATE):
@@ -303,9 +300,7 @@ def send_raw(pair: Pair, event: Event) -> None:
 
 
 def assert_ended(receiver: Side, code: CloseCode) -> None:
-    """Check that `receiver` ended with `code`, has a Close to send, and reported no further
-    event.
-    """
+    """Check that `receiver` ended with `code`, has a Close to send, and delivered no event."""
     assert receiver.code == code
     assert receiver.core.state is State.CLOSING
     assert not receiver.events
@@ -313,7 +308,7 @@ def assert_ended(receiver: Side, code: CloseCode) -> None:
 
 
 def assert_violation(pair: Pair, receiver: Side, code: CloseCode) -> None:
-    """The same, and the other side can read that Close."""
+    """Like `assert_ended`, and check that the other side can read the Close."""
     assert_ended(receiver, code)
     other = pair.other(receiver)
     pair.carry(receiver)

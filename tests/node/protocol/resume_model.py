@@ -1,26 +1,25 @@
-"""A model of resuming: two streams, transports that lose data in transit, all interleavings.
+"""A model of resumption: two streams, lossy transports, and all interleavings.
 
-A side's output is a list of places, each a byte or a Received with its number. Data in transit is a
-part of that list, so a reader sees immediately whether a place is lost, duplicated or moved. The
-model has the rules of section 17 and is independent of the code.
+A side writes a list of positions, each a byte or a numbered Received. Bytes in transit are a slice
+of that list, so that a reader detects a lost, duplicated or moved position. The model implements
+section 17 independently of the code.
 """
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# In a stream: a byte, or else the number in a Received.
+# An item of a stream: a byte, or the number in a Received.
 BYTE = -1
-# The state of a side. A responder that CLOSED answers Resumes and no longer reads.
+# States of a side. A CLOSED responder answers Resumes and reads nothing else.
 LIVE, PARTED, CLOSED, OVER = "live", "parted", "closed", "over"
-# The transport of an attacker that replayed a Resume: data sent there is lost.
+# The transport of an attacker who sent a copied Resume; data on it is lost.
 STRANGER = -2
 NONE = -1
 
 
 class Side(NamedTuple):
-    """One side. `written` is everything sent so far, `next` the next place to write on transport
-    `at`; `told` is the other side's position according to its Resume, `heard` the position of its
-    last Received.
+    """`written` is all that was ever sent, `next` the next position to write on transport `at`;
+    `told` is what the peer acknowledged, `heard` the number in its last Received.
     """
 
     status: str = LIVE
@@ -35,8 +34,9 @@ class Side(NamedTuple):
 
 
 class Way(NamedTuple):
-    """One direction of a transport: the event that comes first, and the places from `first` to
-    `last` behind it."""
+    """One direction of a transport: its first event, and the positions from `first` to `last` after
+    it.
+    """
 
     event: tuple[int, int, int] | None = None
     first: int = 0
@@ -44,15 +44,16 @@ class Way(NamedTuple):
 
 
 class Transport(NamedTuple):
-    """To the responder, and back."""
+    """The two directions, to the responder first."""
 
     there: Way = Way()
     back: Way = Way()
 
 
 class World(NamedTuple):
-    """Both sides, the transports that matter by number, and what may still go wrong. `copied`
-    is the last Resume that was seen."""
+    """Both sides, the relevant transports by number, and the remaining faults. `copied` is the last
+    Resume that an attacker saw.
+    """
 
     initiator: Side
     responder: Side
@@ -63,15 +64,13 @@ class World(NamedTuple):
 
 
 class Broken(AssertionError):
-    """A place was lost, doubled or moved, or honest sides took each other for liars."""
+    """A position was lost, duplicated or moved, or a correct side reported a violation."""
 
 
 class Model:
-    """The start state: `there` and `back` bytes of each direction; with `closes` the responder's
-    last is Close.
-
-    Transports are lost `cuts` times, a Resume is replayed `copies` times, and each side may write
-    Received `tells` times.
+    """`there` and `back` are the bytes of each direction; with `closes`, the responder's last is
+    Close. Transports are cut `cuts` times, a Resume is copied `copies` times, and each side may
+    write Received `tells` times.
     """
 
     def __init__(
@@ -81,12 +80,12 @@ class Model:
         self.first = World(Side(), Side(), ((0, Transport()),), cuts, copies, None)
 
     def steps(self, world: World) -> Iterator[World]:
-        """All that may happen next."""
+        """Return all possible next states."""
         for after in self._raw_steps(world):
             yield _without_noise(after)
 
     def is_whole(self, world: World) -> bool:
-        """Return whether everything arrived, and no side waits."""
+        """Return whether all bytes arrived and no side waits."""
         one, other = world.initiator, world.responder
         if self.closes:
             return one.status == OVER and one.taken == len(other.written)
@@ -106,7 +105,7 @@ class Model:
         if world.copies and world.copied:
             yield self._resume(world, STRANGER, world.copied)._replace(copies=world.copies - 1)
 
-    # What the sides write.
+    # Writing.
 
     def _writes(self, world: World, *, initiator: bool) -> Iterator[World]:
         side = world.initiator if initiator else world.responder
@@ -130,7 +129,7 @@ class Model:
             yield self.write(world, initiator, after)
 
     def write(self, world: World, initiator: bool, side: Side) -> World:
-        """The next place goes out."""
+        """Write the next position."""
         after = side._replace(next=side.next + 1)
         for number, transport in world.transports:
             if number == side.at:
@@ -148,7 +147,7 @@ class Model:
         if side.status == PARTED and not waiting:
             yield self._attempt(world)
         elif side.status == LIVE and side.taken and world.cuts:
-            # Its network changed: the old transport seems alive, but is no longer read.
+            # The network changed: the old transport seems open, but is no longer read.
             yield self._attempt(world._replace(cuts=world.cuts - 1))
 
     def _attempt(self, world: World) -> World:
@@ -162,7 +161,7 @@ class Model:
             copied=resume,
         )
 
-    # What arrives.
+    # Receiving.
 
     def _at_responder(self, world: World, number: int, transport: Transport) -> World:
         way = transport.there
@@ -178,7 +177,7 @@ class Model:
     def _resume(self, world: World, number: int, resume: tuple[int, int, int]) -> World:
         side, (count, attempt, taken) = world.responder, resume
         if count not in (side.number, side.number - 1) or attempt <= side.attempt:
-            return _cut(world, number)  # Reject: this attempt is over
+            return _cut(world, number)  # Reject: this attempt has failed
         if not side.told <= taken <= len(side.written):
             raise Broken(f"{resume} at {side}")
         status = CLOSED if side.status == CLOSED else LIVE
@@ -212,7 +211,7 @@ class Model:
 
 
 def take(side: Side, place: int, other: Side) -> Side:
-    """The place arrives, of what the other has written."""
+    """Receive a position that the other side wrote."""
     if place != side.taken:
         raise Broken(f"place {place} where {side.taken} is due")
     if other.told > side.taken:
@@ -220,7 +219,7 @@ def take(side: Side, place: int, other: Side) -> Side:
     after, told = side._replace(taken=place + 1), other.written[place]
     if told == BYTE:
         return after
-    # One that was written before a cut may arrive after a Resume with a higher position.
+    # A Received from before a cut may arrive after a Resume with a higher number.
     if not side.heard <= told <= len(side.written):
         raise Broken(f"a Received of {told} at {side}")
     return after._replace(heard=told, told=max(told, side.told))
@@ -232,16 +231,14 @@ def _set(world: World, number: int, transport: Transport) -> World:
 
 
 def _cut(world: World, number: int) -> World:
-    """Lose the transport with all data in transit; its holder will notice."""
+    """Lose the transport and its data in transit; its users notice later."""
     return world._replace(transports=tuple(t for t in world.transports if t[0] != number))
 
 
 def _without_noise(world: World) -> World:
-    """Normalise states that differ without consequences: an unread transport, and the numbers of
-    transports.
-
-    A side without transport is suspended. The moment it notices doesn't matter, because it writes
-    into the void until then.
+    """Normalise irrelevant differences: transports that are no longer read, and the numbers of
+    transports. A side whose transport is lost counts as suspended, because its writes are lost
+    until it notices.
     """
     one, other = world.initiator, world.responder
     transports = {}
@@ -261,7 +258,9 @@ def _without_noise(world: World) -> World:
 
 
 def search(model: Model) -> tuple[int, int]:
-    """Go to every state there is: how many, and how many of them are ends. Raises `Broken`."""
+    """Visit every reachable state; return the number of states and of final states. Raises
+    `Broken`.
+    """
     seen, todo, ends = {model.first}, [model.first], 0
     while todo:
         world, following = todo.pop(), False

@@ -1,4 +1,4 @@
-"""Seals when due, the patience of a reader, and key updates."""
+"""Tests of SecureChannel: seals, deadlines of a reader, and key updates."""
 
 from typing import Any
 
@@ -24,11 +24,11 @@ from tests.node.protocol.pair import (
 
 
 def forms(wire: bytes | bytearray) -> list[int]:
-    """The form bytes of events in sealing `chain`."""
+    """Return the form bytes of events with sealing `chain`."""
     return [event[4] for event in events_of(wire)]
 
 
-# Too long for a Batch, so that each event is one to the channel.
+# Too long for a Batch, so that the channel gets each event separately.
 LONG = bytes(SMALL_PAYLOAD + 1)
 
 
@@ -112,7 +112,7 @@ def test_each_seals_everything_and_never_sends_seal() -> None:
     assert len(pair.b.events) == 3
 
 
-# What a reader demands.
+# Requirements of a reader.
 
 
 def test_seal_events_and_one_without_a_seal() -> None:
@@ -168,7 +168,7 @@ def test_a_seal_ends_the_wait() -> None:
 def test_a_reader_that_overslept_looks_first_at_what_waited_for_it() -> None:
     pair = open_pair(idle_before_ping=1e6)
     pair.inject(pair.a, 1, 64, 1, b"x")
-    pair.now += 3_600.0  # stopped, and its timer with it
+    pair.now += 3_600.0  # the process was suspended, and its timer with it
     pair.inject(pair.a, 1, 64, 1, b"x")
     pair.b.core.handle_deadline(pair.now)
     pair.b.collect(pair.now)
@@ -186,7 +186,7 @@ def test_the_time_stands_still_while_there_is_something_to_read() -> None:
     pair.now += 4.0
     channel.was_read(pair.now, more=True)
     assert channel.patience_ends > pair.now + 100.0
-    channel.handle_deadline(pair.now + 99.0)  # reading all the while: no violation
+    channel.handle_deadline(pair.now + 99.0)  # bytes arrived all the time, so this is no violation
     pair.now += 99.0
     channel.was_read(pair.now, more=False)
     assert channel.patience_ends == pytest.approx(pair.now + 6.02)
@@ -371,7 +371,7 @@ def test_the_same_epoch_twice() -> None:
 def test_an_event_under_the_old_keys_is_a_bad_record() -> None:
     pair = open_pair()
     pair.inject(pair.a, 0, 1, KEY_UPDATE, {keys.EPOCH: 1}, sealed=True)
-    pair.inject(pair.a, 1, 64, 1, b"x")  # its sender forgot to switch
+    pair.inject(pair.a, 1, 64, 1, b"x")  # its sender didn't switch keys
     assert_ended(pair.b, CloseCode.BAD_RECORD)
 
 

@@ -1,4 +1,4 @@
-"""The numbers of the wire, written out again from sections 2, 11 and 12."""
+"""Tests of the wire's numbers, which are repeated here from sections 2, 11 and 12."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Settings are checked when they are made, so that the core never meets a bad one."""
+"""Tests of node/protocol/config.py: settings are validated when they are created."""
 
 from typing import Any
 

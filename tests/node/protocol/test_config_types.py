@@ -31,7 +31,7 @@ from parley._node.settings.tables import (
 )
 from tests.sweep import sweep
 
-# All that applications set: `Settings` holds what files can.
+# All settings of applications; `Settings` contains those of files.
 CLASSES: tuple[Any, ...] = (
     *(NodeConfig, CoreConfig, Limits, BusConfig, RedisFormat, Backoff),
     *(DialectLimits, Tuning, DialectSettings),

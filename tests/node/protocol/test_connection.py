@@ -1,4 +1,4 @@
-"""The core as its caller sees it: sending, flushing, ending, and what may not be asked."""
+"""Tests of Connection as its caller uses it: sending, flushing, ending, and invalid calls."""
 
 from collections.abc import Callable
 from typing import Any
@@ -254,7 +254,7 @@ def test_while_draining_nothing_new_is_taken_but_the_rest_goes_on() -> None:
         with pytest.raises(ConnectionClosedError) as caught:
             ask()
         assert caught.value.code == 64
-    pair.a.core.close(pair.now, 65)  # the first one counts
+    pair.a.core.close(pair.now, 65)  # the first code counts
     send(pair.b, b"still read")
     pair.b.core.ping(pair.now)
     pair.pump()
@@ -283,7 +283,7 @@ def test_a_close_while_draining() -> None:
     from_a, from_b = pair.a.take(pair.now), pair.b.take(pair.now)
     pair.deliver(pair.a, from_b)
     pair.deliver(pair.b, from_a)
-    for side in pair.sides:  # Both sides sent Close first: received data is discarded.
+    for side in pair.sides:  # both have sent Close, so received bytes are discarded
         assert side.code == 64
         assert not side.events
         side.core.receive_eof(pair.now)
@@ -408,7 +408,7 @@ def test_reasons_stay_here() -> None:
     assert pair.b.one(ConnectionEnded).reason == "closed by the peer"
 
 
-# What may not be asked.
+# Invalid calls.
 
 ASKS: list[Callable[[Connection], object]] = [
     lambda core: core.send(1, 0, 64, 1, b"x", lbm=False),

@@ -1,5 +1,5 @@
-"""Rate limits (section 14): a flood ends the connection with `overloaded`, and compliant senders
-never reach them.
+"""Tests of rate limits (section 14): a flood ends the connection with `overloaded`, and a correct
+sender stays far below.
 """
 
 from collections.abc import Callable
@@ -40,11 +40,11 @@ from tests.node.protocol.pair import ALIVE, Pair, open_pair
 from tests.sweep import sweep
 
 Flood = Callable[[Pair], None]
-GONE = 2  # a stream that was opened and is gone
+GONE = 2  # a stream that was opened and closed
 
 
 def key_update(pair: Pair) -> None:
-    """A plain KeyUpdate of b, whatever its own core thinks of it."""
+    """Forge a plain KeyUpdate of b."""
     sender = pair.b.channel.sender
     update: dict[int, Value] = {keys.EPOCH: sender.epoch + 1}
     pair.inject(pair.b, 0, CONNECTION, KEY_UPDATE, update, sealed=True)
@@ -73,8 +73,9 @@ def reset(pair: Pair) -> None:
 
 
 def with_gone_stream(**settings: Any) -> Pair:
-    """A pair of which b has opened stream 2 and reset it; every Window and Reset has been that
-    there was a reason for."""
+    """Return a pair of which b has opened and reset stream 2, with every expected Window and Reset
+    used.
+    """
     pair = open_pair(seal_events=65_536, **settings)
     stream = pair.b.core.open_stream("x")
     assert stream == GONE
@@ -117,14 +118,14 @@ def test_what_is_of_no_use_has_a_rate(flood: Flood, rate: Rate, sealing: str) ->
     assert pair.a.code == ALIVE
     flood(pair)
     assert pair.a.code == CloseCode.OVERLOADED
-    assert pair.a.state == "CLOSING"  # It is notified.
+    assert pair.a.state == "CLOSING"  # Close was sent
 
 
 def test_pings_have_a_rate() -> None:
-    """Though each was answered before the next."""
+    """Each Ping was answered before the next one."""
     pair = open_pair(plaintext="only")
     for _ in range(int(PINGS.burst)):
-        pair.b.session.keepalive.waiting[9] = 0.0  # so that b knows of it
+        pair.b.session.keepalive.waiting[9] = 0.0  # so that b expects it
         pair.inject(pair.b, 0, CONNECTION, PING, async_id=9)
         pair.carry(pair.a)
     assert pair.a.code == ALIVE
@@ -151,7 +152,7 @@ def test_what_no_credit_bounds_after_our_reset_is_an_event_that_nobody_takes() -
     pair = open_pair()
     pair.inject(pair.b, 2, STREAM, OPEN, {keys.LABEL: "x"})
     pair.a.core.reset_stream(2, CloseCode.REFUSED)
-    pair.a.session.drops._full_at = pair.now + 16.0  # all but a few are used up
+    pair.a.session.drops._full_at = pair.now + 16.0  # almost all are used
     for _ in range(1_000):
         if pair.a.code != ALIVE:
             break
@@ -159,12 +160,12 @@ def test_what_no_credit_bounds_after_our_reset_is_an_event_that_nobody_takes() -
     assert pair.a.code == CloseCode.OVERLOADED
 
 
-# Those that keep to the protocol.
+# Correct senders.
 
 
 @pytest.mark.parametrize("settings", [{"seal_events": 1}, {"seal_delay_ms": 0}, {}])
 def test_a_busy_sender_seals_as_often_as_it_has_to(settings: dict[str, Any]) -> None:
-    """Also by a Seal after each event, which is one way to do it."""
+    """Including a sender that adds a Seal after each event."""
     pair = open_pair(**settings)
     for _ in range(500):
         pair.inject(pair.b, 1, 64, 1, b"x")
@@ -176,7 +177,7 @@ def test_a_busy_sender_seals_as_often_as_it_has_to(settings: dict[str, Any]) -> 
 
 
 def test_a_reader_may_grant_for_each_event_and_reset_each_stream() -> None:
-    """A Window for each event that it read, and a Reset for each stream: all at one time."""
+    """A Window for each event and a Reset for each stream, all at the same time."""
     pair = open_pair(seal_events=65_536)
     for _ in range(60):
         stream = pair.a.core.open_stream("x")
@@ -192,9 +193,7 @@ def test_a_reader_may_grant_for_each_event_and_reset_each_stream() -> None:
 
 
 def test_a_reader_may_grant_as_it_reads_on_within_an_event() -> None:
-    """Send a Window once half of the window is consumed, as section 8 specifies; an event may be
-    many times that size.
-    """
+    """Section 8 allows it once half of the window is consumed; an event can be much larger."""
     pair = open_pair(seal_events=65_536, stream_window=1_024)
     stream = pair.a.core.open_stream("x")
     for number in range(4):
@@ -211,7 +210,9 @@ def test_a_reader_may_grant_as_it_reads_on_within_an_event() -> None:
 @pytest.mark.parametrize("window", [1, 100, 1_024])
 @pytest.mark.parametrize("part", [1, 50, 512])
 def test_a_reader_of_bytes_grants_no_more_often_than_it_may(window: int, part: int) -> None:
-    """With any window, and events whose cost is above a multiple of 512 and their size below."""
+    """With any window, and events whose cost is above a multiple of 512 and whose size is below
+    it.
+    """
     pair = open_pair(seal_events=65_536, stream_window=1_024)
     opened = pair.b.core.open_stream("x", window)
     pair.pump()
@@ -233,7 +234,7 @@ def test_rekeys_are_no_plain_updates() -> None:
     assert pair.b.all(KeysUpdated)[-1].rekey == 70
 
 
-# Ours.
+# Local limits.
 
 
 def test_our_key_updates_have_half_of_their_allowance() -> None:
@@ -263,9 +264,7 @@ def test_updates_that_are_due_too_often_wait_and_nothing_is_lost() -> None:
 
 
 def test_updates_are_counted_until_a_rekey() -> None:
-    """A receiver of key updates, including an auditor, needs to follow no more than this, even
-    after months.
-    """
+    """An auditor that follows the keys needn't compute more steps, even after months."""
     updates = KeyUpdateLimit(KEY_UPDATES, UPDATES_BETWEEN_REKEYS)
     assert all(updates.take(float(now)) for now in range(2**14))
     assert not updates.take(1e9)
@@ -284,10 +283,12 @@ def test_where_many_updates_were_plain_a_rekey_comes_instead() -> None:
 
 
 def test_a_reader_may_grant_as_it_reads_what_was_joined() -> None:
-    """Data that was sent in crumbs is a reason for as many Windows as if it had been sent whole."""
+    """Data in tiny pieces explains as many Windows as if it had been sent as a whole."""
     pair = open_pair(stream_window=1_024)
     stream = pair.a.core.open_stream("x")
-    pair.a.core.send_data(stream, bytes(960))  # all the credit: what follows waits, and is joined
+    pair.a.core.send_data(
+        stream, bytes(960)
+    )  # uses all the credit, so the following data waits and is joined
     pair.pump()
     for _ in range(1_000):
         pair.a.core.send_data(stream, bytes(100), 256 * 1024)

@@ -1,5 +1,5 @@
-"""A peer that was accepted and is no longer trusted: it learns no more than in a handshake, and
-cannot resume.
+"""Tests of a peer that is no longer trusted: it learns as little as in a handshake and cannot
+resume.
 """
 
 import pytest
@@ -16,7 +16,7 @@ EITHER = pytest.mark.parametrize("refusing", [0, 1], ids=["initiator", "responde
 
 
 def refuse(pair: Pair, side: Side) -> None:
-    """Refuse the other side; ours ends at once, with a reason that stays here."""
+    """Refuse the peer; the local side ends immediately with a local reason."""
     side.core.refuse_peer(REASON, pair.now)
     side.collect(pair.now)
     ended = side.one(ConnectionEnded)
@@ -65,7 +65,7 @@ def test_whoever_lost_the_close_does_not_get_it_by_coming_back() -> None:
     pair = talking()
     refuse(pair, pair.b)
     assert pair.b.core.take_closed_session() is None
-    pair.cut()  # and with it the Close
+    pair.cut()  # the Close is lost as well
     assert pair.come_back().outcome == "rejected"
     assert pair.a.core.is_suspended
 

@@ -1,5 +1,6 @@
-"""A session that is cut anywhere: every answer, note and byte comes as without the cut, once and in
-order, and the journals of both sides verify."""
+"""Tests of sessions that are cut anywhere: everything arrives once and in order, and journals
+verify.
+"""
 
 from random import Random  # noqa: TID251 - where to cut
 
@@ -8,7 +9,7 @@ import pytest
 from tests.node.protocol.cut_pair import parted
 from tests.node.protocol.cut_session import CutSession, check, uncut
 
-# Places that are tried, of all bytes; and random pairs of them.
+# Number of tested positions among all bytes, and of random pairs.
 STRIDE, PAIRS, MANY_PAIRS = 67, 30, 10_000
 
 
@@ -42,8 +43,7 @@ def test_two_cuts_anywhere(every_cut: bool) -> None:
     random = Random(17)
     for _ in range(MANY_PAIRS if every_cut else PAIRS):
         place = random.randrange(1, uncut()[1])
-        # The second cut may be in data that the first one causes: Resume, Resumed, retransmitted
-        # data.
+        # The second cut may be in the Resume, Resumed or retransmission after the first.
         session = CutSession((place, place + random.randrange(0, 1_000)), journals=True)
         check(session)
         assert parted(session.pair.b) <= 2

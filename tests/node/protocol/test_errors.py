@@ -1,4 +1,4 @@
-"""Tests of node/protocol/errors.py: all errors have one root."""
+"""Tests of node/protocol/errors.py: all errors have one base class."""
 
 import parley.errors
 from parley import ParleyError

@@ -1,4 +1,4 @@
-"""Raw events as bytes, and 'no payload'."""
+"""Tests of raw events as bytes, and of absent payloads."""
 
 from contextlib import suppress
 
@@ -42,7 +42,7 @@ def test_handshake_events_are_on_stream_0_without_async_id() -> None:
     [
         b"",
         PING[:3],
-        PING[:8],  # no byte of payload
+        PING[:8],  # without a payload byte
         bytes.fromhex("00000000 0001 00 06 00"),  # category 0
         bytes.fromhex("00000000 0001 01 00 00"),  # subcategory 0
     ],
@@ -117,7 +117,7 @@ TWO = inner() * 2
         batch(TWO[:-1]),
         batch(TWO + inner()[:8]),
         batch(TWO + inner(size=2)),
-        batch(TWO + inner(size=0)),  # what follows would be read as another event
+        batch(TWO + inner(size=0)),  # the rest would be read as another event
         batch(TWO + inner(payload=b"")),
         batch(TWO + inner(size=2**32 - 1)),
         *(batch(TWO + inner(category)) for category in (0, 1, 2)),

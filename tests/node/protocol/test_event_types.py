@@ -1,4 +1,4 @@
-"""docs/protocol/events.toml: the documents have its tables, and the code agrees with it."""
+"""Tests of docs/protocol/events.toml: documents contain its tables, and the code agrees with it."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -129,7 +129,7 @@ def schema_of(event: Event) -> PayloadSchema | None:
 
 
 def reader_of(event: Event) -> Callable[[bytes], object]:
-    """The code that reads payloads of a type; it raises one of `REFUSED`."""
+    """Return the code that reads payloads of a type; it raises one of `REFUSED`."""
     if event["type"] in HANDSHAKE:
         return HANDSHAKE[event["type"]]
     schema = schema_of(event)
@@ -152,7 +152,7 @@ def valid_values(cell: Event) -> list[Any]:
     kind, base = cell["type"], table()["types"][cell["type"]]["base"]
     if kind == "unsigned":
         most = cell.get("max", LARGEST)
-        most -= cell["key"] == keys.REPLACED  # it is below cell 57
+        most -= cell["key"] == keys.REPLACED  # must be below cell 57
         return [cell.get("min", 0), most, *([most + 1] if "clamped" in cell else [])]
     if "size" in cell:
         return [bytes(cell["size"])]
@@ -182,7 +182,7 @@ def invalid_values(cell: Event) -> Iterator[Any]:
 
 
 def sample(event: Event, key: int) -> Value:
-    """A valid value of a cell."""
+    """Return a valid value of a cell."""
     (cell,) = (cell for cell in event["cells"] if cell["key"] == key)
     if key == keys.DATA and "formatted" in event:
         return b"data"
@@ -193,7 +193,7 @@ def sample(event: Event, key: int) -> Value:
 
 
 def with_cell(event: Event, key: int | None) -> Cells:
-    """The required cells of an event, and those that `key` needs besides itself."""
+    """Return the required cells of an event, and those that `key` requires."""
     wanted = {cell["key"] for cell in event.get("cells", ()) if not cell.get("optional")}
     if key in event.get("together", ()):
         wanted |= set(event["together"])
@@ -269,7 +269,7 @@ def test_each_cell_is_read_as_the_table_says(event: Event) -> None:
     for cell in event.get("cells", ()):
         key = cell["key"]
         if event["type"] in HANDSHAKE and key == keys.NETWORK_MAC:
-            continue  # It is ignored without a network key.
+            continue  # ignored without a network key
         others = with_cell(event, key)
         if not cell.get("optional"):
             with pytest.raises(REFUSED):

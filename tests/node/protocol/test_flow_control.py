@@ -1,4 +1,4 @@
-"""The arithmetic of credit."""
+"""Tests of credit and windows."""
 
 import pytest
 

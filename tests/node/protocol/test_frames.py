@@ -1,4 +1,4 @@
-"""Frames: cut rightly from any pieces, and refused by their length alone."""
+"""Tests of frames: split correctly from any pieces, and rejected by their length."""
 
 from itertools import islice
 
@@ -53,7 +53,7 @@ def test_a_frame_too_long_is_refused_from_its_length() -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         list(fed(reader, bytes.fromhex("00000004")))
     assert caught.value.code == CloseCode.FRAME_TOO_LARGE
-    assert reader.size <= 4  # The body was not awaited.
+    assert reader.size <= 4  # its body was not buffered
 
 
 def test_events_before_a_frame_too_long_are_handed_out() -> None:
@@ -146,5 +146,5 @@ def test_a_long_event_in_pieces_is_copied_once_and_what_follows_it_is_not() -> N
         for view in views:
             assert isinstance(view, memoryview)
             assert isinstance(view.obj, bytes)
-            assert len(view.obj) == len(view) + 4  # Its frame only.
+            assert len(view.obj) == len(view) + 4  # only its frame
         assert not reader.size or reader.data is piece

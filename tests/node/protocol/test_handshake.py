@@ -1,6 +1,6 @@
-"""The handshake of two honest sides: offers, negotiation and decisions.
+"""Tests of the handshake of two correct sides: offers, agreement and decision.
 
-tests/handshake contains all possible faults of a handshake.
+Invalid handshakes are in tests/handshake.
 """
 
 from typing import Any
@@ -179,7 +179,7 @@ def test_bytes_behind_a_rejected_hello_are_dropped() -> None:
 def test_an_answer_before_the_hello_is_refused(
     subcategory: int, cells: dict[int, Value], plaintext: Any
 ) -> None:
-    # Without this check a node that never speaks plaintext accepted a plaintext Reply.
+    # Otherwise a node without plaintext would accept a plaintext Reply.
     early = Initiator(make_config(ALICE, plaintext=plaintext), bytes(32))
     with pytest.raises(RemoteProtocolError, match="before our Hello"):
         early.receive(handshake_event(subcategory, encode(cells)))
@@ -251,12 +251,12 @@ def test_the_reported_result_has_no_secret() -> None:
     assert agreed.hs is agreed.commit is agreed.rekey is None
     assert not agreed.t1
     assert "exporter" not in repr(agreed)
-    assert pair.a.core.handshake is pair.b.core.handshake is None  # and with it its secrets
+    assert pair.a.core.handshake is pair.b.core.handshake is None  # which drops its secrets
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=lambda shape: shape.name)
 def test_the_transcript_is_what_passed(shape: Shape) -> None:
-    """Both sides hash and keep the transmitted bytes, not a re-encoding of the decoded values."""
+    """Both sides hash and store the received bytes, not a re-encoding."""
     recorders = Recorder(), Recorder()
     pair = Pair(shape.config("initiator"), shape.config("responder"), observers=recorders)
     pair.pump()
@@ -316,13 +316,13 @@ def undecided() -> Pair:
 def test_data_waits_for_the_decision(trusted: bool) -> None:
     pair = undecided()
     assert not pair.b.core.wants_data
-    for data in (b"one", b"two"):  # a transport can have read it already
+    for data in (b"one", b"two"):  # a transport can have read them already
         pair.a.core.send(1, 0, 64, 1, data, lbm=False, seal=True)
         pair.carry(pair.a)
     assert [type(report) for report in pair.b.reports] == [PeerIdentified]
     if trusted:
         pair.b.core.accept_peer(pair.now)
-        pair.b.core.receive_data(b"", pair.now)  # Data that arrived with the Proof.
+        pair.b.core.receive_data(b"", pair.now)  # bytes that followed the Proof
         pair.pump()
         assert pair.b.payloads == [b"one", b"two"]
         return

@@ -1,4 +1,4 @@
-"""Failures of a handshake: its answers, its silence, and the single deadline."""
+"""Tests of failed handshakes: which event is sent, which details are not, and the deadline."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from parley._node.protocol.reports import ConnectionEnded
 from parley._node.protocol.states import State
 from tests.node.protocol.pair import ALICE, ALIVE, BOB, START, Pair, Side, events_of, make_config
 
-# The handshake's states on either side, and how many flights lead there.
+# The handshake's states on either side, and after how many messages they are reached.
 STATES = {
     "expect-hello": (False, 0),
     "expect-reply": (True, 0),
@@ -28,7 +28,7 @@ each_state = pytest.mark.parametrize("name", STATES)
 
 
 def in_state(name: str, **settings: Any) -> tuple[Pair, Side]:
-    """A pair with one side in a state of the handshake; its output is discarded."""
+    """Return a pair with one side in a state of the handshake; its sent bytes are discarded."""
     initiator, flights = STATES[name]
     pair = Pair(make_config(ALICE, **settings), make_config(BOB, **settings))
     side = pair.a if initiator else pair.b
@@ -107,7 +107,7 @@ def test_abort_says_what_the_state_allows(name: str) -> None:
         assert event[:4] == (0, 0, 1, REJECT)
         assert decode(event.payload) == {keys.CODE: 12, keys.TEXT: SENTENCES[12]}
     else:
-        # Only a responder that has opened a Proof has keys to speak under.
+        # Only a responder that has decrypted a Proof has keys to send with.
         assert len(sent) == (1 if name == "deciding of the responder" else 0)
     assert side.core.ended == (not sent)
 
@@ -116,7 +116,7 @@ def test_abort_says_what_the_state_allows(name: str) -> None:
 def test_a_frame_too_long_is_noticed_from_its_length(name: str) -> None:
     pair, side = in_state(name)
     if side.core.state is State.DECIDING:
-        return_code, sent_events = ALIVE, 0  # The input is not examined.
+        return_code, sent_events = ALIVE, 0  # received bytes are ignored
     else:
         return_code, sent_events = int(CloseCode.FRAME_TOO_LARGE), int(name == "expect-hello")
     pair.deliver(side, (HANDSHAKE_EVENT_SIZE + 1).to_bytes(4, "big"))

@@ -1,4 +1,4 @@
-"""The raw events of the handshake: built and read back, and Reject's fixed sentences."""
+"""Tests of the raw events of the handshake, and of Reject's fixed sentences."""
 
 import pytest
 
@@ -64,7 +64,7 @@ def test_the_text_may_be_left_out() -> None:
     assert parse_code_and_text({keys.CODE: 64}) == (64, "")
 
 
-# A peer's text: with a character that must not reach a log, and longer than a line of it.
+# A peer's text with a control character, and longer than a log line allows.
 HOSTILE = "\x1b[2J" + "x" * 10_000
 
 

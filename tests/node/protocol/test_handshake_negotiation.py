@@ -1,4 +1,4 @@
-"""Choosing a suite: the responder's order, Retry, minimums, no common algorithm."""
+"""Tests of choosing a suite: the responder's order, Retry, `require`, and no common algorithm."""
 
 import pytest
 
@@ -58,7 +58,7 @@ def test_what_is_below_the_floor_is_not_taken(parameter: str) -> None:
         ((HYBRID, CLASSIC), (HYBRID, CLASSIC), (CLASSIC,), CLASSIC, False),
         ((CLASSIC, HYBRID), (HYBRID, CLASSIC), (), CLASSIC, True),
         ((CLASSIC,), (HYBRID, CLASSIC), (HYBRID,), CLASSIC, True),
-        # A share for an algorithm that was not offered is ignored.
+        # A share for an algorithm that wasn't offered is ignored.
         ((HYBRID, CLASSIC), (CLASSIC,), (HYBRID,), CLASSIC, True),
     ],
 )

@@ -1,6 +1,4 @@
-"""Tests of node/protocol/handshake.py: cached proofs, their number, and that caching is not
-observable.
-"""
+"""Tests of the cache of Proofs: its entries, its size, and that timing doesn't reveal it."""
 
 import pytest
 
@@ -18,7 +16,7 @@ def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def checks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """A list that grows with each identity that is checked."""
+    """Return a list that gets an entry for each identity that is checked."""
     seen: list[object] = []
     parse = PublicIdentity.parse
 
@@ -53,7 +51,7 @@ def test_a_proof_with_a_wrong_seal_is_not_kept(checks: list[object]) -> None:
 
 
 def test_a_wrong_seal_takes_a_check_whoever_was_here(checks: list[object]) -> None:
-    """Otherwise its timing would reveal to a prober whether that node connected recently."""
+    """Otherwise the time would reveal whether that node was connected recently."""
     known, stranger = payload(Identity.create()), payload(Identity.create())
     keep(known, read_proof(known))
     checks.clear()
@@ -77,7 +75,7 @@ def test_so_many_are_kept_and_the_oldest_goes() -> None:
     ]
     for data in every:
         keep(data, read_proof(data))
-        keep(every[0], read_proof(every[0]))  # met again and again: never the oldest
+        keep(every[0], read_proof(every[0]))  # used often, so it is never the oldest
     assert len(proofs.kept_proofs) == KEPT_PROOFS
     assert read_proof(every[0]).kept
     assert not read_proof(every[1]).kept

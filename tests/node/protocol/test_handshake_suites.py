@@ -1,4 +1,6 @@
-"""Suites with each pair of algorithms: a handshake, 200 events each way, new keys, a clean end."""
+"""Tests of suites with each pair of algorithms: a handshake, 200 events each way, new keys, and a
+Close.
+"""
 
 from parley._crypto.registry import NAMES, PARAMETERS, Suite, all_suites
 from parley._node.protocol.codes import CloseCode
@@ -11,7 +13,7 @@ EVENTS = 200
 
 
 def exchange(pair: Pair) -> None:
-    """`EVENTS` events each way, with what changes keys in between, ten at a time."""
+    """Send `EVENTS` events each way, ten at a time, with key changes in between."""
     for number in range(EVENTS):
         for side, name in zip(pair.sides, b"ab", strict=True):
             side.core.send(1, 0, 64, 1, b"%c%d" % (name, number), lbm=False)

@@ -1,4 +1,4 @@
-"""Keep-alive: the clock alone, and two connections that fall silent."""
+"""Tests of keep-alive: the timers alone, and two idle connections."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_who_pings_sooner_than_it_would_rest_does_both_at_once() -> None:
 
 
 def lanes(pair: Pair) -> int:
-    """How many stream keys both sides hold."""
+    """Return how many stream keys both sides store."""
     return sum(
         len(direction.ciphers)
         for side in pair.sides
@@ -122,16 +122,18 @@ def test_without_an_answer_it_is_over_after_15_and_10_seconds() -> None:
 
 
 def test_a_ping_of_keep_alive_and_its_pong_bring_their_seals() -> None:
-    """Idle connections cost two thirds of the cost with separate Seals."""
+    """Idle connections then cost two thirds of what they would with separate Seals."""
     pair = open_pair(b={"idle_before_ping": 1e6})
     pair.run(29.0)
     for side in pair.sides:
         (event,) = events_of(side.wire)
-        assert event[4] == 1  # form 1, of an event with its seal
+        assert event[4] == 1  # form 1: an event with a seal
 
 
 def test_a_ping_without_a_seal_has_a_pong_without_one() -> None:
-    """A peer gets no signature for free."""
+    """A peer that sends no seal gets none, because a signature would cost us more than the Ping
+    cost the peer.
+    """
     pair = open_pair()
     pair.a.core.ping(pair.now)
     pair.run(1.0)

@@ -1,4 +1,4 @@
-"""Limits: their ranges, how two sides agree, and the longest frame."""
+"""Tests of limits: their ranges, the agreement of two sides, and the longest frame."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -11,7 +11,7 @@ from parley._node.protocol.limits import NEGOTIATED, Limits, frame_limit
 from tests.sweep import sweep
 
 NAMES = sorted(NEGOTIATED)
-# Section 5, written out again.
+# Repeated from section 5.
 TABLE = {
     "max_payload": (7, 1_024, 67_108_864, 1_048_576),
     "seal_events": (8, 1, 65_536, 64),
@@ -41,7 +41,7 @@ def test_our_own_must_be_in_range(name: str) -> None:
 @sweep("kind", [float, Fraction, str])
 @sweep("name", NAMES)
 def test_our_own_must_be_ints(name: str, kind: Callable[[int], object]) -> None:
-    """A value that equals an int without being one has another encoding, and the same hash."""
+    """Values that equal an int, such as True, have another encoding but the same hash."""
     with pytest.raises(ValueError, match=name):
         Limits(**{name: cast(int, kind(TABLE[name][3]))})
 

@@ -1,4 +1,4 @@
-"""Tests of node/protocol/memory_budget.py: charges count in each budget that they belong to."""
+"""Tests of node/protocol/memory_budget.py: a charge counts in each budget that it belongs to."""
 
 from parley._node.protocol.memory_budget import MemoryBudget
 

@@ -1,4 +1,4 @@
-"""Streams over a connection: every row of section 8's tables, flow control, and order."""
+"""Tests of streams: every row of section 8's tables, flow control, and order."""
 
 from typing import Any
 
@@ -45,12 +45,12 @@ LABEL = {keys.LABEL: "app/test"}
 
 
 def streams(side: Side) -> set[int]:
-    """The streams that are not gone at a side."""
+    """Return the open streams of a side."""
     return set(side.session.mux.stream_table.open)
 
 
 def with_stream(**settings: Any) -> tuple[Pair, int]:
-    """A pair on which `a` has opened a stream."""
+    """Return a pair on which `a` has opened a stream."""
     pair = open_pair(**settings)
     stream = pair.a.core.open_stream("app/test")
     pair.pump()
@@ -58,7 +58,7 @@ def with_stream(**settings: Any) -> tuple[Pair, int]:
 
 
 def watch(side: Side) -> list[OutgoingEvent]:
-    """The events of stream 0, and Opens, that a side sends from now on."""
+    """Return the list of events of stream 0 and Opens that a side sends from now on."""
     seen: list[OutgoingEvent] = []
     mux = side.session.mux
     honest = mux.control
@@ -72,11 +72,11 @@ def watch(side: Side) -> list[OutgoingEvent]:
 
 
 def told(seen: list[OutgoingEvent]) -> list[tuple[int, dict[int, Value]]]:
-    """Subcategory and cells of such events."""
+    """Return subcategory and cells of such events."""
     return [(event.subcategory, decode(bytes(event.payload))) for event in seen]
 
 
-# A stream's life.
+# Opening and closing a stream.
 
 
 @EACH_KIND
@@ -100,7 +100,7 @@ def test_both_sides_open_write_and_finish(plaintext: str) -> None:
             ours = [report for report in side.reports if getattr(report, "stream", 0) == stream]
             assert ours == [
                 Event(stream, 0, STREAM, DATA, b"\x00", 65),
-                Event(stream, 9, 64, 1, b"", 65),  # no payload costs its one byte
+                Event(stream, 9, 64, 1, b"", 65),  # an absent payload costs one byte
                 StreamFinished(stream),
             ]
         assert streams(side) == {5}
@@ -130,12 +130,12 @@ def test_when_memory_is_short_open_names_less() -> None:
     pair.pump()
     table = pair.b.session.mux.stream_table.open
     windows = [table[id].credit.left for id in ids]
-    room = 2_300_000 - 262_144  # An eighth of the rest, for each.
+    room = 2_300_000 - 262_144  # each stream gets an eighth of the remaining memory
     assert windows[:3] == [262_144, room // 8, (room - room // 8) // 8]
     assert windows[-1] == 1_024
 
 
-# What a side does with an event on a stream: the first table.
+# Events on a stream: the first table.
 
 
 @EACH_KIND
@@ -244,7 +244,7 @@ def test_async_ids_that_mean_nothing_are_not_looked_at() -> None:
     assert pair.b.reports == [StreamFinished(stream)]
 
 
-# Each way in which a's direction of a's stream ends at b: who does what.
+# Each way in which a's direction of a's stream ends at b, and who acts.
 ENDINGS: dict[str, list[tuple[str, str]]] = {
     "finished": [("a", "finish")],
     "finished by both": [("a", "finish"), ("b", "finish")],
@@ -287,7 +287,7 @@ def test_what_meets_our_reset_on_its_way_is_dropped() -> None:
     pair, stream = with_stream(stream_window=1_024)
     pair.a.core.send_data(stream, bytes(400))
     pair.b.core.reset_stream(stream, CloseCode.REFUSED, "no")
-    pair.carry(pair.a)  # b has reset, a does not know yet
+    pair.carry(pair.a)  # b has reset the stream, but a doesn't know yet
     for _ in range(2):
         pair.inject(pair.a, stream, 64, 1, bytes(400))
     for _ in range(30):
@@ -303,7 +303,7 @@ def test_what_meets_our_reset_on_its_way_is_dropped() -> None:
 def test_what_is_dropped_after_our_reset_is_bounded_by_credit_all_the_same() -> None:
     pair, stream = with_stream(stream_window=1_024)
     pair.b.core.reset_stream(stream, CloseCode.REFUSED, "no")
-    for _ in range(3):  # the third takes it below zero
+    for _ in range(3):  # the third makes it negative
         pair.inject(pair.a, stream, 64, 1, bytes(400))
     assert pair.b.code == ALIVE
     pair.inject(pair.a, stream, 64, 1, b"x")
@@ -367,7 +367,7 @@ def test_reset_and_finish_combined(plaintext: str, first: str, second: str, cros
     by_b: list[Report] = [StreamFinished(stream)]
     if first == "reset":
         by_a = [StreamReset(stream, 64, "enough")]
-        by_b = []  # what b did met a's Reset
+        by_b = []  # the event of b that crossed a's Reset
     elif not second:
         by_b = []
     if second == "reset" and (first == "finish" or crossing):
@@ -375,10 +375,10 @@ def test_reset_and_finish_combined(plaintext: str, first: str, second: str, cros
     if first == "reset" and second == "reset" and crossing:
         by_a = []
     if crossing and first == "finish" and second == "reset":
-        by_a = []  # Finish met b's Reset
+        by_a = []  # the Finish that crossed b's Reset
     assert pair.b.reports == by_a
     assert pair.a.reports == by_b
-    # A Reset answers a Reset unless one has finished or reset already.
+    # A Reset is answered by a Reset, unless the side has finished or reset already.
     expected = {
         ("finish", "finish"): [0, 0],
         ("finish", "reset"): [0, 1],
@@ -766,7 +766,7 @@ def test_a_label_that_is_no_text_never_leaves(label: Any) -> None:
     assert pair.a.core.state is pair.b.core.state is State.OPEN
 
 
-# Turns.
+# Fair turns.
 
 
 def test_a_bulk_stream_does_not_delay_a_call() -> None:
@@ -797,7 +797,7 @@ def test_stream_0_goes_first() -> None:
     assert pair.b.reports[0] == StreamOpened(stream + 2, "later")
 
 
-# Notification that a queue is empty.
+# Notification of an empty queue.
 
 
 def test_writable_is_reported_once_nothing_waits() -> None:
@@ -865,7 +865,7 @@ def test_who_waits_for_credit_is_told_of_the_end(end: str) -> None:
     pair.pump()
     assert pair.a.all(StreamWritable) == [StreamWritable(stream)]
     assert not pair.a.core.has_credit(stream)
-    pair.a.core.notify_writable(stream, credit=True)  # This will never change.
+    pair.a.core.notify_writable(stream, credit=True)  # the stream can't become writable
     pair.pump()
     assert len(pair.a.all(StreamWritable)) == 2
 
@@ -891,13 +891,13 @@ def test_events_that_wait_for_a_seal_have_an_account_that_follows_the_limits() -
         pair.inject(pair.a, 1, 64, 1, bytes(1 << 20))
         assert pair.b.code == ALIVE
     assert account.held <= account.limit
-    pair.inject(pair.a, 1, 64, 1, b"x")  # one more than may come without a seal
+    pair.inject(pair.a, 1, 64, 1, b"x")  # one more than is allowed without a seal
     assert pair.b.code == CloseCode.SEAL_VIOLATION
     pair.b.core.receive_eof(pair.now)
     assert account.held == 0
 
 
-# What we may not do.
+# Invalid local calls.
 
 
 def test_sending_where_one_cannot() -> None:
@@ -927,7 +927,7 @@ def test_the_bound_of_a_connection_is_firm() -> None:
         pair.a.core.send_data(stream, bytes(2_000))
     pair.pump()
     held = sum(event.cost for event in pair.b.events)
-    assert held == 2 * 2_064 == pair.b.session.mux.unconsumed  # one event above the bound
+    assert held == 2 * 2_064 == pair.b.session.mux.unconsumed  # one event above the limit
     resets = {report.stream: report.code for report in pair.a.all(StreamReset)}
     assert resets == dict.fromkeys(opened[2:], CloseCode.OVERLOADED)
     assert {report.stream for report in pair.b.all(StreamReset)} == set(opened[2:])
@@ -958,21 +958,21 @@ def test_a_window_that_a_request_named_holds_for_the_stream_that_answers_it() ->
     pair.pump()
     assert [event.stream for event in pair.b.events].count(stream) == 4
     assert [event.stream for event in pair.b.events].count(other) == 1
-    # It turns out to have been a smaller one: credit is granted by its measure.
+    # The window was smaller after all: credit is granted accordingly.
     pair.b.session.mux.resize(stream, 1_024)
     granted = watch(pair.b)
     for event in pair.b.events:
         pair.b.core.consume(event.stream, event.cost)
     grants = [cells[keys.CREDIT] for _, cells in told(granted) if cells[keys.STREAM] == stream]
     assert grants == [2_064] * 4
-    pair.b.session.mux.resize(99, 1_024)  # gone, or never there
+    pair.b.session.mux.resize(99, 1_024)  # closed or never opened
     pair.a.core.finish_stream(stream)
     pair.pump()
-    pair.b.session.mux.resize(stream, 4_096)  # The reader there has stopped.
+    pair.b.session.mux.resize(stream, 4_096)  # no longer read
     assert pair.b.session.mux.stream_table.committed == 2_048
 
 
-# What requests need of streams.
+# Streams of requests.
 
 
 def test_credit_for_the_chunks_of_a_request_is_told_to_the_other_side() -> None:

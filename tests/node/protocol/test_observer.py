@@ -1,4 +1,6 @@
-"""An observer sees every encrypted event of both directions, and can check all of it."""
+"""Tests of observers: they get every encrypted event of both directions and can verify all of
+it.
+"""
 
 import pytest
 
@@ -11,14 +13,16 @@ from tests.node.protocol.pair import ALICE, BOB, FAST, Pair, events_of, make_con
 
 
 class Recorder:
-    """Records its calls."""
+    """Records its callbacks."""
 
     def __init__(self) -> None:
         self.agreed: Agreed | None = None
         self.initiator: bool | None = None
         self.events: list[tuple[bool, bytes, bytes]] = []
-        self.epochs: list[tuple[int, bool, int, bytes]] = []  # after how many events
-        self.rekeys: list[tuple[int, int, bytes, bytes, bytes]] = []  # after how many events
+        self.epochs: list[tuple[int, bool, int, bytes]] = []  # with the number of events before
+        self.rekeys: list[
+            tuple[int, int, bytes, bytes, bytes]
+        ] = []  # with the number of events before
         self.ended: list[int] = []
 
     def session_started(self, agreed: Agreed, initiator: bool, checkpoint: Checkpoint) -> None:
@@ -37,20 +41,24 @@ class Recorder:
     ) -> None:
         self.rekeys.append((len(self.events), number, shared_secret, after_offer, after_answer))
 
-    def stream_opened(self, stream: int, payload: bytes | memoryview) -> None: ...
+    def stream_opened(self, stream: int, payload: bytes | memoryview) -> None:
+        """Ignored."""
 
-    def direction_ended(self, stream: int) -> None: ...
+    def direction_ended(self, stream: int) -> None:
+        """Ignored."""
 
-    def session_suspended(self, reason: str) -> None: ...
+    def session_suspended(self, reason: str) -> None:
+        """Ignored."""
 
-    def session_resumed(self, number: int) -> None: ...
+    def session_resumed(self, number: int) -> None:
+        """Ignored."""
 
     def session_ended(self, code: int, text: str, remote: bool) -> None:
         self.ended.append(code)
 
 
 def busy(pair: Pair) -> None:
-    """A bit of everything."""
+    """Run a session with some of everything."""
     stream = pair.a.core.open_stream("x")
     for number in range(10):
         pair.a.core.send_data(stream, b"%d" % number)
@@ -82,7 +90,7 @@ def observed(sealing: str = "chain") -> tuple[Pair, tuple[Recorder, Recorder]]:
 
 
 def protocol_of(observer: Observer) -> Observer:
-    """What mypy checks: a Recorder is an Observer."""
+    """Let mypy check that a Recorder is an Observer."""
     return observer
 
 
@@ -90,7 +98,7 @@ def protocol_of(observer: Observer) -> Observer:
 def test_it_sees_all_wire_bytes_in_their_order(sealing: str) -> None:
     pair, recorders = observed(sealing)
     for side, recorder, raw in zip(pair.sides, recorders, (1, 1), strict=True):
-        # Hello or Reply is not encrypted, and the Proof is in `session_started`.
+        # Hello and Reply are not encrypted, and the Proof is passed to `session_started`.
         after_proof = events_of(side.wire)[raw + 1 :]
         assert [wire for sent, wire, _ in recorder.events if sent] == after_proof
     a, b = recorders
@@ -146,7 +154,7 @@ def test_chain_values_and_seals_can_be_recomputed(sealing: str) -> None:
         if sealed:
             seal = wire[prefix : prefix + size]
             check_seal(verifiers[sent], hash, agreed.commit, value, seal)
-        # The one rekey: b's offer, a's answer, then a KeyUpdate of each.
+        # The only rekey: b's offer, a's answer, then a KeyUpdate of each side.
         told = [entry for entry in a.rekeys if entry[0] - 1 == number]
         if told:
             offers = {False: a.events[number - 1][2], True: value}
@@ -183,7 +191,7 @@ def test_a_checkpoint_is_where_both_directions_are(sealing: str) -> None:
 
 
 def chain_starts(agreed: Agreed) -> dict[bool, bytes]:
-    """d[-1] of our direction and the other one, by the document."""
+    """Return d[-1] of the local and the remote direction, computed as documented."""
     assert agreed.suite is not None
     assert agreed.commit is not None
     digest = agreed.suite.hash_algorithm.digest
@@ -195,7 +203,7 @@ def chain_starts(agreed: Agreed) -> dict[bool, bytes]:
 
 
 def updates(recorder: Recorder) -> set[int]:
-    """The numbers of the rekey's two KeyUpdates: each began its direction's last epoch."""
+    """Return the numbers of the rekey's two KeyUpdates; each began its direction's last epoch."""
     last = {sent: after for after, sent, _, _ in recorder.epochs}
     return {after - 1 for after in last.values()}
 

@@ -1,7 +1,7 @@
-"""Arbitrary input gives a report and a known code, never an exception.
+"""Tests of invalid bytes on the wire: they cause a report and a known code, never an exception.
 
-The core reports no event before both Proofs, and none after the first modified event. These senders
-have no keys; test_properties_hostile.py has a peer with keys that breaks every rule.
+No event is delivered before both Proofs, or after the first event that was tampered with. The
+attackers here have no keys; test_properties_hostile.py has those with keys.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,9 @@ def handed_up(side: Side) -> int:
 
 
 def assert_over(pair: Pair) -> None:
-    """Time and the transport run out: both end once, with a code that has a name."""
+    """Let time run out and the transport end; check that both end once, with a code that has a
+    name.
+    """
     pair.run(60.0)
     for side in pair.sides:
         side.core.receive_eof(pair.now)
@@ -49,7 +51,7 @@ def assert_over(pair: Pair) -> None:
         assert not side.core.data_to_send(pair.now)
 
 
-# Bytes that were never a connection.
+# Bytes that are not a connection.
 
 raw_events = st.builds(
     Event,
@@ -73,23 +75,23 @@ def pack(event: Event) -> tuple[bytes, bytes]:
     return head, event.payload
 
 
-# Hellos, Replies and Proofs that are valid except for some cells.
+# Hellos, Replies and Proofs with some wrong cells.
 
 
 def changed(payload: bytes, changes: dict[int, Any], without: set[int]) -> bytes:
     honest = decode(payload, keep_noise=True)
     mixed = {key: value for key, value in (honest | changes).items() if key not in without}
     if 0 in mixed and not isinstance(mixed[0], bytes):
-        del mixed[0]  # cannot be encoded
+        del mixed[0]  # can't be encoded
     return encode(mixed)
 
 
-# A whole connection, and somebody on the wire.
+# A whole connection with an attacker on the wire.
 
 
 @dataclass
 class Tamper:
-    """Does one thing to the frame `at` of what one side sends."""
+    """Tampers once, with the frame `at` of one side."""
 
     to_responder: bool
     at: int
@@ -97,12 +99,12 @@ class Tamper:
     place: int
     junk: bytes
     seen: int = 0
-    done: bool = False  # the first byte that is not the sender's was delivered
+    done: bool = False  # whether a byte of the attacker was delivered
     held: bytes | None = None
-    before: int = field(default=-1)  # what the victim had been handed until then
+    before: int = field(default=-1)  # what was delivered to the victim before that
 
     def carry(self, framed: bytes, handed: Callable[[], int]) -> list[bytes]:
-        """What arrives in place of a frame."""
+        """Return the bytes that arrive instead of a frame."""
         self.seen += 1
         if self.held is not None:
             first, self.held = self.held, None
@@ -128,12 +130,12 @@ class Tamper:
                 self.held = framed
                 return []
             case _:
-                self.before = -1  # the frame itself comes once as it should
+                self.before = -1  # the first copy of the frame is valid
                 return [framed, framed]
 
 
 def carry_all(pair: Pair, tamper: Tamper) -> None:
-    """Pump, with everything through the hands of `tamper`."""
+    """Deliver everything through `tamper`."""
     moved = True
     while moved:
         moved = False
@@ -209,7 +211,7 @@ def converse(pair: Pair, tamper: Tamper, *, encrypted: bool) -> None:
 @given(settings=connections, tamper=tampers, retry=st.booleans())
 def test_tampering_is_the_end(settings: dict[str, Any], tamper: Tamper, retry: bool) -> None:
     dialling = dict(settings)
-    if retry:  # the first share is for a kex that the responder does not know
+    if retry:  # the first share is for a kex that the responder doesn't know
         kexes = ("x25519-mlkem768", "x25519")
         dialling["algorithms"] = {**settings["algorithms"], "kex": kexes}
     pair = Pair(make_config(ALICE, **dialling), make_config(BOB, **settings))
@@ -222,7 +224,7 @@ def test_tampering_is_the_end(settings: dict[str, Any], tamper: Tamper, retry: b
         assert handed_up(victim) == tamper.before
         ended = victim.one(ConnectionEnded)
         if tamper.change == "repeat":
-            return  # Of a Close: no side reads any longer.
+            return  # of a Close, after which nobody reads
         assert not (ended.remote and ended.code == CloseCode.NORMAL), "nobody noticed"
 
 

@@ -1,7 +1,7 @@
-"""A peer that has the keys and breaks every rule can only end the connection.
+"""Tests of a peer that has the keys and breaks every rule: it can only end the connection.
 
-Its events are correctly encrypted, chained and sealed, so that they reach all checks after
-decryption: types, cells, streams, credit, epochs. The honest side's application continues its work.
+Its events are correctly encrypted, chained and sealed. They exercise all checks after decryption:
+types, cells, streams, credit, epochs. Meanwhile the correct side's application continues to work.
 """
 
 from typing import Any
@@ -39,7 +39,7 @@ values: st.SearchStrategy[Any] = (
     | st.lists(numbers, max_size=2)
     | st.dictionaries(st.text(max_size=2), numbers, max_size=1)
 )
-# Window, Reset, Open, KeyUpdate and the shares of a rekey: mostly what belongs there.
+# Payloads of Window, Reset, Open, KeyUpdate and the shares of a rekey, mostly valid.
 likely = st.one_of(
     st.fixed_dictionaries({18: streams | numbers, 20: numbers}, optional={25: numbers}),
     st.fixed_dictionaries({18: streams | numbers, 16: numbers}, optional={17: values}),
@@ -60,7 +60,7 @@ types = st.sampled_from(
     + [(2, n) for n in range(8)] * 3
     + [(3, 1), (3, 7), (4, 1), (9, 9), (64, 1), (255, 255), (0, 1), (64, 0)]
 )
-# What often goes well, so that what follows is met in a deeper state.
+# Steps that are often valid, so that later ones run in a deeper state.
 openings = st.tuples(
     st.sampled_from([2, 2, 4, 6, 8]), st.just((2, 1)), st.just(encode({19: "x"})), st.just(0)
 )
@@ -79,7 +79,7 @@ resets = st.tuples(
     st.just(0),
 )
 EVENTS = [openings, finishes, resets, anything]
-# One in seven is arbitrary: more would end the connection before it is in any state.
+# One in seven is arbitrary; more would end the connection too early.
 events = st.integers(0, 6).flatmap(lambda n: EVENTS[n] if n < len(EVENTS) else deliveries)
 honest = st.sampled_from(
     ["open", "data", "finish", "reset", "consume", "update", "rekey", "ping", "time", "close"]
@@ -87,7 +87,7 @@ honest = st.sampled_from(
 
 
 def act(side: Side, pair: Pair, what: str) -> None:
-    """The honest application; forbidden actions are refused and change no state."""
+    """Act as the correct application; a call that isn't allowed fails and changes nothing."""
     core = side.core
     ids = sorted(core.session.mux.stream_table.open if core.session is not None else ()) or [2]
     try:
@@ -120,7 +120,7 @@ def act(side: Side, pair: Pair, what: str) -> None:
 
 
 def check(side: Side) -> None:
-    """The other side cannot make a core hold more than the agreed limits."""
+    """Check that the peer can't make a core exceed the agreed limits."""
     core = side.core
     if core.state is State.OPEN:
         table = side.session.mux.stream_table.open
@@ -182,7 +182,7 @@ def test_a_peer_that_breaks_the_rules(
         else:
             (stream, kind, payload, async_id), sealed = step
             if by_initiator and 2 <= stream < 2**31:
-                stream ^= 1  # the streams that an initiator opens are odd
+                stream ^= 1  # the initiator opens odd streams
             pair.inject(liar, stream, *kind, payload, async_id=async_id, sealed=sealed)
             if kind == (CONNECTION, KEY_UPDATE) and sealed and settings["plaintext"] == "never":
                 sender = liar.channel.sender

@@ -1,7 +1,7 @@
-"""Two honest sides over any transport behaviour cause no error.
+"""Tests with a state machine of two correct sides: no sequence of actions and transport faults
+causes an error.
 
-A state machine over two cores: the rules are actions of applications and transports, and machine.py
-has the invariants.
+The rules are the actions of applications and transports; the invariants are in machine.py.
 """
 
 from random import Random  # noqa: TID251  # tests may
@@ -74,7 +74,7 @@ class TwoSides(RuleBasedStateMachine):
 
     @initialize(drawn=beginnings)
     def begin(self, drawn: dict[str, Any]) -> None:
-        """Make both sides; the responder may still lack the initiator's Proof."""
+        """Create both sides; the responder may still lack the initiator's Proof."""
         self.steps = 0
         configs = [
             CoreConfig(
@@ -118,7 +118,7 @@ class TwoSides(RuleBasedStateMachine):
         return self.any_open() and any(side.writable_streams for side in self.link.sides)
 
     def may_end(self) -> bool:
-        """Late, since little can be done afterwards."""
+        """Return whether it is late enough, because little can be done after the end."""
         asked = any(side.close_asked is not None for side in self.link.sides)
         return self.steps > 15 and not asked and not self.link.cut
 
@@ -127,7 +127,7 @@ class TwoSides(RuleBasedStateMachine):
         return streams[pick % len(streams)] if streams else None
 
     def sealed(self, side: Side) -> bool:
-        """Whether a Reset may be known to the core and not yet to the application."""
+        """Return whether the core may know of a Reset before the application."""
         return side.connection.config.deliver == "sealed"
 
     # Applications.
@@ -135,7 +135,7 @@ class TwoSides(RuleBasedStateMachine):
     @precondition(any_open)
     @rule(steps=st.lists(st.tuples(WHO, KINDS, PICKS, SIZES), min_size=1, max_size=16))
     def traffic(self, steps: list[tuple[int, str, int, int]]) -> None:
-        """What applications do most of the time, several steps at once."""
+        """Run several typical steps of applications."""
         for who, kind, pick, size in steps:
             side = self.link.sides[who]
             if kind == "deliver":
@@ -261,9 +261,7 @@ class TwoSides(RuleBasedStateMachine):
     @precondition(lambda self: not self.any_open())
     @rule(who=WHO)
     def closed_is_closed(self, who: int) -> None:
-        """After the end, or while it ends, every request fails with that reason and changes no
-        state.
-        """
+        """After the end, or during it, every call fails and changes nothing."""
         side = self.link.sides[who]
         if side.connection.state in (State.DRAINING, State.CLOSING, State.ENDED):
             before = side.connection.queued_bytes
@@ -273,7 +271,7 @@ class TwoSides(RuleBasedStateMachine):
             except ConnectionClosedError:
                 assert side.connection.queued_bytes == before
 
-    # The transport, and time.
+    # Transport and time.
 
     @rule(who=WHO, limit=st.sampled_from([1, 600, 1 << 18]))
     def flush(self, who: int, limit: int) -> None:
@@ -321,7 +319,7 @@ TestTwoSides.settings = settings()
 
 
 SECONDS = [0.0, 0.02, 0.5, 3.0, 11.0, 16.0]
-# A connection of which one side waits for seals while its own events fill its memory.
+# One side waits for seals while its own events fill its memory.
 CROWDED: dict[str, Any] = {
     "suite": {
         "kex": ("x25519",),
@@ -348,7 +346,7 @@ CROWDED: dict[str, Any] = {
 @pytest.mark.parametrize("who", [0, 1])
 @pytest.mark.parametrize("before", [0.0, 1.5, 9.0])
 def test_the_transport_takes_a_close_in_time(who: int, before: float) -> None:
-    """The model's transport delays a Close by less than the wait of a graceful close."""
+    """The transport of the model delays a Close by less than a graceful close waits."""
     state = TwoSides()
     state.begin(CROWDED)
     state.pump()
@@ -363,7 +361,7 @@ def test_the_transport_takes_a_close_in_time(who: int, before: float) -> None:
 @example(drawn=CROWDED, seed=0)
 @given(drawn=beginnings, seed=st.integers(0, 2**32 - 1))
 def test_long_traffic(drawn: dict[str, Any], seed: int) -> None:
-    """The same rules with far more traffic than a machine that can be shrunk gets to."""
+    """The same rules with more traffic than a state machine that can be shrunk generates."""
     random = Random(seed)
     state = TwoSides()
     state.begin(drawn)
@@ -400,7 +398,7 @@ X25519 = {"kex": ("x25519",)}
 
 
 def linked() -> Link:
-    """Two open cores."""
+    """Return two open cores."""
     link = Link(
         CoreConfig(identity=INITIATOR_IDENTITY, algorithms=X25519),
         CoreConfig(identity=RESPONDER_IDENTITY, algorithms=X25519),
@@ -413,7 +411,7 @@ def test_a_late_rekey_offer_is_no_reason_to_refuse_the_next_one() -> None:
     link = linked()
     initiator, responder = link.sides
     initiator.connection.rekey(link.now)
-    link.now += 3.0  # on its way
+    link.now += 3.0  # in transit
     link.pump()
     assert initiator.epochs_sent == 1
     link.now += REKEY_RATE_SECONDS - 3.0

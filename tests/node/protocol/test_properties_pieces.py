@@ -1,7 +1,7 @@
-"""However the transport cuts the bytes, a core reports and answers the same.
+"""Tests of how the transport splits bytes: reports and answers must not depend on it.
 
-Everything random is fixed, so that two cores which are fed the same bytes can be
-compared report by report and byte by byte.
+All randomness is fixed, so that two cores with the same input can be compared report by report and
+byte by byte.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ INITIATOR, RESPONDER = True, False
 
 @contextmanager
 def nothing_random() -> Iterator[None]:
-    """Every ephemeral key is the same one."""
+    """Make every ephemeral key the same."""
     with patch("parley._crypto.key_exchange.random_bytes", lambda size: b"\x07" * size):
         yield
 
@@ -60,12 +60,12 @@ def collect(core: Connection) -> list[Report]:
         got += reports
         if any(isinstance(report, PeerIdentified) for report in reports):
             core.accept_peer(START)
-            core.receive_data(b"", START)  # Data that arrived with the Proof.
+            core.receive_data(b"", START)  # bytes that followed the Proof
     return got
 
 
 def act(core: Connection, number: int) -> None:
-    """One thing that the only side with an application does."""
+    """Perform one action of the only side with an application."""
     encrypted = core.config.plaintext == "never"
     match number:
         case 0 | 4:
@@ -89,7 +89,7 @@ def act(core: Connection, number: int) -> None:
 
 @cache
 def recorded(receiver: bool, sealing: str) -> bytes:
-    """Return the input of a side without an application in a whole connection."""
+    """Return what the other side receives in a whole connection."""
     with nothing_random():
         reader = make_core(receiver, sealing, "opened")
         writer = make_core(not receiver, sealing, "opened")
@@ -109,11 +109,11 @@ def recorded(receiver: bool, sealing: str) -> bytes:
 def outcome(
     receiver: bool, sealing: str, deliver: str, pieces: list[bytes]
 ) -> tuple[list[Report], bytes, str]:
-    """Return a core's result for `pieces`: reports, output and state."""
+    """Return the reports, output and state of a core after `pieces`."""
     with nothing_random():
         core = make_core(receiver, sealing, deliver)
         reports: list[Report] = []
-        hello = take(core)  # before anything may come
+        hello = take(core)  # before any input
         for piece in pieces:
             core.receive_data(piece, START)
             reports += collect(core)
@@ -173,7 +173,7 @@ def test_byte_by_byte(receiver: bool, sealing: str, deliver: str) -> None:
 def test_pieces_of_a_damaged_connection(
     kind: tuple[bool, str, str], places: list[int], at: int, change: str, junk: bytes
 ) -> None:
-    """Errors are also found at the same event, for the same reason."""
+    """A fault is detected at the same event and for the same reason."""
     receiver, sealing, _ = kind
     data = bytearray(recorded(receiver, sealing))
     at %= len(data)
@@ -192,7 +192,7 @@ def test_pieces_of_a_damaged_connection(
 
 
 def read(limit: int, pieces: list[bytes]) -> tuple[list[bytes], bool, int]:
-    """Return events, whether a frame was too large, and the remaining bytes."""
+    """Return the events, whether a frame was too large, and the remaining bytes."""
     reader, events = FrameReader(limit), []
     try:
         for piece in pieces:

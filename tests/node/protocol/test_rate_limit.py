@@ -1,4 +1,4 @@
-"""Tests of node/protocol/rate_limit.py: some at once, and from then on at a steady rate."""
+"""Tests of node/protocol/rate_limit.py: a burst, then a steady rate."""
 
 from hypothesis import given
 from hypothesis import strategies as st

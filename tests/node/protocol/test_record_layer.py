@@ -1,4 +1,4 @@
-"""One direction: wire forms, the chain, seals, and every way to be refused."""
+"""Tests of one direction: wire forms, the chain, seals, and every violation."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def make_suite(**names: str) -> Suite:
 
 
 class Line:
-    """A sender and the receiver that belongs to it."""
+    """A writer and its reader."""
 
     def __init__(self, seal_events: int = 64, signer: Identity = ALICE, **names: str) -> None:
         self.suite = suite = make_suite(**names)
@@ -144,7 +144,7 @@ def test_no_pair_of_key_and_nonce_twice(monkeypatch: pytest.MonkeyPatch) -> None
     used: list[tuple[int, bytes]] = []
 
     class Spy:
-        """Writes down each nonce with the key that it is used under."""
+        """Records each nonce with its key."""
 
         def __init__(self, key: StreamKey, number: int) -> None:
             self.key, self.number = key, number
@@ -168,10 +168,10 @@ def test_no_pair_of_key_and_nonce_twice(monkeypatch: pytest.MonkeyPatch) -> None
         line.sender.switch(bytes([epoch + 10]) * 32)
     assert len(used) == 150
     assert len(set(used)) == len(used)
-    assert len(set(made)) == len(made)  # and no stream's key was made twice
+    assert len(set(made)) == len(made)  # no stream key was derived twice
 
 
-# Refusals.
+# Violations.
 
 
 @every_form
@@ -211,7 +211,7 @@ def test_a_seal_that_was_stripped() -> None:
     event = line.event(sealed=True)
     size = line.suite.signing_algorithm.signature_size
     stripped = event[:4] + b"\x00" + event[5:21] + event[21 + size :]
-    refuses(line, stripped, CloseCode.BAD_RECORD)  # the form is in the associated data
+    refuses(line, stripped, CloseCode.BAD_RECORD)  # the form is part of the associated data
 
 
 def test_a_seal_that_was_moved() -> None:

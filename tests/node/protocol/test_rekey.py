@@ -1,4 +1,4 @@
-"""Rekeys: keys of both directions, crossings, and every wrong step."""
+"""Tests of rekeys: keys of both directions, crossing offers, and every wrong step."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def secrets(side: Side) -> tuple[bytes, bytes]:
 
 
 def assert_in_step(pair: Pair) -> None:
-    """Keys, chains and epochs are equal, and data flows both ways."""
+    """Check that keys, chains and epochs are equal, and that data flows in both directions."""
     a, b = pair.a.channel, pair.b.channel
     for sender, receiver in ((a.sender, b.receiver), (b.sender, a.receiver)):
         assert sender.secret == receiver.secret
@@ -110,7 +110,7 @@ def test_offers_that_cross() -> None:
     pair.pump()
     assert [report.rekey for report in pair.a.all(KeysUpdated)] == [1, 1]
     assert_in_step(pair)
-    # The ignored offer and the discarded one don't count.
+    # Neither the ignored nor the discarded offer counts.
     pair.b.core.rekey(pair.now)
     pair.pump()
     assert pair.b.all(KeysUpdated)[-1].rekey == 2
@@ -148,7 +148,7 @@ def test_one_asked_for_during_another_is_that_one() -> None:
     assert_in_step(pair)
 
 
-# What a side may not do.
+# Violations.
 
 
 def test_our_own_rate_is_kept_and_nothing_changes() -> None:
@@ -168,7 +168,7 @@ def test_our_own_rate_is_kept_and_nothing_changes() -> None:
 def test_our_rate_holds_at_the_other_side_however_late_an_offer_came() -> None:
     pair = open_pair()
     pair.a.core.rekey(pair.now)
-    pair.now += 5.0  # it was long on its way, the next one is not
+    pair.now += 5.0  # it was delayed, the next one is not
     pair.pump()
     pair.now += 9.99
     with pytest.raises(LimitReachedError):
@@ -190,7 +190,7 @@ def test_an_offer_before_the_last_rekey_was_over(who: str) -> None:
     receiver = pair.other(sender)
     offer(pair, sender)
     assert receiver.code == ALIVE
-    offer(pair, sender)  # our answer is out, its KeyUpdate has not come
+    offer(pair, sender)  # our answer is sent, but its KeyUpdate hasn't arrived
     assert_ended(receiver, CloseCode.PROTOCOL_ERROR)
 
 
@@ -225,7 +225,7 @@ def test_a_second_offer_while_the_first_is_ignored() -> None:
 def test_an_answer_that_nobody_asked_for() -> None:
     for asked in (False, True):
         pair = open_pair()
-        if asked:  # asked once, answered twice
+        if asked:  # one offer, two answers
             pair.b.core.rekey(pair.now)
             pair.pump()
         pair.inject(pair.a, 0, 1, REKEY_ANSWER, {keys.SHARE: answer()}, sealed=True)
@@ -329,14 +329,12 @@ def test_no_answer_within_30_seconds_is_a_timeout() -> None:
 
 @pytest.mark.parametrize("who", ["offerer", "answerer"])
 def test_a_rekey_that_is_not_finished_within_30_seconds_is_a_timeout(who: str) -> None:
-    """The other side's KeyUpdate is withheld; plain ones, and its other events, don't replace
-    it.
-    """
+    """The peer's KeyUpdate is withheld; plain KeyUpdates and other events don't replace it."""
     pair = open_pair(idle_before_ping=1e6)
     pair.a.core.rekey(pair.now)
     if who == "offerer":
         pair.a.take(pair.now)
-        pair.advance(20.0)  # the answer has 30 seconds, and the KeyUpdate as many
+        pair.advance(20.0)  # 30 seconds for the answer, and 30 for the KeyUpdate
         pair.inject(pair.b, 0, 1, REKEY_ANSWER, {keys.SHARE: answer()}, sealed=True)
         kept_waiting = pair.a
     else:
@@ -379,7 +377,7 @@ def test_without_use_there_is_no_rekey() -> None:
 def test_keep_alive_is_no_use() -> None:
     pair = open_pair()
     pair.run(3_000.0)
-    assert pair.a.wire  # Pings and Pongs went to and fro
+    assert pair.a.wire  # there were Pings and Pongs
     assert not pair.a.all(KeysUpdated)
     assert not pair.b.all(KeysUpdated)
 

@@ -1,6 +1,4 @@
-"""The limits of resuming, each exceeded: kept data, acknowledgements and their times, and
-durations.
-"""
+"""Tests of the limits of resumption: stored bytes, acknowledgements, and timeouts."""
 
 from contextlib import suppress
 
@@ -33,7 +31,7 @@ def say(side: Side, size: int = 10) -> None:
     side.core.send(1, 0, SIM, 4, bytes(size), lbm=False)
 
 
-# What may be stated.
+# Negotiated values.
 
 
 def test_how_long_a_session_may_be_kept() -> None:
@@ -49,7 +47,7 @@ def test_the_least_that_may_be_kept() -> None:
         make_config(ALICE, resume_buffer=LEAST_RESUME_BUFFER - 1)
 
 
-# Kept data.
+# Stored bytes.
 
 
 def test_a_full_buffer_holds_back_all_but_stream_0_and_open() -> None:
@@ -65,7 +63,7 @@ def test_a_full_buffer_holds_back_all_but_stream_0_and_open() -> None:
     assert pair.b.take(pair.now)
     say(pair.b)
     assert pair.b.take(pair.now) == b""
-    # After an acknowledgement, it continues.
+    # It continues after an acknowledgement.
     pair.deliver(pair.a, bytes(pair.b.wire))
     pair.pump()
     assert sum(map(len, pair.a.payloads)) == 40 * 60_000 + 10
@@ -141,7 +139,7 @@ def test_little_is_told_alone_after_ten_seconds() -> None:
     assert resumption.kept.told == told
     pair.run(1)
     assert resumption.kept.told > told
-    # And that is all: an acknowledgement isn't acknowledged.
+    # An acknowledgement isn't acknowledged.
     wire = len(pair.a.wire) + len(pair.b.wire)
     pair.run(100)
     assert len(pair.a.wire) + len(pair.b.wire) - wire < 400
@@ -150,13 +148,14 @@ def test_little_is_told_alone_after_ten_seconds() -> None:
 def test_an_idle_session_wakes_to_tell_once_for_each_exchange_and_never_again() -> None:
     woken = [count_wakes(cut_pair(idle_before_ping=1e6, resume=resume)) for resume in (0.0, M)]
     # Each side acknowledges the event and its answer once, and the rekey after 15 minutes once. A
-    # Received is sealed: no timer runs for its seal.
+    # Received is sealed, so no timer for a seal of it fires.
     assert woken[1] - woken[0] == 4
 
 
 def count_wakes(pair: CutPair) -> int:
-    """How often the two sides wake for more than to rest in the 1,000 s after an event and its
-    answer."""
+    """Return how often both sides wake for more than freeing keys in the 1,000 s after an event and
+    its answer.
+    """
     say(pair.a)
     pair.pump()
     say(pair.b)
@@ -180,7 +179,7 @@ def test_telling_little_too_often_is_overloaded() -> None:
     assert pair.b.code == CloseCode.OVERLOADED
 
 
-# How long.
+# Timeouts.
 
 
 def test_a_parted_session_has_its_time() -> None:
@@ -197,7 +196,7 @@ def test_a_parted_session_has_its_time() -> None:
 
 
 def test_key_updates_of_a_parted_session_are_no_flood_when_they_come() -> None:
-    """They arrive all at once, so allowances that grow over time don't help."""
+    """They arrive together, so the rate limit isn't refilled in the meantime."""
     pair = cut_pair(resume=600.0)
     pair.cut()
     made = 0
@@ -208,7 +207,7 @@ def test_key_updates_of_a_parted_session_are_no_flood_when_they_come() -> None:
             made += 1
     assert made == OWN_KEY_UPDATES.burst
     assert pair.come_back().outcome == "resumed"
-    for _ in range(made):  # and as many as may be made now
+    for _ in range(made):  # and as many as are allowed now
         pair.b.core.update_keys(pair.now)
     pair.pump()
     assert (pair.a.code, pair.b.code) == (ALIVE, ALIVE)
@@ -242,7 +241,7 @@ def test_what_is_left_of_a_closed_session_has_five_seconds() -> None:
 
 
 def test_what_is_left_of_a_closed_session_is_not_kept_by_its_core() -> None:
-    """A handler that outlives its session may know that for an hour."""
+    """A handler that outlives its session may hold a reference to the core for an hour."""
     pair = cut_pair()
     pair.cut()
     pair.b.core.close(pair.now)
@@ -254,7 +253,7 @@ def test_silence_before_a_seal_that_is_overdue_parts_the_session() -> None:
     pair = cut_pair(idle_before_ping=1e6)
     say(pair.a)
     sent = pair.a.take(pair.now)
-    pair.deliver(pair.b, sent)  # unsealed, and its seal never comes
+    pair.deliver(pair.b, sent)  # unsealed, and its seal never arrives
     reasons: list[str] = []
     for _ in range(100):
         pair.now = pair.b.core.next_deadline()

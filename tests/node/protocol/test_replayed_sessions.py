@@ -1,6 +1,5 @@
-"""Sessions that are cut while an attacker replays every Resume and Resumed, at every later moment.
-
-With bits changed, or ahead of the owner with copies, the only effect is another cut.
+"""Tests of cut sessions in which an attacker replays, modifies or races Resumes and Resumeds: at
+worst, the transport is cut again.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,7 +15,7 @@ from parley._node.protocol.resume_attempt import ResumeAttempt
 from tests.node.protocol.cut_session import CutSession, check, uncut
 from tests.node.protocol.pair import Side, raw_frame
 
-# Cuts of a session, and how many sessions are tried.
+# Cuts of a session, and the number of tested sessions.
 CUTS: Final = 5
 NEAR: Final = 300  # bytes
 SOME_BITS, EVERY_BIT = 10, 5
@@ -26,13 +25,13 @@ CLOSE_IN_PLAIN: Final = (CLOSE, {keys.CODE: 0})
 
 
 def places(random: Random) -> list[int]:
-    """Where to cut: two of the places are in what another cut causes, Resume and Resumed."""
+    """Return where to cut; two of the positions are in Resume and Resumed after another cut."""
     found = [random.randrange(1, uncut()[1]) for _ in range(CUTS - 2)]
     return found + [random.choice(found) + random.randrange(1, NEAR) for _ in range(2)]
 
 
 def state(side: Side) -> tuple[Any, ...]:
-    """All that a Resume or Resumed could change of a side."""
+    """Return all state of a side that a Resume or Resumed could change."""
     core, wire, reports = side.core, len(side.wire), len(side.reports)
     resumption = core.resumption
     if resumption is None:
@@ -43,8 +42,8 @@ def state(side: Side) -> tuple[Any, ...]:
 
 
 class Replayed(CutSession):
-    """Both sides receive replayed messages: the responder at every moment, the initiator whenever
-    it asks. With `every_bit`, each also with every bit changed, otherwise with one.
+    """Both sides get copies of earlier events: the responder at every moment, the initiator in
+    every attempt. With `every_bit`, they are also sent with each bit flipped, otherwise with one.
     """
 
     def __init__(self, cuts: Iterable[int], random: Random, *, every_bit: bool) -> None:
@@ -64,7 +63,7 @@ class Replayed(CutSession):
         self._replay_resumes()
 
     def _replay_resumes(self) -> None:
-        """Each on a separate transport."""
+        """Replay each on a separate transport."""
         pair = self.pair
         before = state(pair.b)
         for old in self.resumes:
@@ -75,7 +74,7 @@ class Replayed(CutSession):
         assert state(pair.b) == before
 
     def _replay_answers(self) -> None:
-        """Each of them, to another attempt of the initiator's."""
+        """Replay each to another attempt of the initiator."""
         pair = self.pair
         before = state(pair.a)
         for old in self.answers:
@@ -88,7 +87,7 @@ class Replayed(CutSession):
         assert state(pair.a) == before
 
     def answer(self, attempt: ResumeAttempt, data: bytes) -> None:
-        """The awaited message arrives first with a bit changed."""
+        """First return the expected answer with one bit flipped."""
         pair, accept = self.pair, attempt.accept
         assert accept is not None
         before = state(pair.a)
@@ -108,13 +107,13 @@ class Replayed(CutSession):
 
 
 def assert_rejected(answer: bytes) -> None:
-    """It is a Reject without other data."""
+    """Check that the answer is only a Reject."""
     assert len(answer) == 4 + int.from_bytes(answer[:4])
     assert parse_raw(answer[4:])[2:4] == (CONNECTION, REJECT)
 
 
 class Stolen(CutSession):
-    """An attacker copies Resumes, and is first with some of them; data sent to the attacker is
+    """An attacker copies Resumes and sends some before the initiator does; the answers to it are
     lost.
     """
 
@@ -134,20 +133,20 @@ class Stolen(CutSession):
         if answer[10:12] == bytes((CONNECTION, RESUMED)):
             self.thefts += 1
         if core.is_suspended or core.ended:
-            return  # It was closed, and its output up to the end was complete.
+            return  # it was closed, so there are no further events
         sent = bytes(pair.a.wire)
         place = self._random.randrange(len(sent))
         said = (
             b"",
             self._random.randbytes(100),
             (60_000).to_bytes(4) + bytes(100),
-            sent[place : place + 300],  # from the midst of a frame
+            sent[place : place + 300],  # from the middle of a frame
             raw_frame(*CLOSE_IN_PLAIN),
             resume,
         )
         pair.deliver(pair.b, self._random.choice(said))
         if self._random.random() < 0.5:
-            core.receive_eof(pair.now)  # otherwise it stays, and is silent
+            core.receive_eof(pair.now)  # otherwise it stays open silently
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Async ids on both sides of a request."""
+"""Tests of async IDs on both sides of a request."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_all_ids_busy() -> None:
     assert ids == set(range(1, 65_536))
     with pytest.raises(LimitReachedError):
         requests.add(1, 0)
-    assert requests.add(3, 0) == 1  # another stream has its own
+    assert requests.add(3, 0) == 1  # IDs of another stream are independent
     requests.pop(1, 40_000)
     assert requests.add(1, 0) == 40_000
 

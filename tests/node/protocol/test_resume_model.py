@@ -1,4 +1,4 @@
-"""Resuming as a model, in every reachable state: no data is lost, duplicated or moved."""
+"""Tests of a model of resumption in every reachable state: no byte is lost, duplicated or moved."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from tests.node.protocol import resume_model
 from tests.node.protocol.resume_model import Broken, Model, Side, search
 
-# Bytes there and back, cuts, copied Resumes: first the quick selection, then the whole.
+# Bytes there and back, cuts, copied Resumes: first the cases of every run, then all of them.
 FEW = [(2, 2, 1, 0), (6, 0, 1, 1), (0, 6, 1, 1)]
 ALL = [(2, 2, 1, 1), (3, 3, 1, 1), (2, 2, 2, 0), (12, 0, 3, 0), (0, 12, 3, 0), (6, 0, 3, 1)]
 ALL += [(0, 6, 3, 1)]
@@ -21,7 +21,7 @@ def test_no_byte_is_lost_doubled_or_moved(closes: bool, every_cut: bool) -> None
     for there, back, cuts, copies in ALL if every_cut else FEW:
         if closes and not back:
             continue
-        # Each side may acknowledge as often as it is cut, if both have much to send.
+        # Each side may acknowledge as often as it is cut if both have much to send.
         tells = cuts if there and back else 1
         model = Model(there, back, cuts=cuts, copies=copies, closes=closes, tells=tells)
         states, ends = search(model)

@@ -1,4 +1,4 @@
-"""Resuming a session between two cores: agreed, suspended, requested, accepted, and continued."""
+"""Tests of resuming a session between two cores: negotiation, suspension, attempt, acceptance."""
 
 from parley._node.protocol.codes import SIM, CloseCode
 from parley._node.protocol.reports import HandshakeCompleted

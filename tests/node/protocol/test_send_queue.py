@@ -1,4 +1,4 @@
-"""The queues of events that wait: turns, credit, dropping."""
+"""Tests of the send queues: turns, credit, dropping."""
 
 from collections.abc import Callable
 
@@ -111,7 +111,7 @@ def test_a_held_stream_waits_for_the_event_that_releases_it() -> None:
     outbox.put(event(1, 2), None)
     outbox.put(event(1, 3)._replace(releases=3), None)
     outbox.put(event(1, 4), None)
-    assert not outbox.unblock(3)  # It doesn't wait for credit.
+    assert not outbox.unblock(3)  # it doesn't wait for credit
     assert drained(outbox) == [(1, 2), (1, 3), (1, 4), (3, 1)]
     outbox.put(event(3, 5), SendCredit(1_000))
     assert drained(outbox) == [(3, 5)]
@@ -170,10 +170,10 @@ def test_views_become_bytes_of_their_own() -> None:
         outbox.put(event(3, number)._replace(payload=view), SendCredit(1_000))
     outbox.put(event(1, 7), None)
     outbox.own(3)
-    outbox.own(5)  # No event of it waits.
+    outbox.own(5)  # it has no queued events
     assert (outbox.size, outbox.count, outbox.waiting(3)) == (40, 4, 3)
     payloads = {}
-    while taken := outbox.take(1):  # One at a time: no events are joined.
+    while taken := outbox.take(1):  # one at a time, so none are joined
         payloads[taken[0].stream, taken[0].async_id] = taken[0].payload
     assert all(type(payload) is bytes for payload in payloads.values())
     assert [payloads[3, number] for number in range(3)] == [whole[n : n + 10] for n in range(3)]
@@ -221,7 +221,7 @@ NEVER = float("inf")
 
 
 def woken(waker: Waker) -> list[int]:
-    """How often it woke so far, in a list that grows."""
+    """Return a list with the count of wake-ups, which is updated."""
     times: list[int] = []
     waker.wake = lambda: times.append(len(times))
     return times

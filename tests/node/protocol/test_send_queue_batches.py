@@ -1,4 +1,4 @@
-"""Outgoing Batches: only small events of one stream that wait in the same flush."""
+"""Tests of which events are sent in Batches: only small events of one stream in the same flush."""
 
 import pytest
 from hypothesis import given
@@ -29,7 +29,7 @@ def outbox_of(*events: OutgoingEvent, credit: SendCredit | None = None) -> SendQ
 
 
 def numbers(taken: list[OutgoingEvent]) -> list[int | list[int]]:
-    """Return the async ids of the sent events; a Batch's as a list."""
+    """Return the async IDs of the taken events; those of a Batch as a list."""
     return [
         [inner.async_id for inner in parse_batch(Event(*event[:4], bytes(event.payload)))]
         if event[2:4] == (STREAM, BATCH)
@@ -75,7 +75,7 @@ def test_no_more_than_32_kib() -> None:
 
 def test_no_more_than_the_agreed_payload() -> None:
     pair = open_pair(a={"max_payload": 1_024})
-    for size in (500, 508, 500, 509):  # and 8 bytes before each
+    for size in (500, 508, 500, 509):  # each has 8 bytes in front
         pair.a.core.send(1, 0, 64, 1, bytes(size), lbm=False)
     pair.carry(pair.a)
     assert pair.b.channel.receiver.counters() == {1: 3}
@@ -153,7 +153,9 @@ def test_it_is_one_link_of_the_chain(sealing: str) -> None:
 
 
 def written(pair: Pair, sends: list[tuple[int, int, bool]], *, at_once: bool) -> None:
-    """Have `a` send events, each a stream's place, a size, and whether it is LBM."""
+    """Send events from `a`, each given as the index of its stream, its size, and whether it is
+    LBM.
+    """
     streams = [1, *(pair.a.core.open_stream("x") for _ in range(2))]
     for number, (place, size, lbm) in enumerate(sends):
         payload = encode({300: bytes(size)}) if lbm else b"\x01" * size
@@ -174,7 +176,9 @@ def written(pair: Pair, sends: list[tuple[int, int, bool]], *, at_once: bool) ->
 def test_batched_or_not_the_same_comes(
     sends: list[tuple[int, int, bool]], padding: str, plaintext: str
 ) -> None:
-    """Return each stream's events, their cost, and their share of the budget and the windows."""
+    """Compare events by stream, their cost, and the memory charged to the budget and the
+    windows.
+    """
     seen = []
     for at_once in (True, False):
         pair = open_pair(a={"padding": pad(padding)}, plaintext=plaintext, stream_window=8_192)

@@ -1,4 +1,4 @@
-"""Stream 0 of an open connection: Close, limits, what does not belong there."""
+"""Tests of stream 0 of an open connection: Close, limits, and events that aren't allowed there."""
 
 import pytest
 
@@ -169,14 +169,14 @@ def test_unknown_cells_are_ignored() -> None:
     assert pair.b.code == CloseCode.GOING_AWAY
 
 
-# A peer that makes us answer and does not read.
+# A peer that causes answers and doesn't read them.
 
 
 @EACH_KIND
 def test_answers_that_nobody_reads_are_bounded(plaintext: str) -> None:
     pair = open_pair(plaintext=plaintext, seal_events=65_536)
     session = pair.b.session
-    session.unwritten = session.control_buffer - 10_000  # As if it continued for long.
+    session.unwritten = session.control_buffer - 10_000  # as after a long time
     for stream in range(3, 2_003, 2):
         pair.inject(pair.a, stream, STREAM, OPEN, {keys.LABEL: "x"})
         pair.inject(pair.a, 0, STREAM, RESET, {keys.STREAM: stream, keys.CODE: 64})
@@ -190,12 +190,12 @@ def test_answers_that_nobody_reads_are_bounded(plaintext: str) -> None:
 def test_resets_of_unwanted_streams_that_nobody_reads_are_bounded(plaintext: str) -> None:
     pair = open_pair(plaintext=plaintext, seal_events=65_536)
     session = pair.b.session
-    session.unwritten = session.control_buffer - 5_000  # As if it continued for long.
+    session.unwritten = session.control_buffer - 5_000  # as after a long time
     for stream in range(3, 1_003, 2):
         pair.inject(pair.a, stream, STREAM, OPEN, {keys.LABEL: "x"})
         if pair.b.code != ALIVE:
             break
-        # As the shell does it: when the event was handled, and before the next one.
+        # Like the driver: after the event was handled, and before the next one.
         pair.b.core.reset_stream(stream, CloseCode.NO_HANDLER)
         pair.inject(pair.a, stream, STREAM, FINISH)
     assert_ended(pair.b, CloseCode.OVERLOADED)
@@ -232,7 +232,7 @@ def test_what_the_application_asks_for_is_not_held_against_the_peer(plaintext: s
     pair = open_pair(plaintext=plaintext)
     for _ in range(3):
         pair.a.core.open_stream("x" * 900_000)
-    pair.inject(pair.b, 0, 1, PONG)  # A peer that only stays connected.
+    pair.inject(pair.b, 0, 1, PONG)  # a peer that only keeps the connection open
     assert pair.a.code == ALIVE
     pair.pump()
     assert len(pair.b.all(StreamOpened)) == 3
@@ -240,8 +240,9 @@ def test_what_the_application_asks_for_is_not_held_against_the_peer(plaintext: s
 
 @pytest.mark.parametrize("sealing", ["chain", "each"])
 def test_a_peer_can_reset_all_its_streams_before_it_reads(sealing: str) -> None:
-    """With long signatures, the answers take more than the buffer that does not depend on
-    `max_streams`."""
+    """With long signatures, the answers exceed the part of the buffer that doesn't depend on
+    `max_streams`.
+    """
     names = {"kex": ("x25519",), "signing": ("ml-dsa-65",), "sealing": (sealing,)}
     pair = open_pair(algorithms=names, seal_events=1, max_streams=400)
     streams = [pair.a.core.open_stream("x") for _ in range(400)]
@@ -258,7 +259,7 @@ def test_a_peer_can_reset_all_its_streams_before_it_reads(sealing: str) -> None:
 
 
 def test_sealed_delivery_takes_all_that_may_come_before_a_seal() -> None:
-    """Whatever else the connection holds, such as what our own application sends."""
+    """The memory of other data of the connection, such as events to send, doesn't count."""
     sealed = {"deliver": "sealed", "peer_memory": 65_536}
     pair = open_pair(seal_events=20, max_payload=16_384, seal_delay_ms=60_000, b=sealed)
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""Incoming Batches: each event inside acts as it does outside."""
+"""Tests of received Batches: each event has the same effect as outside of a Batch."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ TWO: list[Inner] = [(0, 64, 1, b"one"), (9, 64, 2, b"\x00")]
 
 
 def with_stream(**settings: Any) -> tuple[Pair, int]:
-    """A pair on which `a` has opened a stream."""
+    """Return a pair on which `a` has opened a stream."""
     pair = open_pair(**settings)
     stream = pair.a.core.open_stream("app/test")
     pair.pump()
@@ -31,7 +31,7 @@ def with_stream(**settings: Any) -> tuple[Pair, int]:
 
 
 def give(pair: Pair, stream: int, events: list[Inner], *, sealed: bool = False) -> None:
-    """A Batch of `a`, made by hand."""
+    """Forge a Batch of `a`."""
     pair.inject(pair.a, stream, STREAM, BATCH, serialise_batch(events), sealed=sealed)
 
 
@@ -113,7 +113,7 @@ def test_each_event_needs_its_own_credit() -> None:
     charged = 564 + 664 + 2 * (EVENT_WEIGHT - 64)
     assert pair.b.core.account.held == STREAM_WEIGHT + charged
     give(pair, stream, [(0, SIM, CHUNK, b"x"), (0, 64, 1, b"x")])
-    assert len(pair.b.events) == 4  # The Chunk precedes the faulty event.
+    assert len(pair.b.events) == 4  # the Chunk precedes the invalid event
     pair.b.reports[:] = [report for report in pair.b.reports if type(report) is not Event]
     assert_violation(pair, pair.b, CloseCode.PROTOCOL_ERROR)
 
@@ -134,7 +134,7 @@ def test_what_is_dropped_counts_one_by_one() -> None:
     chunk: Inner = (1, SIM, CHUNK, b"\xa0")
     give(pair, stream, [chunk] * 5)
     assert pair.b.code == ALIVE
-    give(pair, stream, [chunk] * 2)  # the second finds one too many
+    give(pair, stream, [chunk] * 2)  # the second exceeds the limit
     assert_violation(pair, pair.b, CloseCode.OVERLOADED)
 
 
@@ -193,7 +193,7 @@ events = st.tuples(
 def test_batched_or_not_the_same_happens(
     inner: list[Inner], place: str, deliver: str, plaintext: str
 ) -> None:
-    """Also where credit ends in the middle, and where all is dropped."""
+    """Also if credit ends in the middle, and if all events are dropped."""
     seen = []
     for batched in (True, False):
         pair, stream = with_stream(b={"deliver": deliver}, plaintext=plaintext, stream_window=2_048)

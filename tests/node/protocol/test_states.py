@@ -1,4 +1,4 @@
-"""The table of states: closed, reachable, and final where it should be."""
+"""Tests of the table of states: complete, reachable, and final where it should be."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""The table of streams: ids, parity, bounds, and when a stream is gone."""
+"""Tests of the table of streams: IDs, parity, limits, and when a stream is closed."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def violates(code: CloseCode = CloseCode.PROTOCOL_ERROR) -> "pytest.RaisesExc[Re
 
 
 def both_sides() -> list[tuple[Streams, int, int]]:
-    """A table of either side, its own first id, and the other side's."""
+    """Return a table of either side, its own first ID, and the peer's."""
     return [
         (Streams(True, 4, MemoryBudget(1 << 20)), 3, 2),
         (Streams(False, 4, MemoryBudget(1 << 20)), 2, 3),
@@ -59,12 +59,12 @@ def test_the_other_sides_ids() -> None:
         streams.admit(theirs)
         streams.admit(theirs + 100)
         with violates():
-            streams.admit(ours)  # not ours to be opened by them
+            streams.admit(ours)  # the peer can't open a local ID
         streams.open_remote(theirs + 4, 10, 10)
         streams.admit(theirs + 4)
         for id in (theirs, theirs + 2):
             with violates():
-                streams.admit(id)  # lower than their last
+                streams.admit(id)  # lower than the peer's last ID
         with violates():
             streams.open_remote(theirs + 4, 10, 10)
         streams.admit(theirs + 6)
@@ -101,7 +101,7 @@ def test_window_and_reset_may_name_what_was_opened() -> None:
         assert streams.open_local(10, 10) is streams.get_live(ours)
         opened = streams.open_remote(theirs + 2, 10, 10)
         assert streams.get_live(theirs + 2) is opened
-        assert streams.get_live(theirs) is None  # skipped: as good as gone
+        assert streams.get_live(theirs) is None  # skipped, which counts as closed
         for id in (ours + 2, theirs + 4):
             with violates():
                 streams.get_live(id)
@@ -116,7 +116,7 @@ def test_each_sides_streams_are_bounded_until_they_are_gone() -> None:
     with violates(CloseCode.TOO_MANY_STREAMS):
         streams.open_remote(6, 10, 10)
     for stream in (ours[0], theirs[0]):
-        streams.end_local(stream)  # half is not gone
+        streams.end_local(stream)  # one direction is still open
     with pytest.raises(LimitReachedError):
         streams.open_local(10, 10)
     with violates(CloseCode.TOO_MANY_STREAMS):
@@ -146,7 +146,7 @@ def test_committed_is_the_sum_of_windows_still_read_under() -> None:
     assert streams.committed == 4_096
     streams.end_local(first)
     second.window.take(4_096)
-    assert streams.consume(second, 4_096, budget=1_000) == 2_048  # short of memory: it shrinks
+    assert streams.consume(second, 4_096, budget=1_000) == 2_048  # memory is short, so it shrinks
     assert streams.committed == 2_048
     streams.end_remote(second)
     assert streams.committed == 0
@@ -157,7 +157,7 @@ COST = SIZE + EVENT_COST
 
 
 def stream_of(pair: Pair, *, sent: int) -> int:
-    """A stream of a's, on which so many events have gone to b."""
+    """Return a stream of a on which this number of events was delivered to b."""
     stream = pair.a.core.open_stream("x")
     for _ in range(sent):
         pair.a.core.send_data(stream, bytes(SIZE))
@@ -175,7 +175,7 @@ def test_what_was_sent_is_held_until_it_is_consumed() -> None:
     pair.b.core.consume(stream, 3 * COST)
     reader = pair.b.core.flow()
     assert (reader.streams[stream].held, reader.unconsumed) == (0, 0)
-    assert reader.streams[stream].consumed == 3 * COST  # too little for a Window
+    assert reader.streams[stream].consumed == 3 * COST  # not enough for a Window
     assert reader.committed == window
 
 

@@ -1,4 +1,4 @@
-"""Streams `tunnel`: 65,536 bytes of credit both ways whatever was agreed, and counted apart."""
+"""Tests of `tunnel` streams: 65,536 bytes of credit in both directions, counted separately."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def test_credit_is_the_same_whatever_was_agreed(window: int) -> None:
 
 
 def test_windows_of_tunnels_take_nothing_from_others() -> None:
-    # Windows may add up to half of it; a stream gets an eighth of the rest.
+    # Windows may add up to half of the memory; a stream gets an eighth of what remains of that.
     memory = 2 * 8 * Limits().stream_window
     pair = open_pair(peer_memory=memory)
     streams = [opened(pair) for _ in range(32)]
@@ -39,7 +39,7 @@ def test_windows_of_tunnels_take_nothing_from_others() -> None:
         pair.a.core.send_data(stream, bytes(40_000))
         pair.pump()
         pair.b.core.consume(stream, 40_000 + EVENT_COST)
-        assert pair.b.core.flow().streams[stream].window == TUNNEL_WINDOW  # it never shrinks
+        assert pair.b.core.flow().streams[stream].window == TUNNEL_WINDOW  # it doesn't shrink
 
 
 def test_what_is_freed_is_charged_no_more_and_its_credit_is_given_back_later() -> None:
@@ -90,6 +90,6 @@ def test_who_waits_for_credit_is_told_of_credit_alone() -> None:
     core.streams.watch_credit(stream)
     pair.b.core.reset_stream(stream, 1)
     pair.pump()
-    assert pair.a.reports.count(StreamWritable(stream)) == 2  # None can arrive any longer.
+    assert pair.a.reports.count(StreamWritable(stream)) == 2  # credit can no longer arrive
     with pytest.raises(LocalProtocolError):
         core.streams.watch_credit(stream)

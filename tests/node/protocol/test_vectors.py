@@ -1,4 +1,4 @@
-"""The checked-in vectors of events, payloads and sealed events against the core."""
+"""Tests of the core against the vectors of events, payloads and sealed events."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,13 +33,13 @@ from tests.vectors.load import Vector, codes, of_kind, unhex, vectors
 
 
 def application_payload(event: Event) -> bytes:
-    """The payload as an application sees it."""
+    """Return the payload as an application gets it."""
     absent = event.payload == NO_PAYLOAD and (event.category, event.subcategory) != (STREAM, DATA)
     return b"" if absent else event.payload
 
 
 def fields_of(event: Event) -> dict[str, object]:
-    """The fields that are on the wire, with the payload as an application sees it."""
+    """Return the fields on the wire, with the payload as an application gets it."""
     fields = {**event._asdict(), "payload": application_payload(event).hex()}
     del fields["cost"]
     return fields

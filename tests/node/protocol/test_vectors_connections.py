@@ -1,7 +1,7 @@
-"""The recorded whole connections: both cores, given their keys, write the same bytes.
+"""Tests of whole connections against vectors: with the same keys, both cores write the same bytes.
 
-All random data comes from the vector: private keys, the random of the Hellos, and non-deterministic
-library results (answers of ML-KEM, signatures of ML-DSA). The core must compute the rest.
+All randomness is taken from the vector: private keys, the random of the Hellos, and outputs that a
+library can't repeat (answers of ML-KEM, signatures of ML-DSA). The core computes everything else.
 """
 
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ Opened = dict[str, Any]
 
 
 class Keeper:
-    """An observer that remembers the secrets and the last chain value of each direction."""
+    """An observer that records the secrets and the last chain value of each direction."""
 
     def __init__(self) -> None:
         self.agreed: Agreed | None = None
@@ -62,20 +62,24 @@ class Keeper:
     def epoch_began(self, sent: bool, epoch: int, secret: bytes, rekey: int) -> None:
         self.epoch = epoch
 
-    def stream_opened(self, stream: int, payload: bytes | memoryview) -> None: ...
+    def stream_opened(self, stream: int, payload: bytes | memoryview) -> None:
+        """Ignored."""
 
-    def direction_ended(self, stream: int) -> None: ...
+    def direction_ended(self, stream: int) -> None:
+        """Ignored."""
 
-    def session_suspended(self, reason: str) -> None: ...
+    def session_suspended(self, reason: str) -> None:
+        """Ignored."""
 
-    def session_resumed(self, number: int) -> None: ...
+    def session_resumed(self, number: int) -> None:
+        """Ignored."""
 
     def session_ended(self, code: int, text: str, remote: bool) -> None:
         self.code = code
 
 
 def share_in(event: bytes) -> tuple[str, bytes]:
-    """The one share of a Hello or a Reply: its kex and its bytes."""
+    """Return kex and bytes of the only share of a Hello or Reply."""
     shares = decode(event[8:])[keys.SHARES]
     assert isinstance(shares, dict)
     ((kex, share),) = shares.items()
@@ -85,7 +89,7 @@ def share_in(event: bytes) -> tuple[str, bytes]:
 
 
 def given(value: bytes) -> Callable[[int], bytes]:
-    """A random source that returns its given bytes."""
+    """Return a random source that returns the given values."""
 
     def random(size: int) -> bytes:
         assert size == len(value)
@@ -109,10 +113,10 @@ class Replay:
         self.cores: dict[str, Connection] = {}
         self._seals = {side: iter(self.seals(side)) for side in SIDES}
 
-    # What the vector gives in place of randomness.
+    # Values of the vector in place of randomness.
 
     def seals(self, side: str) -> list[bytes]:
-        """The seals of a side in the order of the wire."""
+        """Return the seals of a side in the order of the wire."""
         size = self.suite.signing_algorithm.signature_size
         encrypted = [e for who, e in self.events if who == side and not self.is_raw(e)]
         if self.suite.sealing == "each":
@@ -120,11 +124,11 @@ class Replay:
         return [event[21 : 21 + size] for event in encrypted if event[4] == 1]
 
     def is_raw(self, event: bytes) -> bool:
-        """Hello, Retry and Reply are all that comes before the first Proof."""
+        """Return whether the event is a Hello, Retry or Reply, which precede the first Proof."""
         return any(event == raw for raw in (self.hello, *self.reply))
 
     def generate(self, algorithm: KexAlgorithm) -> EphemeralKey:
-        if algorithm.name != self.suite.kex:  # answered by Retry: its private key is not needed
+        if algorithm.name != self.suite.kex:  # answered by Retry, so its private key isn't needed
             return EphemeralKey(algorithm, share_in(self.hello)[1], bytes)
         who = "rekey_offerer" if self.rekeying else "initiator"
         private = unhex(self.vector[f"{who}_x25519_private"])
@@ -176,7 +180,7 @@ class Replay:
 
     @contextmanager
     def expect(self) -> Iterator[None]:
-        """Everything random is the vector's."""
+        """Replace all randomness by the vector's values."""
         first_kex, _ = share_in(self.hello)
         replaced = (
             self.suite.signing == "ml-dsa-65" or first_kex != self.config(SIDES[0]).names("kex")[0]
@@ -204,14 +208,14 @@ class Replay:
     # The connection.
 
     def play(self) -> Iterator[tuple[str, bytes]]:
-        """Yield each event as its side writes it, and then give it to the other."""
+        """Yield each event as its side writes it, and then deliver it to the other side."""
         yield from self.carry()
         for event in self.opened:
             if self.act(event):
                 yield from self.carry()
 
     def carry(self) -> Iterator[tuple[str, bytes]]:
-        """Deliver waiting data in both directions until there is none."""
+        """Deliver waiting bytes in both directions until there are none."""
         quiet = False
         while not quiet:
             quiet = True
@@ -228,10 +232,10 @@ class Replay:
             self.reports[side] += reports
             if any(isinstance(report, PeerIdentified) for report in reports):
                 core.accept_peer(START)
-                core.receive_data(b"", START)  # Data that arrived with the Proof.
+                core.receive_data(b"", START)  # bytes that followed the Proof
 
     def act(self, event: Opened) -> bool:
-        """Let the side's application act as the event requires; False if the core does it."""
+        """Perform the application's action for the event; return False if the core does it."""
         core, stream = self.cores[event["from"]], event["stream"]
         payload = unhex(event["payload"])
         kind = event["category"], event["subcategory"]
@@ -293,7 +297,7 @@ def test_a_connection_with_one_wrong_event(vector: Vector) -> None:
         replay.deliver(refused_by, unhex(vector["event"]))
     allowed = codes(vector)
     if not any(isinstance(r, HandshakeCompleted) for r in replay.reports[refused_by]):
-        # A refused Proof has a single code, whatever is wrong with its signature.
+        # A refused Proof always has the same code, whatever is wrong with its signature.
         allowed = allowed | {CloseCode.AUTHENTICATION_FAILED}
     assert replay.end(refused_by).code in allowed
     assert len(replay.reports[refused_by]) == before + 1

@@ -1,6 +1,6 @@
-"""The checked-in vectors of decisions in the handshake against the core.
+"""Tests of the core against the vectors of decisions in the handshake.
 
-One decision each: what a responder does with a Hello, an initiator with its answer.
+Each is one decision: of a responder about a Hello, or of an initiator about its answer.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ def config_of(vector: Vector) -> CoreConfig:
 
 
 def fed(side: Side, event: str) -> list[Event]:
-    """Feed a core one event and return the raw events that answer it (a Proof is none)."""
+    """Pass one event to a core; return the raw events that answer it, without Proofs."""
     side.core.receive_data(frame(unhex(event)), START)
     side.collect(START)
     answers = events_of(side.take(START))
@@ -56,7 +56,7 @@ def fed(side: Side, event: str) -> list[Event]:
 
 
 def decided(side: Side) -> dict[str, Any]:
-    """Return the negotiated values, in the vectors' words."""
+    """Return the agreement in the vectors' terms."""
     if side.opened:
         agreed = side.one(HandshakeCompleted).agreed
         suite, limits, role = agreed.suite, agreed.limits, agreed.remote_role
@@ -97,7 +97,7 @@ def test_what_a_responder_decides(vector: Vector) -> None:
         assert side.code in codes(vector) or "ambiguous" in vector
         assert_reject(side, answers, vector)
     else:
-        # Without a word: the code stays in the log, and any will do.
+        # No event is sent; the code is only in the log, so any is valid.
         assert side.code != ALIVE
         assert not answers or "ambiguous" in vector
 
@@ -122,7 +122,7 @@ def assert_answered(side: Side, answers: list[Event], expected: Mapping[str, Any
 
 
 def known_offers(algorithm: KexAlgorithm) -> EphemeralKey:
-    """Return the keys of the file in place of fresh ones."""
+    """Use the keys of the file instead of fresh ones."""
     offer = read("handshake")["offers"][algorithm.name]
     return algorithm.from_private(unhex(offer["mlkem768_seed"]) + unhex(offer["x25519_private"]))
 

@@ -1,4 +1,4 @@
-"""The checked-in vectors of resuming against the core: keys, events, decisions, positions."""
+"""Tests of the core against the vectors of resumption: keys, events, decisions, positions."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,7 +38,7 @@ EVER = Identity.create(("ed25519",))
 
 
 def known_key(hash: HashAlgorithm, key: bytes) -> ResumeKey:
-    """A ResumeKey of which K is known."""
+    """Return a ResumeKey with a known K."""
     made = ResumeKey(hash, bytes(hash.size), bytes(32))
     made.key = key
     return made
@@ -93,7 +93,7 @@ def test_what_is_written(vector: Vector) -> None:
 @vectors("resume", of_kind("agreement"))
 def test_what_is_agreed(vector: Vector) -> None:
     ours, theirs = vector["ours"], int(vector["theirs"] or 0)
-    if theirs > 600_000:  # a core does not state so much: the byte vectors have it
+    if theirs > 600_000:  # a core doesn't send such values; the byte vectors cover them
         theirs = 600_000
     pair = CutPair(make_config(ALICE, resume=ours / 1000), make_config(BOB, resume=theirs / 1000))
     pair.pump()
@@ -185,7 +185,7 @@ def test_positions_that_are_told(vector: Vector) -> None:
 
 
 def test_a_received_that_comes_again_tells_less_than_resumed() -> None:
-    """The responder's Received is lost, and it accepts more before the cut."""
+    """The responder's Received is lost, and it receives more before the cut."""
     pair = cut_pair()
     pair.b.core.send(1, 0, SIM, 4, b"something", lbm=False)
     pair.pump()
@@ -209,9 +209,9 @@ def test_many_transports_that_carried_nothing_do_not_make_the_next_one_overloade
         pair.cut()
         attempt, fresh, asked = pair.ask()
         answer = pair.answer(fresh, asked)
-        attempt.receive_data(answer[: 4 + int.from_bytes(answer[:4])], pair.now)  # Resumed alone
+        attempt.receive_data(answer[: 4 + int.from_bytes(answer[:4])], pair.now)  # only Resumed
         assert attempt.outcome == "resumed"
-        pair.a.take(pair.now)  # on its way, and lost
+        pair.a.take(pair.now)  # in transit, and lost
         pair.b.take(pair.now)
     pair.cut()
     assert pair.come_back().outcome == "resumed"
