@@ -152,11 +152,11 @@ def test_a_timeout_without_end(parley: Parley, server: str, timeout: str) -> Non
         (["--data-json", "{"], "invalid --data-json: not JSON: "),
         (["--data-json", ""], "invalid --data-json: not JSON: "),
         (["--data-json", "[" * 100_000], "invalid --data-json: nested too deeply"),
-        (["--data-json", "[" * 20 + "]" * 20], "more than 16 levels"),
-        (["--data-json", "1" + "0" * 30], "an integer or a size of 100 bits"),
+        (["--data-json", "[" * 20 + "]" * 20], "cannot encode more than 16 levels"),
+        (["--data-json", "1" + "0" * 30], "cannot encode an integer or a size of 100 bits"),
         (["--data-json", "1" * 5000], "invalid --data-json: not JSON: "),
-        (["--data-json", '"\\ud800"'], "text with a lone surrogate"),
-        (["\udcff"], "text with a lone surrogate"),  # an argument that is not UTF-8
+        (["--data-json", '"\\ud800"'], "cannot encode text with a lone surrogate"),
+        (["\udcff"], "cannot encode text with a lone surrogate"),  # an argument that is not UTF-8
     ],
 )
 def test_data_that_cannot_be_sent(
@@ -188,7 +188,7 @@ def test_data_that_cannot_be_sent(
         (
             f"{ELSEWHERE}#short",
             2,
-            f"cannot use the address '{ELSEWHERE}#short': after '#' it has 'short'",
+            f"cannot use the address '{ELSEWHERE}#short': invalid node ID 'short' after '#'",
         ),
         (
             "unix://relative",

@@ -71,7 +71,7 @@ def test_a_list_is_an_order_of_preference(parameter: str) -> None:
 @sweep("parameter", PARAMETERS)
 @sweep("name", ["rot13", "AES-256-GCM", "none", "null"])
 def test_an_unknown_name_is_refused(parameter: str, name: str) -> None:
-    with pytest.raises(UnknownAlgorithmError, match=f"no {parameter} '{name}'"):
+    with pytest.raises(UnknownAlgorithmError, match=f"unknown {parameter} '{name}'"):
         common(**{parameter: f"{NAMES[parameter][0]},{name}"}).load()
 
 

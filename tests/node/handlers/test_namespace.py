@@ -119,7 +119,7 @@ def test_what_is_refused() -> None:
         node.add_namespace(Wrong())
     with pytest.raises(ConfigError, match="cannot use 5 as the name of a namespace"):
         node.on("a", namespace=5)  # type: ignore[arg-type]  # that is the test
-    with pytest.raises(ConfigError, match="cannot register a handler of 5: a name is text"):
+    with pytest.raises(ConfigError, match="cannot register a handler of 5: the name must be str"):
         node.on(5)(print)  # type: ignore[arg-type]  # that is the test
     node.on("b")(print)
     with pytest.raises(ParleyError, match="event 'b' has a handler"):

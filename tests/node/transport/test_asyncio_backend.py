@@ -229,7 +229,7 @@ async def test_sockets_that_a_loop_never_closes_are_not_waited_for(
     backend.transports.add(AsyncioTransport(lambda _: None, backend.transports))
     with fail_after(5):
         await backend.aclose()
-    assert "1 sockets were not closed" in caplog.text
+    assert "did not close 1 sockets" in caplog.text
 
 
 async def test_a_task_that_ignores_cancellation_is_named_and_left(

@@ -59,7 +59,7 @@ async def test_a_session_goes_on_over_memory_too() -> None:
 
 async def test_nobody_listens() -> None:
     async with new_node() as client:
-        with pytest.raises(UnreachableError, match=r"memory://nobody: nobody listens there"):
+        with pytest.raises(UnreachableError, match=r"memory://nobody: no node listens there"):
             await client.connect("memory://nobody", trust=AnyPeer())
 
 
@@ -96,4 +96,4 @@ async def test_another_thread_has_names_of_its_own() -> None:
         thread = threading.Thread(target=anyio.run, args=(elsewhere,))
         thread.start()
         await anyio.to_thread.run_sync(thread.join)
-        assert said == ["cannot reach memory://mine: nobody listens there in this event loop"]
+        assert said == ["cannot connect to memory://mine: no node listens there in this event loop"]

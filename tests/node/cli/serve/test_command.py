@@ -339,7 +339,7 @@ def test_others_are_let_in_only_if_that_is_said(
 @pytest.mark.parametrize(
     ("toml", "arguments", "text"),
     [
-        ("", ("--simproto", "here"), "cannot use the address 'here': it must start with"),
+        ("", ("--simproto", "here"), "cannot use the address 'here': expected tcp://"),
         (
             "",
             ("--named-flavour", "new"),
@@ -360,7 +360,7 @@ def test_others_are_let_in_only_if_that_is_said(
         ("node.role = 'boss'", (), "cannot set node.role to 'boss'"),
         ("node.rolle = 'peer'", (), "(did you mean node.role?)"),
         ("serve.clock_interval = 1", (), "it has a fixed value now; remove it"),
-        ("", ("--listen", "here"), "cannot use the address 'here': it must start with"),
+        ("", ("--listen", "here"), "cannot use the address 'here': expected tcp://"),
         (None, (), "does not exist"),
     ],
 )

@@ -94,7 +94,7 @@ def test_a_bridge_joins_two_nodes_and_a_relay(processes: Processes, parley: Parl
     ("arguments", "sentence"),
     [
         (["--relay", "tcp://0.0.0.0:0"], "--allow-insecure"),
-        (["--relay", "nowhere"], "cannot use the address 'nowhere': it must start with"),
+        (["--relay", "nowhere"], "cannot use the address 'nowhere': expected tcp://"),
         (["--bridge", "news"], "cannot bridge the topic 'news'"),
         (["--relay", "tcp://127.0.0.1:0", "--bridge", ""], "cannot bridge the topic ''"),
     ],
