@@ -1,4 +1,4 @@
-"""Tests of node/transport/address.py: one spelling each, one sentence for each mistake."""
+"""Tests of node/transport/address.py: canonical texts, and the error for each mistake."""
 
 import hashlib
 from typing import Any
@@ -249,7 +249,7 @@ addresses = st.builds(
 @given(addresses)
 def test_every_address_round_trips(address: Address) -> None:
     assert Address.parse(str(address)) == address
-    # It also serves as a name in a line of known peers.
+    # An address is also a name in a line of known peers.
     assert not set(str(address)) & set(", \t\n")
     assert str(address).isprintable()
 

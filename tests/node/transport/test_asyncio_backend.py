@@ -1,4 +1,4 @@
-"""Tests of node/transport/asyncio_backend.py: what only asyncio's transports do."""
+"""Tests of node/transport/asyncio_backend.py: behaviour specific to asyncio's transports."""
 
 import asyncio
 import socket
@@ -35,7 +35,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> object:
 
 
 class Noted:
-    """A driver that records the transport's calls."""
+    """A driver that records the calls of the transport."""
 
     def __init__(self) -> None:
         self.transport: Any = None
@@ -70,7 +70,7 @@ async def joined(backend: AsyncioBackend, driver: N) -> tuple[N, socket.socket]:
 async def joined(
     backend: AsyncioBackend, driver: Noted | None = None
 ) -> tuple[Noted, socket.socket]:
-    """A connection whose other end is a plain socket."""
+    """Return a connection whose other end is a plain socket."""
     driver = driver or Noted()
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = Address("tcp", "127.0.0.1", server.getsockname()[1])
@@ -135,7 +135,7 @@ async def test_closing_does_not_wait_for_who_does_not_read() -> None:
 
 async def test_a_flood_lets_others_have_their_turn() -> None:
     class ReadBuffer(Noted):
-        """Notes in which turn of the loop much came."""
+        """Records the turns of the loop in which many bytes arrived."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -162,7 +162,7 @@ async def test_a_flood_lets_others_have_their_turn() -> None:
             await eventually(lambda: driver.data == flood)
         assert driver.came
         assert len(driver.came) == len(set(driver.came))
-        # Paused by the driver in such a turn, it stays so.
+        # If the driver pauses it in such a turn, it stays paused.
         driver.transport.pause_reading()
         driver.transport.data_received(flood)
         other.sendall(b"later")
@@ -183,7 +183,7 @@ async def test_a_reset_by_the_other_side_is_an_end() -> None:
 
 
 async def test_shutting_what_is_gone_already_is_no_error() -> None:
-    """The loop reports it a turn later; until then the socket is neither open nor closed."""
+    """The loop reports the loss a turn later; until then the socket is neither open nor closed."""
     backend = AsyncioBackend()
     driver, other = await joined(backend)
     other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -202,7 +202,7 @@ async def test_errors_are_translated() -> None:
 
 
 async def test_a_dial_that_is_cancelled_at_any_moment_leaves_no_socket() -> None:
-    """Uvloop doesn't report a connection that was just established."""
+    """Uvloop doesn't report a connection that succeeded just then."""
     backend = AsyncioBackend()
     with socket.create_server(("127.0.0.1", 0), backlog=512) as server:
         address = Address("tcp", "127.0.0.1", server.getsockname()[1])
@@ -272,7 +272,7 @@ async def test_a_close_that_asyncio_cancels_ends_tasks(turns: int) -> None:
     backend.spawn(wait)
     await begun.wait()
     closing = asyncio.create_task(task_scope.leave())
-    await asyncio.sleep(0)  # it has begun
+    await asyncio.sleep(0)  # it has started
     for _ in range(turns):
         await asyncio.sleep(0)
     closing.cancel()

@@ -1,4 +1,4 @@
-"""Coroutines that the asyncio backend begins: their task, context, cancellation and errors."""
+"""Tests of coroutines that the asyncio backend starts: task, context, cancellation and errors."""
 
 import asyncio
 import socket
@@ -97,7 +97,7 @@ async def test_a_cancelled_one_cleans_up(backend: AsyncioBackend, cancels_itself
 async def test_one_that_has_not_begun_never_begins(backend: AsyncioBackend) -> None:
     one = One()
     backend.start_tasks([(note_twice, one, one)])
-    one.runner.cancel()  # as a request whose connection ends before the next turn
+    one.runner.cancel()  # like a request whose connection ends before the next turn
     await eventually(one.runner.done)
     assert bool(one.seen) == EAGER
 

@@ -1,4 +1,4 @@
-"""Tests of node/transport/backend.py: what both loops promise, tried on both."""
+"""Tests of node/transport/backend.py: what both implementations guarantee."""
 
 import socket
 from collections.abc import AsyncIterator
@@ -64,7 +64,7 @@ async def test_the_clock_goes_on(backend: Backend) -> None:
 
 
 def ended(other: socket.socket) -> bool:
-    """Whether the other side closed or reset."""
+    """Return whether the other side closed or reset."""
     try:
         return other.recv(1) == b""
     except ConnectionResetError:
@@ -161,7 +161,7 @@ async def test_a_timer_is_never_early(backend: Backend) -> None:
     assert called == [0.0]
     await anyio.sleep(0.06)
     assert len(called) == 2
-    # A loop may round to its clock's resolution; the core looks at the time again.
+    # A loop may round to its clock's resolution; the core checks the time again.
     assert called[1] >= due - 0.002
 
 
@@ -220,7 +220,7 @@ async def test_closing_ends_every_task_and_waits_for_it(backend: Backend) -> Non
     await settled()
     with fail_after(1):
         await backend.aclose()
-    # A child that was spawned in the meantime is also cancelled, and cleans up.
+    # A child spawned in the meantime is also cancelled and cleans up.
     assert sorted(ended) == ["child", "parent"]
     await backend.aclose()
 

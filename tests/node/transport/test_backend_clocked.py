@@ -1,4 +1,4 @@
-"""Tests of node/transport/backend.py: whose time it is, and what stays the loop's."""
+"""Tests of ClockedBackend: what uses the other clock, and what still uses the loop's."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""A server on asyncio without file descriptors logs a few lines, and serves again later."""
+"""Test that a server on asyncio without file descriptors logs a few lines and recovers."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Tests of node/transport/callables.py: names that applications give to their registrations."""
+"""Tests of node/transport/callables.py: names that an application registers."""
 
 import re
 from collections.abc import Callable
@@ -14,16 +14,14 @@ from tests.sweep import sweep
 SURROGATES = ["\ud800", "a\udfff", "file-\udc80.txt"]
 
 
-async def handler(_: object) -> None:
-    """Return None."""
+async def handler(_: object) -> None: ...
 
 
 class Events(Namespace):
     """A namespace with one handler."""
 
     @on_event("x")
-    async def x(self, _: object) -> None:
-        """Return None."""
+    async def x(self, _: object) -> None: ...
 
 
 def namespace(name: str) -> Namespace:

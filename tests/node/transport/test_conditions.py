@@ -1,4 +1,4 @@
-"""Tests of node/transport/conditions.py: every waiter checks its condition after each change."""
+"""Tests of node/transport/conditions.py: waiters check their condition after each change."""
 
 from functools import partial
 
@@ -73,7 +73,7 @@ async def test_a_pause_is_by_the_clock_of_the_loop() -> None:
         assert slept == [None]
         with move_on_after(0.005):
             await pause(loop, 3600)
-        assert clock.next_timer == float("inf")  # A cancelled waiter leaves no entry.
+        assert clock.next_timer == float("inf")  # a cancelled waiter leaves no timer
 
 
 async def test_a_pause_ends_when_what_it_waits_for_is_so() -> None:

@@ -1,4 +1,6 @@
-"""Tests of node/transport/driver.py with a scripted core, transport and loop: no I/O, no time."""
+"""Tests of node/transport/driver.py with a scripted core, transport and loop, without I/O or real
+time.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import Any, cast
@@ -67,7 +69,7 @@ class FakeLoop:
         self.begun += begun
 
     def turn(self) -> None:
-        """Run everything due, and its consequences."""
+        """Run callbacks that are due, and callbacks scheduled by them."""
         while self.due:
             self.due.pop(0)()
 
@@ -81,7 +83,7 @@ class FakeLoop:
 
 
 class FakeCore:
-    """A scripted core."""
+    """A core that follows a script."""
 
     def __init__(self) -> None:
         self.told: list[Any] = []
@@ -99,7 +101,7 @@ class FakeCore:
         self.on_data: Callable[[], None] = lambda: None
 
     def wake(self) -> None:
-        """Something was queued."""
+        """Report a queued event."""
         if self.outbox.count >= self.outbox.waker.count:
             self.outbox.waker.wake()
 
@@ -141,7 +143,7 @@ class FakeCore:
 
 
 class FakeOutlet:
-    """Takes bytes until it is full."""
+    """Accepts bytes until it is full."""
 
     def __init__(self) -> None:
         self.done: list[Any] = []
@@ -169,7 +171,7 @@ class FakeOutlet:
 
 
 class Scene:
-    """A driver and all it touches."""
+    """A driver with its core, transport and loop."""
 
     def __init__(self, backend: Backend | None = None) -> None:
         self.loop = FakeLoop()
@@ -209,7 +211,7 @@ FINISHED = StreamFinished(3)
 
 def test_it_sends_what_there_is_once_it_is_connected() -> None:
     scene = Scene()
-    full = bytes(FLUSH_SIZE)  # A shorter write means that no more data may be sent now.
+    full = bytes(FLUSH_SIZE)  # a shorter result means that no more may be sent now
     scene.core.chunks = [full, full, b"rest", b"not asked for"]
     scene.core.wake()
     scene.loop.turn()
@@ -245,7 +247,7 @@ def test_much_that_waits_is_written_at_once() -> None:
 
 def test_what_is_flushed_is_written_now_if_it_is_taken() -> None:
     scene = Scene()
-    scene.driver.flush()  # before there is a transport
+    scene.driver.flush()  # before it has a transport
     scene.connect()
     scene.core.chunks = [b"one"]
     scene.driver.flush()
@@ -279,7 +281,7 @@ def test_no_report_overtakes_another() -> None:
 
 
 def test_what_reports_set_off_begins_after_all_of_them_also_of_an_outer_connection() -> None:
-    """Events of a connection through a tunnel are delivered in between events of the outer one."""
+    """A connection through a tunnel delivers its events while the outer connection does."""
     outer = Scene()
     inner = Scene(cast(Backend, outer.loop))
     handler = cast(TaskStart, "a handler")
@@ -349,8 +351,8 @@ def test_reading_follows_the_core() -> None:
 
 
 def test_reading_stops_at_once_when_the_core_wants_no_more() -> None:
-    """While a peer is being decided on, data that arrives before the next turn would have to be
-    kept.
+    """While the decision about a peer is pending, bytes before the next turn would have to be
+    buffered.
     """
     scene = Scene()
     scene.connect()
@@ -359,16 +361,16 @@ def test_reading_stops_at_once_when_the_core_wants_no_more() -> None:
     assert scene.transport.done == ["pause"]
 
 
-# Turns.
+# Fair turns.
 
 
 def received(scene: Scene) -> list[bytes]:
-    """What the core was given."""
+    """Return the bytes that the core received."""
     return [told[1] for told in scene.core.told if told[0] == "receive_data"]
 
 
 class SlowScene(Scene):
-    """A scene whose core needs as long as a round may last for each piece of three bytes."""
+    """A scene whose core takes the time of a whole round for each piece of three bytes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -380,7 +382,7 @@ class SlowScene(Scene):
         self.loop.time += ROUND_TIME
 
     def one_turn(self) -> None:
-        """Run everything due now, but not its consequences."""
+        """Run callbacks that are due, but not callbacks scheduled by them."""
         due, self.loop.due = self.loop.due, []
         for callback in due:
             callback()
@@ -393,7 +395,7 @@ def test_much_that_comes_at_once_is_taken_in_turns() -> None:
     assert scene.transport.done == ["pause"]
     scene.one_turn()
     assert received(scene) == [b"abc", b"def"]
-    scene.driver.received(b"ij")  # from an transport that does not pause at once
+    scene.driver.received(b"ij")  # from a transport that doesn't pause immediately
     assert received(scene) == [b"abc", b"def"]
     scene.loop.turn()
     assert received(scene) == [b"abc", b"def", b"ghi", b"j"]
@@ -523,7 +525,7 @@ def test_a_transport_that_comes_too_late_is_closed() -> None:
     assert scene.transport.done == ["close"]
 
 
-# The timer.
+# Deadlines.
 
 
 def test_there_is_one_timer_for_the_earliest_of_both_floors() -> None:
@@ -574,7 +576,7 @@ def test_a_timer_that_rings_after_the_end_does_nothing() -> None:
     assert not [what for what in scene.core.told if what[0] == "handle_deadline"]
 
 
-# Internal errors.
+# Bugs in Parley.
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""A driver whose core continues without its transport, and with another: scripted, no I/O."""
+"""Tests of a driver whose core continues without its transport and over another one, without
+I/O.
+"""
 
 import pytest
 
@@ -7,7 +9,7 @@ from tests.node.transport.test_driver import FINISHED, FakeOutlet, Scene
 
 
 class Parting(Scene):
-    """A scene whose core parts with its transport."""
+    """A scene whose core is suspended when it loses its transport."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -18,7 +20,7 @@ class Parting(Scene):
         self.core.is_suspended = True
 
     def resume(self) -> FakeOutlet:
-        """Another driver brings a new transport, and bytes of it."""
+        """Resume over a new transport of another driver, which has received bytes already."""
         giver = Scene()
         giver.connect()
         self.core.is_suspended = False
@@ -33,7 +35,7 @@ class Parting(Scene):
 def test_a_transport_that_is_lost_is_closed_and_another_goes_on() -> None:
     scene = Parting()
     scene.connect()
-    assert scene.transport.served is None  # the backend's own matter
+    assert scene.transport.served is None  # the backend closes it
     scene.driver.ended()
     scene.loop.turn()
     assert scene.transport.done == ["close"]
@@ -50,7 +52,7 @@ def test_a_transport_that_is_lost_is_closed_and_another_goes_on() -> None:
         "pause",
         "resume",
         b"later",
-    ]  # Data that arrived with it is processed first.
+    ]  # bytes received before the resumption are processed first
     assert ("receive_data", b"rest kept") in scene.core.told
 
 
@@ -69,7 +71,7 @@ def test_while_parted_time_goes_on_and_callers_wait() -> None:
     scene.core.ended = True
     scene.driver.step()
     assert scene.closed == 1
-    assert scene.driver.can_send  # A closed core isn't awaited.
+    assert scene.driver.can_send  # callers don't wait for a connection that has ended
 
 
 def test_a_core_that_parts_at_a_deadline_or_on_what_came_lets_go() -> None:
@@ -113,7 +115,7 @@ def test_a_transport_that_had_ended_when_it_came_is_lost_again() -> None:
     scene.connect()
     scene.driver.ended()
     giver.connect()
-    giver.driver.reads.queued = True  # It is queued.
+    giver.driver.reads.queued = True  # it waits for its turn
     giver.driver.received(b"x")
     giver.driver.ended()
     scene.core.is_suspended = False
@@ -156,7 +158,7 @@ def test_a_gate_holds_for_the_new_transport_what_it_held_for_the_last(safe: bool
     giver.core.chunks = [b"asked"]
     giver.connect()
     scene.core.is_suspended = False
-    scene.core.chunks = [b"first"]  # Again, because the state is unknown.
+    scene.core.chunks = [b"first"]  # again, because it is unknown whether they arrived
     giver.driver.hand_over(scene.driver, b"")
     scene.loop.turn()
     position["safe"] = 1

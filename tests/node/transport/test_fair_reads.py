@@ -1,4 +1,4 @@
-"""Bytes that wait for their turn stay in their order, and connections share the loop."""
+"""Tests of fair scheduling: waiting bytes stay in order, and connections share the loop."""
 
 from collections.abc import Callable
 
@@ -43,7 +43,7 @@ def test_nothing_waits_that_is_not_kept(how: str) -> None:
 
 
 class Worker:
-    """A reader with some work; `cost` is the time that one step takes."""
+    """A connection with some work; `cost` is the time of one step."""
 
     def __init__(self, scene: "Loop", name: str, steps: int, cost: float) -> None:
         self.scene, self.name, self.steps, self.cost = scene, name, steps, cost
@@ -63,13 +63,13 @@ class Worker:
             self.scene.scheduler.queue(self)
 
     def come(self) -> None:
-        """Something came: a turn at once, or later."""
+        """Receive work: run now, or wait for a turn."""
         if not self.scene.scheduler.run(self):
             self.scene.scheduler.queue(self)
 
 
 class Loop:
-    """A scheduler, a clock, and the completed work."""
+    """A scheduler, a clock, and a log of the work done."""
 
     def __init__(self) -> None:
         self.time = 5.0
@@ -78,7 +78,6 @@ class Loop:
         self.scheduler = FairScheduler(lambda: self.time, self.due.append)
 
     def turn(self) -> None:
-        """One turn of the loop."""
         due, self.due[:] = list(self.due), []
         assert len(due) <= 1
         for callback in due:
@@ -111,7 +110,7 @@ def test_who_waits_alone_has_the_whole_round() -> None:
 
 
 def test_who_took_long_comes_after_those_who_took_little() -> None:
-    """However it comes by its time: a step of twenty turns is owed for as long."""
+    """Independent of the cause: a step that takes twenty turns counts in full."""
     loop = Loop()
     long, short = Worker(loop, "long", 9, 20 * TURN_TIME), Worker(loop, "s", 100, TURN_TIME / 2)
     long.come()
@@ -132,7 +131,7 @@ def test_in_one_turn_of_the_loop_one_long_step_is_let_pass() -> None:
     loop.turn()
     assert loop.done == ["0", "1"]
     light.come()
-    assert loop.done[-1] == "light"  # A reader with little work waits for none of them.
+    assert loop.done[-1] == "light"  # the one with little work doesn't wait for the others
     while loop.due:
         loop.turn()
     assert [name for name in loop.done if name != "light"] == [str(n) for n in range(20)]

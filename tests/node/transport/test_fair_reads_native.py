@@ -1,4 +1,4 @@
-"""What a native peer sends at once is taken in turns: in order, with others between."""
+"""Tests that bytes of native peers are processed in turns: in order, with others in between."""
 
 from typing import cast
 
@@ -16,20 +16,20 @@ from tests.node.protocol.pair import Pair, Side, open_pair
 from tests.node.transport.test_driver import FakeLoop, FakeOutlet
 
 EVENTS = 500
-# Readings of the clock while a connection runs alone, and one for rounding.
+# Clock readings while a connection runs alone, and one for rounding.
 LOOKS = 4 * ROUND_TIME / TURN_TIME + 1
 NEVER = float("inf")
 
 
 class TickingLoop(FakeLoop):
-    """Each look at the clock finds it a quarter of a turn later."""
+    """A loop whose clock advances by a quarter of a turn with each reading."""
 
     def now(self) -> float:
         self.time += TURN_TIME / 4
         return self.time
 
     def one_turn(self) -> None:
-        """Run everything due now, but not its consequences."""
+        """Run callbacks that are due, but not callbacks scheduled by them."""
         due, self.due = self.due, []
         for callback in due:
             callback()
@@ -60,7 +60,7 @@ class ServedConnection:
 
 
 def flood(pair: Pair, *, sealed: bool, count: int = EVENTS) -> bytes:
-    """Yield events numbered from 1, as `pair.a` sends them: each separately, outside of Batches."""
+    """Return events numbered from 1 that `pair.a` sends, each on its own rather than in a Batch."""
     sent = b""
     for number in range(1, count + 1):
         pair.a.core.send(1, 0, 10, 1, number.to_bytes(2), lbm=False, seal=sealed)
@@ -79,13 +79,13 @@ def test_a_flood_is_taken_step_by_step_and_others_come_between(sealed: bool) -> 
     assert step <= len(hostile.numbers) <= LOOKS * step
     assert hostile.transport.done[-1:] == ["pause"]
     good.driver.received(flood(other, sealed=True, count=1))
-    assert good.numbers == []  # it waits for this turn of the loop, and is the next
+    assert good.numbers == []  # it runs next, after this turn of the loop
     before = loop.time
     loop.one_turn()
     assert loop.time - before <= 2 * ROUND_TIME
     assert good.numbers == [1]
     assert len(hostile.numbers) <= 2 * LOOKS * step
-    loop.turn()  # and no byte more has to come
+    loop.turn()  # without further bytes
     assert hostile.numbers == list(range(1, count + 1))
     assert hostile.transport.done.count("pause") == hostile.transport.done.count("resume") == 1
 

@@ -1,4 +1,4 @@
-"""Tests of node/transport/memory.py: order, bounds, ends and cancellation."""
+"""Tests of node/transport/memory.py: order, limits, ends and cancellation."""
 
 from collections.abc import Awaitable, Callable
 from random import Random  # noqa: TID251  (seeded, to choose what is cancelled)
@@ -27,7 +27,7 @@ async def read_all(stream: MemoryStream) -> bytes:
 
 
 async def cancelled_while_waiting(call: Callable[[], Awaitable[object]]) -> None:
-    """Start a call, see it wait, and cancel it."""
+    """Start a call, wait until it blocks, and cancel it."""
     ended = False
 
     async def run() -> None:
@@ -46,7 +46,7 @@ async def cancelled_while_waiting(call: Callable[[], Awaitable[object]]) -> None
 async def error_while_waiting(
     call: Callable[[], Awaitable[object]], act: Callable[[], Awaitable[None]]
 ) -> Exception | None:
-    """Return what a waiting call raises when something is done."""
+    """Return the exception of a blocked call after an action."""
     caught: Exception | None = None
 
     async def run(*, task_status: TaskStatus[None]) -> None:
@@ -103,7 +103,7 @@ async def test_a_full_buffer_holds_the_sender() -> None:
         tasks.start_soon(send)
         await wait_all_tasks_blocked()
         assert sent == [b"abcd"]
-        assert await right.receive(1) == b"a"  # room for one byte, and two are wanted
+        assert await right.receive(1) == b"a"  # space for one byte, but two are needed
         await wait_all_tasks_blocked()
         assert sent == [b"abcd"]
         assert await right.receive(1) == b"b"
@@ -250,7 +250,7 @@ async def test_nothing_is_lost_or_doubled_whatever_is_cancelled(seed: int) -> No
     sent, received = bytearray(), bytearray()
 
     async def attempt(call: Callable[[], Awaitable[None]]) -> None:
-        # A cancelled scope around a call that can finish at once, or after a few turns.
+        # A cancelled scope around a call that can finish immediately or after a few turns.
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(cancel_later, scope, chance.randrange(4))

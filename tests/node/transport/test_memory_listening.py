@@ -1,4 +1,4 @@
-"""Tests of `memory://NAME`: nodes of one event loop that listen and dial without a socket."""
+"""Tests of `memory://NAME`: nodes of one event loop that listen and connect without a socket."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Tests of node/transport/sockets.py: one sentence for each error, files left alone."""
+"""Tests of node/transport/sockets.py: error messages, and files that must not be removed."""
 
 import errno
 import os
@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def kind_of(path: Path) -> str:
-    """What kind of file is there."""
+    """Return the kind of a file."""
     if path.is_socket():
         return "socket"
     if path.is_fifo():

@@ -1,4 +1,4 @@
-"""Tests of node/transport/transport.py: any byte stream serves a driver, to its end."""
+"""Tests of StreamTransport: any byte stream can serve a driver until it ends."""
 
 from collections.abc import AsyncIterator
 from typing import cast
@@ -104,7 +104,7 @@ async def test_reading_pauses(backend: Backend) -> None:
     driver, theirs = served(backend)
     await settled()
     driver.transport.pause_reading()
-    await theirs.send(b"a")  # For the pending receive.
+    await theirs.send(b"a")  # for the receive in progress
     await settled()
     await theirs.send(b"b")
     await settled()
@@ -119,7 +119,7 @@ async def test_reading_pauses(backend: Backend) -> None:
 
 
 class Odd(ByteStream):
-    """A stream that fails as no stream should. Slow where it does not."""
+    """A stream that raises unexpected errors, or is slow."""
 
     def __init__(self, fails: str) -> None:
         self.fails = fails
@@ -178,13 +178,13 @@ async def test_a_stuck_stream_is_closed(backend: Backend, what: str) -> None:
 async def test_a_backend_that_closes_tells_the_driver(backend: Backend) -> None:
     drivers = [served(backend)[0] for _ in range(3)]
     await settled()
-    drivers.append(served(backend)[0])  # its tasks have not begun
+    drivers.append(served(backend)[0])  # its tasks haven't started
     await backend.aclose()
     assert [driver.ends for driver in drivers] == [1] * 4
 
 
 class Reusing(MemoryStream):
-    """A foreign stream that gives views of one buffer, which the next bytes overwrite."""
+    """A foreign stream that returns views of one buffer, which the next bytes overwrite."""
 
     buffer = bytearray(1 << 18)
 
@@ -195,7 +195,7 @@ class Reusing(MemoryStream):
 
 
 class Keeping(Noted):
-    """Keeps its data unchanged."""
+    """Stores received objects without copying them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -206,7 +206,7 @@ class Keeping(Noted):
 
 
 async def test_what_a_stream_gave_may_be_overwritten(backend: Backend) -> None:
-    """A part of it may be the beginning of a frame, and is kept."""
+    """The driver stores a part of it, for example the beginning of a frame."""
     ours, theirs = memory_pair()
     driver = Keeping()
     StreamTransport(Reusing(ours._outgoing, ours._incoming), driver.as_driver, backend)

@@ -47,10 +47,10 @@ async def test_one_that_is_cancelled_before_its_first_step_ends(backend: Backend
             await anyio.sleep_forever()
         finally:
             with anyio.CancelScope(shield=True):
-                await checkpoint()  # A shielded task is not cancelled.
+                await checkpoint()  # shielded code isn't cancelled
             ended.append("cleaned up")
 
-    for times in (1, 2):  # the second run is not cancelled by what cancelled the first
+    for times in (1, 2):  # cancelling the first run doesn't affect the second
         job.start(work)
         await job.end()
         assert len(ended) == times

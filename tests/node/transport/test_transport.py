@@ -8,7 +8,7 @@ from tests.node.transport.test_driver import FakeOutlet, Scene
 
 
 def gated() -> tuple[Scene, WriteBarrier]:
-    """A connected driver behind a gate."""
+    """Return a connected driver behind a barrier."""
     scene, gate = Scene(), WriteBarrier()
     scene.driver.barrier = gate
     scene.connect()
@@ -17,7 +17,7 @@ def gated() -> tuple[Scene, WriteBarrier]:
 
 
 def told(scene: Scene, what: str) -> list[object]:
-    """Return the core's calls of one kind."""
+    """Return the calls of one kind that the core received."""
     return [entry[-1] for entry in scene.core.told if entry[0] == what]
 
 
@@ -52,7 +52,7 @@ def test_behind_a_shut_gate_nothing_is_read_and_nothing_leaves() -> None:
     scene.loop.turn()
     assert told(scene, "receive_data") == []
     assert scene.transport.done == ["pause"]
-    assert not scene.loop.due  # It doesn't poll repeatedly either.
+    assert not scene.loop.due  # and doesn't poll
     gate.reopen()
     scene.loop.turn()
     assert b"".join(told(scene, "receive_data")) == b"inmore"  # type: ignore[arg-type] # bytes
@@ -92,7 +92,7 @@ def test_the_core_s_time_stands_still_and_its_grace_lets_it_read_first() -> None
     scene.loop.turn()
     scene.loop.move(5)
     assert told(scene, "handle_deadline") == []
-    assert scene.upper_rang  # but calls have their time-outs
+    assert scene.upper_rang  # but calls still time out
     scene.earliest = float("inf")
     gate.reopen()
     scene.loop.turn()
@@ -116,7 +116,7 @@ def test_a_connection_that_ends_waits_no_more() -> None:
 
 
 class Record:
-    """A record whose positions a test sets."""
+    """A journal whose positions a test sets."""
 
     def __init__(self) -> None:
         self.recorded = self.safe = 0
@@ -164,7 +164,7 @@ def test_what_is_held_is_bounded_and_room_is_said(transport_full: bool) -> None:
     record.transport.more = not transport_full
     record.safe = 1
     record.gate.release()
-    assert record.rooms == (0 if transport_full else 1)  # The transport reports it.
+    assert record.rooms == (0 if transport_full else 1)  # otherwise the transport reports it
 
 
 def test_what_is_held_by_one_that_closes_is_lost() -> None:

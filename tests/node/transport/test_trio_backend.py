@@ -1,4 +1,4 @@
-"""Tests of node/transport/trio_backend.py: what only the shell on trio does."""
+"""Tests of node/transport/trio_backend.py: behaviour specific to trio."""
 
 import errno
 import logging
@@ -54,7 +54,7 @@ async def test_a_failing_task_takes_no_other_along(
 
 
 async def test_who_cancels_around_it_cancels_no_task_of_it() -> None:
-    """The node sends Close first, then it ends its tasks."""
+    """The node sends Close first, and then ends its tasks itself."""
     steps: list[str] = []
 
     async def run() -> None:

@@ -1,4 +1,6 @@
-"""Tests of node/tunnels/home_server.py: a node that is logged in reaches others and is reached."""
+"""Tests of node/tunnels/home_server.py: a logged-in node connects to others and accepts
+connections.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -45,7 +47,7 @@ SOON = Backoff(first=0.01, longest=0.05)
 
 
 class Server:
-    """A home with accounts for all nodes, and configurable routes."""
+    """A home server that gives everyone an account and forwards tunnels as configured."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -60,7 +62,7 @@ class Server:
         return self.node.node_id
 
     def session(self, node: Node) -> Peer:
-        """That over which a node is logged in."""
+        """Return the session over which a node is logged in."""
         live = self.accounts.session(node.node_id)
         assert live is not None
         peer = live.remote
@@ -68,13 +70,13 @@ class Server:
         return peer
 
     def leads(self, *way: NodeId) -> None:
-        """To the account that is last in the way."""
+        """Forward to the account at the end of the path."""
         self.switch.ways[way[-2:]] = way
 
 
 class Place:
-    """Servers and nodes, which end with the test. Each runs in its own task, because trio doesn't
-    let a test leave a cancel scope open.
+    """Servers and nodes that are closed after the test. Each runs in its own task, because trio
+    doesn't let a test leave a cancel scope open.
     """
 
     def __init__(self, tasks: TaskGroup, directory: Path) -> None:
@@ -98,7 +100,7 @@ class Place:
         return value
 
     async def aclose(self) -> None:
-        """End all of them, the last one first."""
+        """Close all of them, the last one first."""
         for end, ended in reversed(self._held):
             end.set()
             await ended.wait()
@@ -169,7 +171,7 @@ async def test_two_accounts_of_one_home(place: Place) -> None:
     with pytest.raises(CallRefused) as error:
         await back.call("who")  # In the other direction: Alice exports no names.
     assert error.value.code == ResultCode.NOT_AUTHORISED
-    assert await two.home.call("who") == f"{alice} by 0"  # the home itself, directly
+    assert await two.home.call("who") == f"{alice} by 0"  # directly to the home server
 
 
 async def test_an_account_of_another_home_and_a_server(place: Place) -> None:
@@ -211,7 +213,7 @@ async def test_a_node_may_have_several_homes(place: Place) -> None:
     assert bob.handlers.exports == set()
 
 
-# Logged in.
+# Login.
 
 
 async def test_without_an_account_it_is_dialled_on_with_the_longest_pauses(place: Place) -> None:
@@ -247,7 +249,7 @@ async def test_leaving_logs_out_and_ends_what_was_reached(place: Place) -> None:
     assert peer.is_gone
     with pytest.raises(PeerClosedError):
         await two.reach()
-    # Bob is at home yet.
+    # Bob is still logged in.
     assert two.server.session(two.bob).is_open
 
 
@@ -284,7 +286,7 @@ async def test_a_home_is_entered_once_and_not_by_a_server(place: Place) -> None:
     assert home.is_up
 
 
-# Who is not reached.
+# Errors.
 
 
 async def test_nobody_but_a_home_leads_here(place: Place) -> None:
@@ -327,7 +329,7 @@ async def test_a_home_that_is_not_there(place: Place) -> None:
 async def test_it_goes_on_over_the_next_session_with_the_home(place: Place) -> None:
     two = await place.two(resume=30.0)
     peer = await two.reach()
-    await peer.call("who")  # from now on both sides know that they can resume
+    await peer.call("who")  # afterwards both sides know that they can resume
     two.server.session(two.alice).live.drop(CloseCode.GOING_AWAY)
     await eventually(lambda: peer.resumes == 1)
     assert await peer.call("who") == f"{two.alice.node_id} by 2"
@@ -353,7 +355,7 @@ async def test_it_moves_to_a_direct_address_and_back(
     assert await peer.call("who") == f"{two.alice.node_id} by 0"
     assert set(asked) == ({f"mdns://{two.bob.node_id}"} if discover else set())
     await two.bob.connections.stop_accepting(graceful=True)
-    peer.driver.ended()  # the cable is cut
+    peer.driver.ended()  # the direct connection breaks
     await eventually(lambda: bool(peer.path) and not peer.is_suspended)
     assert await peer.call("who") == f"{two.alice.node_id} by 2"
     assert peer.resumes == 2
@@ -375,10 +377,10 @@ async def test_a_node_that_is_nowhere_near(
     assert isinstance(redialling, SessionResumer)
     await eventually(lambda: bool(asked) and redialling._runner is None)
     assert await peer.call("who") == f"{two.alice.node_id} by 2"
-    assert (peer.resumes, redialling.next) == (0, 0)  # if it is lost, a tunnel is the first
+    assert (peer.resumes, redialling.next) == (0, 0)  # after a loss, a tunnel is tried first
 
 
-# Writing in topics.
+# Publishing.
 
 
 async def test_notes_for_topics_elsewhere(place: Place) -> None:
@@ -389,14 +391,14 @@ async def test_notes_for_topics_elsewhere(place: Place) -> None:
     there = f"room@{server.id}/{bob.node_id}"
     with pytest.raises(CallRefused) as error:
         await two.home.publish(there, "hello")
-    assert error.value.code == ResultCode.NOT_AUTHORISED  # it is not exported
+    assert error.value.code == ResultCode.NOT_AUTHORISED  # not exported
     bob.handlers.exports.add(Exports(["publish:room"]))
     assert [await two.home.publish(there, text, once=True) for text in ("a", "b")] == [1, 2]
-    assert len(server.switch.dials) == 1  # all by one tunnel
+    assert len(server.switch.dials) == 1  # all through one tunnel
     assert await two.home.publish("here", 1) is None
     assert await two.home.publish(f"here@{server.id}", 1) is None
     with pytest.raises(CallRefused):
-        await two.home.publish("nothing@nowhere", 1)  # a name like any other, at the home
+        await two.home.publish("nothing@nowhere", 1)  # not an address, so a topic of the home
     with pytest.raises(TunnelRefusedError):
         await two.home.publish(f"room@{alice}", 1)
     for one in bob.peers:

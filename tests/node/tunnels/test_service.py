@@ -1,4 +1,4 @@
-"""How a Dial is answered, and the remaining state of an abandoned one."""
+"""Tests of answers to a Dial, and of cleaning up Dials whose origin is gone."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -25,7 +25,7 @@ DIAL_TO_NOBODY = encode({keys.TRACE: TRACE, keys.DEADLINE_MS: 9_000, keys.TO: [b
 
 
 class Hanging:
-    """A switch that never decides."""
+    """A policy that never decides."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -77,7 +77,7 @@ async def test_the_deadline_is_kept_by_whoever_meets_it(anyio_backend: str) -> N
         assert await refused(made, timeout=0.4) == (ResultCode.DEADLINE_EXCEEDED, 1)
         await eventually(lambda: switch.cancelled == 1)
         assert await refused(made, timeout=0.05) == (ResultCode.DEADLINE_EXCEEDED, None)
-        assert switch.asked == 1  # no time was left to ask
+        assert switch.asked == 1  # no time was left
 
 
 async def test_who_gives_up_leaves_nothing_on_the_way(anyio_backend: str) -> None:
@@ -109,7 +109,7 @@ async def test_who_may_dial_no_more_has_no_tunnels(anyio_backend: str) -> None:
         assert (here.code, ends[0].code) == (CloseCode.NOT_AUTHORISED,) * 2
         await eventually(lambda: not service.count and not made.switches[0].open)
 
-        # Nor is one opened that was asked for before.
+        # A tunnel requested earlier isn't opened either.
         del server.handlers.reserved["tunnel"]
         service = server.connections.serve_tunnels(switch)
 
@@ -219,7 +219,7 @@ async def test_a_target_without_room_says_so(anyio_backend: str) -> None:
 async def test_a_node_that_stops_says_so_through_its_tunnels(anyio_backend: str) -> None:
     async with row(4) as made:
         peer = await made.reach()
-        await peer.ping()  # So that the other side also knows that it is open.
+        await peer.ping()  # so that the peer knows that it is open
         await made.target.aclose()
         assert (await peer.closed()).code == CloseCode.GOING_AWAY
         await eventually(lambda: len(made.records) == 2)
@@ -256,7 +256,7 @@ async def test_an_account_lets_in_what_its_home_says_is_for_it(anyio_backend: st
         ]:
             assert await code_of(home.node_id, path) == ResultCode.MALFORMED
         codes = [await code_of(home.node_id, made.path) for _ in range(51)]
-        assert codes.count(ResultCode.OVERLOADED) > 0  # 50 at once, and 50 a second
+        assert codes.count(ResultCode.OVERLOADED) > 0  # limit: a burst of 50, then 50 a second
 
 
 async def test_an_account_has_room_for_256_tunnels_of_a_home(anyio_backend: str) -> None:

@@ -82,7 +82,7 @@ async def test_with_a_limit_unused_sessions_stay_until_their_place_is_needed() -
         with pytest.raises(ConnectionError):
             await pool.acquire("b", sessions.open)
         await eventually(lambda: first.is_gone)
-        assert len(pool) == 0  # a session that was not opened has no place
+        assert len(pool) == 0  # a failed session takes no capacity
         sessions.fails = False
         async with pool.use("a", sessions.open) as another:
             assert another is not first

@@ -1,4 +1,4 @@
-"""How a relaying server forwards bytes, credit and ends, and which data it keeps."""
+"""Tests of forwarding at a server between the ends: bytes, credit, ends and memory."""
 
 import pytest
 
@@ -22,7 +22,7 @@ STALLED = 255
 
 
 def splices(made: Row) -> list[Splice]:
-    """Those of the first server."""
+    """Return the splices of the first server."""
     service = made.nodes[1].handlers.reserved["tunnel"].handler.__self__
     assert isinstance(service, TunnelService)
     return list(service.splices)
@@ -72,7 +72,7 @@ async def test_small_pieces_are_joined_where_they_wait(anyio_backend: str) -> No
         core, stream = here.stream.live.core, here.stream.id
         sent = 0
         while core.credit(stream) > 0:
-            for _ in range(100):  # Data beyond the credit waits in the origin's queues.
+            for _ in range(100):  # data beyond the credit waits in the origin's queues
                 core.send_data(stream, b"x")
                 sent += 1
             await settled()
@@ -186,7 +186,7 @@ async def test_many_stalled_tunnels_are_nothing_to_a_good_one(anyio_backend: str
         stalled = [splice for splice in splices(made) if splice.buffered]
         assert len(stalled) == STALLED
         assert max(splice.buffered for splice in stalled) <= TUNNEL_MEMORY
-        for live in (made.links[0][1].live, made.links[1][0].live):  # both of the server
+        for live in (made.links[0][1].live, made.links[1][0].live):  # both of the server's
             assert live.core.account.held < 300 * 16_384  # streams and their tasks
             assert live.core.queued_bytes < 4 * LARGEST_TUNNEL_DATA
             assert live.driver.can_send

@@ -1,4 +1,6 @@
-"""A relaying server can't modify traffic without detection; and what it can observe."""
+"""Tests of a malicious server between the ends: every change is detected, and it sees no
+content.
+"""
 
 from pathlib import Path
 
@@ -20,13 +22,13 @@ from tests.node.network import eventually
 from tests.node.tunnels.tunnel_rows import Passing, Row, row
 
 CANARY = b"a canary that nobody on the way may see"
-# Of the bytes that are changed without `--every-cut`: one of so many.
+# Without `--every-cut`, one of this many bytes is changed.
 STEP = 13
-LONGEST = 60.0  # seconds of the clock after which everything has an end
+LONGEST = 60.0  # seconds of the clock after which everything must have ended
 
 
 class Side:
-    """One direction through a hostile server: the byte at `flip` is changed on its way."""
+    """One direction through a malicious server, which changes the byte at `flip`."""
 
     def __init__(self, source: TunnelStream, sink: TunnelStream, flip: int | None) -> None:
         self.source = source
@@ -55,7 +57,7 @@ class Side:
 
 
 class Hostile:
-    """The server between that changes one byte of each tunnel: in the direction `back` or not."""
+    """A server in between that changes one byte of each tunnel, in the direction `back` or not."""
 
     def __init__(self, node: Node) -> None:
         self.passing = Passing(node)
@@ -84,8 +86,8 @@ class Hostile:
 
 
 async def ask(made: Row, clock: FakeClock, hostile: Hostile) -> tuple[object, list[int]]:
-    """Return a call's answer through a new tunnel, or its error, and the bytes that had passed in
-    each direction.
+    """Return the result or error of a call through a new tunnel, and the bytes in each
+    direction.
     """
     outcome: list[object] = []
     sizes: list[int] = []

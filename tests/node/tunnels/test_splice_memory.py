@@ -1,4 +1,6 @@
-"""A relaying server keeps no forwarded data in its process memory, including freed memory."""
+"""Test that a server between the ends stores no content of a tunnel anywhere in its memory,
+including freed memory.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,7 +41,7 @@ def hop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, str
 
 
 def memory(process: int) -> bytes:
-    """All that a process has in memory that it may write."""
+    """Return the writable memory of a process."""
     found = []
     with Path(f"/proc/{process}/mem").open("rb", buffering=0) as whole:
         for line in Path(f"/proc/{process}/maps").read_text().splitlines():
@@ -55,7 +57,7 @@ def memory(process: int) -> bytes:
 
 
 async def say(peer: Peer, name: str, canary: bytes) -> None:
-    """Have it pass by in many sizes."""
+    """Send it through the tunnel in many sizes."""
     for turn in range(TURNS):
         data = canary * (turn + 1) ** 2
         assert await peer.call(name, data) == data
@@ -85,10 +87,10 @@ async def test_nothing_of_it_is_in_the_memory_of_a_server_between(
             async with await here.reach(server.node_id, target.node_id) as peer:
                 await say(peer, "secret", canary)
                 between = memory(running.process.pid)
-            assert bytes(target.node_id) in between  # it is searched where it was, as it was
+            assert bytes(target.node_id) in between  # checks that the search finds known data
             assert between.count(canary) == 0
             assert canary.hex().encode() not in between
-            # Of the same said to the server itself there is something, though that is over too.
+            # The same data sent to the server itself does leave traces.
             await say(server, "parley.echo", canary)
             between = memory(running.process.pid)
             assert canary in between

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Attempts:
-    """In place of what dials again: the times at which it was to."""
+    """Replaces the redialling; records the times of attempts."""
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
@@ -38,7 +38,7 @@ class Attempts:
 
 
 def move(peer: Peer, *, direct: bool) -> None:
-    """The session has another transport."""
+    """Give the session another transport."""
     node_id = peer.node_id
     assert node_id is not None
     peer.driver.path = () if direct else (node_id, node_id)
@@ -51,7 +51,7 @@ async def never() -> ByteStream:
 
 @asynccontextmanager
 async def tunnelled(clock: FakeClock | None = None) -> AsyncIterator[tuple[Peer, Attempts]]:
-    """A session that may be resumed, and seems to go through a tunnel."""
+    """Return a session that can be resumed and appears to use a tunnel."""
     async with meeting(clock=clock, resume=30.0) as met:
         ours, theirs = memory_pair()
         async with anyio.create_task_group() as tasks:
@@ -85,15 +85,15 @@ async def test_what_comes_back_at_once_was_no_success() -> None:
         await clock.tick(PAUSES.steady / 2)
         move(peer, direct=False)
         await clock.tick(PAUSES.first / 2)
-        assert len(attempts.times) == 1  # it has its pause
+        assert len(attempts.times) == 1  # it pauses
         await clock.tick(PAUSES.first)
         assert len(attempts.times) == 2
         move(peer, direct=True)
         await clock.tick(PAUSES.steady * 2)
-        assert len(attempts.times) == 2  # There is no address to try.
+        assert len(attempts.times) == 2  # no attempt is possible
         move(peer, direct=False)
         await clock.tick(0)
-        assert len(attempts.times) == 3  # it held, and is worth an attempt at once
+        assert len(attempts.times) == 3  # the connection lasted, so it tries again immediately
         runner.cancel()
 
 

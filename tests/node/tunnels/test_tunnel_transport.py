@@ -1,4 +1,4 @@
-"""The end of a tunnel as a transport: what its driver is given, and when the credit goes back."""
+"""Tests of TunnelTransport: what its driver receives, and when credit is returned."""
 
 from dataclasses import dataclass, field
 
@@ -19,7 +19,7 @@ from tests.node.tunnels.tunnel_rows import RawEnd, Row, end_raw, row
 
 @dataclass
 class Log:
-    """A driver that records its input."""
+    """A driver that records what it receives."""
 
     came: list[bytes] = field(default_factory=list)
     has_ended: bool = False
@@ -35,7 +35,7 @@ class Log:
 
 
 async def opened(made: Row) -> tuple[TunnelTransport, Log, RawEnd]:
-    """An transport, its driver, and the raw end opposite."""
+    """Return a transport, its driver, and the raw opposite end."""
     ends = end_raw(made.target)
     transport, log = await made.open(), Log()
     transport.serve(log)

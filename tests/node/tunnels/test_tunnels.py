@@ -1,4 +1,4 @@
-"""Tunnels over one and more hops, from dial to end."""
+"""Tests of tunnels over one and more hops, from dial to end."""
 
 import anyio
 import pytest
@@ -30,7 +30,7 @@ async def test_a_call_through_a_tunnel(count: int, anyio_backend: str) -> None:
 
         peer = await made.reach()
         assert await peer.call("echo", b"x" * 300_000) == b"x" * 300_000
-        assert peer.path == (made.path[0], made.path[-1])  # its home knows the rest
+        assert peer.path == (made.path[0], made.path[-1])  # only its home knows the rest
         assert asked[0].peer.node_id == made.origin.node_id
         assert asked[0].peer.path == made.path
         assert made.links[0][0].path == ()

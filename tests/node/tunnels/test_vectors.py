@@ -1,4 +1,4 @@
-"""federation.json: one event on a stream `tunnel`, at the server between."""
+"""Tests of federation.json: one event on a `tunnel` stream, at the server in between."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -40,7 +40,7 @@ TRACE = bytes(16)
 
 
 class Waiting:
-    """A switch that decides when it is allowed to."""
+    """A policy that decides when the test permits it."""
 
     def __init__(self) -> None:
         self.asked = self.over = 0
@@ -56,7 +56,7 @@ class Waiting:
 
 
 class PassesOn:
-    """A switch that sends each Dial on to the same peer, as a server does."""
+    """A policy that forwards each Dial to the same peer, like a server."""
 
     def __init__(self, peer: Peer, path: tuple[NodeId, ...]) -> None:
         self._peer, self._path = peer, path
@@ -71,7 +71,7 @@ class PassesOn:
 
 
 def put(stream: TunnelStream, vector: Vector, made: Row) -> None:
-    """Write the event of a vector on a stream, regardless of the rules of the local side."""
+    """Write the event of a vector on a stream, bypassing the checks of the sender."""
     _, async_id, category, subcategory, payload, _ = parse_raw(unhex(vector["raw_event"]))
     if (category, subcategory) == (TUNNEL, DIAL):
         payload = encode_dial(TRACE, 9, to=(made.target.node_id,))
@@ -141,7 +141,7 @@ async def test_an_event_on_a_joined_tunnel(vector: Vector, anyio_backend: str) -
 async def test_calls_that_come_with_a_violation_do_not_run(
     anyio_backend: str, joined: bool
 ) -> None:
-    """All of them are decrypted before the first one has the stream reset."""
+    """All are decrypted before the first one resets the stream."""
     async with row(3) as made:
         ran: list[object] = []
         made.nodes[1].on_call("parley.echo")(lambda call: ran.append(call))
@@ -162,7 +162,7 @@ async def test_calls_that_come_with_a_violation_do_not_run(
 
 @vectors("federation", of_kind("answer"))
 async def test_an_answer_that_is_forwarded(vector: Vector, anyio_backend: str) -> None:
-    """The bytes that a node in between sends for the Answer of the next one."""
+    """The bytes that a node in between sends for the Answer of the next node."""
     path = [NodeId(unhex(one)) for one in vector["path"]]
     async with row(3) as made:
         _, between, last = made.nodes

@@ -1,4 +1,4 @@
-"""Nodes in a row, joined in memory, the ones between being servers that pass tunnels on."""
+"""Nodes in a row, connected in memory; those in between are servers that forward tunnels."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -34,8 +34,8 @@ AUDITOR = AuditorPrivateKey.create().public
 
 
 class Passing:
-    """Return the switch of a server that forwards along its path to any joined node; other nodes
-    dial `to` it by `ways`.
+    """The policy of a server that forwards along the path of a Dial, or by `ways` for a Dial `to` a
+    node.
     """
 
     def __init__(self, node: Node) -> None:
@@ -99,13 +99,13 @@ class Row:
         return self.nodes[-1]
 
     async def open(self, timeout: float = PATIENCE) -> TunnelTransport:
-        """A tunnel from the origin to the target."""
+        """Open a tunnel from the origin to the target."""
         return await dial_tunnel(
             self.links[0][0], to=[self.target.node_id], trace=random_bytes(16), timeout=timeout
         )
 
     async def reach(self) -> Peer:
-        """A session with the target, through a tunnel."""
+        """Open a session with the target through a tunnel."""
         return await self.origin.connections.connect_by(
             [tunnel_dial(self.open)], self.target.node_id, name="the row"
         )
@@ -121,9 +121,9 @@ async def row(
     last: FaultyLink | None = None,
     **settings: Any,
 ) -> AsyncIterator[Row]:
-    """So many nodes in a row; the first is an account of the second. Those between keep journals in
-    directories below `journals`, if there are to be some. `last`, which runs, is the link to the
-    target."""
+    """Run nodes in a row; the first has an account at the second. Those in between write journals
+    in subdirectories of `journals`, if given. `last` is an existing node to use as the target.
+    """
     nodes = []
     for place in range(count):
         journal = None
@@ -191,7 +191,7 @@ class RawEnd:
 
 
 def end_raw(node: Node, *, reading: bool = True) -> list[RawEnd]:
-    """Have all tunnels that come to `node` end in one of the list."""
+    """Let all tunnels that arrive at `node` end in a raw end of the list."""
     ends: list[RawEnd] = []
 
     async def serve(stream: Stream) -> None:
