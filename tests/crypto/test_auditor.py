@@ -1,4 +1,4 @@
-"""Tests of crypto/auditor.py: boxes that one key opens, and one spelling of each key."""
+"""Tests of crypto/auditor.py: boxes that only one key decrypts, and one spelling of each key."""
 
 import nacl.bindings
 import pytest
@@ -16,7 +16,7 @@ def test_a_box_is_opened_by_its_auditor_alone(secret: bytes) -> None:
     box = KEY.public.seal(secret)
     assert len(box) == len(secret) + BOX_OVERHEAD
     assert KEY.open(box) == secret
-    assert KEY.public.seal(secret) != box  # an ephemeral key each time
+    assert KEY.public.seal(secret) != box  # a new ephemeral key each time
     with pytest.raises(DecryptError):
         AuditorPrivateKey.create().open(box)
 
@@ -45,7 +45,7 @@ def test_a_key_has_one_spelling() -> None:
     assert str(KEY.public) == text
     assert text == "parley-auditor-r5amllnwr4swesxfwikou5t2n3eu3au5hv5v4gwrxjxt4ijyfbpq"
     assert AuditorKey.parse(text) == KEY.public
-    last = text[:-1] + chr(ord(text[-1]) + 1)  # bits that are none of the key's
+    last = text[:-1] + chr(ord(text[-1]) + 1)  # spare bits that don't belong to the key
     bare = text.removeprefix("parley-auditor-")
     others = ["", text.upper(), f"{text}=", f" {text}", text[:-1], last, text[:15], bare]
     for wrong in [*others, Identity.create().node_id.text]:

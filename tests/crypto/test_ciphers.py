@@ -1,4 +1,4 @@
-"""Tests of crypto/ciphers.py: published values, and every way not to open."""
+"""Tests of crypto/ciphers.py: published values, and every reason not to decrypt."""
 
 import pytest
 

@@ -10,8 +10,8 @@ from tests.sweep import sweep
 each_hash = pytest.mark.parametrize("hash", HASHES.values(), ids=lambda hash: hash.name)
 
 
-# Of the test vectors of BLAKE3's authors, where the input is 0, 1, .., 250, 0, 1, ..: the first 32
-# bytes, by the input's length. They are about its chunks of 1,024 bytes and the tree above them.
+# From the test vectors of BLAKE3's authors, with the input 0, 1, .., 250, 0, 1, ..: the first 32
+# bytes, by length of the input. They cover its chunks of 1,024 bytes and the tree above them.
 BLAKE3 = {
     0: "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262",
     1: "2d3adedff11b61f14c886e35afa036736dcd87a74d27b5c1510225d0f592e213",

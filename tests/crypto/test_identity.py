@@ -1,4 +1,4 @@
-"""Tests of crypto/identity.py: node ids, bindings, and every identity that is none."""
+"""Tests of crypto/identity.py: node IDs, bindings, and every invalid identity."""
 
 import base64
 import hashlib
@@ -19,12 +19,12 @@ SAMPLE = NodeId(bytes(range(32)))
 
 
 def identity_of(primary: str) -> Identity:
-    """An identity of all algorithms with this one first."""
+    """Return an identity with all algorithms, this one first."""
     return Identity.create((primary, *(name for name in SIGNING if name != primary)))
 
 
 def bind(primary: SigningKey, algorithm: str, public: bytes) -> bytes:
-    """Sign a binding as section 4 writes it, for algorithms that the library does not know."""
+    """Sign a binding as specified in section 4, also for unknown algorithms."""
 
     def named(name: str) -> bytes:
         return bytes((len(name.encode()),)) + name.encode()
@@ -35,7 +35,7 @@ def bind(primary: SigningKey, algorithm: str, public: bytes) -> bytes:
     return primary.sign(b"parley1 key binding" + node_id + named(algorithm) + public)
 
 
-# Node ids
+# Node IDs.
 
 
 def test_the_text_of_a_node_id() -> None:
@@ -82,7 +82,7 @@ def test_the_uuid_is_of_version_8() -> None:
         assert kept == value[:16]
 
 
-# Identities
+# Identities.
 
 
 @each_primary
@@ -121,7 +121,7 @@ def test_the_default_identity_is_one_ed25519_key() -> None:
 
 def test_equality_is_of_keys() -> None:
     identity = identity_of("ml-dsa-65")
-    # ML-DSA signatures differ each time, so the same keys have other bindings here.
+    # ML-DSA signatures are randomised, so the same keys have different bindings here.
     again = Identity.from_keys(identity.keys)
     assert again.cells() != identity.cells()
     assert again.public == identity.public

@@ -1,4 +1,4 @@
-"""Tests of crypto/key_exchange.py: agreement, published values, and every bad share."""
+"""Tests of crypto/key_exchange.py: agreement, published values, and every invalid share."""
 
 from collections.abc import Callable
 
@@ -16,8 +16,8 @@ each_kex = pytest.mark.parametrize("kex", KEX.values(), ids=lambda kex: kex.name
 X25519 = KEX["x25519"]
 HYBRID = KEX["x25519-mlkem768"]
 
-# The values of u that lead to an all-zero result, with both values of the ignored top bit,
-# canonical and not (RFC 7748; the list of https://cr.yp.to/ecdh.html).
+# All u that result in zero, with both values of the ignored top bit, canonical or not (RFC 7748;
+# see the list of https://cr.yp.to/ecdh.html).
 P = 2**255 - 19
 ORDER_8 = (
     325606250916557431795983626356110631294008115727848805560023387167927233504,
@@ -97,7 +97,7 @@ def test_an_all_zero_x25519_result_is_refused(bad: bytes) -> None:
 
 @pytest.mark.parametrize("position", [0, 500, 1087, 1088, 1119])
 def test_an_altered_answer_gives_another_secret(position: int) -> None:
-    # FIPS 203 rejects implicitly: no error, but the Proof will not open.
+    # FIPS 203 rejects implicitly: there is no error, but the Proof won't decrypt.
     key = HYBRID.generate()
     share, secret = HYBRID.respond(key.share)
     altered = bytearray(share)
@@ -111,7 +111,7 @@ def test_both_halves_of_the_hybrid_secret_count() -> None:
     other_share, other_secret = HYBRID.respond(key.share)
     assert secret[:32] != other_secret[:32]
     assert secret[32:] != other_secret[32:]
-    # The halves are independent: an answer put together from two gives both its halves.
+    # The halves are independent: an answer combined from two has the secret of each half.
     mixed = key.derive(share[:1088] + other_share[1088:])
     assert mixed == secret[:32] + other_secret[32:]
 

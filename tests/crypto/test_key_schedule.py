@@ -1,4 +1,4 @@
-"""Tests of crypto/key_schedule.py: against the recorded sessions and a second derivation."""
+"""Tests of crypto/key_schedule.py against recorded sessions and a second implementation."""
 
 import hmac
 from dataclasses import fields

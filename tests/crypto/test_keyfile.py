@@ -1,4 +1,4 @@
-"""Tests of crypto/keyfile.py: modes, passphrases, and every file that is none (row 23)."""
+"""Tests of crypto/keyfile.py: modes, passphrases, and every invalid file (row 23)."""
 
 import os
 import stat
@@ -28,7 +28,7 @@ from parley._lbm.codec import encode
 
 MAGIC = b"parley1 key file\n"
 COSTS = len(MAGIC) + 1
-CHEAP = PassphraseCost(passes=1, memory_kib=8)  # the least that libsodium takes
+CHEAP = PassphraseCost(passes=1, memory_kib=8)  # the least that libsodium accepts
 PASSPHRASE = b"correct horse"
 IDENTITY = Identity.create(tuple(SIGNING))
 
@@ -99,7 +99,7 @@ def test_a_file_of_another_user_is_refused(path: Path, monkeypatch: pytest.Monke
     saved(path, None)
     owner = path.stat().st_uid
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    if owner == 0:  # root's files are root's to read anyway
+    if owner == 0:  # root can read root's files anyway
         assert load_identity(path).node_id == IDENTITY.node_id
         os.chown(path, 12345, -1)
     with pytest.raises(KeyFileTooOpenError):
@@ -145,7 +145,7 @@ def test_a_failed_read_is_a_typed_error(path: Path, monkeypatch: pytest.MonkeyPa
     def fstat(descriptor: int) -> os.stat_result:
         raise OSError(5, "input/output error")
 
-    # Undone at once: pytest itself asks for the status of its files after the test.
+    # Undo immediately, because pytest itself checks the status of its files after the test.
     with monkeypatch.context() as patch:
         patch.setattr(os, "fstat", fstat)
         with pytest.raises(KeyFileUnreadableError):
@@ -245,7 +245,7 @@ def test_truncated_files(path: Path, passphrase: bytes | None) -> None:
 def test_flipped_bits(path: Path, passphrase: bytes | None) -> None:
     save_identity(path, Identity.create(("ed25519", "ecdsa-p256")), passphrase, cost=CHEAP)
     data = path.read_bytes()
-    # In the sealed form all but the costs: those that a flipped bit raises take their time.
+    # In an encrypted file, except the costs, because flipped bits in them can make reading slow.
     for position in set(range(len(data))) - set(range(COSTS, COSTS + 8)):
         altered = bytearray(data)
         altered[position] ^= 1 << position % 8

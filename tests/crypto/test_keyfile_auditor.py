@@ -1,4 +1,4 @@
-"""Tests of crypto/keyfile.py: what is an identity's container's is tested there."""
+"""Tests of auditors' key files; the shared container is tested with identities."""
 
 import stat
 import struct

@@ -1,4 +1,4 @@
-"""A fork shares no random state with its parent (security, row 23)."""
+"""Test that a fork shares no random state with its parent (security, row 23)."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-# Everything that is drawn, in a process that has drawn before and its two children.
+# All kinds of random values, in a process that has generated some before and in its two children.
 SCRIPT = """
 import os
 from hashlib import sha256

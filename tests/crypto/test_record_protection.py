@@ -1,4 +1,4 @@
-"""Tests of crypto/record_protection.py: nonces, counters, and what must not open."""
+"""Tests of crypto/record_protection.py: nonces, counters, and data that must not decrypt."""
 
 import pytest
 from hypothesis import given
@@ -104,7 +104,7 @@ def test_seals(algorithm: SigningAlgorithm, hash: HashAlgorithm) -> None:
     seal = make_seal(key, hash, commit, d)
     assert len(seal) == algorithm.signature_size
     check_seal(verifier, hash, commit, d, seal)
-    # Unmasked by hand, it is the plain signature.
+    # Without its mask, it is the plain signature.
     mask = label(hash, commit, "seal mask", d, len(seal))
     assert mask == seal_mask(hash, commit, d, len(seal))
     signature = bytes(a ^ b for a, b in zip(seal, mask, strict=True))
@@ -131,7 +131,7 @@ def test_a_seal_that_was_altered_cut_or_made_by_another(algorithm: SigningAlgori
 
 
 def test_the_mask_hides_equal_signatures() -> None:
-    # Ed25519 is deterministic: without the mask two sessions would show the same signature.
+    # Ed25519 is deterministic: without the mask, two sessions would show the same signature.
     key = SIGNING["ed25519"].generate()
     one, other = (make_seal(key, SHA256, commit, D) for commit in (COMMIT, bytes(32)))
     assert one != other

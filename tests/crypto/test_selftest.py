@@ -1,4 +1,4 @@
-"""The self test passes here, and notices what does not work."""
+"""Tests that the self-test succeeds here and detects faulty algorithms."""
 
 from dataclasses import replace
 

@@ -1,4 +1,6 @@
-"""Tests of crypto/signing.py: published values, weak keys, malleable and foreign signatures."""
+"""Tests of crypto/signing.py: published values, weak keys, malleable signatures and those of other
+keys.
+"""
 
 import hashlib
 
@@ -78,7 +80,7 @@ def test_anything_altered_is_refused(algorithm: SigningAlgorithm) -> None:
 
 @each_algorithm
 def test_bytes_moved_between_signature_and_message(algorithm: SigningAlgorithm) -> None:
-    # A library that takes the two joined would verify what nobody signed.
+    # A library that accepts both joined would verify a signature that nobody made.
     key = algorithm.generate()
     verifier = algorithm.verifier(key.public)
     signature = key.sign(b"message")

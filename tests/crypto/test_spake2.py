@@ -1,5 +1,6 @@
-"""Tests of crypto/spake2.py: the checked-in vectors, which another implementation made, and what an
-exchange keeps to."""
+"""Tests of crypto/spake2.py with vectors of another implementation, and the rules of an
+exchange.
+"""
 
 import pytest
 

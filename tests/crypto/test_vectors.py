@@ -1,4 +1,4 @@
-"""The checked-in vectors of keys, schedule, seals and identities against crypto."""
+"""Tests of crypto against the vectors of keys, key schedule, seals and identities."""
 
 import pytest
 
@@ -98,7 +98,7 @@ def test_the_key_schedule(vector: Vector) -> None:
         "rekey_rcommit": rekey.commit,
         "rekey_rekey": rekey.rekey,
     }
-    for inner in ("early", "master"):  # dropped inside, covered by what follows
+    for inner in ("early", "master"):  # not stored, but covered by the later secrets
         del expected[inner]
     assert {name: value.hex() for name, value in got.items()} == expected
 
@@ -134,7 +134,7 @@ def test_a_refused_offer(vector: Vector) -> None:
 
 
 def stream_key(vector: Vector) -> tuple[StreamKey, bytes]:
-    """The key at the vector's counter, and the associated data."""
+    """Return the key at the vector's counter, and the associated data."""
     suite = Suite("x25519", "ed25519", vector["hash"], vector["cipher"], "chain")
     key = StreamKey(suite, unhex(vector["secret"]), vector["stream"])
     key.counter = int(vector["counter"])

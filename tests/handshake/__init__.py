@@ -1,1 +1,1 @@
-"""Faults in the handshake: one catalogue, tried on the core in memory and on a node over TCP."""
+"""Handshake faults: one catalogue, tested on the core in memory and on a node over TCP."""

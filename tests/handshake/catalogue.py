@@ -1,8 +1,8 @@
 """The catalogue of handshake faults (docs/protocol.md section 5).
 
-Each fault names the changed event, the change, and what our side must do: the code of the end and
-the answer on the wire. `test_core.py` tries all of them on the core in memory, `test_node.py` on a
-node over TCP. `VARIANTS` and `PROOF_VARIANTS` are unusual and right: our side must accept them.
+Each fault names the changed event, the change, and the required reaction: the close code and the
+answer on the wire. `test_core.py` tests them on the core in memory, `test_node.py` on a node over
+TCP. `VARIANTS` and `PROOF_VARIANTS` are unusual but valid, so our side must accept them.
 """
 
 import re
@@ -39,7 +39,7 @@ Answer = Literal["Reject", "Close", ""]
 
 BOTH_KEX: Final = ("x25519-mlkem768", "x25519")
 PARAMETERS: Final = ("kex", "signing", "hash", "cipher", "sealing")
-# The first names are those that both sides offer first.
+# The first names are those that both sides prefer.
 SUITE: Final = Suite(kex="x25519", signing="ed25519")
 ALL: Final[Mapping[str, tuple[str, ...]]] = {
     "kex": BOTH_KEX,
@@ -61,7 +61,7 @@ class Setting:
 
 
 USUAL: Final = Setting()
-# The responder asks for another share. The second one is for Replies after a Retry.
+# The responder requests another share. The second setting is for Replies after a Retry.
 RETRY: Final = Setting(theirs={"kex": BOTH_KEX})
 RETRIED: Final = Setting({"algorithms": {"kex": BOTH_KEX}}, {"kex": ("x25519",)})
 HYBRID: Final = Setting({"algorithms": {"kex": BOTH_KEX}}, {"kex": BOTH_KEX})
@@ -74,9 +74,9 @@ PLAINTEXT: Final = Setting({"plaintext": "only"}, {"encrypted": False, "plaintex
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that the other side does wrong, and what must follow.
+    """One fault of the other side, and the required reaction.
 
-    `code` is the name of the code of the end, `names` what follows the fixed text of a Reject,
+    `code` is the name of the close code, `names` the text after the fixed sentence of a Reject,
     `heard` how many events our side sends before its answer.
     """
 
@@ -91,7 +91,7 @@ class Fault:
 
     @property
     def rules(self) -> str:
-        """The rules of docs/protocol.md that this fault breaks, or that it keeps."""
+        """The rules of docs/protocol.md that this fault breaks, or that a variant follows."""
         return next(
             rules
             for event, code, name, rules in RULES
@@ -103,7 +103,7 @@ class Fault:
         return f"{self.rules} {self.name}"
 
 
-# Raw events, in place of a Hello or a Reply.
+# Raw events instead of a Hello or a Reply.
 
 PLACES: Final[dict[str, Change]] = {
     "on stream 1": lambda data: head(1, 0, 1, data[7])(data),
@@ -191,7 +191,7 @@ HELLO_CELLS: Final[dict[str, Change]] = {
 
 
 def hello_faults() -> list[Fault]:
-    """First Hellos that our responder answers with Reject."""
+    """Return first Hellos that our responder answers with Reject."""
     changes = {
         **PLACES,
         **PAYLOADS,
@@ -270,7 +270,7 @@ def _hello(name: str, change: Change | None, *, names: str = "", **given: Any) -
 
 
 def second_hello_faults() -> list[Fault]:
-    """Second Hellos that our responder answers with Reject."""
+    """Return second Hellos that our responder answers with Reject."""
     changes = {
         **{name: change for name, change in PLACES.items() if name != "no bytes"},
         **{name: change for name, change in PAYLOADS.items() if "items" not in name},
@@ -299,7 +299,7 @@ def second_hello_faults() -> list[Fault]:
 
 
 def silent_faults() -> list[Fault]:
-    """Hellos without the right network mac: the responder stays silent."""
+    """Return Hellos without the right network MAC, to which our responder doesn't reply."""
     kept = {
         fault.name: fault.wrong.changes["Hello"]
         for fault in hello_faults()
@@ -343,11 +343,11 @@ def silent_faults() -> list[Fault]:
     return faults
 
 
-# An answer to the initiator, which stays silent when it refuses.
+# An answer to our initiator, which sends nothing when it refuses.
 
 
 def reply_faults() -> list[Fault]:
-    """Replies, Retries and Rejects that our initiator refuses."""
+    """Return Replies, Retries and Rejects that our initiator refuses."""
     numbers = list(enumerate(PARAMETERS, 1))
     others = ("x25519-mlkem768", "ml-dsa-65", "sha512", "xchacha20-poly1305", "each")
     changes = {
@@ -459,12 +459,12 @@ def _reply(name: str, change: Change, *, heard: int = 1, **given: Any) -> Fault:
     return Fault(name, "Reply", Misbehaviour({"Reply": change}), heard=heard, **given)
 
 
-# Proofs, to either side. The responder answers a readable one with Close; the initiator doesn't
-# answer.
+# Proofs to either side. Our responder answers a Proof that it could decrypt with Close; our
+# initiator doesn't answer.
 
 
 def proof_faults(suite: Suite = SUITE) -> list[Fault]:
-    """Wrong Proofs under the keys of a suite."""
+    """Return wrong Proofs with the keys of a suite."""
     return [*_refused_proofs(suite), *_unreadable_proofs(suite)]
 
 
@@ -528,7 +528,7 @@ def _refused_proofs(suite: Suite) -> list[Fault]:
         "information: 1,025 bytes": inner_cells(node={"name": "x" * 1_016}),
         "our own keys, not ours to sign": inner_cells(keys=ours.cell()),
     }
-    if algorithm == "ed25519":  # nine bindings of ML-DSA do not fit into an event
+    if algorithm == "ed25519":  # nine bindings of ML-DSA don't fit into an event
         inner["keys: nine"] = further_keys(*(bound(f"x{n}", b"x") for n in range(8)))
         inner["keys: of small order"] = keys(["ed25519", bytes(32), None])
         off_curve = bound("ecdsa-p256", b"\4" + bytes(64))
@@ -553,7 +553,7 @@ def _refused_proofs(suite: Suite) -> list[Fault]:
 
 
 def our_keys(algorithm: str = "ed25519") -> Identity:
-    """The identity of our side, as the reference keeps it."""
+    """Return the identity of our side as the reference represents it."""
     ours = Identity.from_seeds((algorithm, seed(f"ours {algorithm}")))
     assert ours.id == our_identity(algorithm).node_id
     return ours
@@ -604,12 +604,12 @@ def _unreadable_proofs(suite: Suite) -> list[Fault]:
 
 
 def seal_of(suite: Suite) -> tuple[int, int]:
-    """Return where the seal of an encrypted event begins, and its size."""
+    """Return the position and size of the seal of an encrypted event."""
     begin = {"chain": 4 + 1 + 16, "each": 4}[suite.sealing]
     return begin, SIGNATURE_SIZES[suite.signing]
 
 
-# Bytes that are not a handshake; what our responder rejects them with.
+# Bytes that are not a handshake, and the code of our responder's Reject.
 FOREIGN_BYTES: Final[dict[bytes, str]] = {
     b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n": "frame-too-large",
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03": "frame-too-large",
@@ -622,7 +622,7 @@ FOREIGN_BYTES: Final[dict[bytes, str]] = {
 
 
 _OTHER_EVENT: Final = f"(?:{'|'.join(map(re.escape, PLACES))}|a Reply|a Retry|a Reject)$"
-# By event, code and the beginning of the name: the first that fits.
+# By event, code and the beginning of the name; the first match counts.
 RULES: Final = (
     ("Hello", "unsupported-version", "", "5.2, 5.49"),
     ("Hello", "no-common-algorithm", "", "5.13, 5.50"),
@@ -685,7 +685,7 @@ def every_fault() -> list[Fault]:
     ]
 
 
-# What our side accepts.
+# Valid variants.
 
 
 def _filled(event: bytes) -> bytes:
@@ -717,7 +717,7 @@ OFFERS: Final[dict[str, Change]] = {
 
 
 def variants() -> list[Fault]:
-    """Hellos and Replies that are unusual and right."""
+    """Return Hellos and Replies that are unusual but valid."""
     found = []
     for setting, where in ((USUAL, ""), (NETWORK, ", in a network")):
         for name, change in {**SPELLINGS, **OFFERS}.items():
@@ -744,7 +744,7 @@ def variants() -> list[Fault]:
 
 
 def proof_variants() -> list[Fault]:
-    """Proofs that are unusual and right, from either side."""
+    """Return Proofs of either side that are unusual but valid."""
     theirs = their_identity()
 
     def bound(name: str, public: bytes) -> list[Any]:

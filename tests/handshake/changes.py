@@ -13,12 +13,12 @@ NETWORK_KEY: Final = seed("network key")
 
 
 def cells_of(event: bytes) -> dict[int, Any]:
-    """Return all cells of a raw event, noise included."""
+    """Return all cells of a raw event, including noise."""
     return cbor.decode_payload(event[8:], keep_noise=True)
 
 
 def having(also: Mapping[int, Any] | None = None, /, **cells: Any) -> Change:
-    """Replace cells; None removes a cell. Computes the network mac again unless it is given."""
+    """Replace cells; None removes a cell. Computes the network MAC again unless it is given."""
     changed = {CELLS[name]: value for name, value in cells.items()} | dict(also or {})
 
     def change(event: bytes) -> bytes:
@@ -46,7 +46,7 @@ def within(name: str, **changes: Any) -> Change:
 
 
 def keeping_mac(change: Change) -> Change:
-    """Make a change of a Hello but keep the network mac of the unchanged Hello."""
+    """Change a Hello but keep the network MAC of the unchanged Hello."""
 
     def changed(event: bytes) -> bytes:
         new = change(event)

@@ -1,4 +1,4 @@
-"""What the other side of a failed handshake can see of our side."""
+"""What the other side of a failed handshake observes."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,8 @@ from tests.reference.wire import CELLS, CODES, TYPES, Violation
 @dataclass(frozen=True)
 class Seen:
     """The sizes of the events that our side sent, the kind, code and text of its Reject or Close,
-    and how the transport ended."""
+    and how the transport ended.
+    """
 
     sizes: tuple[int, ...]
     said: tuple[str, int, str] | None
@@ -20,7 +21,7 @@ class Seen:
 
 
 def look(peer: ReferencePeer) -> Seen:
-    """Run a handshake, send a request that must not be heard, and read until the end."""
+    """Run a handshake, send a request that must be ignored, and read until the end."""
     said: tuple[str, int, str] | None = None
     try:
         peer.handshake()
@@ -36,7 +37,7 @@ def look(peer: ReferencePeer) -> Seen:
 
 
 def rejected(peer: ReferencePeer) -> tuple[str, int, str] | None:
-    """Return what a Reject said if the last event is one."""
+    """Return code and text of a Reject, if the last event is one."""
     last = peer.channel.received[-1:]
     if not last or last[0][6:8] != bytes(TYPES["Reject"]) or last[0][:6] != bytes(6):
         return None
@@ -46,7 +47,7 @@ def rejected(peer: ReferencePeer) -> tuple[str, int, str] | None:
 
 
 def end_of(peer: ReferencePeer) -> str:
-    """Return how the transport ends; a byte more is part of what can be seen."""
+    """Return how the transport ends; an additional byte would be observable."""
     try:
         more = peer.channel.sock.recv(1)
     except ConnectionResetError:
@@ -62,7 +63,7 @@ def assert_answer(fault: Fault, seen: Seen, *, ours: str, sentences: dict[int, s
         assert seen.said == ("Reject", code, sentences[code] + fault.names)
         assert len(seen.sizes) == fault.heard + 1
     elif fault.answer == "Close" and ours == "responder":
-        # Always the same Close: no text, one cell.
+        # Always the same Close: one cell, no text.
         assert seen.said == ("Close", CODES["authentication-failed"], "")
         assert len(seen.sizes) == 3
     else:

@@ -1,7 +1,7 @@
-"""The catalogue of handshake faults against the core, in memory and without a node.
+"""Tests of the catalogue of handshake faults with the core, in memory and without a node.
 
-The reference implementation is the other side, over a socket that passes its bytes to the core and
-returns the core's output. There is no waiting, and the clock doesn't move.
+The reference implementation is the other side. Its socket passes bytes to the core and returns
+bytes from the core. No call blocks, and time stands still.
 """
 
 import socket
@@ -49,12 +49,11 @@ class CoreSocket:
         self._side = side
         self._sent = b""
 
-    def settimeout(self, timeout: float | None) -> None:
-        """Do nothing, because no call blocks."""
+    def settimeout(self, timeout: float | None) -> None: ...
 
     def sendall(self, data: bytes) -> None:
         """Give bytes to the core and take its reports."""
-        self._sent += self._side.take(START)  # an initiator's Hello comes before any answer
+        self._sent += self._side.take(START)  # an initiator sends Hello before any answer
         self._side.core.receive_data(data, START)
         while self._side.collect(START):
             pass
@@ -91,7 +90,7 @@ def meet(
 
 
 def refuse(ours: WhichSide, fault: Fault, suite: Suite = SUITE) -> Seen:
-    """Try a fault and check how our core ends."""
+    """Test a fault and check how our core ends."""
     peer, side = meet(ours, fault.setting, fault.wrong, suite)
     seen = look(peer)
     assert fault.code == "any" or CODE_NAMES[side.code] == fault.code
@@ -111,7 +110,7 @@ def test_wrong_hellos(subtests: pytest.Subtests) -> None:
 
 
 def test_wrong_hellos_to_a_network(subtests: pytest.Subtests) -> None:
-    """Whatever the fault is, the core stays silent until the right network mac has arrived."""
+    """Before the right network MAC arrives, nothing is sent, whatever is wrong."""
     for fault in silent_faults():
         with subtests.test(f"{fault.event}: {fault.title}"):
             seen = refuse("responder", fault)
@@ -126,7 +125,7 @@ def test_wrong_replies(subtests: pytest.Subtests) -> None:
 
 @pytest.mark.parametrize("signing", NAMES["signing"])
 def test_wrong_proofs(signing: str, subtests: pytest.Subtests) -> None:
-    """All refusals look alike: the responder always sends the same Close, or stays silent."""
+    """All failures look the same: our responder always sends the same Close, or nothing."""
     for sealing in NAMES["sealing"]:
         suite = Suite(kex="x25519", signing=signing, sealing=sealing)
         for ours in SIDES:

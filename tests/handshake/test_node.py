@@ -1,8 +1,8 @@
-"""The catalogue of handshake faults against a node over TCP, with the reference as its peer.
+"""Tests of the catalogue of handshake faults with a node over TCP, and the reference as its peer.
 
-One node for each setting takes all faults, one after the other. Its log names the code, `connect`
-raises a typed error, no handler runs, the trust policy is not asked, and another connection of the
-node stays open.
+One node for each setting gets all its faults in turn. Its log contains the code, `connect` raises a
+typed error, no handler runs, the trust policy isn't called, and another connection of the node
+stays open.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -55,12 +55,12 @@ from tests.reference.wire import NAMES as CODE_NAMES
 
 pytestmark = pytest.mark.anyio
 
-# A node logs the ends of so many failed handshakes in a second, and then limits their rate.
+# A node logs this many failed handshakes per second before it limits their rate.
 MOST: Final = 80
 
 
 class WatchedTrust(AnyPeer):
-    """Trusts every peer and counts how often it was asked."""
+    """Trusts every peer and counts its calls."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -70,7 +70,7 @@ class WatchedTrust(AnyPeer):
 
 
 def by_setting(faults: list[Fault]) -> Iterator[tuple[Setting, list[Fault]]]:
-    """Group faults by their setting: each group needs one node."""
+    """Group faults by their setting, because each setting requires a separate node."""
     settings = {id(fault.setting): fault.setting for fault in faults}
     for key, setting in settings.items():
         group = [fault for fault in faults if id(fault.setting) == key]
@@ -80,7 +80,7 @@ def by_setting(faults: list[Fault]) -> Iterator[tuple[Setting, list[Fault]]]:
 
 @asynccontextmanager
 async def node_in(setting: Setting, trust: TrustPolicy) -> AsyncIterator[Ours]:
-    """Our node with a setting, and another connection to it."""
+    """Run our node with a setting, and another connection to it."""
     settings: dict[str, Any] = dict(setting.ours)
     settings["algorithms"] = {
         **{name: (getattr(SUITE, name),) for name in NAMES},
@@ -92,13 +92,13 @@ async def node_in(setting: Setting, trust: TrustPolicy) -> AsyncIterator[Ours]:
 
 
 def forget(ours: Ours) -> None:
-    """Forget the log and the error of earlier faults."""
+    """Clear the log and the error of earlier faults."""
     ours.log.clear()
     ours.refusal = None
 
 
 async def refuse(ours: Ours, fault: Fault, side: WhichSide, trust: TrustPolicy) -> Seen:
-    """Try a fault on our node, which is the initiator or the responder."""
+    """Test a fault on our node, which is the initiator or the responder."""
     forget(ours)
     other: WhichSide = "responder" if side == "initiator" else "initiator"
     theirs = their_config(SUITE, **fault.setting.theirs)
@@ -119,9 +119,7 @@ async def refuse(ours: Ours, fault: Fault, side: WhichSide, trust: TrustPolicy) 
 async def refuse_all(
     faults: list[Fault], side: WhichSide, subtests: pytest.Subtests
 ) -> dict[str, list[Seen]]:
-    """Try faults on nodes with their settings, and return the observations by the kind of the
-    answer.
-    """
+    """Test faults on nodes with their settings; return the observations by kind of answer."""
     found: dict[str, list[Seen]] = {"Reject": [], "Close": [], "": []}
     for setting, group in by_setting(faults):
         trust = WatchedTrust()
@@ -146,7 +144,7 @@ async def test_wrong_replies(subtests: pytest.Subtests) -> None:
     await refuse_all(reply_faults(), "initiator", subtests)
 
 
-# Failures of authentication look alike on the wire.
+# All failures of authentication look the same on the wire.
 
 
 async def hook(candidate: Candidate) -> bool:
@@ -157,7 +155,7 @@ async def failing_hook(candidate: Candidate) -> bool:
     raise ValueError("a secret of the application")
 
 
-# Right Proofs of a peer that is refused all the same.
+# Valid Proofs of a peer that is refused nevertheless.
 UNTRUSTED: Final[dict[str, Callable[[], TrustPolicy | AcceptHook]]] = {
     "pinned to another": lambda: Pinned(Identity.create().node_id),
     "not known": lambda: Known(KnownPeers(Path("/proc/nonexistent/known_peers"))),
@@ -194,7 +192,7 @@ def silent(data: bytes) -> Callable[[ReferencePeer], str]:
 
 
 def rejected(data: bytes) -> Callable[[ReferencePeer], str]:
-    """Send bytes that a Reject answers; return its code."""
+    """Send bytes that are answered with Reject; return its code."""
 
     def act(peer: ReferencePeer) -> str:
         peer.send_raw(data)

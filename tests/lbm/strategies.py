@@ -1,4 +1,4 @@
-"""What hypothesis draws for the tests of lbm: values, payloads, damaged payloads."""
+"""Hypothesis strategies for the tests of lbm: values, payloads, damaged payloads."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def containers(children: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     )
 
 
-# Runs of byte strings of one size are what the decoder reads by columns.
+# The decoder reads runs of byte strings of one size by columns.
 runs = st.integers(0, 30).flatmap(
     lambda size: st.lists(st.binary(min_size=size, max_size=size), min_size=6, max_size=30)
 )
@@ -40,7 +40,7 @@ payloads: st.SearchStrategy[dict[int, Value]] = st.dictionaries(
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """An encoded payload in which one to three places were changed."""
+    """Return an encoded payload with one to three changes."""
     data = bytearray(encode(draw(payloads)))
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(data)))

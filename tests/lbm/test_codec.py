@@ -1,4 +1,4 @@
-"""Encoder and decoder together: inverse, canonical, and equal to an independent reading."""
+"""Tests of encoder and decoder together: inverse, canonical, and equal to an independent reader."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from tests.lbm.strategies import damaged, payloads, values
 @given(payloads)
 def test_decode_inverts_encode(payload: dict[int, Value]) -> None:
     data = encode(payload)
-    # repr distinguishes 1 from True and 1.0, and -0.0 from 0.0, and treats NaN as equal to NaN.
+    # repr distinguishes 1 from True and 1.0, and -0.0 from 0.0; NaN equals NaN.
     assert repr(decode(data)) == repr(in_order(payload))
     assert encode(decode(data)) == data
 
@@ -68,7 +68,7 @@ def test_intact_payloads_read_as_by_a_general_library(payload: dict[int, Value])
 
 
 def in_order(value: Any) -> Any:
-    """The same value with its maps in the order of their encoded keys."""
+    """Return the value with its maps in the order of their encoded keys."""
     if isinstance(value, list):
         return [in_order(item) for item in value]
     if isinstance(value, dict):
@@ -81,7 +81,7 @@ def accepts(data: bytes) -> bool:
 
 
 def reading(data: bytes) -> str:
-    """What our decoder makes of it; any error but its own fails the test."""
+    """Decode with our decoder; only LbmDecodeError is allowed."""
     try:
         return repr(decode(data, keep_noise=True))
     except LbmDecodeError:
@@ -89,7 +89,7 @@ def reading(data: bytes) -> str:
 
 
 def reference_reading(data: bytes) -> str:
-    """The rules of section 3 said otherwise: a CBOR map that we encode to the same bytes."""
+    """Decode by an equivalent rule: it is a CBOR map that we encode to the same bytes."""
     try:
         value = cbor2.loads(data)
     except Exception:

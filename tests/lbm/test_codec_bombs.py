@@ -1,4 +1,4 @@
-"""Payloads made to exhaust a reader: refused in little time and memory."""
+"""Tests of payloads that try to exhaust the decoder: rejected quickly and with little memory."""
 
 import time
 import tracemalloc
@@ -79,7 +79,7 @@ def refused_cheaply(data: bytes) -> None:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # Far above the measured milliseconds: this finds unbounded growth.
+    # Far above the measured milliseconds, so it only detects unbounded growth.
     assert time.perf_counter() - started < 5
     assert peak < 16 * MEBIBYTE
 

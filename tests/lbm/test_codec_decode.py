@@ -1,4 +1,4 @@
-"""The rules of section 3 on the reading side: each accepted once and refused once."""
+"""Tests of section 3's rules for decoding: a valid and an invalid example of each."""
 
 import math
 from typing import Any, cast
@@ -23,7 +23,7 @@ from tests.sweep import sweep
 
 CANONICAL_NAN = "fb7ff8000000000000"
 
-# A value's encoding, put into the payload {22: value}.
+# Encodings of a value, which is put into the payload {22: value}.
 ACCEPTED_VALUES = [
     ("00", 0),
     ("17", 23),
@@ -136,7 +136,7 @@ REFUSED_VALUES = {
 @sweep(("text", "value"), ACCEPTED_VALUES)
 def test_accepted(text: str, value: object) -> None:
     data = bytes.fromhex("a116" + text)
-    # repr distinguishes True from 1 and 1.0, and -0.0 from 0.0; two NaN are alike.
+    # repr distinguishes True from 1 and 1.0, and -0.0 from 0.0; NaN equals NaN.
     assert repr(decode(data)) == repr({22: value})
     assert repr(decode_value(data[2:])) == repr(value)
     assert encode(decode(data)) == data
@@ -145,7 +145,7 @@ def test_accepted(text: str, value: object) -> None:
 @sweep("text", REFUSED_VALUES.values(), ids=REFUSED_VALUES.keys())
 def test_refused(text: str) -> None:
     value = bytes.fromhex(text)
-    # As the last value, before another one, in an array, in a map of each kind.
+    # As the last value, before another one, in an array, and in a map of each kind.
     for data in (
         b"\xa1\x16" + value,
         b"\xa2\x16" + value + b"\x17\x00",
@@ -188,7 +188,7 @@ def test_noise_is_a_byte_string(noise: str, keep_noise: bool) -> None:
 
 
 def test_depth() -> None:
-    # The payload's map is level 1, so 15 more containers may follow.
+    # The payload's map is level 1, so 15 more containers are allowed.
     for opener in (b"\x81", b"\xa1\x00", b"\xa1\x61a"):
         decode(b"\xa1\x16" + opener * 15 + b"\x00")
         with pytest.raises(LbmDecodeError, match="levels"):
@@ -261,7 +261,7 @@ def test_runs_that_break_off() -> None:
         for at in (0, 1, 10, 19):
             cells: dict[int, Value] = {32: [*run[:at], odd, *run[at + 1 :]], 33: 1}
             assert decode(encode(cells)) == cells
-    # A size that is not in its shortest form, in every string of the run.
+    # A size that isn't in its shortest form, at each position of the run.
     with pytest.raises(LbmDecodeError, match="shortest"):
         decode(b"\xa1\x16\x88" + b"\x58\x01a" * 8)
     with pytest.raises(LbmDecodeError, match="indefinite"):
@@ -285,7 +285,7 @@ def test_errors_hide_their_causes() -> None:
 
 
 def array_of(item: bytes, count: int, filling: int = 0) -> bytes:
-    """A payload of one array with as many of one item, and further bytes in another cell."""
+    """Return a payload with an array of the same items, and further bytes in another cell."""
     payload = b"\x16" + encode_head(ARRAY, count) + item * count
     if filling:
         return b"\xa2" + payload + b"\x17" + encode_head(BYTES, filling) + bytes(filling)
@@ -302,7 +302,7 @@ def test_arrays_and_maps_that_hold_anything_are_counted_by_size(item: bytes) -> 
     for more in (1, 2_000):
         with pytest.raises(LbmDecodeError, match="too many arrays and maps"):
             decode(array_of(item, most + more))
-    # Where they have more bytes there may be more of them.
+    # More are allowed in a longer payload.
     decode(array_of(item, most + 1_000, filling=16 * 1_000))
 
 
@@ -350,7 +350,7 @@ def test_a_first_text_is_read_without_the_rest(data: bytes, found: str | None) -
 
 @given(st.binary(max_size=40), st.integers(1, 255))
 def test_a_first_text_is_what_decoding_says_of_it(data: bytes, key: int) -> None:
-    """Any bytes give a text or None, and the same text as decoding."""
+    """For any bytes it returns the same text as decoding, or None."""
     found = peek_text(b"\xa1" + data, key)
     try:
         cells = decode(b"\xa1" + data)

@@ -1,4 +1,4 @@
-"""The rules of section 3 on the writing side: each accepted once and refused once."""
+"""Tests of section 3's rules for encoding: a valid and an invalid example of each."""
 
 import math
 from collections import OrderedDict, UserDict, defaultdict, namedtuple
@@ -18,14 +18,14 @@ from tests.sweep import sweep
 
 
 class Number(IntEnum):
-    """A member of it is encoded as its number."""
+    """Members are encoded as numbers."""
 
     SEVEN = 7
     NEGATIVE = -3
 
 
 class Word(StrEnum):
-    """A member of it is encoded as its text."""
+    """Members are encoded as text."""
 
     ALPHA = "alpha"
 
@@ -43,7 +43,7 @@ class Row(list[int]):
 
 
 class Boastful(int):
-    """A value whose class lies about its type."""
+    """Has methods that return wrong values."""
 
     def __int__(self) -> int:
         return 99
@@ -64,7 +64,7 @@ class SecondKey(str):
 
 Pair = namedtuple("Pair", "left right")
 
-# The tests of the decoder cover values of one plain type, because they encode decoded values.
+# Values of one plain type are in the tests of the decoder, which encode the decoded values again.
 ACCEPTED_VALUES = [
     (-256, "38ff"),
     (-math.nan, "fb7ff8000000000000"),
@@ -208,7 +208,7 @@ def nested(levels: int, container: Any) -> Any:
 
 @pytest.mark.parametrize("container", [list, tuple, dict])
 def test_depth(container: Any) -> None:
-    # The payload's map is level 1, and a single value is inside it.
+    # The payload's map is level 1, and a single value is nested in it.
     encode({22: nested(15, container)})
     encode_value(nested(15, container))
     encode_value(nested(14, container), enclosing=2)

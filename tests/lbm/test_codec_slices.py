@@ -1,4 +1,4 @@
-"""Encoding in slices: the same bytes as at once, and no slice much longer than the others."""
+"""Tests of encoding in slices: the same bytes, and slices of similar length."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def test_a_slice_has_no_more_items_than_asked_for(value: Any, items: int) -> Non
     assert not is_large(value, items)
     slices = list(encode_slices(value, 100))
     assert items // 100 <= len(slices) <= items // 40
-    # Each item of these has one byte, a text of them up to four, and a head up to three.
+    # Each of these items has one byte, a text up to four, and a head up to three.
     assert max(map(len, slices)) <= 400
 
 

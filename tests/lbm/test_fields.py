@@ -1,4 +1,4 @@
-"""Typed reading: the right type and range, the default of an absent cell, or an error."""
+"""Tests of typed reading: the right type and range, the default of an absent cell, or an error."""
 
 from collections.abc import Callable
 from typing import Any, assert_type
@@ -40,7 +40,7 @@ VALUES: list[Value] = [
     -1,
 ]
 
-# Which of VALUES each reader takes, by position.
+# The indices of VALUES that each reader accepts.
 READERS: dict[Reader, set[int]] = {
     read_uint: {0, 1},
     read_bytes: {2, 3},
@@ -63,7 +63,7 @@ def test_types(reader: Reader, position: int) -> None:
         assert reader(cells, 21) is value
         assert reader(cells, 21, default="other") is value
         return
-    # A wrong type is malformed even where the cell is optional.
+    # A wrong type is malformed even if the cell is optional.
     for options in ({}, {"default": None}, {"default": 5}):
         with pytest.raises(LbmDecodeError, match=r"21 \(topic\)"):
             reader(cells, 21, **options)
@@ -76,7 +76,7 @@ def test_absent(reader: Reader) -> None:
     with pytest.raises(LbmDecodeError, match="missing"):
         reader({}, 21, default=REQUIRED)
     assert reader({}, 21, default=None) is None
-    # A default is the caller's own and not checked.
+    # The caller's default isn't checked.
     assert reader({}, 21, default=-1) == -1
 
 

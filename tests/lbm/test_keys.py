@@ -1,5 +1,6 @@
-"""The table of keys. Its names and types are compared with the document in
-tests/node/protocol/test_event_types.py."""
+"""Tests of the table of keys. tests/node/protocol/test_event_types.py compares it with the
+document.
+"""
 
 import parley._lbm.keys
 from parley._lbm.keys import FIRST_APPLICATION_KEY, KEYS, key_name

@@ -1,4 +1,4 @@
-"""LbmLimits: the numbers of section 3, and invalid limits."""
+"""Tests of LbmLimits: the numbers of section 3, and invalid limits."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Padding: exact targets, against a reference that tries every noise cell."""
+"""Tests of padding: exact sizes, compared with a reference that tries every noise cell."""
 
 import pytest
 from hypothesis import given
@@ -17,11 +17,11 @@ NO_LIMIT = 1 << 30
 
 
 def payload_of(length: int, cells: int = 1) -> bytes:
-    """A payload of exactly `length` bytes with `cells` cells, the last one a filler."""
+    """Return a payload of exactly `length` bytes with `cells` cells, the last one a filler."""
     rest: dict[int, Value] = dict.fromkeys(range(1, cells), 0)
     longest = length - len(encode(rest))
     for size in range(longest, max(longest - 16, -1), -1):
-        # Some lengths a byte string cannot reach alone: then one in an array can.
+        # A byte string can't produce some lengths, but one in an array can.
         for filler in (bytes(size), [bytes(size), 0]):
             payload = encode({**rest, cells: filler})
             if len(payload) == length:
@@ -30,7 +30,7 @@ def payload_of(length: int, cells: int = 1) -> bytes:
 
 
 def fits(padding: Padding, length: int) -> bool:
-    """Whether the rule has this size, written the slow way."""
+    """Return whether the rule has this size, computed the slow way."""
     if length < 32:
         return False
     if padding.rule == "bucket":
@@ -43,7 +43,7 @@ def fits(padding: Padding, length: int) -> bool:
 
 
 def noise_cell_sizes(longest: int) -> set[int]:
-    """Every length that key and value of a noise cell can have together."""
+    """Return every length that key and value of a noise cell can have together."""
     return {1 + len(encode_value(bytes(size))) for size in range(longest)}
 
 

@@ -1,4 +1,4 @@
-"""The checked-in vectors of LBM payloads, padding and base cells against lbm."""
+"""Tests of lbm against the vectors of payloads, padding and base cells."""
 
 import pytest
 
