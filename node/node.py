@@ -69,12 +69,12 @@ class Node:
 
         from parley import Identity, Node
 
-        async with Node(Identity.create()) as server:
+        async with Node(Identity.create()) as server, Node(Identity.create()) as client:
             @server.on_call("echo")
             async def echo(call):
                 return call.data
 
-            peer = await node.connect(await server.listen("tcp://127.0.0.1:0"))
+            peer = await client.connect(await server.listen("tcp://127.0.0.1:0"))
             assert await peer.call("echo", "hello") == "hello"
 
     Raises:
@@ -519,8 +519,8 @@ class Node:
 
         With `once=True`, callers can pass an idempotency key. The handler then runs at most once
         per key and node ID. Its result, at most 64 KiB, is kept for 10 minutes, and the handler
-        continues if the connection ends. Peers that are already connected learn of this only when
-        they reconnect.
+        continues if the connection ends. Peers that connected before the node's first handler with
+        `once=True` was registered can't pass keys until they reconnect.
 
         Example:
 

@@ -67,14 +67,17 @@ PAGE: Final = 100
 
 
 class Bus:
-    """Durable events, named `API.EVENT` and stored until they are processed.
+    """Durable events, stored until they are processed.
+
+    An event has a name of the form `API.EVENT`, such as `shop.order_placed`. All events with one
+    name form a stream.
 
     Create a bus with `Node.bus`, `Peer.bus`, `Link.bus` or, without a node, `open_bus`. It is
     opened at its first use. `loop` returns the event loop that it runs in, and `counters` counts
     the events of this process.
 
-    Groups have the names that their consumers use, without the service's prefix. On Redis, `API.*`
-    can name the stream of all events of an API.
+    Pass the names of groups as consumers use them, without the prefix that the store adds if
+    `BusConfig.service` is set. On Redis, `API.*` can name the stream of all events of an API.
 
     Example:
 
@@ -281,7 +284,10 @@ class Bus:
         return await (await self._lazy.opened()).streams()
 
     async def groups(self, name: str | None = None) -> list[GroupInfo]:
-        """Return the groups of a stream, or of all streams, with the names that the store uses."""
+        """Return the groups of a stream, or of all streams.
+
+        Their names include the prefix of `BusConfig.service`, as in the store.
+        """
         store = await self._lazy.opened()
         if name is not None:
             api_of(name)
