@@ -1,6 +1,6 @@
-"""A server that is killed and started anew, as a process of its own (see `tests/node/stage.py`).
+"""A server in a separate process that is killed and restarted (see `tests/node/stage.py`).
 
-What its handlers do is one line each in a file that outlives it, and that it only appends to.
+Its handlers append one line per action to a file that outlives it.
 """
 
 import os
@@ -16,7 +16,7 @@ from parley._crypto.registry import SIGNING
 from parley._lbm.codec import Value
 
 EFFECTS: Final = "effects"
-# Topics that remember all, and next to nothing.
+# Topics that keep all notes, and next to none.
 WHOLE: Final = "whole"
 SHORT: Final = "short"
 KEEP: Final = {WHOLE: 1_000_000, SHORT: 5}

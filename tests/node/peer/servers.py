@@ -1,4 +1,4 @@
-"""A server that is stopped and started anew under one identity and one address."""
+"""A server that is stopped and restarted under one identity and one address."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ from tests.node.network import PATIENCE, config
 
 QUICK = Backoff(first=0.002, longest=0.01)
 
-# What a server offers, told to each new one.
+# Registers the offers of a server, at each start.
 Offer = Callable[[Node], None]
 
 
@@ -35,7 +35,7 @@ class Server:
         self._gone = anyio.Event()
 
     async def start(self) -> Node:
-        """Start one, which knows nothing of the one before."""
+        """Start a server without the state of the previous one."""
         node: Node = await self._tasks.start(self._run)
         self.starts += 1
         return node

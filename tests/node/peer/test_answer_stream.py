@@ -24,7 +24,7 @@ OVERHEAD = EVENT_COST + 4
 
 
 class Endless:
-    """A handler that yields for ever, and notes what became of it."""
+    """A handler that yields forever, and records how it ended."""
 
     def __init__(self, met: ConnectedNodes, topic: str = "endless", size: int = 100) -> None:
         self.yielded = 0
@@ -42,7 +42,7 @@ class Endless:
 
 
 def offer(met: ConnectedNodes) -> None:
-    """`count` yields as many numbers as it is told, `echo` answers at once."""
+    """`count` yields as many numbers as requested, `echo` answers immediately."""
 
     @met.server.on_call("count")
     async def count(call: Call) -> AsyncIterator[int]:
@@ -129,7 +129,7 @@ async def test_who_yields_for_ever_is_held_at_the_window(
         await settled()
         assert endless.yielded == most
         assert await met.peer.call("echo", 1, timeout=5) == 1
-        # What is read comes back in halves of the window, not before.
+        # Credit for consumed items returns in halves of the window, not earlier.
         halves = 0
         while halves < size / 2:
             assert endless.yielded == most

@@ -12,7 +12,7 @@ from parley._node.protocol.reports import ConnectionEnded
 
 @dataclass
 class Somebody:
-    """Who a line is about."""
+    """Return the subject of a log line."""
 
     name: str
     node_id: NodeId | None = None

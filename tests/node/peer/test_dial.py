@@ -1,4 +1,4 @@
-"""What the log says of dials that fail, and of what is no node: once, until it changes."""
+"""Failed dials, and addresses without a node, are logged once until the reason changes."""
 
 import logging
 from collections.abc import AsyncIterator

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Restarts:
-    """A client, and a server with one identity that may be started anew."""
+    """A client, and a server with one identity that can be restarted."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -102,7 +102,7 @@ async def test_the_time_is_that_of_the_first_sending(restarts: Restarts) -> None
 async def test_the_sleep_of_the_machine_counts(
     restarts: Restarts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The loop's clock stands still meanwhile, and the other node forgets."""
+    """The loop's clock is frozen, and the other node forgets its calls."""
     slept = 0.0
     awake = once_key.time_with_sleep
     monkeypatch.setattr(once_key, "time_with_sleep", lambda: awake() + slept)

@@ -1,4 +1,4 @@
-"""Calls that are made once, over sessions that end at any moment and a node that starts anew."""
+"""Calls that run at most once, over sessions that end at any moment and a node that restarts."""
 
 from collections import Counter
 from itertools import count
@@ -26,7 +26,7 @@ SESSIONS = 6
 
 
 class World:
-    """A client, and a server that is started anew, with sessions that are cut at any moment."""
+    """A client, and a server that restarts, with sessions that are cut at any moment."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)

@@ -1,4 +1,4 @@
-"""A link over a server that is stopped, killed, started anew, and never there."""
+"""A link to a server that is stopped, killed, restarted, or absent."""
 
 import logging
 from datetime import UTC, datetime
@@ -183,7 +183,7 @@ async def test_a_link_has_one_node_whoever_is_trusted() -> None:
 
 
 async def test_a_server_that_trusts_us_no_more() -> None:
-    """Dialling again soon would be in vain; it is dialled on all the same."""
+    """Dialling again soon would fail; the link continues to dial all the same."""
     downs: list[Exception] = []
     async with serving(offer) as server, new_node() as node:
         assert server.node is not None
@@ -231,7 +231,7 @@ async def test_a_node_that_we_trust_no_more(
             known.forget(node_id)
             members.clear()
             await node.review()
-            # Although the links do not wait for it, the server is told.
+            # Although the links do not wait for it, the server is notified.
             told = "ended: authentication-failed (closed by the peer)"
             await eventually(lambda: caplog.text.count(told) == 2)
             for link, text in ((by_file, "it is not in"), (by_hook, "the accept hook refused")):
@@ -393,7 +393,7 @@ async def test_a_link_whose_network_has_changed() -> None:
     ):
         assert await link.call("echo", 1) == 1
         peer = await link.ready()
-        link.redial()  # the session goes on over another transport
+        link.redial()  # The session continues over another transport.
         await eventually(lambda: peer.resumes == 1)
         assert await link.call("echo", 2) == 2
         await server.stop()
@@ -405,6 +405,6 @@ async def test_a_link_whose_network_has_changed() -> None:
 
     async with serving(offer) as server, new_node() as node, node.link(server.address) as link:
         await link.ready()
-        link.redial()  # without resuming there is nothing to do
+        link.redial()  # Without resuming there is no session to continue.
         assert await link.call("echo", 4) == 4
         assert link.sessions == 1

@@ -1,7 +1,7 @@
-"""Links to a server that is killed and started anew, and whose sessions are lost: calls with `once`
-have one effect or are told as unknown, notes come whole and in order or their gaps are counted.
+"""Links to a server that is killed and restarted, and whose sessions are lost.
 
-`--rounds N` kills N times, shared out over the tests.
+Calls with `once` run once or are reported as unknown; notes arrive complete and in order, or their
+gaps are counted. `--rounds N` kills N times, distributed over the tests.
 """
 
 import logging
@@ -46,8 +46,9 @@ def stage() -> Iterator[Stage]:
 
 
 def free_port() -> int:
-    """A port that nobody has; not one of those that connections are given, which a dial to nobody
-    would find itself at."""
+    """Return a free port outside of the range for outgoing connections, in which a dial could reach
+    itself.
+    """
     for port in range(20_000, 30_000):
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
@@ -56,8 +57,10 @@ def free_port() -> int:
 
 
 class Restarts:
-    """A server that comes and goes under one key and one address, and what a link brings from it.
-    `outcomes` are those of calls, by their numbers: the start that answered, or an error."""
+    """A server that stops and restarts under one key and one address, and a link's results.
+
+    `outcomes` are the results of calls, by number: the start that answered, or an error.
+    """
 
     def __init__(self, stage: Stage, directory: Path, listen: str, seed: str) -> None:
         self.directory = directory
@@ -150,7 +153,7 @@ class Restarts:
                 self.answered += 1
 
     async def read(self, link: Link, name: str) -> None:
-        """Each note is the next one, but for those that are counted."""
+        """Each note is the next one, except for counted gaps."""
         last = gaps = 0
         async with link.subscribe(name) as subscription:
             async for note in subscription:
@@ -218,7 +221,7 @@ def is_once(number: int) -> bool:
 
 
 def check(restarts: Restarts) -> None:
-    """What callers were told is what happened."""
+    """The callers' results match the recorded actions."""
     done = effects(restarts.directory)
     ran = Counter(effect.number for effect in done)
     starts = {effect.number: effect.start for effect in done}

@@ -1,5 +1,6 @@
-"""A link whose session is parted, and of which the other side says that it does not know it: a new
-one beside it, unless it goes on first (section 17)."""
+"""A link with a suspended session that the other side doesn't know: it opens a new session in
+parallel, unless the old one resumes first (section 17).
+"""
 
 import logging
 
@@ -101,10 +102,11 @@ async def test_what_is_asked_of_a_session_that_is_unknown_waits_for_the_next() -
 
 
 async def test_a_session_that_goes_on_after_a_forged_word_is_kept() -> None:
-    """Another node takes the place for a while: it says truly that it does not know the session,
-    and is not the node that is wanted."""
+    """Another node uses the address for a while: it truthfully answers that it doesn't know the
+    session, and it isn't the expected node.
+    """
     downs: list[Exception] = []
-    # Whoever is not the node is dialled again after 15 to 30 s.
+    # Another node is dialled again after 15 to 30 s.
     pauses = Backoff(first=0.01, longest=30.0)
     async with (
         serving(offer, resume=RESUME) as server,
@@ -140,7 +142,7 @@ async def test_a_session_that_goes_on_after_a_forged_word_is_kept() -> None:
 
 
 async def test_a_dial_that_is_under_way_is_given_up() -> None:
-    """The session goes on while the handshake of the new one hangs."""
+    """The session resumes while the handshake of the new one hangs."""
     async with (
         serving(offer, resume=RESUME) as server,
         new_node(resume=RESUME) as forger,
@@ -153,7 +155,7 @@ async def test_a_dial_that_is_under_way_is_given_up() -> None:
         async with node.link(proxy.address, pauses=QUICK) as link:
             assert await link.call("echo") is None
             peer = await link.ready()
-            link._places._texts = [deaf.address]  # what is dialled beside it
+            link._places._texts = [deaf.address]  # The parallel dial.
             deaf.stall()
             redirect(proxy, forged)
             proxy.cut()
@@ -209,7 +211,7 @@ async def test_leaving_a_link_whose_session_is_unknown(
             assert not link.is_up
             anew = server.node
             assert anew is not None
-            # A handshake that was given up at its end is a parted session at the server.
+            # A handshake that was abandoned at its end is a suspended session at the server.
             await eventually(lambda: all(one.is_suspended for one in anew.peers))
             await eventually(lambda: not node.peers)
 

@@ -1,5 +1,6 @@
-"""The bus of another node over a link: what was stored stays stored, consumers go on as the same
-ones, and nobody is told what nobody knows."""
+"""The bus of another node over a link: stored events stay stored, consumers keep their identity,
+and unknown outcomes are reported as unknown.
+"""
 
 import logging
 from collections.abc import AsyncIterator, Callable
@@ -103,7 +104,7 @@ async def shop(
 
 
 async def test_a_consumer_goes_on_over_restarts(tmp_path: Path) -> None:
-    """What it held and what it was at, it goes on with; each event is processed once."""
+    """It continues with its pending and current events; each event is processed once."""
     seen: list[tuple[int, int]] = []
     async with shop(tmp_path) as on:
         bus = on.link.bus(BusConfig(consumer="c"))
@@ -129,7 +130,7 @@ async def test_a_consumer_waits_while_the_node_is_away(tmp_path: Path) -> None:
         anyio.create_task_group() as tasks,
     ):
         waiting = await started(tasks, lambda: anext(events))
-        # The connection is waited for in vain, more than once.
+        # The connection is awaited without success, more than once.
         bus.store.config = BusConfig(timeout=0.01)  # type: ignore[attr-defined]  # a LinkStore
         await on.server.stop()
         await eventually(lambda: bool(events.consumer and events.consumer._retry.failures >= 2))
@@ -145,7 +146,7 @@ async def test_a_consumer_waits_while_the_node_is_away(tmp_path: Path) -> None:
 async def test_what_was_handed_out_and_never_came_is_handed_out_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the attempt it is known, and it comes before what is new."""
+    """It is recognised by its attempt, and precedes new events."""
     read = RemoteStore.read
 
     async def lose(remote: RemoteStore, *arguments: Any) -> Any:
@@ -212,7 +213,7 @@ async def test_a_word_on_an_event_of_an_earlier_session(tmp_path: Path) -> None:
 
 
 async def test_what_others_took_meanwhile_is_theirs(tmp_path: Path) -> None:
-    """A consumer that held an event too long is not heard any more."""
+    """A consumer that kept an event too long is no longer accepted."""
     async with shop(tmp_path) as on:
         bus = on.link.bus()
         await bus.publish(NAME, {"n": 0})
@@ -221,7 +222,7 @@ async def test_what_others_took_meanwhile_is_theirs(tmp_path: Path) -> None:
             await on.restart()
             (taken,) = await (await on.buses[-1].opened()).claim(NAME, GROUP, "other", 1, 0.0)
             assert taken.event.id == event.id
-            events._current = None  # nothing is said of it yet
+            events._current = None  # No event about it yet.
             with pytest.raises(ParleyError, match="no longer pending"):
                 await event.ack()
         assert (await on.group())[1] == 1
@@ -370,7 +371,7 @@ async def test_so_much_waits_here_and_the_rest_there(
             again += [one.event.id for one in found]
         assert again == [one.event.id for one in handed]
         assert len(await store.read(*PLACE, 6, 0.0)) == 2
-        # Whoever joins anew is not handed what waited for the one before.
+        # A consumer that joins again doesn't get the events that waited for its predecessor.
         await on.restart()
         await store.touch(*PLACE, again)
         await store.join(*PLACE, "0-0")
@@ -398,7 +399,7 @@ async def test_a_bus_ends_with_its_link(
             await bus.publish(NAME, {})
         with pytest.raises(PeerClosedError):
             on.link.bus()
-        if up:  # what was held was given back
+        if up:  # Pending events were released.
             assert await on.group() == (1, 2, 0)
 
     async def hold() -> None:

@@ -1,4 +1,4 @@
-"""Subscriptions of a link: they go on when the session they were on has ended."""
+"""Subscriptions of a link continue when their session has ended."""
 
 import logging
 
@@ -99,8 +99,9 @@ async def test_unread_notes_outlive_their_session() -> None:
 
 
 async def test_readers_learn_that_they_read_on_over_another_session() -> None:
-    """In the task that reads, after what the session before brought and before what this one does;
-    also when nothing comes."""
+    """The callback runs in the reading task, after the notes of the previous session and before
+    those of the new one; also when no note arrives.
+    """
     seen: list[object] = []
 
     def greeting(node: Node) -> None:
@@ -124,7 +125,7 @@ async def test_readers_learn_that_they_read_on_over_another_session() -> None:
         await server.stop()
         await server.start()
         topic = await subscribed(server)
-        assert subscription.data == 0  # what is read is of the first session
+        assert subscription.data == 0  # The notes read so far are from the first session.
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(read_two, subscription, seen)
             await eventually(lambda: seen == ["before", ("again", 0, 2)])
@@ -223,7 +224,7 @@ first: list[int] = []
 
 
 async def test_one_that_was_accepted_as_we_gave_it_up_is_asked_for_again() -> None:
-    """The publisher says that we are subscribed, until it has heard that we gave up."""
+    """The publisher counts the subscription until it has received the cancellation."""
     answers = iter([0, ResultCode.ALREADY_SUBSCRIBED, 0])
 
     def news_that_say_so(node: Node) -> None:
@@ -245,7 +246,7 @@ async def test_one_that_was_accepted_as_we_gave_it_up_is_asked_for_again() -> No
 
 
 async def test_a_topic_that_was_started_anew_is_told_by_the_first_note_that_is_read() -> None:
-    """Also where a session after the one that told it recovers all."""
+    """Also if a session after the one that reported it recovers all."""
     async with (
         serving(remembered_news) as server,
         new_node() as node,

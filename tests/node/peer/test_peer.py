@@ -107,7 +107,7 @@ async def silent_ping(met: ConnectedNodes) -> None:
 async def test_a_silent_peer_is_given_up() -> None:
     clock = FakeClock()
     async with meeting(clock=clock) as met:
-        await clock.tick(1)  # the seals of what was said so far
+        await clock.tick(1)  # The seals of the events so far.
         met.back.driver.writable = False
         async with create_task_group() as tasks:
             waiting = await started(tasks, lambda: met.peer.call("never", timeout=None))
@@ -286,7 +286,7 @@ async def test_the_log_tells_why_it_ended(
     assert [record for record in caplog.records if record.levelno == logging.WARNING]
 
 
-# What has no handler.
+# Requests without a handler.
 
 
 async def test_events_that_nobody_takes_are_counted(met: ConnectedNodes) -> None:
@@ -306,7 +306,7 @@ async def test_events_that_nobody_takes_are_counted(met: ConnectedNodes) -> None
 async def test_a_request_twice_under_one_id_ends_the_connection(
     met: ConnectedNodes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And what came after it in the same bytes is not done any more."""
+    """And events after it in the same bytes are not processed."""
     done: list[object] = []
     met.server.on_call("hold")(lambda call: anyio.sleep(60))
     met.server.on_call("do")(lambda call: done.append(call.data))
@@ -390,7 +390,7 @@ async def test_padding_hides_the_size_of_calls() -> None:
         met.server.on_call("echo")(lambda call: sizes.add(call._call.weight))
         for size in (0, 1, 100, 300):
             await met.peer.call("echo", bytes(size))
-    assert len(sizes) == 1  # what they weigh, and so what came
+    assert len(sizes) == 1  # Their weight, and thereby the received events.
 
 
 async def test_one_node_has_many_peers() -> None:

@@ -1,5 +1,5 @@
-"""What a peer that came through a tunnel may ask for: what is exported, at each request, by the way
-of that moment; everything else is 20 (section 19).
+"""Permitted requests of a peer behind a tunnel: exported names, at each request, by the current
+path; all others get 20 (section 19).
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -48,7 +48,7 @@ def tunnel(met: ConnectedNodes) -> None:
 
 @pytest.fixture
 async def met(anyio_backend: str) -> AsyncIterator[ConnectedNodes]:
-    """The server offers one of each kind; nothing of it is exported."""
+    """The server offers one name of each kind, without exports."""
     async with meeting() as met:
         server = met.server
         server.on_call(NAME)(answer)
@@ -145,7 +145,7 @@ async def test_calls_that_are_made_once(met: ConnectedNodes) -> None:
     async def once(peer: Peer, name: str) -> None:
         assert await peer.call(name, "data", once=b"k" * 16) == "data"
 
-    # The handshake of another connection says that calls are remembered.
+    # The handshake of another connection announces that calls are remembered.
     peer, back = await connect_nodes(met.client, met.server)
     back.driver.path = met.back.live.path
     assert await code_of(once, peer, "once.a") == ResultCode.NOT_AUTHORISED
@@ -194,7 +194,7 @@ async def test_names_of_the_bus() -> None:
         with pytest.raises(BusRefusedError, match="code 20"):
             await store.publish(
                 [event(2), event(3, "people.new")], durable=True
-            )  # all of a request, or nothing
+            )  # All of a request, or none.
         with pytest.raises(BusRefusedError, match="code 20"):
             await store.streams()  # of all names
         bus.nodes.back.driver.path = ()

@@ -1,4 +1,4 @@
-"""What is dialled again: pauses, reasons that last, and an end that leaves nothing."""
+"""Redialling: pauses, permanent failures, and an end without leftovers."""
 
 import pytest
 

@@ -24,7 +24,7 @@ async def met(anyio_backend: str, request: pytest.FixtureRequest) -> AsyncIterat
 
 
 class Counter:
-    """A handler that works until it is told, and counts who does at once."""
+    """A handler that works until it is released, and counts concurrent runs."""
 
     def __init__(self) -> None:
         self.running = 0
@@ -116,7 +116,7 @@ async def test_the_deadline_counts_in_line(met: ConnectedNodes) -> None:
         await started(tasks, lambda: met.peer.call("work", 1))
         with pytest.raises(CallTimeout):
             await met.peer.call("work", 2, timeout=0.03)
-        # Also where the caller keeps no time of its own: the answer is the server's.
+        # Also if the caller has no timeout: the server answers.
         outcome = await started(tasks, lambda: met.peer.call("work", 3, timeout=0.05))
         asking = met.peer.outgoing
         for call in list(asking.waiting.by_id.values()):
@@ -160,7 +160,8 @@ async def test_who_reads_no_answers_waits_without_a_slot() -> None:
             link.to_client.stall()
             answers = [await started(tasks, lambda: deaf.call("large", 1)) for _ in range(60)]
             await settled()
-            # What the node may hold for a peer, what is on its way, and the handlers that ran.
+            # The data that the node may hold for a peer, the data in transit, and the handlers that
+            # ran.
             most = NodeConfig().write_buffer // large + 8 + limit
             assert began.count(1) <= most < 60
             assert await met.peer.call("large", 2, timeout=5) == bytes(large)
@@ -233,7 +234,7 @@ async def code_of(ask: Callable[[], Any]) -> int:
 
 
 async def test_the_order_of_reasons() -> None:
-    """No handler, then roles, then that nothing new is taken; who may is asked last."""
+    """The checks: no handler, then roles, then no capacity; `allow` comes last."""
     asked: list[str] = []
 
     def allow(peer: Peer, name: str) -> bool:
@@ -277,7 +278,7 @@ async def test_one_handler_for_many_names(met: ConnectedNodes) -> None:
     assert await met.peer.call("x") == "x"
     assert await met.peer.call("a.x") == ["a.x"]
     assert await met.peer.open_stream("y").receive() == b"y"
-    # What is reserved is under no pattern.
+    # Reserved names match no pattern.
     with pytest.raises(StreamResetError) as caught:
         await met.peer.open_stream("topic:x").receive()
     assert caught.value.code == CloseCode.REFUSED

@@ -46,7 +46,7 @@ async def test_others_are_served_while_a_large_answer_is_encoded(
 ) -> None:
     began, got = list[int](), list[Any]()
 
-    # What waits of replies to be read has a limit.
+    # Unread replies are limited.
     large = LARGE[: 20 * SLICE] if kind == "reply" else LARGE
 
     def make() -> Any:
@@ -206,7 +206,7 @@ async def test_a_call_that_ends_before_the_first_step_of_its_handler(
             ended.append(1)
 
     met.server.on_call("echo")(lambda call: call.data)
-    await met.peer.call("echo")  # the first request may change what is held
+    await met.peer.call("echo")  # The first request may change the held data.
     live = met.back.live
     held, begin = live.core.account.held, live.backend.start_tasks
 

@@ -41,7 +41,7 @@ async def refusal(met: ConnectedNodes, name: str, **options: str) -> tuple[int, 
     return caught.value.code, caught.value.data
 
 
-# What a handler says.
+# Replies of a handler.
 
 
 async def test_all_that_a_handler_may_be(met: ConnectedNodes) -> None:
@@ -258,7 +258,7 @@ async def test_a_closing_node_waits_for_events() -> None:
 
 
 async def test_an_emitter_that_reads_nothing_of_its_transport() -> None:
-    """What waits for it is bounded by the write buffer, and others are served."""
+    """Data that waits for it is bounded by the write buffer, and others are served."""
     settings = tuned(algorithms={"kex": ("x25519",)}, write_buffer=100_000, drain_timeout=0.0)
     link = FaultyLink()
     server = Node(Identity.create(), config=settings)

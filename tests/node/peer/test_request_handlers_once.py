@@ -25,7 +25,7 @@ KEY = bytes(range(16))
 
 
 class Shop:
-    """A node with one handler, `order`, that counts and works until it is told."""
+    """A node with one handler, `order`, that counts and works until it is released."""
 
     def __init__(self, node: Node, **options: Any) -> None:
         self.node = node
@@ -166,7 +166,7 @@ async def test_rights_are_asked_each_time(town: Town) -> None:
     assert caught.value.code == ResultCode.NOT_AUTHORISED
     await peer.call("private", once=KEY)
     assert (len(ran), len(asked)) == (1, 3)
-    # Whoever may not call is not remembered either.
+    # A refused caller's call isn't remembered either.
     shop.on_call("closed", once=True, allow=lambda peer, name: False)(lambda call: None)
     before = len(town.memory)
     with pytest.raises(CallRefused):
@@ -192,7 +192,7 @@ async def test_slots_hold_for_it(town: Town) -> None:
     assert most == 2
 
 
-# What is not once.
+# Calls that can't run at most once.
 
 
 async def test_handlers_without_once_are_not_run(town: Town) -> None:
@@ -391,8 +391,8 @@ async def test_a_node_that_stops_stops_it() -> None:
                 await eventually(lambda: bool(lost))
         assert shop.stopped == [None]
         assert once_of(server).running == 0
-        assert memory_of(server).held == 0  # and nothing of it is kept
-        # Started again, it has forgotten, and says so.
+        assert memory_of(server).held == 0  # Its state isn't kept.
+        # After a restart it has forgotten, and reports that.
         async with server:
             peer, _ = await connect_nodes(client, server)
             assert epoch != peer.once_epoch
@@ -421,7 +421,7 @@ async def test_typed_handlers_are_once_as_well(town: Town) -> None:
     for _ in range(2):
         answer = await peer.call("typed", Order("tea", 2), once=KEY, returns=list[Order])
         assert answer == [Order("tea", 2), Order("bill", 1)]
-    # What is malformed was not run: its key is free.
+    # A malformed call doesn't run: its key is free.
     key = bytes(16)
     with pytest.raises(CallRefused) as caught:
         await peer.call("typed", {"what": 5}, once=key)

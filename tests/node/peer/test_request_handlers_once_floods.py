@@ -40,12 +40,14 @@ async def test_a_flood_of_keys_meets_the_bound_and_hurts_nobody_else() -> None:
         refused = [await outcome(peer, "work", once=key) for key in keys[50:]]
         assert refused == [ResultCode.OVERLOADED] * 150
         assert len(ran) == 50
-        assert await outcome(peer, "work", once=keys[0]) is None  # what is known is known
+        assert (
+            await outcome(peer, "work", once=keys[0]) is None
+        )  # Remembered calls stay remembered.
         assert await outcome(peer, "work") is None  # and any other call may run
         good, _ = await connect_nodes(other, met.server)
         assert await outcome(good, "work", once=keys[0]) is None
         assert len(ran) == 52
-        # Nothing younger than ten minutes was thrown away for it; what is older is.
+        # Calls younger than ten minutes are never discarded for it; older ones are.
         for seconds, code in ((599, ResultCode.OVERLOADED), (1, None)):
             await peer.close()
             clock.advance(seconds)
@@ -81,7 +83,9 @@ async def test_many_node_ids_share_one_bound() -> None:
 
 
 async def test_more_than_there_is_room_for_run_one_after_the_other() -> None:
-    """Each that runs has room for its answer kept; the others wait, and none is refused."""
+    """Each running call has memory reserved for its answer; the others wait, and none is
+    refused.
+    """
     async with meeting(once_peer_memory=2**19) as met:
         running = most = 0
 

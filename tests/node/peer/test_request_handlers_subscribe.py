@@ -367,7 +367,7 @@ async def test_a_handler_that_accepts_although_it_was_cancelled(met: ConnectedNo
 async def test_an_acceptance_that_meets_its_cancel_is_abandoned(
     met: ConnectedNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """We give up while the acceptance is under way: the stream is reset, and the topic free."""
+    """Cancel while the acceptance is in transit: the stream is reset, and the topic free."""
     topic = met.server.topic("x")
     # The publisher never hears of Cancel, as if its answer had crossed it.
     monkeypatch.setitem(met.back.handlers.dispatch.sim, CANCEL, lambda event, now: False)

@@ -225,21 +225,21 @@ async def test_leaving_tells_the_publisher_and_frees_the_stream(met: ConnectedNo
         await anext(sub)
     with pytest.raises(anyio.ClosedResourceError):
         await sub.next_batch()
-    await sub.__aexit__(None, None, None)  # once more changes nothing
+    await sub.__aexit__(None, None, None)  # Repeating it has no effect.
 
 
 async def test_a_publisher_that_never_finishes_is_not_waited_for(
     met: ConnectedNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its stream is reset after a while: what it goes on to send costs nothing more."""
+    """Its stream is reset after a while: further notes cost no more."""
     monkeypatch.setattr(subscription, "LEAVE_TIMEOUT", 0.05)
     monkeypatch.setitem(met.back.handlers.dispatch.sim, UNSUBSCRIBE, lambda *_: False)
     topic = met.server.topic("t")
     async with met.peer.subscribe("t"):
         assert len(topic.subscribers) == 1
     await eventually(lambda: not topic.subscribers)
-    # The publisher's end goes together with its subscriber. Ours goes when the Reset that
-    # answers ours has come: one flush of the publisher and one read of ours later.
+    # The publisher's end closes with its subscriber. The local end closes when the answering Reset
+    # arrives: one flush of the publisher and one read later.
     assert not met.back.core.streams.stream_table.open
     await eventually(lambda: streams_open(met) == 0)
 

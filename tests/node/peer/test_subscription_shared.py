@@ -20,7 +20,7 @@ async def take(sub: Any, count: int) -> list[Any]:
 
 
 async def read_all(sub: Any) -> tuple[int, str]:
-    """How many notes can be read, and why no more."""
+    """Read all available notes, and return their number and the reason for the end."""
     read = 0
     with anyio.fail_after(10):
         try:
