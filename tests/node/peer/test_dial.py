@@ -137,7 +137,7 @@ async def test_a_web_server_is_told_apart_from_a_node(caplog: pytest.LogCaptureF
             tasks.cancel_scope.cancel()
     (said,) = lines(caplog, "parley.peer")
     assert said.startswith(f"the dial of {place} was refused: ")
-    assert said.endswith(": it is an HTTP server, not a node")
+    assert said.endswith(": the peer is an HTTP server, not a Parley node")
 
 
 def test_lines_about_what_is_no_node_are_rationed(caplog: pytest.LogCaptureFixture) -> None:
