@@ -1,7 +1,6 @@
-"""The sessions of row 2: two cores that do something of everything, under keys that a test
-can give away.
+"""Sessions for row 2: two cores that exercise everything, under keys that a test can leak.
 
-Their identities' private keys are known; what else a session has is drawn anew.
+The private keys of their identities are known; everything else in a session is freshly random.
 """
 
 from typing import Any
@@ -14,18 +13,20 @@ from tests.reference.handshake import handshake_cells
 from tests.reference.recorded import seed
 from tests.reference.wire import CELLS
 
-NETWORK_KEY = seed("network key of row 2")  # the vectors, which other tests load, have another
+NETWORK_KEY = seed(
+    "network key of row 2"
+)  # different from the vectors' keys, because other tests load those
 HYBRID = "x25519-mlkem768"
 OWNERS = ("ours", "theirs")
 
 
 def identity(owner: str, *names: str) -> Identity:
-    """One whose private keys are in `LEAKED`."""
+    """Return an identity whose private keys are in `LEAKED`."""
     return Identity.from_keys([SIGNING[name].load(seed(f"{owner} {name}")) for name in names])
 
 
 def busy(pair: Pair) -> None:
-    """Events on several streams in several epochs: plain updates, and two rekeys by `b`."""
+    """Send events on several streams in several epochs: plain updates, and two rekeys by `b`."""
     for number in range(6):
         for side in pair.sides:
             stream = side.core.open_stream(f"stream {number}")
@@ -44,13 +45,13 @@ def busy(pair: Pair) -> None:
 
 
 def make_pair(tape: Observer | None = None, **settings: Any) -> Pair:
-    """Two cores whose identities have a key of every algorithm."""
+    """Return two cores whose identities have a key of every algorithm."""
     settings.setdefault("rekey_allowance", 100)
     a, b = (make_config(identity(owner, *NAMES["signing"]), **settings) for owner in OWNERS)
     return Pair(a, b, observers=(tape, None))
 
 
 def shares(wire: bytes | bytearray) -> dict[str, bytes]:
-    """The key shares that a side's Hello or Reply had."""
+    """Return the key shares in a side's Hello or Reply."""
     shares: dict[str, bytes] = handshake_cells(events_of(wire)[0])[1][CELLS["shares"]]
     return shares

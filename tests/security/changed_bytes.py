@@ -1,6 +1,6 @@
-"""What a node in the middle does to an event byte by byte: flips, cuts, more bytes, fewer.
+"""Changes that a middle node makes to the bytes of an event: flips, cuts, insertions and removals.
 
-Every place of an event can be reached, and a usual run says which it leaves out.
+Every byte of an event can be changed; a usual run reports which ones it leaves out.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,19 +15,19 @@ from tests.security.shapes import SMALL, Shape
 
 Change = Callable[[bytes], bytes]
 
-# With it, every bit of every byte in every shape: some 300,000 handshakes.
+# With this option, every bit of every byte in every shape is flipped: about 300,000 handshakes.
 FULL: Final = sampling.every_bit
-# An event of at most so many bytes (all but Proofs with ML-DSA) is flipped at every one within
-# `FLIP_STEP` runs of consecutive seeds, and a short one or both ends in each run.
+# Events of at most this size (all but Proofs with ML-DSA) are flipped at every byte within
+# `FLIP_STEP` runs with consecutive seeds. Both ends, and short events, are flipped in each run.
 WHOLE: Final = 2048
 FLIP_STEP: Final = 8
-# A change of length moves all that follows, so that a third of the places is enough for one run.
+# A change of length shifts everything after it, so that a third of the positions is enough per run.
 PLACE_STEP: Final = 3
 
 
 @contextmanager
 def doing(what: str) -> Iterator[None]:
-    """A failure inside says what was done."""
+    """Add a description of the change to a failure inside the block."""
     try:
         yield
     except BaseException as error:
@@ -36,7 +36,7 @@ def doing(what: str) -> Iterator[None]:
 
 
 def at(name: str, change: Change) -> Tamper:
-    """Change the event of this name, and leave all others alone."""
+    """Change the event of this name, and leave all others unchanged."""
 
     def tamper(passing: Passing) -> Instead:
         return Instead(change(passing.frame) if passing.name == name else passing.frame)
@@ -45,8 +45,11 @@ def at(name: str, change: Change) -> Tamper:
 
 
 def places(shape: Shape, name: str) -> list[int]:
-    """The places in an event's frame where it is cut, and where bytes are put in or taken out:
-    both ends, and others that the seed of the run chooses."""
+    """Return the positions in an event's frame at which it is cut, and bytes are inserted or
+    removed.
+
+    These are both ends, and further positions chosen by the seed of the run.
+    """
     size = shape.sizes()[name]
     if FULL:
         return list(range(size))
@@ -56,7 +59,7 @@ def places(shape: Shape, name: str) -> list[int]:
 
 
 def flipped(shape: Shape, name: str) -> list[int]:
-    """The places of an event's frame at which a bit is flipped."""
+    """Return the positions in an event's frame at which a bit is flipped."""
     size = shape.sizes()[name]
     if FULL or size <= SMALL:
         return list(range(size))
@@ -67,7 +70,7 @@ def flipped(shape: Shape, name: str) -> list[int]:
 
 
 def flips(shape: Shape, name: str) -> Iterator[tuple[str, Tamper]]:
-    """A bit of each byte, those of the frame's length among them; of a long event some bytes."""
+    """Flip a bit of each byte, including the frame's length; of a long event only some bytes."""
     for place in flipped(shape, name):
         for bit in sampling.bits(place):
             yield f"bit {bit} of byte {place} flipped", at(name, _flip(place, bit))
@@ -78,7 +81,7 @@ def _flip(place: int, bit: int) -> Change:
 
 
 def shorter(shape: Shape, name: str) -> Iterator[tuple[str, Tamper]]:
-    """Cut after each byte: as a whole frame of fewer bytes, or with silence afterwards."""
+    """Cut after each byte: as a whole shorter frame, or followed by silence."""
     for place in places(shape, name):
         silent = place < FRAME_HEADER_SIZE or bool((sampling.seed + place) % 2)
         if silent or FULL:
@@ -92,7 +95,7 @@ def _cut(place: int) -> Change:
 
 
 def silence_after(name: str, size: int) -> Tamper:
-    """Of an event only so many bytes pass, and then nothing more, either way."""
+    """Deliver only this many bytes of an event, and then nothing in either direction."""
     silent = False
 
     def tamper(passing: Passing) -> Instead:
@@ -106,7 +109,7 @@ def silence_after(name: str, size: int) -> Tamper:
 
 
 def longer(shape: Shape, name: str) -> Iterator[tuple[str, Tamper]]:
-    """A byte put in or taken out at each place, and more bytes at the end."""
+    """Insert or remove a byte at each position, and append bytes at the end."""
     for place in places(shape, name):
         start = max(place, FRAME_HEADER_SIZE)
         if place % 2:
@@ -127,5 +130,5 @@ def _with(place: int, extra: bytes) -> Change:
 
 
 def behind_frame(other: bytes) -> Change:
-    """Whole bytes behind the frame."""
+    """Append whole bytes after the frame."""
     return lambda data: data + other

@@ -1,4 +1,4 @@
-"""Fixtures of more than one file."""
+"""Fixtures used by more than one file."""
 
 from collections.abc import Iterator
 
@@ -9,6 +9,6 @@ from tests.security.exchanges import Exchanges, watched_exchanges
 
 @pytest.fixture
 def exchanges() -> Iterator[Exchanges]:
-    """All that key exchanges make while a test runs."""
+    """Record everything that key exchanges create during a test."""
     with watched_exchanges() as exchanges:
         yield exchanges

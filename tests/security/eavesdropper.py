@@ -1,7 +1,7 @@
-"""Somebody who recorded a session and tries whatever they know on it.
+"""An attacker who recorded a session and tries to decrypt it with whatever keys are known.
 
-Keys are derived by the reference's own key schedule from what is handed in, so
-that the same code that opens nothing for a stranger opens everything for the two sides.
+Keys are derived with the reference implementation's key schedule. The same code opens everything
+with the right secrets, and must open nothing without them.
 """
 
 import hashlib
@@ -28,13 +28,13 @@ from tests.security.exchanges import veiled
 
 _ANY_SCALAR: Final = bytes(31) + b"\1"
 
-Epoch = tuple[bool, int]  # whether of the initiator's direction; its number, -1 for the Proof's
+Epoch = tuple[bool, int]  # direction: True for the initiator's; epoch: -1 for the Proof's
 Secrets = dict[Epoch, bytes]
 
 
 @dataclass(frozen=True)
 class Sighting:
-    """An encrypted event as it passed, with its place among those under its key."""
+    """An encrypted event as recorded, with its position among the events under its key."""
 
     epoch: Epoch
     stream: int
@@ -45,14 +45,14 @@ class Sighting:
 
 @dataclass
 class Tape:
-    """An observer at the initiator. What it writes down of secrets is veiled.
+    """An observer at the initiator; it stores secrets only veiled.
 
-    `rekeys` has for each rekey the chain values right after offer and answer; it is right
-    if the responder offers.
+    `rekeys` contains, for each rekey, the chain values right after offer and answer. They are
+    correct if the responder offers.
     """
 
     t1: bytes = b""
-    proofs: tuple[bytes, bytes] = (b"", b"")  # the initiator's, the responder's
+    proofs: tuple[bytes, bytes] = (b"", b"")  # of the initiator and the responder
     events: list[Sighting] = field(default_factory=list)
     secrets: Secrets = field(default_factory=dict)
     commit: bytes = b""
@@ -64,7 +64,7 @@ class Tape:
 
     @property
     def suite(self) -> Suite:
-        """What the Reply chose."""
+        """The suite that the Reply chose."""
         length = len(self.t1) - self.t1.rindex(b"\0\0\0\0\0\0\1\2")
         names = handshake_cells(self.t1[-length:])[1][CELLS["suite"]]
         return Suite(**{name: names[number] for name, number in PARAMETERS.items()})
@@ -98,11 +98,9 @@ class Tape:
         for sent in (True, False):
             self.rekeyed_epochs[sent, self._epochs[sent] + 1] = number
 
-    def stream_opened(self, stream: int, payload: bytes | memoryview) -> None:
-        """Nothing is made of it."""
+    def stream_opened(self, stream: int, payload: bytes | memoryview) -> None: ...
 
-    def direction_ended(self, stream: int) -> None:
-        """Nothing is made of it."""
+    def direction_ended(self, stream: int) -> None: ...
 
     def session_suspended(self, reason: str) -> None:
         return
@@ -125,7 +123,7 @@ class Tape:
 
 
 def opened(tape: Tape, secrets: Secrets) -> list[Sighting]:
-    """What opens under these secrets of epochs."""
+    """Return the events that these epoch secrets decrypt."""
     suite, keys, found = tape.suite, dict[tuple[Epoch, int], tuple[bytes, bytes]](), []
     for seen in tape.everything:
         if seen.epoch not in secrets:
@@ -147,8 +145,10 @@ def opened(tape: Tape, secrets: Secrets) -> list[Sighting]:
 def derived(
     tape: Tape, shared: bytes, network_key: bytes | None = None, again: Mapping[int, bytes] = {}
 ) -> Secrets:
-    """The secrets of all epochs that follow from the shared secrets of the handshake and
-    (`again`) of each rekey; the chain values of rekeys are the true ones."""
+    """Derive the secrets of all epochs from the shared secrets of the handshake and of each rekey.
+
+    The shared secrets of rekeys are in `again`; their chain values are the true ones.
+    """
     suite = tape.suite
     initiator, responder = tape.proofs
     keys = schedule.handshake_keys(suite.hash, tape.t1, shared, network_key)
@@ -165,7 +165,7 @@ def derived(
 def followed(
     tape: Tape, secrets: Secrets, rekey: bytes, again: Mapping[int, bytes] = {}
 ) -> Secrets:
-    """The secrets given, and those of all later epochs that follow from them."""
+    """Return the given secrets and those of all later epochs that follow from them."""
     suite, secrets = tape.suite, dict(secrets)
     following: Secrets = {}
     for number, (a, b) in enumerate(tape.rekeys, 1):
@@ -186,12 +186,15 @@ def followed(
     return secrets
 
 
-# What a stranger with both sides' private signing keys can think of.
+# Guesses that are possible with both sides' private signing keys.
 
 
 def guesses(kex: str, offer: bytes, answer: bytes, seeds: list[bytes]) -> Iterator[bytes]:
-    """Shared secrets that a careless design would have: constants, what is on the wire, the
-    static keys themselves, and every exchange that involves a static key."""
+    """Return the shared secrets that a careless design might have.
+
+    These are constants, public bytes, the static keys themselves, and every exchange that involves
+    a static key.
+    """
     size = {"x25519": 32, "x25519-mlkem768": 64}[kex]
     yield from (b"", bytes(size), offer, answer, offer + answer)
     yield from (hashlib.sha256(part).digest() for part in (offer, answer, offer + answer))
@@ -206,7 +209,7 @@ def guesses(kex: str, offer: bytes, answer: bytes, seeds: list[bytes]) -> Iterat
 
 def _classical(offer: bytes, answer: bytes, seeds: list[bytes]) -> Iterator[bytes]:
     yield from (bytes(32), offer, answer, *seeds)
-    # A signing key's seed as a scalar, or hashed to one as Ed25519 does it.
+    # A signing key's seed as a scalar, or hashed to one as in Ed25519.
     scalars = [*seeds, *(hashlib.sha512(seed).digest()[:32] for seed in seeds)]
     for number, scalar in enumerate(scalars):
         yield x25519_secret(scalar, offer)

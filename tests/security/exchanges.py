@@ -1,7 +1,7 @@
-"""What the key exchanges of this process made, and whether any of it is still in memory.
+"""A record of the key exchanges of this process, and a search for their secrets in memory.
 
-A secret is kept here only veiled (every bit inverted), so that a search of the
-whole memory finds it elsewhere or nowhere. Knows no protocol.
+Secrets are stored only veiled (every bit inverted), so that a search of the whole memory doesn't
+find the record itself. This module doesn't depend on the protocol.
 """
 
 import gc
@@ -22,40 +22,40 @@ from tests.alone import alive
 
 _VEIL: Final = bytes(255 - byte for byte in range(256))
 _TYPES: Final = frozenset({bytes, bytearray, memoryview, str, int})
-_PIECE: Final = 32  # the private parts (X25519's scalar, ML-KEM's d and z) have this size
+_PIECE: Final = 32  # size of the private parts (X25519's scalar, ML-KEM's d and z)
 
 
-# The least text that has a secret in hexadecimal digits.
+# The shortest text that can contain a secret in hexadecimal digits.
 _LEAST_TEXT: Final = 2 * _PIECE
 _DIGITS: Final = re.compile(r"[0-9a-f]{64}")
 
 
 def veiled(secret: bytes) -> bytes:
-    """The secret with every bit inverted; of a veiled one, the secret."""
+    """Invert every bit, which veils a secret and unveils a veiled one."""
     return secret.translate(_VEIL)
 
 
 @dataclass
 class Exchanges:
-    """All private parts drawn, 32 bytes each, and the shared secrets of either side; veiled."""
+    """All private parts, 32 bytes each, and the shared secrets of both sides; veiled."""
 
     private: list[bytes] = field(default_factory=list)
     shared: list[bytes] = field(default_factory=list)
 
     @property
     def agreed(self) -> list[bytes]:
-        """Each shared secret once; both sides of an exchange made it."""
+        """Each shared secret once, although both sides of an exchange computed it."""
         return list(dict.fromkeys(self.shared))
 
     @property
     def hidden(self) -> dict[str, bytes]:
-        """All of it by name, for `in_memory`."""
+        """Return all secrets by name, for `in_memory`."""
         private = {f"private {number}": part for number, part in enumerate(self.private)}
         return private | {f"shared {number}": part for number, part in enumerate(self.agreed)}
 
 
 class _WatchedKey:
-    """An offerer's key whose shared secret is noted."""
+    """An offerer's key whose shared secret is recorded."""
 
     def __init__(self, real: EphemeralKey, seen: Exchanges) -> None:
         self._real = real
@@ -71,7 +71,7 @@ class _WatchedKey:
 
 
 class _WatchedKex:
-    """A registry's entry whose exchanges are noted; in all else it is the real one."""
+    """A registry entry whose exchanges are recorded; otherwise it behaves like the real one."""
 
     def __init__(self, real: KexAlgorithm, seen: Exchanges) -> None:
         self._real = real
@@ -91,7 +91,7 @@ class _WatchedKex:
 
 @contextmanager
 def watched_exchanges() -> Iterator[Exchanges]:
-    """Note every exchange from now on."""
+    """Record every exchange from now on."""
     seen = Exchanges()
 
     def draw(size: int) -> bytes:
@@ -100,7 +100,7 @@ def watched_exchanges() -> Iterator[Exchanges]:
         return private
 
     watching: dict[str, Any] = {name: _WatchedKex(kex, seen) for name, kex in KEX.items()}
-    # Suites that were made before have looked their exchange up already.
+    # Existing suites have already looked up their exchange.
     looked_up = property(lambda suite: watching[suite.kex])
     with (
         patch.dict(KEX, watching),
@@ -114,8 +114,10 @@ def watched_exchanges() -> Iterator[Exchanges]:
 
 
 def in_memory(hidden: Mapping[str, bytes]) -> set[str]:
-    """Which of these veiled secrets stand in any object that is alive, also as a part of it,
-    as a number or as hexadecimal digits."""
+    """Return which of these veiled secrets exist in any live object.
+
+    They are found as part of an object, as a number, or as hexadecimal digits.
+    """
     sought = {name: veiled(secret) for name, secret in hidden.items()}
     texts = {name: secret.hex() for name, secret in sought.items()}
     found: set[str] = set()
@@ -131,15 +133,15 @@ def in_memory(hidden: Mapping[str, bytes]) -> set[str]:
 
 
 def private_keys() -> int:
-    """How many objects of a key exchange's private keys are alive."""
+    """Return the number of live key objects of key exchanges."""
     types = {type(X25519PrivateKey.generate()), type(MLKEM768PrivateKey.generate())}
     return len(_held(set(), types))
 
 
 def _held(without: set[int], types: Collection[type]) -> list[Any]:
-    """What is of these types of all that any container, closure or object refers to."""
+    """Return all objects of these types that any container, closure or object refers to."""
     holders = [thing for thing in alive() if id(thing) not in without]
-    # The collector does not know of tuples and dicts that hold only atoms.
+    # The garbage collector doesn't track tuples and dicts that contain only atoms.
     looked_for = {*types, tuple, dict}
     found: dict[int, Any] = {}
     while holders:
@@ -160,7 +162,7 @@ def _as_bytes(thing: object) -> bytes:
     if isinstance(thing, (bytearray, memoryview)):
         try:
             return bytes(thing)
-        except ValueError:  # a view that was released: it holds nothing any more
+        except ValueError:  # a released view has no content
             return b""
     if isinstance(thing, int) and thing.bit_length() > 8 * (_PIECE - 2):
         return abs(thing).to_bytes(max(_PIECE, (thing.bit_length() + 7) // 8))

@@ -1,7 +1,7 @@
-"""Somebody in the middle who has got hold of a handshake's keys, though of nobody's identity.
+"""A middle node that has a handshake's keys, but no identity's private key.
 
-More than any attacker of the threat model can have, so that what is refused is
-refused by the signatures alone. Proofs are written with the reference implementation.
+No attacker of the threat model has as much, so that only the signatures can cause a rejection.
+Proofs are written with the reference implementation.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ ALGORITHMS = tuple(SIGNING)
 def meeting(
     algorithm: str, initiator: Identity | None = None, responder: Identity | None = None
 ) -> Pair:
-    """A pair that will sign with `algorithm`; fixed identities where none is given."""
+    """Return a pair that signs with `algorithm`, with fixed identities by default."""
     names = {**ONE_OF_EACH, "signing": (algorithm,)}
     return Pair(
         make_config(initiator or identity("initiator", algorithm), algorithms=names),
@@ -32,30 +32,32 @@ def meeting(
 
 
 def signing_as(key: SigningKey, sign: Sign) -> SigningKey:
-    """The same public key with another way to sign."""
+    """Return a signer with the same public key and another signing function."""
     return SigningKey(key.algorithm, bytes(32), key.public, sign)
 
 
 class Insider:
-    """The keys of one side's handshake, once Hello and Reply have passed."""
+    """The keys of one side's handshake, available after Hello and Reply."""
 
     def __init__(self, handshake: Handshake) -> None:
         self._handshake = handshake
         self._suite = Suite(**expect(handshake.suite).names())
 
     def open_proof(self, event: bytes, *, initiators: bool) -> tuple[Event, bytes]:
-        """A Proof as it is inside, and the signature that it carries."""
+        """Return the content of a Proof and the signature in it."""
         opened = self._direction(initiators).read(event)
         return opened.event, opened.signature
 
     def proof(self, cells: Sequence[object], signer: Signer, *, initiators: bool) -> bytes:
-        """The frame of a Proof that shows `cells` as its identity, signed by `signer`."""
+        """Return the frame of a Proof that shows `cells` as its identity, signed by `signer`."""
         payload = cbor.encode_payload({CELLS["keys"]: list(cells), CELLS["node"]: {}})
         event = Event(0, 0, *TYPES["Proof"], payload)
         return self.in_place_of_the_proof(event, signer, initiators=initiators)
 
     def in_place_of_the_proof(self, event: Event, signer: Signer, *, initiators: bool) -> bytes:
-        """The frame of any event under the keys of a Proof, as the first of its direction."""
+        """Return the frame of any event under the keys of a Proof, as the first of its
+        direction.
+        """
         direction = self._direction(initiators)
         return frame(direction.write(event.stream, event.inner, signer, sealed=True))
 
@@ -74,5 +76,5 @@ class Stolen:
         self._signature = signature
 
     def sign(self, message: bytes, /) -> bytes:
-        """The one it has, whatever the message."""
+        """Return the stored signature, whatever the message is."""
         return self._signature

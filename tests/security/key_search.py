@@ -1,8 +1,7 @@
-"""Looks through all that a process still reaches for keys that ought to be gone.
+"""A search through all reachable objects of a process for keys that should have been deleted.
 
-It keeps events and nonces, never a key; what opens one of these events is a key
-that was kept, whatever it is called and wherever it lies. Garbage is collected first: what
-nobody reaches is gone.
+It stores events and nonces, never a key. An object that decrypts one of these events is a key that
+was not deleted, whatever its name and location. Unreachable objects are collected first.
 """
 
 import gc
@@ -18,10 +17,10 @@ from parley._node.protocol.handshake import Agreed
 from parley._node.protocol.observer import Checkpoint
 from tests.alone import alive
 
-# What encrypts and decrypts under a key, in any of the ciphers.
+# Types that encrypt and decrypt under a key, for each cipher.
 AEADS = tuple({type(cipher.new(bytes(cipher.key_size))) for cipher in CIPHERS.values()})
-_PLAIN = (int, str, float, type(None), bool)  # which refer to nothing
-_CHAIN_HEAD = 4 + 1 + 16  # stream, form, chain value: sealing `chain`
+_PLAIN = (int, str, float, type(None), bool)  # these types refer to no other objects
+_CHAIN_HEAD = 4 + 1 + 16  # stream, form, chain value: with sealing `chain`
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Witness:
     blob: bytes
 
     def is_opened_by(self, key: AeadKey) -> bool:
-        """Whether the key decrypts it."""
+        """Return whether the key decrypts it."""
         try:
             key.decrypt(self.nonce, self.blob, self.aad)
         except INVALID_TAG_ERRORS:
@@ -48,10 +47,11 @@ class Witness:
 
 
 class Witnesses:
-    """An observer of one connection: of each epoch, the first event of streams 0 and 1.
+    """An observer of one connection that stores, for each epoch, the first event of streams 0 and
+    1.
 
-    `epochs` has the epoch that each direction is in: received, sent. `transcripts` are
-    those that handshake secrets go with. Secrets of rekeys are kept as hashes alone.
+    `epochs` contains the current epoch of each direction: received, sent. `transcripts` belong to
+    the handshake secrets. Secrets of rekeys are stored only as hashes.
     """
 
     def __init__(self) -> None:
@@ -64,9 +64,9 @@ class Witnesses:
         self.longest_unsealed = [0, 0]
         self._suite: Suite | None = None
         self._seen: tuple[set[int], set[int]] = (set(), set())
-        self._secrets = [b"", b""]  # of the epochs that are still on
+        self._secrets = [b"", b""]  # of the current epochs
 
-    # As an observer.
+    # Observer methods.
 
     def session_started(self, agreed: Agreed, initiator: bool, checkpoint: Checkpoint) -> None:
         suite, hs = agreed.suite, agreed.hs
@@ -94,7 +94,7 @@ class Witnesses:
         self.unsealed[sent] = 0 if wire[4] else self.unsealed[sent] + 1
         self.longest_unsealed[sent] = max(self.longest_unsealed[sent], self.unsealed[sent])
         stream = int.from_bytes(wire[:4])
-        # Streams 0 and 1 are always there; the others' keys follow from the same secret.
+        # Streams 0 and 1 always exist; the keys of other streams follow from the same secret.
         if stream < 2 and stream not in self._seen[sent]:
             self._seen[sent].add(stream)
             self._keep(sent, self.epochs[sent], self._secrets[sent], wire)
@@ -118,13 +118,13 @@ class Witnesses:
 
     def session_ended(self, code: int, text: str, remote: bool) -> None:
         self._secrets = [b"", b""]
-        self.epochs = [epoch + 1 for epoch in self.epochs]  # no epoch is on any more
+        self.epochs = [epoch + 1 for epoch in self.epochs]  # no epoch is active any longer
 
     # For the search.
 
     @property
     def past(self) -> list[Witness]:
-        """Those of epochs that are over, the handshake's among them."""
+        """The witnesses of past epochs, including the handshake's."""
         return [witness for witness in self.found if witness.epoch < self.epochs[witness.sent]]
 
     def _keep(self, sent: bool, epoch: int, secret: bytes, wire: bytes) -> None:
@@ -138,13 +138,13 @@ class Witnesses:
 
 
 def kept_keys(observers: Iterable[Witnesses]) -> list[str]:
-    """What is still reached and opens an event of an epoch that is over, in words.
+    """Describe each reachable object that decrypts an event of a past epoch.
 
     Raises:
-        ValueError: no epoch is over, so that there is nothing to look for.
+        ValueError: no epoch has ended, so there is nothing to search for.
     """
     every = list(observers)
-    # Both sides see the same events: the nonce tells them apart.
+    # Both sides see the same events; the nonce distinguishes them.
     past = {(w.stream, w.nonce): w for observer in every for w in observer.past}
     if not past:
         raise ValueError("no epoch is over")
@@ -159,7 +159,8 @@ def kept_keys(observers: Iterable[Witnesses]) -> list[str]:
             found.append("the shared secret of a rekey")
         for derived in (secret, *_of_the_handshake(secret, transcripts, suite)):
             for stream in streams:
-                # An epoch's secret gives the nonce as well as the key, which needs no trying.
+                # An epoch's secret yields the nonce and the key, so it can be checked without
+                # decryption.
                 witness = past.get((stream, _iv(suite, derived, stream)))
                 if witness is not None:
                     found.append(_said(witness, "a secret"))
@@ -184,7 +185,7 @@ def _said(witness: Witness, what: str) -> str:
 def _of_the_handshake(
     secret: bytes, transcripts: Iterable[tuple[bytes, bytes]], suite: Suite
 ) -> Iterator[bytes]:
-    """What would follow, were it the `hs` or the shared secret of a handshake."""
+    """Derive the keys that follow if this is the `hs` or the shared secret of a handshake."""
     hash = suite.hash_algorithm
     for th1, th2 in transcripts:
         as_hs = HandshakeSecrets(hash, secret, b"", b"", b"")
@@ -199,17 +200,19 @@ def _of_the_handshake(
 
 
 def _looks_random(string: bytes | bytearray) -> bool:
-    """Whether it may be a secret: not so texts and tables, which repeat bytes. Of 32 random
-    ones fewer than 20 differ once in 2^60 times."""
+    """Return whether it may be a secret, unlike texts and tables, which repeat bytes.
+
+    Fewer than 20 different bytes among 32 random ones occur once in 2^60 cases.
+    """
     return len(string) in (32, 64) and len(set(string)) >= 20 and not string.isascii()
 
 
 def _reached() -> tuple[set[bytes], list[AeadKey]]:
-    """Every byte string that may be a secret, and every key object, that anything refers to."""
+    """Yield every reachable byte string that may be a secret, and every key object."""
     secrets: set[bytes] = set()
     aeads: list[AeadKey] = []
-    # What the collector does not track (byte strings, foreign objects, tuples of them) is
-    # referred to by something that it does, or by something untracked in between.
+    # Objects that the collector doesn't track (byte strings, foreign objects, tuples of them) are
+    # referred to by a tracked object, or by an untracked one in between.
     waiting = alive()
     aeads += [thing for thing in waiting if type(thing) in AEADS]
     seen: set[int] = set()

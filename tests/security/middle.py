@@ -1,7 +1,7 @@
-"""Somebody who sits between two cores: sees each event, and sends what it likes instead.
+"""An attacker between two cores who sees each event and can send other bytes instead.
 
-Both cores are honest and have applications that talk as soon as they may; the
-middle has no key. `assert_refused` says what such a meeting must come to.
+Both cores are honest, and their applications send as soon as they may. The attacker has no key.
+`assert_refused` checks the required result.
 """
 
 from collections.abc import Callable
@@ -23,9 +23,9 @@ from parley._node.protocol.states import State
 from tests.node.protocol.pair import ALIVE, START, Pair, Side, events_of
 from tests.security.shapes import FROM_INITIATOR, INITIATORS_PROOF, Shape
 
-LATER: Final = "later"  # the name of all events after the handshake's
-# What the two may say of an end that the middle brought about. Their own mistakes
-# (internal-error) and an end that would be clean are not among them.
+LATER: Final = "later"  # the name of all events after the handshake
+# Close codes that a side may report after interference. internal-error and a clean end are not
+# among them.
 TYPED: Final = frozenset(
     {
         CloseCode.PROTOCOL_ERROR,
@@ -42,7 +42,7 @@ TYPED: Final = frozenset(
 
 @dataclass(frozen=True)
 class Passing:
-    """An event on its way: its name, its frame, and the frames that passed before it."""
+    """An event in transit: its name, its frame, and the frames that passed before it."""
 
     name: str
     frame: bytes
@@ -50,7 +50,7 @@ class Passing:
 
 
 class Instead(NamedTuple):
-    """Bytes that take an event's place: to its receiver, and back to its sender."""
+    """Bytes sent in place of an event: to its receiver, and back to its sender."""
 
     onward: bytes
     back: bytes = b""
@@ -60,22 +60,22 @@ Tamper = Callable[[Passing], Instead]
 
 
 def honest(passing: Passing) -> Instead:
-    """Whatever comes, unchanged."""
+    """Pass every event unchanged."""
     return Instead(passing.frame)
 
 
 class Middle(Pair):
-    """A pair of cores with somebody in between, who never tells one that the other left.
+    """A pair of cores with an attacker in between, who never reports to one that the other left.
 
     The initiator's application sends an event as soon as its connection is open, and the
-    responder's answers each. With `apart` each event is delivered, and answered, before
-    the next; otherwise what was sent together arrives together.
+    responder's answers each event. With `apart`, each event is delivered and answered before the
+    next one. Otherwise, events that were sent together arrive together.
     """
 
     def __init__(self, shape: Shape, tamper: Tamper = honest, *, apart: bool = False) -> None:
         super().__init__(shape.config("initiator"), shape.config("responder"))
         self.shape = shape
-        self.touched = False  # whether any event was not passed on as it is
+        self.touched = False  # whether any event was changed
         self._tamper = tamper
         self._apart = apart
         self._names = {
@@ -89,7 +89,7 @@ class Middle(Pair):
         self._identified: set[int] = set()
 
     def carry(self, sender: Side) -> bytes:
-        """Take what a side sends, and deliver what became of it."""
+        """Forward everything that a side sends, with the attacker's changes."""
         sent = sender.take(self.now)
         flight: list[Instead] = []
         for event in events_of(sent):
@@ -123,13 +123,15 @@ class Middle(Pair):
             self.b.core.send(1, 0, 64, 1, b"an answer", lbm=False)
 
     def _assert_matching(self, side: Side) -> None:
-        """Who identifies the other side received what that one sent, byte for byte, and so
-        did the other: all that the transcript of its own decision covers."""
+        """Check that a side identified the other only if both received the sent bytes unchanged.
+
+        This covers the transcript up to the side's own decision.
+        """
         other = self.other(side)
         sizes = self.shape.sizes()
         initiators = sum(size for name, size in sizes.items() if name in FROM_INITIATOR)
         responders = sum(sizes.values()) - initiators
-        if side is self.a:  # its own Proof is not sent yet
+        if side is self.a:  # its own Proof has not been sent yet
             initiators -= sizes[INITIATORS_PROOF]
             mine, theirs = initiators, responders
         else:
@@ -141,7 +143,7 @@ class Middle(Pair):
         return bytes(self.other(side).wire).startswith(self._given[id(side)]) and side.opened
 
     def conclude(self) -> None:
-        """Let both go on until nothing is left to be waited for, and look at each deadline."""
+        """Continue until both sides wait for nothing, and run each deadline."""
         config = self.a.core.config
         self.pump()
         self.run(START + config.handshake_timeout - self.now)
@@ -150,11 +152,11 @@ class Middle(Pair):
         self.run(config.idle_before_ping + config.ping_timeout + CLOSE_LINGER)
 
     def assert_refused(self, *, any_code: bool = False) -> None:
-        """Both have ended, with a typed error, and no application was reached, but for one
-        that is given exactly what the other side sent: the fault was in the other direction,
-        behind the handshake, and has yet to be met there.
+        """Check that both sides ended with a typed error and that no application was reached.
 
-        `any_code`: a forged Reject may name any code.
+        There is one exception. An application may have received exactly the sent data, if the fault
+        was in the other direction, after the handshake, and has not been noticed there yet.
+        `any_code` permits all codes, because a forged Reject may contain any code.
         """
         for side in self.sides:
             assert side.core.ended, "left open past its deadline"
@@ -166,7 +168,7 @@ class Middle(Pair):
             assert not talked or self._untouched(side), "an application was reached"
             assert side.reports[-1] is ended[0]
         if not self.a.opened:
-            # Who dials says nothing when it refuses.
+            # A dialling side ends without a Reject.
             for event in events_of(self.a.wire):
                 raw = parse_raw(event)
                 assert (raw.category, raw.subcategory) == (CONNECTION, HELLO_EVENT)

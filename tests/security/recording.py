@@ -1,7 +1,8 @@
-"""Each use of each AEAD key in this process, written down where the library's objects are made.
+"""A record of each use of each AEAD key in this process, taken where the library's objects are
+made.
 
-Nothing is assumed about the caller that asks for a key or in which file; the registry's ciphers
-are replaced by ones that record and then do the real work. Knows no events.
+It makes no assumptions about the callers: the registry's ciphers are replaced by ciphers that
+record and then do the real work. This module doesn't depend on events.
 """
 
 from collections import Counter, defaultdict
@@ -19,7 +20,7 @@ Pair = tuple[bytes, bytes]  # key and nonce
 
 @dataclass(frozen=True, eq=False)
 class KeyObject:
-    """One object that holds a key, and the nonces it was used with, in their order."""
+    """One key object, and the nonces it was used with, in order."""
 
     cipher: str
     key: bytes
@@ -29,26 +30,27 @@ class KeyObject:
 
 @dataclass(frozen=True)
 class AeadRecord:
-    """All key objects made so far. A decryption counts if it succeeded."""
+    """All key objects created so far. A decryption counts if it succeeded."""
 
     objects: list[KeyObject] = field(default_factory=list)
 
     @property
     def encryptions(self) -> list[Pair]:
-        """(key, nonce) of each."""
+        """The (key, nonce) of each encryption."""
         return [(made.key, nonce) for made in self.objects for nonce in made.encrypted]
 
     @property
     def decryptions(self) -> list[Pair]:
-        """Likewise."""
+        """The (key, nonce) of each decryption."""
         return [(made.key, nonce) for made in self.objects for nonce in made.decrypted]
 
     def assert_no_key_is_shared(self) -> None:
-        """No (key, nonce) encrypts twice; no key, of either direction, has two writers.
+        """Check that no (key, nonce) encrypts twice and no key has two writers, in either
+        direction.
 
-        Under each key the nonces are its counter from 0 on, XORed with the iv, one after another.
-        A sender that rested goes on with a new object for its key. Two directions, two streams or
-        two epochs under one key, or a counter that began anew, would not follow one another so.
+        Under each key, the nonces must be its counter from 0 on, XORed with the iv, without gaps. A
+        sender that was idle continues with a new object for its key. Two directions, streams or
+        epochs under one key, or a restarted counter, would break this sequence.
         """
         assert self.encryptions, "nothing was recorded"
         assert [pair for pair, count in Counter(self.encryptions).items() if count > 1] == []
@@ -61,7 +63,7 @@ class AeadRecord:
 
 
 class _RecordingKey:
-    """The library's object, with each of its `encrypt..` and `decrypt..` methods watched."""
+    """The library's object, with all `encrypt..` and `decrypt..` methods recorded."""
 
     def __init__(self, real: AeadKey, made: KeyObject) -> None:
         self._real = real
@@ -77,12 +79,12 @@ class _RecordingKey:
         return data
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        """A way to encrypt that is not recorded here must not pass unseen."""
+        """Reject any encryption method that is not recorded here."""
         raise AssertionError(f"{name} of an AEAD is not recorded: add it here")
 
 
 class _RecordingCipher:
-    """A registry's entry whose keys are recorded; in all else it is the real one."""
+    """A registry entry whose keys are recorded; otherwise it behaves like the real one."""
 
     def __init__(self, real: CipherAlgorithm, record: AeadRecord) -> None:
         self._real = real
@@ -99,11 +101,11 @@ class _RecordingCipher:
 
 @contextmanager
 def recorded_aead() -> Iterator[AeadRecord]:
-    """Record every key that is made from now on, by either side."""
+    """Record every key that either side creates from now on."""
     record = AeadRecord()
 
     recording: dict[str, Any] = {n: _RecordingCipher(a, record) for n, a in CIPHERS.items()}
-    # Suites that were made before have looked their cipher up already.
+    # Existing suites have already looked up their cipher.
     looked_up = property(lambda suite: recording[suite.cipher])
     with patch.dict(CIPHERS, recording), patch.object(Suite, "cipher_algorithm", looked_up):
         yield record

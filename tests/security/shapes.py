@@ -1,7 +1,7 @@
-"""The handshakes that differ in structure: which events there are, and what is in them.
+"""The structurally different handshakes: which events they have, and which content.
 
-An event's place and length are the same in every run of a shape, so that a test
-can name a byte by its number. Identities are fixed; they are made once.
+An event has the same position and length in every run of a shape, so that a test can refer to a
+byte by its number. Identities are fixed and created once.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ FROM_INITIATOR: Final = frozenset({HELLO, SECOND_HELLO, INITIATORS_PROOF})
 
 @cache
 def identity(name: str, *algorithms: str) -> Identity:
-    """The fixed identity of a name, the primary key first."""
+    """Return the fixed identity of a name, with the primary key first."""
     names = algorithms or ("ed25519",)
     return Identity.from_keys([SIGNING[each].load(seed(f"{name} {each}")) for each in names])
 
@@ -49,8 +49,8 @@ def identity(name: str, *algorithms: str) -> Identity:
 class Shape:
     """One kind of handshake.
 
-    `step` says how far apart the places are that a usual run tries within an event of more
-    than `SMALL` bytes: 1 for every byte. The algorithms are `ONE_OF_EACH` but for those named.
+    In events longer than `SMALL` bytes, a usual run tries every `step`th position: 1 means every
+    byte. The algorithms are `ONE_OF_EACH`, except those given.
     """
 
     name: str
@@ -61,9 +61,9 @@ class Shape:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def config(self, who: str, **settings: Any) -> CoreConfig:
-        """The settings of 'initiator' or 'responder'."""
+        """Return the settings of 'initiator' or 'responder'."""
         if not settings:
-            return _config(self, who)  # sweeps ask for it at each of their places
+            return _config(self, who)  # sweeps call it for each of their positions
         return self.made(who, settings)
 
     def made(self, who: str, settings: Mapping[str, Any]) -> CoreConfig:
@@ -94,7 +94,7 @@ SHAPES: Final = {
         Shape("chain"),
         Shape("each", algorithms={"sealing": ("each",)}),
         Shape("network", settings={"network_key": NETWORK_KEY}),
-        # The first Hello has the great share and the second the small one, or the other way.
+        # The first Hello has the large share and the second one the small share, or the reverse.
         Shape(
             "retry",
             step=13,
@@ -146,7 +146,7 @@ def _frames(name: str) -> dict[str, bytes]:
 
 
 def named_frames(shape: Shape, pair: Pair) -> dict[str, bytes]:
-    """The frames that a pair exchanged in its handshake and nothing else, by their names."""
+    """Return the frames of a handshake that a pair exchanged without any other event, by name."""
     sent = {True: iter(events_of(pair.a.wire)), False: iter(events_of(pair.b.wire))}
     frames = {event: frame(next(sent[event in FROM_INITIATOR])) for event in shape.events}
     assert not any(list(rest) for rest in sent.values())

@@ -1,7 +1,7 @@
-"""What a node in the middle does to events: event by event, and cell by cell.
+"""Changes that a middle node makes to events: event by event, and cell by cell.
 
-All of it is done to bytes that anybody on the network can see, without any key.
-Each change has a name, which a failing test shows.
+All changes are possible with bytes that everyone on the network can see, without any key. Each
+change has a name, which a failing test shows.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -50,13 +50,13 @@ _HEAD_SIZE: Final = FRAME_HEADER_SIZE + 8  # of a raw event's frame
 
 
 def lost(name: str) -> Iterator[tuple[str, Tamper]]:
-    """It is dropped: alone, or with all that follows."""
+    """Drop it: only this event, or everything from it on."""
     yield "dropped", at(name, lambda _: b"")
     yield "dropped with all that follows", silence_after(name, 0)
 
 
 def repeated(shape: Shape, name: str) -> Iterator[tuple[str, Tamper]]:
-    """It comes twice: at once, or again before or after each later event."""
+    """Deliver it twice: immediately, or before or after each later event."""
     yield "twice", at(name, lambda data: data + data)
     yield "thrice", at(name, lambda data: data * 3)
     later = shape.events[shape.events.index(name) + 1 :]
@@ -81,7 +81,7 @@ def _again(name: str, other: str, *, before: bool) -> Tamper:
 
 
 def reordered(shape: Shape, name: str) -> Iterator[tuple[str, Tamper]]:
-    """It changes places with each later event that goes the same way."""
+    """Swap it with each later event in the same direction."""
     later = shape.events[shape.events.index(name) + 1 :]
     for other in (*later, "later"):
         if other == "later" or (name in FROM_INITIATOR) == (other in FROM_INITIATOR):
@@ -104,7 +104,7 @@ def _behind(name: str, other: str) -> Tamper:
 
 
 def reflected(name: str) -> Iterator[tuple[str, Tamper]]:
-    """It goes back to its sender: in place of its receiver, or to both."""
+    """Return it to its sender: instead of delivering it, or additionally."""
 
     def back_only(passing: Passing) -> Instead:
         if passing.name == name:
@@ -119,11 +119,11 @@ def reflected(name: str) -> Iterator[tuple[str, Tamper]]:
 
 
 def inserted(shape: Shape, name: str, others: Mapping[str, bytes]) -> Iterator[tuple[str, Tamper]]:
-    """Another frame stands before it, behind it, or in its place."""
+    """Insert another frame before it, after it, or in its place."""
     for what, other in others.items():
         yield f"{what} before it", at(name, _before(other))
         yield f"{what} behind it", at(name, behind_frame(other))
-        if other != shape.frames()[name]:  # every Retry for the same kex is the same
+        if other != shape.frames()[name]:  # every Retry for the same kex is identical
             yield f"{what} in its place", at(name, _instead(other))
 
 
@@ -175,7 +175,9 @@ UNKNOWN: Final[Mapping[str, bytes]] = {
 
 
 def foreign(shape: Shape) -> dict[str, bytes]:
-    """The events of another session of the two, and of sessions of each with a stranger."""
+    """Return the events of another session of the two, and of sessions of each with a third
+    node.
+    """
     found = {}
     for whose, changed in (("old", ""), ("a strange initiator's", "initiator"),
                            ("a strange responder's", "responder")):  # fmt: skip
@@ -196,11 +198,11 @@ def _signing(shape: Shape) -> tuple[str, ...]:
     return shape.config("initiator").identity.algorithms
 
 
-# Cell by cell: what is well formed and says something else.
+# Cell by cell: well-formed changes of the content.
 
 
 def recelled(change: Callable[[dict[int, Any]], object]) -> Change:
-    """A raw event with its cells changed and encoded anew."""
+    """Return a raw event with its cells changed and encoded again."""
 
     def changed(data: bytes) -> bytes:
         cells = dict(decode(data[_HEAD_SIZE:], keep_noise=True))
@@ -219,7 +221,7 @@ def _taken(key: int) -> Callable[[dict[int, Any]], object]:
 
 
 def reworded(shape: Shape, name: str) -> Iterator[tuple[str, Tamper]]:
-    """Each cell of a raw event taken away or changed, and cells added, as the rules allow."""
+    """Remove, change or add cells of a raw event, as the encoding rules allow."""
     if name in (RESPONDERS_PROOF, INITIATORS_PROOF):
         return
     sample = shape.frames()[name]
@@ -255,7 +257,9 @@ _ADDED: Final[Mapping[str, Mapping[int, Value]]] = {
 
 
 def _fewer(offer: dict[Any, Any]) -> Iterator[tuple[str, Value]]:
-    """An offer with the first name of a parameter gone, or last, or another one added."""
+    """Return an offer without the first name of a parameter, with it moved last, or with a name
+    added.
+    """
     for number, parameter in PARAMETER_KEYS.items():
         names = offer[number]
         yield f"a {parameter} offered more", {**offer, number: [*names, "rot13"]}
@@ -265,7 +269,7 @@ def _fewer(offer: dict[Any, Any]) -> Iterator[tuple[str, Value]]:
 
 
 def _other(suite: dict[Any, Any]) -> Iterator[tuple[str, Value]]:
-    """A suite with another name for a parameter."""
+    """Return a suite with another name for a parameter."""
     others = {
         "x25519": "x25519-mlkem768",
         "x25519-mlkem768": "x25519",
@@ -287,7 +291,7 @@ def _other(suite: dict[Any, Any]) -> Iterator[tuple[str, Value]]:
 
 
 def in_both(*cells: Mapping[int, Value]) -> Tamper:
-    """The same cells put into Hello and Reply, as if both sides had said so."""
+    """Put the same cells into Hello and Reply, as if both sides had sent them."""
 
     def tamper(passing: Passing) -> Instead:
         if passing.name not in (HELLO, REPLY_NAME):

@@ -1,5 +1,6 @@
-"""What the bus promises against hostile data and schemas, and about passwords
-(docs/threat-model.md, B5, B6 and B9). Names and files: tests/node/bus.
+"""The bus against hostile data and schemas, and its handling of passwords.
+
+See docs/threat-model.md, B5, B6 and B9. Names and files: tests/node/bus.
 """
 
 import socket

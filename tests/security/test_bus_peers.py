@@ -1,5 +1,6 @@
-"""What a hostile peer can make a node hold, and for how long it may what it once might
-(docs/threat-model.md, B1, B3 and B5); what is malformed or too much is in tests/node/remote_bus.
+"""Limits on what a hostile peer can make a node store, and on the use of withdrawn permissions.
+
+See docs/threat-model.md, B1, B3 and B5. Malformed and excessive requests: tests/node/remote_bus.
 """
 
 from typing import Any
@@ -36,7 +37,7 @@ JOIN = Join(NAME, GROUP, "c", "0-0")
 
 
 class Rights:
-    """An `allow=` that the test changes its mind on, and that may hang."""
+    """An `allow=` whose result the test can change, and which can hang."""
 
     def __init__(self) -> None:
         self.answer: Any = True
@@ -91,8 +92,8 @@ async def test_a_right_that_is_taken_away_ends_a_long_wait_too(
         if kind == "history":
             request = ReadHistory(NAME, 5, "$", None, 30.0)  # type: ignore[assignment]
         outcome: list[Any] = await started(tasks, lambda: ask(stream, request, 30.0))
-        await eventually(lambda: rights.asked == 2)  # it was granted, for the Join and for this
-        rights.answer = 1  # which is no True
+        await eventually(lambda: rights.asked == 2)  # granted for the Join and for this request
+        rights.answer = 1  # a value that isn't True
         await bus.store.publish([new(1)], durable=True)
         await eventually(lambda: bool(outcome))
         assert (outcome[0].code, outcome[0].rows) == (ResultCode.NOT_AUTHORISED, None)
@@ -127,7 +128,7 @@ async def test_one_stream_speaks_for_so_many_consumers(
 async def test_who_takes_no_answers_is_handed_little(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Requests are short, and what they ask for is not: it is not fetched before it can be sent."""
+    """Short requests can have large answers: these are not fetched before they can be sent."""
     monkeypatch.setattr(limits, "LARGE_ANSWERS", 2)
     monkeypatch.setattr(limits, "WAITING_READS", 3)
     async with between(limits=Limits(stream_window=1_024)) as bus:
@@ -140,7 +141,7 @@ async def test_who_takes_no_answers_is_handed_little(
         await settled()
         await eventually(lambda: bus.store.table[NAME].groups[GROUP].pending)
         await settled()
-        answered = 8  # at most, for which there is room in the queue
+        answered = 8  # at most, because the queue has capacity for it
         pending = bus.store.table[NAME].groups[GROUP].pending
         assert len(pending) <= 2 + 3 + answered
 
@@ -153,7 +154,7 @@ def _ask_in_vain(bus: Between, stream: int, request: Read, times: int) -> None:
 
 
 class Unspeakable(ModelStore):
-    """A store with an event that no answer can hold."""
+    """A store with an event that doesn't fit into any answer."""
 
     async def read(self, *arguments: Any) -> list[Delivery]:
         found = await super().read(*arguments)
@@ -172,7 +173,7 @@ async def test_whatever_goes_wrong_is_answered_and_goes_back(anyio_backend: str)
 
 
 class Misnaming(ModelStore):
-    """A store, as another node may be one, that hands out events under another name."""
+    """A store that returns events under another name, as another node's store may."""
 
     async def read(self, *arguments: Any) -> list[Delivery]:
         found = await super().read(*arguments)

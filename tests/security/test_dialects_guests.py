@@ -1,5 +1,6 @@
-"""A guest has proved nothing: no node id and no role lets it in, whatever it says; only what
-an encrypted native connection carries is known to come from somebody.
+"""Guests are unauthenticated, so no node ID or role in `allow=` ever matches them.
+
+Only a guest whose connection runs over an encrypted native connection is identified.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -23,7 +24,7 @@ PLACE: Final = "tcp://127.0.0.1:0"
 
 
 def rules(node: Node) -> dict[str, Any]:
-    """What `allow=` can name, by the name of what it guards."""
+    """Return the permissions that `allow=` can name, by name."""
     node.roles.assign(node.node_id, MEMBER)
     return {
         "id": node.node_id,
@@ -36,7 +37,9 @@ def rules(node: Node) -> dict[str, Any]:
 
 @asynccontextmanager
 async def node_with_rules() -> AsyncIterator[tuple[Node, list[str]]]:
-    """A node on which each rule guards a call, a topic and an event; and who was run."""
+    """Return a node with a call, a topic and an event for each permission, and a list of the
+    handlers that ran.
+    """
     ran: list[str] = []
 
     def handler(name: str) -> Callable[[Any], None]:
@@ -98,7 +101,7 @@ async def test_a_function_is_told_that_it_is_a_guest(anyio_backend: str) -> None
 
 
 async def test_an_unencrypted_connection_carries_nobody(anyio_backend: str) -> None:
-    """SimProto over a stream has the peer's id, where the peer has proved one."""
+    """With SimProto over a stream, the guest has the peer's ID only if the peer has proved one."""
     async with meeting(plaintext="only") as met:
         assert not met.back.encrypted
         offer_simproto(met.server)

@@ -1,7 +1,7 @@
-"""What one client of a gateway can do to another: take a UUID that nobody has, and no more.
+"""What one client of a gateway can do to another: only claim a free UUID.
 
-It can neither answer for another, nor speak as another, nor end another. What a bridge
-carries has passed no rule of its topic, and what a forward does, those of its own node.
+It can't answer for another client, send in its name, or end its connection. A bridge bypasses the
+permissions of its topic, and a forward applies those of its own node.
 """
 
 from typing import Final
@@ -37,7 +37,7 @@ PLACE: Final = "tcp://127.0.0.1:0"
 @pytest.mark.parametrize("flavour", Flavour)
 @pytest.mark.parametrize("kind", [BromineType.RESPONSE, BromineType.ERROR])
 def test_nobody_replies_to_what_was_emitted_to_another(flavour: Flavour, kind: BromineType) -> None:
-    """Both connections count their events alike, so that guessing is easy."""
+    """Both connections number their events in the same way, so that guessing is easy."""
     asked, other = (NamedCore(0.0, DialectLimits(), flavour) for _ in range(2))
     emit = OutgoingEmit(lambda: None)
     asked.ask(emit, "secret", b"?", 0.0)
@@ -81,14 +81,14 @@ def test_a_uuid_is_a_claim_whose_first_comer_has_it() -> None:
     hall.send(B, message(A, B, b"for the first"))
     assert hall.read(A) == [(A, B, b"for the first")]
     hall.at[A].receive_eof(hall.now)
-    # Nothing tells who it was: the next one that says it is it.
+    # A relay doesn't authenticate: the next client with this UUID gets it.
     hall.at[A] = hall.enter(A)
     hall.send(B, message(A, B, b"for the next"))
     assert hall.read(A) == [(A, B, b"for the next")]
 
 
 async def test_a_bridge_passes_by_the_rules_of_its_topic(anyio_backend: str) -> None:
-    """Who may use the relay may hear and say what the topic carries, whatever `allow=` has."""
+    """A client of the relay can read and write the topic's notes, whatever `allow=` says."""
     with anyio.fail_after(PATIENCE):
         async with new_node() as node, Relay() as relay:
             topic = node.topic("members", allow=[])
@@ -107,7 +107,7 @@ async def test_a_bridge_passes_by_the_rules_of_its_topic(anyio_backend: str) -> 
 async def test_a_forward_hands_on_by_the_rules_of_its_own_node(
     anyio_backend: str, open_to_all: bool
 ) -> None:
-    """The source lets in the node that forwards, and knows of nobody behind it."""
+    """The source authorises the forwarding node, and doesn't see that node's subscribers."""
     with anyio.fail_after(PATIENCE):
         async with new_node() as source, new_node() as middle, SimProtoGateway(middle) as gateway:
             source.topic("members", allow=middle.node_id)
@@ -129,7 +129,9 @@ async def test_a_forward_hands_on_by_the_rules_of_its_own_node(
 
 
 async def test_who_breaks_the_rules_ends_itself_alone(anyio_backend: str) -> None:
-    """Greatest lengths, and garbage, while another is served by the same gateway."""
+    """A client sends values of maximum length, and garbage, while the gateway serves another
+    client.
+    """
     with anyio.fail_after(PATIENCE):
         async with (
             new_node() as node,

@@ -1,5 +1,7 @@
-"""Who can reach a gateway on this machine: users that the file of a Unix socket lets in, and no
-page in a browser. Addresses of other machines: tests/node/gateways/test_plaintext_listener.py.
+"""Access to a gateway on this machine: users with access to a Unix socket, but no page in a
+browser.
+
+Addresses of other machines: tests/node/gateways/test_plaintext_listener.py.
 """
 
 import os
@@ -24,7 +26,7 @@ from tests.reference.dialects.simproto import Message, request
 
 AnyGateway = SimProtoGateway | NamedGateway | Relay
 GATES: Final = ("simproto", "named", "relay")
-# What a page can make a browser send, up to the body, which it chooses.
+# Requests that a page can make a browser send, up to the body, which the page chooses.
 HEADS: Final = (
     b"POST / HTTP/1.1\r\nHost: 127.0.0.1:7101\r\nContent-Length: 200\r\n\r\n",
     b"GET /!!!!!!!!!!!!!!!! HTTP/1.1\r\nHost: 127.0.0.1:7101\r\n\r\n",
@@ -34,7 +36,7 @@ HEADS: Final = (
 
 @asynccontextmanager
 async def gate(kind: str) -> AsyncIterator[AnyGateway]:
-    """A gateway of that kind, which listens nowhere yet."""
+    """Return a gateway of this kind that doesn't listen yet."""
     if kind == "relay":
         async with Relay() as relay:
             yield relay
@@ -47,7 +49,7 @@ async def gate(kind: str) -> AsyncIterator[AnyGateway]:
 
 @contextmanager
 def umask(mask: int) -> Iterator[None]:
-    """The process's own, for a while."""
+    """Set the umask of this process during the block."""
     before = os.umask(mask)
     try:
         yield
@@ -60,7 +62,9 @@ def umask(mask: int) -> Iterator[None]:
 async def test_a_unix_socket_is_no_wider_than_the_umask(
     anyio_backend: str, tmp_path: Path, kind: str, mask: int, mode: int
 ) -> None:
-    """To connect takes the right to write to it, and to search its directory."""
+    """Connecting requires write permission for the socket and search permission for its
+    directory.
+    """
     path = tmp_path / "socket"
     async with gate(kind) as there:
         with umask(mask):
@@ -74,7 +78,7 @@ async def test_a_unix_socket_is_no_wider_than_the_umask(
 
 @pytest.mark.parametrize("head", HEADS, ids=["post", "get", "options"])
 async def test_a_page_in_a_browser_speaks_to_none(anyio_backend: str, head: bytes) -> None:
-    """A request over HTTP ends the connection before the body that the page chose is read."""
+    """An HTTP request ends the connection before the body, which the page chooses, is read."""
     ran: list[str] = []
     body = b"".join(
         (

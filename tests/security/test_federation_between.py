@@ -1,6 +1,7 @@
-"""What a hostile server between, or a hostile account, can and cannot do in a tunnel
-(docs/threat-model.md, F2 to F4). Real nodes, joined in memory; that each changed byte is noticed
-is in tests/node/tunnels.
+"""What a hostile intermediate server, or a hostile account, can and cannot do in a tunnel.
+
+See docs/threat-model.md, F2 to F4. The nodes are real and connected in memory; tests/node/tunnels
+checks that each changed byte is noticed.
 """
 
 from collections.abc import AsyncIterator
@@ -26,13 +27,13 @@ pytestmark = pytest.mark.anyio
 
 
 def export(made: Row, *names: str) -> None:
-    """What the target offers to those that come through tunnels, and nothing else."""
+    """Export the handlers that callers through tunnels may use."""
     made.target.handlers.exports.clear()
     made.target.handlers.exports.add(Exports(names))
 
 
 class Impostor(Passing):
-    """Says that every tunnel is there, and is its end itself."""
+    """A server that accepts every tunnel and acts as its target."""
 
     @asynccontextmanager
     async def decide(self, dial: IncomingDial) -> AsyncIterator[TunnelTransport | None]:
@@ -41,7 +42,7 @@ class Impostor(Passing):
 
 
 class Forger(Passing):
-    """Passes on with another path: somebody else wrote it, it says."""
+    """A server that forwards a tunnel with a path that names another origin."""
 
     claimed = Identity.create().node_id
 
@@ -75,7 +76,7 @@ async def test_who_is_in_between_is_not_taken_for_the_target(anyio_backend: str)
 
 
 async def test_a_path_proves_nobody(anyio_backend: str) -> None:
-    """Who asks is known by the handshake; a path that names somebody else gives no right."""
+    """The handshake identifies the caller; a path that names another node grants no permission."""
     async with row(3) as made:
         origin, server, target = made.nodes
         forger = Forger(server)
@@ -145,7 +146,7 @@ async def test_nothing_is_offered_through_a_tunnel_unless_it_is_exported(
                 await peer.call(name)
         async with peer.subscribe("shop.news"):
             pass
-        # A neighbour may ask for all that `allow=` lets it.
+        # A neighbour may request everything that `allow=` permits.
         assert len(ran) == 1
         await made.links[-1][0].call("private")
         assert len(ran) == 2
@@ -163,7 +164,7 @@ async def test_a_tunnel_ends_in_no_other_tunnel_and_in_no_account(anyio_backend:
                 peer, to=[made.target.node_id], trace=random_bytes(16), timeout=PATIENCE
             )
         assert dialled.value.code == ResultCode.NOT_AUTHORISED
-        # What our own side would not begin, a liar does.
+        # An honest node would not start these requests, but an attacker does.
         for stream in (peer.streams.open_tunnel(), peer.streams.open_federation()):
             with pytest.raises(StreamResetError) as reset:
                 await stream.receive_event()

@@ -1,6 +1,8 @@
-"""What a hostile member of a federation can make other servers believe and do, by cards and Dials
-(docs/threat-model.md, F5 to F8). The servers are real and without I/O; the liar sends what it
-likes.
+"""What a hostile member of a federation can make other servers believe and do, with cards and
+Dials.
+
+See docs/threat-model.md, F5 to F8. The servers are real cores without I/O; the attacker sends
+arbitrary events.
 """
 
 from collections.abc import Sequence
@@ -35,7 +37,9 @@ TRACE = bytes(16)
 
 
 class Server:
-    """A server that all others are members of, with a link to each; Have has come on all."""
+    """A server that has all others as members and a link to each; a Have has arrived on each
+    link.
+    """
 
     def __init__(self, own: int = 0, carry: Sequence[NodeId] = ()) -> None:
         self.directory = Directory(IDENTITIES[own], IDS, carry=carry)
@@ -50,7 +54,7 @@ class Server:
         self.directory.receive(of, codes.CARDS, payload, now, NOW + int(now * 1000))
 
     def sent(self, to: NodeId) -> int:
-        """How many cards go out to a neighbour now."""
+        """Return the number of cards that are being sent to a neighbour."""
         count = 0
         while (event := self.directory.next_event(to)) is not None:
             if event.subcategory == codes.CARDS:
@@ -62,13 +66,15 @@ class Server:
 
 
 def card(of: int, number: int = NOW, links: Sequence[NodeId] = (), made_ms: int = NOW) -> bytes:
-    """A card by the key of a server, which says that it carries for all it lists."""
+    """Return a card signed with a server's key that offers to carry traffic for all servers it
+    lists.
+    """
     listed = dict.fromkeys(links, True)
     return sign_card(IDENTITIES[of], number=number, made_ms=made_ms, links=listed)
 
 
 def forged(number: int) -> bytes:
-    """A card in the victim's name, under the liar's signature."""
+    """Return a card in the victim's name with the attacker's signature."""
     outer = decode(card(2, number))
     return encode({**outer, keys.SIGNATURE: IDENTITIES[1].keys[0].sign(b"anything")})
 
@@ -81,7 +87,7 @@ def test_nobody_makes_a_card_in_the_name_of_another() -> None:
     believed = server.believed(VICTIM)
     assert believed is not None
     assert believed.number == 5
-    # The stream is over, and not the link; the true card still comes, and goes on.
+    # The stream has ended, but not the link; the true card still arrives and is forwarded.
     assert LIAR in server.directory.links
     server.sent(OTHER)
     server.hear(card(2, 6, [OURS]), of=VICTIM)
@@ -96,7 +102,7 @@ def test_an_old_card_does_not_come_back() -> None:
     believed = server.believed(VICTIM)
     assert believed is not None
     assert believed.number == 6
-    # Nor when the new one has expired, as long as the old one is not yet for sure.
+    # Not even after the new one has expired, while the old one may still be valid.
     hour = 3_600.0
     server.directory.handle_deadline(hour + 1, NOW + 3_601_000)
     assert server.believed(VICTIM) is None
@@ -131,21 +137,21 @@ def test_whoever_makes_cards_without_end_is_passed_on_at_their_rate() -> None:
         server.hear(card(1, number, [IDS[number % 2 * 2]]))
         sent += server.sent(OTHER)
     assert sent == burst
-    # Of what was too much the newest is taken, when it is time.
+    # Of the cards above the rate, only the newest is processed, when the rate permits it.
     now = CARDS_OF_ORIGIN.seconds
     server.directory.handle_deadline(now, NOW + int(now * 1000))
     believed = server.believed(LIAR)
     assert believed is not None
     assert believed.number == 300
-    # Besides it, our own card is made anew, since links have come.
+    # In addition, the server's own card is renewed, because links were added.
     assert server.sent(OTHER) <= 2
-    # Nobody else's cards wait for it.
+    # Cards of other servers don't wait for it.
     server.hear(card(2), of=VICTIM)
     assert server.believed(VICTIM) is not None
 
 
 def test_a_number_without_end_harms_its_maker_alone() -> None:
-    """In a card of its own, and in Have of anybody's."""
+    """The number is in the attacker's own card, or in its Have about any card."""
     server = Server()
     server.directory.begin_exchange(LIAR)
     lie = [[one, 2**64 - 1] for one in IDS]
@@ -158,7 +164,7 @@ def test_a_number_without_end_harms_its_maker_alone() -> None:
 
 
 def test_an_edge_takes_both_its_ends() -> None:
-    """One liar draws nobody's way through itself to where it has no link."""
+    """An attacker alone can't attract traffic of servers that it has no link to."""
     target = NodeId(IDS[7])
     server = Directory(IDENTITIES[0], IDS)
     for one in (LIAR, VICTIM):
@@ -175,7 +181,7 @@ def test_an_edge_takes_both_its_ends() -> None:
     payload = encode({keys.ENVELOPES: [card(4, 1, [VICTIM, target]), card(7, 1, [IDS[4]])]})
     server.receive(VICTIM, codes.CARDS, payload, 0, NOW)
     assert server.path([target]) == (OURS, VICTIM, IDS[4], target)
-    # A link that is not open is no way either, whatever cards say of it.
+    # A link that is not open is not a route, whatever the cards claim.
     server.link_down(LIAR, 1, NOW + 1_000)
     assert server.path([LIAR]) is None
     server.handle_deadline(LINK_REMEMBERED + 2, NOW + 62_000)
@@ -199,7 +205,7 @@ def test_what_is_no_card_counts_and_costs_no_stream() -> None:
 
 
 def test_no_dial_comes_by_a_server_twice() -> None:
-    """All are linked with all, and carry for all: the worst that there may be."""
+    """Every server is linked with every other and carries for all: the worst case."""
     servers = {IDS[n]: Server(n, carry=IDS) for n in range(len(IDS))}
     random = Random(3)
     goes_on = 0
@@ -214,7 +220,7 @@ def test_no_dial_comes_by_a_server_twice() -> None:
                 break
             goes_on += 1
             before, at = at, decision.after
-        # Only who writes an id twice itself is a neighbour of its own path.
+        # Only a server that writes an ID twice itself is rejected for its own path.
         assert len(visited) <= 8
         assert len(set(visited)) == len(visited) or len(visited) == 2
     assert goes_on > 500
@@ -241,7 +247,7 @@ def test_tunnels_that_one_holds_are_counted_at_both_its_neighbours() -> None:
     further = dials.judge(LIAR, encode_dial(TRACE, 30, path=(LIAR, OURS, IDS[5])), 0)
     assert isinstance(further, Refuse)
     assert further.code == ResultCode.OVERLOADED
-    # Others go on, but to where it has used up the room.
+    # Tunnels of others continue, except to servers whose capacity is used up.
     for after, is_onward in ((IDS[5], True), (OTHER, False)):
         decision = dials.judge(VICTIM, encode_dial(TRACE, 30, path=(VICTIM, OURS, after)), 0)
         assert isinstance(decision, Forward) is is_onward

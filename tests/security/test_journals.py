@@ -1,4 +1,6 @@
-"""What journals promise against operators, thieves and peers (docs/threat-model.md, J1 to J6)."""
+"""The guarantees of journals against operators, thieves and peers (docs/threat-model.md, J1 to
+J6).
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -28,7 +30,7 @@ SIZE_AT = EVENT_COLUMNS.index("blob_size")
 
 @cache
 def segments() -> dict[str, bytes]:
-    """Alice's journal of one session, in two segments."""
+    """Return Alice's journal of one session, in two segments."""
     made = RecordedPair()
     for number in range(8):
         made.pair.a.core.send(1, 0, 64, 1, SAID, lbm=False)
@@ -42,7 +44,7 @@ def segments() -> dict[str, bytes]:
 
 
 def replaced(replace: Callable[[Record], bytes | None]) -> dict[str, bytes]:
-    """The journal with some bodies replaced: `replace` gives None for what stays."""
+    """Return the journal with some bodies replaced; `replace` returns None for unchanged ones."""
     found = {}
     for stem, data in segments().items():
         records = []
@@ -73,7 +75,7 @@ def test_the_files_hold_neither_texts_nor_secrets() -> None:
     assert boxes
     for box in boxes:
         assert AUDITOR.open(box) not in every
-        # Nor does the node's own key open it.
+        # The node's own key can't open it either.
         for private in (AuditorPrivateKey.create().private_bytes(), ALICE.keys[0].private_bytes()):
             with pytest.raises(DecryptError):
                 AuditorPrivateKey(private[:32]).open(box)
@@ -116,7 +118,7 @@ def test_who_has_no_key_of_it_verifies_and_reads_nothing(
     told, blind = audit_of(segments(), AUDITOR), audit_of(segments(), *keys_given)
     seen, rows = told.take_events(), blind.take_events()
     assert not any(SAID in (row[PAYLOAD_AT] or b"") for row in rows)
-    # Up to the sizes all is as the auditor sees it.
+    # Except for the sizes, everything is the same as for the auditor.
     assert [row[: SIZE_AT + 1] for row in rows] == [row[: SIZE_AT + 1] for row in seen]
     if not keys_given:
         assert [row[STATUS_AT] for row in rows] == [row[STATUS_AT] for row in seen]
@@ -134,7 +136,7 @@ def test_another_secret_makes_no_other_text() -> None:
     audit = audit_of(replaced(another), AUDITOR)
     kinds = Counter(finding.kind for finding in audit.take_findings())
     assert kinds["wrong-secret"] >= 1
-    # The checkpoint in the second segment still has the right one; the first stays closed.
+    # The checkpoint in the second segment still has the right key; the first segment stays closed.
     assert set(payloads(audit)) <= {SAID, b""} | set(payloads(audit_of(segments(), AUDITOR)))
 
 
@@ -159,7 +161,9 @@ def test_every_byte_of_an_event_counts() -> None:
 
 @pytest.mark.parametrize("number", [2**63, 2**64 - 1, -1, -(2**64)])
 def test_numbers_that_no_table_holds_are_malformed(number: int) -> None:
-    """A peer may say them in an event, an operator in a checkpoint."""
+    """A peer can send such numbers in an event, and an operator can write them into a
+    checkpoint.
+    """
     for key in (cells.CODE, cells.STREAM, cells.REQUEST):
         content = read_content(1, codes.SIM << 8 | codes.RESULT, encode({key: number}))
         assert content.status == MALFORMED

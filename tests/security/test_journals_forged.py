@@ -1,6 +1,7 @@
-"""Journals forged with the node's keys and this format: what must be a finding (J2, J3).
+"""Forged journals, made with the node's keys in the right format, that must give a finding (J2,
+J3).
 
-Those of `test_something_is_found` gave no finding at all when they were written.
+The cases of `test_forged_journals_give_a_finding` gave no finding when they were written.
 """
 
 from collections.abc import Callable
@@ -31,7 +32,9 @@ Records = list[Record]
 
 @cache
 def journal() -> tuple[str, Records]:
-    """Alice's, of two sessions; the first goes over three blocks, each seal before the next."""
+    """Return Alice's journal of two sessions; the first spans three blocks, each sealed before the
+    next.
+    """
     made = RecordedPair()
     for number in range(5):
         made.pair.b.core.send(1, 0, 64, 1, b"order %d" % number, lbm=False)
@@ -66,13 +69,13 @@ def blocks(records: Records) -> list[int]:
 
 
 def beginning_left_out(records: Records) -> Records:
-    """The session is in it from its first checkpoint on."""
+    """Start the session at its first checkpoint."""
     first, second, _ = blocks(records)
     return records[: first + 1] + records[second:]
 
 
 def middle_left_out(records: Records) -> Records:
-    """A connection that was lost, then a checkpoint with another number of the session."""
+    """Lose a connection, then continue with a checkpoint that gives the session another number."""
     _, second, third = blocks(records)
     point = Checkpoint.parse(records[second + 1].body)
     ways = point.received, point.sent
@@ -85,7 +88,7 @@ def middle_left_out(records: Records) -> Records:
 
 
 def told_twice(records: Records) -> Records:
-    """A whole session a second time, with another number."""
+    """Repeat a whole session under another number."""
     copy = [
         numbered(7, record)
         for record in records
@@ -95,7 +98,7 @@ def told_twice(records: Records) -> Records:
 
 
 def number_taken_again(records: Records) -> Records:
-    """An event is dropped; before that shows, another session gets the number."""
+    """Drop an event, and reuse the session's number for another session before the gap shows."""
     dropped = [at for at, record in enumerate(records) if of(0, record)][4]
     kept = [
         record
@@ -110,7 +113,7 @@ def number_taken_again(records: Records) -> Records:
 @pytest.mark.parametrize(
     "forge", [beginning_left_out, middle_left_out, told_twice, number_taken_again]
 )
-def test_something_is_found(forge: Callable[[Records], Records]) -> None:
+def test_forged_journals_give_a_finding(forge: Callable[[Records], Records]) -> None:
     stem, records = journal()
     assert audit_of({stem: written(records)}, AUDITOR).take_findings() == []
     for auditors in ((AUDITOR,), ()):
@@ -118,7 +121,9 @@ def test_something_is_found(forge: Callable[[Records], Records]) -> None:
 
 
 def test_a_session_with_somebody_else_is_not_the_own_one() -> None:
-    """Eve has the journal of Alice's other end, and shows what Alice told Bob as told to her."""
+    """Eve has the journal of Alice's peer, and presents Alice's messages to Bob as messages to
+    herself.
+    """
     eve = Identity.create()
     stem, records = journal()
     point = blocks(records)[1]
@@ -134,7 +139,7 @@ def test_a_session_with_somebody_else_is_not_the_own_one() -> None:
     forged = [record for record in forged if not of(1, record)]
     renamed = stem.replace(ALICE.node_id.text, eve.node_id.text)
     audit = audit_of({renamed: written(forged)}, AUDITOR)
-    # Besides the `end-mismatch` of what is sent, which Eve could sign for herself.
+    # Besides the `end-mismatch` of the sent events, which Eve could sign herself.
     assert {finding.kind for finding in audit.take_findings()} - {"end-mismatch", "gap"}
 
 
@@ -154,11 +159,11 @@ def test_labels_that_are_none_are_none() -> None:
 
     cut = beginning_left_out(list(records))
     audit = audit_of({stem: written([labelled(record) for record in cut])}, AUDITOR)
-    assert audit.take_events()  # it ended in rows
+    assert audit.take_events()  # each event had its own row
 
 
 def test_key_updates_take_time_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A peer may send many of them, if no more than one a second for long."""
+    """A peer may send many KeyUpdates, but in the long run only one a second."""
     steps = 0
 
     def counted(*arguments: object) -> bytes:
@@ -173,11 +178,11 @@ def test_key_updates_take_time_in_proportion(monkeypatch: pytest.MonkeyPatch) ->
         made.run(1.0)
     made.end()
     assert audit_of(made.journals[0].segments, AUDITOR).take_findings() == []
-    assert steps < 4 * 60  # 60 * 61 / 2 when it was written
+    assert steps < 4 * 60  # it was 60 * 61 / 2 when this test was written
 
 
 def test_a_peer_does_not_unseal_what_it_sealed() -> None:
-    """65 events of 4,096 notes each before one seal, which vouches for all of them."""
+    """65 events of 4,096 notes each precede one seal, which covers all of them."""
     made = RecordedPair(seal_events=128)
     notes = encode({cells.NOTES: [b""] * 4_096})
     for _ in range(65):

@@ -1,4 +1,4 @@
-"""Peers and operators who want to stop who reads a journal (docs/threat-model.md, J6)."""
+"""Peers and operators that try to stop readers of a journal (docs/threat-model.md, J6)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +15,7 @@ HUGE = 2**20 - 256
 
 
 def test_labels_of_a_peer_make_no_checkpoint_that_readers_refuse() -> None:
-    """70 of them would be longer than any record, 20 than what is decoded of one."""
+    """70 labels would exceed any record; 20 would exceed the decoding limit of one record."""
     made = RecordedPair()
     opened = made.pair.b.core.open_stream("topic:kept")
     for _ in range(20):
@@ -50,7 +50,7 @@ def with_rekey(checkpoint: Checkpoint, size: int) -> Checkpoint:
         lambda point: replace(point, facts=replace(point.facts, commit=bytes(300))),
         lambda point: replace(point, sent=replace(point.sent, chain=bytes(300))),
         lambda point: with_rekey(point, 200),
-        # With one more event after it, or two of them summed up, it would fit into no column.
+        # With one more event after it, or two events summed up, it wouldn't fit into any column.
         lambda point: replace(point, sent=replace(point.sent, place=2**63 - 1)),
     ],
     ids=["th1", "th2", "commit", "chain", "rekey", "place"],

@@ -1,9 +1,11 @@
 """Row 1. Mistake: one key for both directions, or a nonce used twice under a key.
 
-Promise: over many connections, streams, key updates and rekeys, no (key, nonce) encrypts
-twice and no key serves two directions, streams or epochs. The same for one direction on
-its own: tests/node/protocol/test_record_layer.py::test_no_pair_of_key_and_nonce_twice; that no
-nonce follows the last one: tests/crypto/test_record_protection.py.
+Promise: over many connections, streams, key updates and rekeys, no (key, nonce) encrypts twice, and
+no key serves two directions, streams or epochs.
+
+The same for a single direction:
+tests/node/protocol/test_record_layer.py::test_no_pair_of_key_and_nonce_twice. No nonce follows the
+last one: tests/crypto/test_record_protection.py.
 """
 
 from collections.abc import Iterator
@@ -29,7 +31,9 @@ def record() -> Iterator[AeadRecord]:
 
 
 def settings(cipher: str, sealing: str, **more: Any) -> dict[str, Any]:
-    """One cipher and one sealing; small bounds, so that keys change often."""
+    """Return settings with one cipher and one sealing, and small limits, so that keys change
+    often.
+    """
     names = {**FAST, "cipher": (cipher,), "sealing": (sealing,)}
     return {
         "algorithms": names,
@@ -42,7 +46,7 @@ def settings(cipher: str, sealing: str, **more: Any) -> dict[str, Any]:
 
 
 def talk(pair: Pair, side: Side, number: int) -> None:
-    """Streams that open, carry and end in every way, and events sealed or not."""
+    """Open, use and end streams in every way, with sealed and unsealed events."""
     core = side.core
     streams = [core.open_stream(f"stream {number}.{index}") for index in range(4)]
     for index, stream in enumerate(streams):
@@ -51,14 +55,14 @@ def talk(pair: Pair, side: Side, number: int) -> None:
         core.send(1, index, 64, 1, encode({300: number}), seal=index % 2 == 0)
         core.send(stream, 0, 64, 2, b"own format", lbm=False, seal=index == 3)
     core.ping(pair.now)
-    pair.pump()  # a reset would drop what waits
+    pair.pump()  # a reset would drop queued data
     core.finish_stream(streams[0])
     core.finish_stream(streams[1])
     core.reset_stream(streams[2], CloseCode.CANCELLED)
 
 
 def answer_streams(pair: Pair) -> None:
-    """Both sides end what the other one finished."""
+    """End each stream that the other side has finished."""
     for side in pair.sides:
         for stream in sorted({event.stream for event in side.events}):
             if stream > 1 and stream % 2 == (side is pair.b):
@@ -66,7 +70,7 @@ def answer_streams(pair: Pair) -> None:
 
 
 def converse(pair: Pair, rounds: int = 6) -> None:
-    """Everything that makes a key, a counter or an epoch, from both sides."""
+    """Do everything that creates a key, a counter or an epoch, from both sides."""
     pair.pump()
     assert pair.a.opened
     assert pair.b.opened
@@ -84,7 +88,7 @@ def converse(pair: Pair, rounds: int = 6) -> None:
             case 3:
                 pair.b.core.rekey(pair.now)
                 pair.b.core.update_keys(pair.now)
-            case 4:  # offers that cross, and a plain update among them
+            case 4:  # crossing offers, with a plain update among them
                 for side in pair.sides:
                     side.core.rekey(pair.now)
                     side.core.update_keys(pair.now)
@@ -97,7 +101,7 @@ def converse(pair: Pair, rounds: int = 6) -> None:
 
 
 def assert_all_is_recorded(record: AeadRecord, pairs: list[Pair], raw: int) -> None:
-    """There is one encryption for each encrypted event on the wires, and nothing else."""
+    """Check that there is exactly one encryption for each encrypted event on the wire."""
     events = sum(len(events_of(side.wire)) for pair in pairs for side in pair.sides)
     assert len(record.encryptions) == events - raw
     assert set(record.decryptions) <= set(record.encryptions)
@@ -122,7 +126,7 @@ def test_nothing_twice_over_connections_streams_updates_and_rekeys(
             assert len(epochs) > 10  # by events, by bytes, on request, by rekeys
             assert max(r.rekey for r in side.all(KeysUpdated)) == 3
     assert_all_is_recorded(record, pairs, raw=2 * HELLO_OR_REPLY * len(pairs))
-    # All of it arrived, so each key has its one reader as well.
+    # Everything has arrived, so each key has exactly one reader.
     assert set(record.decryptions) == set(record.encryptions)
     assert {made.cipher for made in record.objects} == {cipher}
     record.assert_no_key_is_shared()
@@ -130,7 +134,7 @@ def test_nothing_twice_over_connections_streams_updates_and_rekeys(
 
 @pytest.mark.parametrize("cipher", NAMES["cipher"])
 def test_nothing_twice_when_handshakes_take_other_ways(cipher: str, record: AeadRecord) -> None:
-    """Retry, a refused peer and its Close, a foreign Proof, an abort, a lost transport."""
+    """Retry, a rejected peer and its Close, a foreign Proof, an abort, a lost transport."""
     names = {"cipher": (cipher,)}
     retried = Pair(
         make_config(ALICE, algorithms={**names, "kex": HYBRID_FIRST}),
@@ -155,7 +159,7 @@ def test_nothing_twice_when_handshakes_take_other_ways(cipher: str, record: Aead
 
 
 def test_an_event_that_does_not_open_costs_the_sender_no_nonce_twice(record: AeadRecord) -> None:
-    """After a violation the one thing that is still encrypted is Close, under its own nonce."""
+    """After a violation, only the Close is still encrypted, under its own nonce."""
     for place in (-1, 4, 30):
         pair = Pair(make_config(ALICE), make_config(BOB))
         pair.pump()

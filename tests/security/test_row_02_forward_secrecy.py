@@ -1,11 +1,11 @@
-"""Row 2. Mistake: no forward secrecy: who gets the long-term keys reads what was recorded.
+"""Row 2. Mistake: no forward secrecy, so that stolen long-term keys decrypt recorded sessions.
 
-Promise: with both identities' private keys leaked after the session (and the network key,
-and all that a node still held of a later epoch), a recorded session stays closed. That what
-would open it is in nobody's memory any more: test_row_02_memory.py.
+Promise: a recorded session stays closed even if, after the session, an attacker gets both
+identities' private keys, the network key, and everything that a node stored of a later epoch.
+test_row_02_memory.py shows that the secrets that would open it are no longer in memory.
 
-Also: tests/node/protocol/test_handshake.py::test_ephemeral_keys_and_random_are_fresh, and
-row 21 for what key updates and rekeys leave behind under load.
+See also tests/node/protocol/test_handshake.py::test_ephemeral_keys_and_random_are_fresh. Row 21
+covers the leftovers of key updates and rekeys under load.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ PRIMARIES = [seed(f"{owner} {NAMES['signing'][0]}") for owner in OWNERS]
 
 @dataclass
 class RecordedPair:
-    """A session that is over, what passed, and what was agreed in it."""
+    """A finished session: its recorded events, and its shared secrets."""
 
     tape: Tape
     offer: bytes
@@ -45,7 +45,7 @@ class RecordedPair:
 def record(
     kex: str, network_key: bytes | None = None, sealing: str = "chain", **names: str
 ) -> RecordedPair:
-    """A whole session, recorded from Hello to Close."""
+    """Record a whole session, from Hello to Close."""
     suite = {"kex": kex, "sealing": sealing, **names}
     algorithms = {parameter: (name,) for parameter, name in suite.items()}
     tape = Tape()
@@ -61,7 +61,9 @@ def record(
 
 
 def everything_opens(recorded: RecordedPair, exchanges: Exchanges) -> bool:
-    """What the two sides knew opens all of it: the eavesdropper works, and lacks only that."""
+    """Check that the two sides' secrets open all of it, so that the eavesdropper lacks only
+    these.
+    """
     first, *again = map(veiled, exchanges.agreed)
     keys = derived(recorded.tape, first, recorded.network_key, dict(enumerate(again, 1)))
     assert keys == {**keys, **{e: veiled(hidden) for e, hidden in recorded.tape.secrets.items()}}
@@ -100,7 +102,7 @@ def test_whatever_signs_and_hashes_the_keys_do_not_follow_from_it(
 
 
 def test_one_half_of_the_hybrid_exchange_opens_nothing(exchanges: Exchanges) -> None:
-    """Should X25519 fall to a quantum computer, or ML-KEM to a discovery."""
+    """The case that X25519 falls to a quantum computer, or ML-KEM to a new attack."""
     recorded = record(HYBRID)
     true = veiled(exchanges.agreed[0])
     post_quantum, classical = true[:32], true[32:]
@@ -112,7 +114,7 @@ def test_one_half_of_the_hybrid_exchange_opens_nothing(exchanges: Exchanges) -> 
 
 @pytest.mark.parametrize("kex", NAMES["kex"])
 def test_what_a_node_holds_later_opens_no_earlier_epoch(kex: str, exchanges: Exchanges) -> None:
-    """A node that is taken over gives away its current epochs, and what follows plainly."""
+    """An attacker who takes over a node gets its current epochs and those that follow plainly."""
     recorded = record(kex)
     tape = recorded.tape
     numbers = {sent: max(n for s, n in tape.secrets if s == sent) for sent in (True, False)}
@@ -124,7 +126,7 @@ def test_what_a_node_holds_later_opens_no_earlier_epoch(kex: str, exchanges: Exc
             seen = opened(tape, keys)
             assert {event.epoch for event in seen} == set(keys)
             assert min(keys) == (sent, number)
-            # As far as the next rekey: from there on it is closed again.
+            # Up to the next rekey; from there on it is closed again.
             rekeyed = [n for s, n in tape.rekeyed_epochs if s == sent and n > number]
             assert max(keys)[1] == min(rekeyed, default=numbers[sent] + 1) - 1
     assert everything_opens(recorded, exchanges)
@@ -147,7 +149,9 @@ def test_all_that_was_known_before_a_rekey_opens_nothing_after_it(
 
 @pytest.mark.parametrize("kex", NAMES["kex"])
 def test_ephemeral_keys_are_never_used_again(kex: str, exchanges: Exchanges) -> None:
-    """Neither in another session of the same two, nor in a rekey, nor by the other side."""
+    """Ephemeral keys don't appear in another session of the same nodes, in a rekey, or on the other
+    side.
+    """
     sent: list[bytes] = []
     for _ in range(10):
         pair = make_pair(algorithms={"kex": (kex,)})

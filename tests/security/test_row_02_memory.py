@@ -1,8 +1,9 @@
-"""Row 2: what would open a recorded session is in nobody's memory any more, once a handshake, an
-epoch, a rekey or a connection is over.
+"""Row 2: secrets that would open a recorded session leave the memory when they are no longer
+needed.
 
-All objects of the process are searched, for the secrets as they are and in other forms. That
-nothing else opens the recording: test_row_02_forward_secrecy.py.
+That is after a handshake, an epoch, a rekey or a connection has ended. All objects of the process
+are searched, for the secrets and for other forms of them. test_row_02_forward_secrecy.py shows that
+nothing else opens the recording.
 """
 
 from collections.abc import Callable
@@ -48,7 +49,7 @@ class Slotted:
 
 
 def cached(secret: bytes) -> object:
-    """A function that remembers what it returned."""
+    """Return a function that caches its results."""
     remembering = lru_cache(lambda size: secret[:size] + b"!")
     remembering(len(secret))
     return remembering
@@ -73,7 +74,7 @@ HOLDERS: dict[str, Callable[[bytes], object]] = {
 
 
 class TappedStream(ByteStream):
-    """A byte stream; what is sent on it is written down."""
+    """A byte stream that records the sent bytes."""
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
@@ -104,7 +105,7 @@ def test_the_search_finds_a_secret_wherever_it_is() -> None:
 def derived_secrets(
     wires: tuple[bytes, bytes], shared: bytes, network_key: bytes | None
 ) -> dict[str, bytes]:
-    """All that section 5 derives from a veiled shared secret, veiled again, by name."""
+    """Derive all secrets of section 5 from a veiled shared secret, veiled again, by name."""
     initiator, responder = map(events_of, wires)
     (hello, proof_i), (reply, proof_r) = initiator[:2], responder[:2]
     names = handshake_cells(reply)[1][CELLS["suite"]]
@@ -136,7 +137,7 @@ def test_after_the_handshake_its_secrets_are_in_no_object(
     others = private_keys()
     pair = make_pair(algorithms={"kex": (kex,)}, network_key=network_key)
     pair.carry(pair.a)
-    # The search finds what is there: the offerer still needs its part.
+    # The search works: it finds the offerer's private part, which is still needed.
     assert in_memory(exchanges.hidden) & {"private 0", "private 2"}
     assert private_keys() == others + (kex == HYBRID)
     pair.pump()
@@ -235,7 +236,7 @@ async def test_nodes_that_run_on_hold_no_secret_of_a_session_that_is_over(
             assert private_keys() == others
             await peer.close()
             await eventually(lambda: not server.peers and not client.peers)
-            # The node's own objects, and a Peer that the application keeps.
+            # The node's own objects, and a Peer that the application still references.
             assert peer.node_id is not None
             assert in_memory(hidden) == set()
             assert private_keys() == others

@@ -1,10 +1,11 @@
 """Row 3. Mistake: a handshake that can be replayed.
 
-Promise: a recorded flight convinces nobody again: not a responder's a new initiator, not an
-initiator's the same or another responder, whole, event by event, or with the same random value.
+Promise: a replayed flight is never accepted. This holds for a responder's flight to a new
+initiator, and for an initiator's flight to the same or another responder. It holds for the whole
+flight, event by event, and with the same random value.
 
-Single events of another session, and signatures of one: row 12. Within one session an
-event that comes twice: row 6.
+Single events of another session, and signatures of one: row 12. Repeated events within one session:
+row 6.
 """
 
 from collections.abc import Callable
@@ -32,7 +33,7 @@ CUTS: dict[str, Cut] = {
 
 
 def recorded(shape: Shape) -> Pair:
-    """A session in which the initiator had something done."""
+    """A recorded session in which the initiator made a request."""
     pair = Pair(shape.config("initiator"), shape.config("responder"))
     pair.pump()
     for side in pair.sides:
@@ -46,7 +47,7 @@ def recorded(shape: Shape) -> Pair:
 
 
 def fresh(shape: Shape, who: str, random: bytes | None = None) -> Side:
-    """A new core of the same node; its random value is the one given, if any."""
+    """Return a new core of the same node, with the given random value, if any."""
     side = Side(shape.config(who), initiator=who == "initiator")
     side.core = Connection(
         shape.config(who),
@@ -58,13 +59,13 @@ def fresh(shape: Shape, who: str, random: bytes | None = None) -> Side:
 
 
 def random_of(side: Side) -> bytes:
-    """The random value that a side sent in its Hello or Reply."""
+    """Return the random value in a side's Hello or Reply."""
     events = map(handshake_cells, events_of(side.wire)[:2])
     return next(bytes(cells[keys.RANDOM]) for _, cells in events if keys.RANDOM in cells)
 
 
 def feed(side: Side, pieces: list[bytes]) -> None:
-    """Hand a core bytes, as long as it takes them."""
+    """Pass bytes to a core while it accepts them."""
     for piece in pieces:
         side.take(START)
         side.core.receive_data(piece, START)
@@ -72,11 +73,11 @@ def feed(side: Side, pieces: list[bytes]) -> None:
 
 
 def assert_not_convinced(side: Side) -> None:
-    """It ended for the one reason that keys differ; nobody was asked or told anything."""
+    """Check that it ended because of differing keys, and that no application was involved."""
     assert side.code == CloseCode.BAD_RECORD
     (only,) = side.reports
     assert isinstance(only, ConnectionEnded)
-    assert side.core.state is State.ENDED  # and says nothing
+    assert side.core.state is State.ENDED  # without sending anything
     assert not side.take(START)
 
 
@@ -90,7 +91,7 @@ def test_a_recorded_responder_does_not_convince_a_new_initiator(
     new = fresh(shape, "initiator", random_of(old.a) if same_random else None)
     feed(new, CUTS[cut](bytes(old.b.wire)))
     assert_not_convinced(new)
-    # It sent no more than one may see of it: Hello, and Hello again where it was asked.
+    # It sent only what any peer may see: Hello, and a second Hello after a Retry.
     assert all(event[6:8] == bytes((1, HELLO)) for event in events_of(new.wire))
     assert 1 <= len(events_of(new.wire)) <= len([e for e in shape.events if "Hello" in e])
 
@@ -101,7 +102,7 @@ def test_a_recorded_responder_does_not_convince_a_new_initiator(
 def test_a_recorded_initiator_does_not_convince_a_responder(
     shape: Shape, cut: str, same_random: bool
 ) -> None:
-    """Its Hello is taken, network key or not; what it cannot be is followed up."""
+    """The Hello is accepted, with or without a network key, but the replayed rest is rejected."""
     old = recorded(shape)
     new = fresh(shape, "responder", random_of(old.b) if same_random else None)
     feed(new, CUTS[cut](bytes(old.a.wire)))

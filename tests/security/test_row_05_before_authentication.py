@@ -1,12 +1,12 @@
 """Row 5. Mistake: application code is reached before authentication ends.
 
-Promise: in every state of the handshake, on either side, whatever event comes (of every
-type, raw or under the handshake's own keys, on any stream) reaches no callback and closes
-the connection, unless it is the one that the state waits for; and that one opens nothing.
+Promise: in every state of the handshake, on either side, an unexpected event reaches no callback
+and closes the connection. This covers every type of event, raw or under the handshake's own keys,
+on any stream. The expected event of a state opens nothing by itself.
 
-Arbitrary bytes: tests/fuzz/handshake.py; the deadline in each state:
-tests/node/protocol/test_handshake_driver.py; wrong Proofs: tests/handshake;
-data that comes with a Proof: tests/node/protocol/test_handshake.py.
+Arbitrary bytes: tests/fuzz/handshake.py. The deadline in each state:
+tests/node/protocol/test_handshake_driver.py. Wrong Proofs: tests/handshake. Data that arrives with
+a Proof: tests/node/protocol/test_handshake.py.
 """
 
 from itertools import product
@@ -30,8 +30,7 @@ from tests.reference.wire import Event as ReferenceEvent
 from tests.security.exchanges import veiled, watched_exchanges
 from tests.security.shapes import SHAPES, identity
 
-# Each place in a handshake where a core waits: the shape, the side, and how many of all
-# events had passed.
+# Each point of a handshake where a core waits: the shape, the side, and how many events had passed.
 PLACES: Final = {
     "expect-hello": ("chain", "responder", 0),
     "expect-hello after Retry": ("retry", "responder", 2),
@@ -66,7 +65,7 @@ PAYLOADS: Final = {
     TYPES["Notes"]: cells_payload(notes=[1]),
     TYPES["Emit"]: cells_payload(name="n", data=1, format=16),
 }
-# All that the document has, the reserved ones next to them, and an application's.
+# All types in the document, the adjacent reserved ones, and an application's.
 KINDS: Final = sorted(
     {
         *TYPES.values(),
@@ -79,7 +78,7 @@ KINDS: Final = sorted(
 
 
 class Waiting:
-    """A core at a place of its handshake, and somebody who has the other side's keys."""
+    """A core at a point of its handshake, with access to the other side's keys."""
 
     def __init__(self, place: str, **settings: Any) -> None:
         shape_name, self.who, count = PLACES[place]
@@ -108,17 +107,17 @@ class Waiting:
 
     @property
     def state(self) -> State:
-        """Where it stands."""
+        """The state of the core."""
         return self.side.core.state
 
     def raw(self, stream: int, async_id: int, kind: tuple[int, int]) -> bytes:
-        """The frame of an unencrypted event."""
+        """Return the frame of an unencrypted event."""
         return frame(serialise_raw(Event(stream, async_id, *kind, PAYLOADS.get(kind, b"\0"))))
 
     def encrypted(
         self, stream: int, async_id: int, kind: tuple[int, int], *, sealed: bool
     ) -> bytes:
-        """The frame of an event under the handshake's keys, signed by the other side."""
+        """Return the frame of an event under the handshake's keys, signed by the other side."""
         suite = Suite(**{p: n[0] for p, n in self.side.core.config.algorithms.items()})
         t1, proofs = b"".join(self.events[:2]), self.events[2:]
         keys = schedule.handshake_keys(suite.hash, t1, veiled(self.secrets[0]), None)
@@ -136,25 +135,25 @@ class Waiting:
         return frame(direction.write(stream, inner, signer, sealed=sealed))
 
     def give(self, *frames: bytes) -> None:
-        """What the core reads."""
+        """Deliver bytes to the core."""
         for each in frames:
             self.side.core.receive_data(each, START)
             self.side.collect(START)
 
     def assert_over(self, what: object) -> None:
-        """The connection is closed, and its end is all that was ever reported."""
+        """Check that the connection is closed, and that its end is the only report."""
         assert self.side.code != ALIVE, what
         assert self.state in (State.CLOSING, State.ENDED), what
         (only,) = self.side.reports
         assert isinstance(only, ConnectionEnded), what
 
     def assert_held(self, what: object) -> None:
-        """It waits for the application's word on the peer, and has looked at nothing."""
+        """Check that it waits for the application's decision and has processed nothing further."""
         assert self.state is State.DECIDING, what
         assert self.side.reports == [], what
 
     def assert_nothing_comes_of_it(self, *frames: bytes, accept: bool) -> None:
-        """After these events the connection is closed; in DECIDING, whatever is decided."""
+        """Check that these events close the connection; in DECIDING, after any decision."""
         what = [each.hex() for each in frames]
         self.give(*frames)
         if not self.deciding:
@@ -166,9 +165,9 @@ class Waiting:
             self.side.collect(START)
             self.assert_over(what)
             return
-        # Trusted, it is told apart all the same from what the peer sends from now on.
+        # After it is trusted, the peer's later events are processed.
         self.side.core.accept_peer(START)
-        self.side.core.receive_data(b"", START)  # what came with the Proof
+        self.side.core.receive_data(b"", START)  # events that arrived with the Proof
         self.side.collect(START)
         assert self.side.opened
         assert self.side.code != ALIVE, what
@@ -186,7 +185,9 @@ RESUME: Final = resume_event(bytes(16), 1, 0, bytes(32))
 
 
 def test_every_raw_event_behind_a_resume() -> None:
-    """While its session is looked for nothing is looked at; where there is none, it is over."""
+    """While its session is looked up, nothing is processed; without a session, the connection
+    ends.
+    """
     for kind, (stream, async_id) in product(KINDS, ((0, 0), (1, 7), (3, 0))):
         waiting = Waiting("expect-hello", resume=30.0)
         waiting.give(frame(RESUME))
@@ -202,7 +203,7 @@ def test_every_raw_event_behind_a_resume() -> None:
 
 
 def test_only_an_accepted_proof_leads_to_the_open_state() -> None:
-    """No other transition of the table leads past authentication."""
+    """No other transition of the state table bypasses authentication."""
     ways = {(state, signal) for (state, signal), to in NEXT.items() if to is State.OPEN}
     plaintext = {(s, Signal.PLAINTEXT_REPLY) for s in (State.EXPECT_HELLO, State.EXPECT_REPLY)}
     resumed = (State.SUSPENDED, Signal.TRANSPORT_RESUMED)
@@ -223,21 +224,21 @@ def test_every_raw_event_in_every_state(place: str) -> None:
 
 @pytest.mark.parametrize("place", WITH_KEYS)
 def test_every_event_under_the_handshakes_keys_in_every_state(place: str) -> None:
-    """Encrypted, chained and sealed as it should be: only the Proof may be, and says who."""
+    """The events are encrypted, chained and sealed correctly: only the Proof is permitted."""
     for kind, (stream, async_id) in product(KINDS, ((0, 0), (1, 7), (3, 0))):
         for sealed in {True, "each" in place}:
             waiting = Waiting(place)
             event = waiting.encrypted(stream, async_id, kind, sealed=sealed)
             waiting.assert_nothing_comes_of_it(event, accept=True)
             if not (stream or waiting.deciding) and all(kind):
-                # It was opened and read, and refused for what it is.
+                # It was decrypted and read, and rejected because of its type.
                 assert waiting.side.code == CloseCode.AUTHENTICATION_FAILED
 
 
 # Any events in any order: the property over the state machine.
 
 events = st.tuples(
-    st.booleans(),  # under the handshake's keys, where there are any
+    st.booleans(),  # under the handshake's keys, if there are any
     st.sampled_from([0, 0, 1, 2, 3]),
     st.sampled_from([0, 0, 7]),
     st.sampled_from(KINDS),

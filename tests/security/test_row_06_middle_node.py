@@ -1,20 +1,22 @@
-"""Row 6. Mistake: a negotiation that the signatures do not cover. Promise: whatever somebody
-in the middle does to the handshake, neither side takes the other for identified on anything
-but what the other really said, no application is reached, and both end by their deadlines.
+"""Row 6. Mistake: a negotiation that the signatures do not cover.
 
-A bit is flipped in every byte of every event of every kind of handshake (in some bytes of long
-events, which the seed of the run chooses). Each event is also cut, lengthened, lost, repeated,
-reordered, reflected, replaced and reworded. `Middle` checks each time what can be proved:
+Promise: whatever a middle node does to the handshake, neither side identifies the other on the
+basis of anything that the other did not send. No application is reached, and both sides end by
+their deadlines.
 
-- A side identifies the other only if all that either received until then is what was sent.
-  So a change in Hello, Retry, Reply or the responder's Proof keeps the initiator from sending
-  its Proof, and any change keeps the responder from opening.
-- The initiator has done its part once its Proof is out. If that one is tampered with, the
-  initiator is open until the other side's end, or in any case its own keep-alive, ends it.
-- What is put behind the last event of a direction breaks that direction where it is met.
-- The middle never says that a transport ended; both sides' own clocks have to.
+A bit is flipped in every byte of every event of every kind of handshake; in long events only in
+some bytes, which the seed of the run chooses. Each event is also cut, lengthened, lost, repeated,
+reordered, reflected, replaced and changed in content. `Middle` checks each time:
 
-`--every-bit` tries all eight bits, and cuts, at all places of all suites. Single faults:
+- A side identifies the other only if both have received the sent bytes unchanged until then. A
+  change in Hello, Retry, Reply or the responder's Proof keeps the initiator from sending its Proof,
+  and any change keeps the responder from opening.
+- The initiator is done once its Proof is sent. If that Proof is tampered with, the initiator stays
+  open until the other side ends, or until its own keep-alive ends the connection.
+- Bytes appended to the last event of a direction break that direction when they are read.
+- The middle node never reports the end of a transport; both sides depend on their own clocks.
+
+`--every-bit` tries all eight bits, and cuts, at all positions of all suites. Single faults:
 tests/handshake.
 """
 
@@ -59,7 +61,7 @@ every_shape = sweep("shape", SHAPES.values(), ids=lambda shape: shape.name)
 
 
 def meet(shape: Shape, tamper: Tamper, *, apart: bool = False, any_code: bool = False) -> Middle:
-    """One meeting of the two under a fault, to the end of all deadlines."""
+    """Run one handshake under a fault, to the end of all deadlines."""
     middle = Middle(shape, tamper, apart=apart)
     middle.conclude()
     assert middle.touched
@@ -70,7 +72,7 @@ def meet(shape: Shape, tamper: Tamper, *, apart: bool = False, any_code: bool = 
 def assert_each_refused(
     shape: Shape, name: str, tampers: Iterable[tuple[str, Tamper]], *, least: int
 ) -> None:
-    """Every one of these changes of an event leads to nothing."""
+    """Check that each of these changes of an event is refused."""
     count = 0
     for what, tamper in tampers:
         with doing(f"{name}: {what}"):
@@ -85,7 +87,7 @@ def assert_each_refused(
 
 @every_shape
 def test_without_a_fault_they_talk(shape: Shape) -> None:
-    """Otherwise all that follows would prove nothing."""
+    """Without a fault the two communicate; otherwise the following tests would prove nothing."""
     for apart in (False, True):
         middle = Middle(shape, apart=apart)
         middle.pump()
@@ -115,7 +117,7 @@ def test_more_bytes(shape: Shape, name: str) -> None:
                 yield what, tamper
 
     assert_each_refused(shape, name, changed(behind=False), least=least)
-    # The event itself is whole: who gets it may go on, and then meets the rest.
+    # The event itself is unchanged: its receiver may continue, and then reads the rest.
     for what, tamper in changed(behind=True):
         with doing(f"{name}: {what}"):
             meet(shape, tamper)
@@ -128,7 +130,7 @@ def test_a_lost_event(shape: Shape, name: str) -> None:
 
 @every_event
 def test_a_repeated_event(shape: Shape, name: str) -> None:
-    """Each of the two has a clean copy first, so that a side may open; it does not stay so."""
+    """Each side gets an unchanged copy first, so that it may open; it does not stay open."""
     count = 0
     for what, tamper in tampering.repeated(shape, name):
         for apart in (False, True):
@@ -162,9 +164,12 @@ def test_unknown_events_between(shape: Shape, name: str) -> None:
 
 @every_event
 def test_a_length_without_a_frame(shape: Shape, name: str) -> None:
-    """It is too long during the handshake. Behind a Proof it is not, and swallows what follows
-    while every byte of that counts as a sign of life: the next rekey, which nobody can answer,
-    ends it."""
+    """A length without a frame ends the connection.
+
+    During the handshake it is too long. After a Proof it is valid and swallows the following bytes,
+    each of which counts as a sign of life; the next rekey ends the connection, because it gets no
+    answer.
+    """
     length = (HANDSHAKE_EVENT_SIZE + 1).to_bytes(FRAME_HEADER_SIZE, "big")
     for change in (lambda data: length + data, lambda _: length):
         assert_each_refused(shape, name, [("a length", at(name, change))], least=1)
@@ -186,7 +191,9 @@ def test_events_of_other_sessions_between(shape: Shape, name: str) -> None:
 
 @every_event
 def test_a_reworded_event(shape: Shape, name: str) -> None:
-    """Well-formed events that say something else, or the same with bytes that mean nothing."""
+    """The changed events are well formed, but have other content, or additional meaningless
+    bytes.
+    """
     encrypted = name.endswith("Proof")
     tampers = list(tampering.reworded(shape, name))
     assert_each_refused(shape, name, tampers, least=0 if encrypted else 10)
@@ -209,7 +216,9 @@ def test_both_sides_told_the_same_lie(shape: Shape) -> None:
 
 @every_shape
 def test_two_meetings_crossed(shape: Shape) -> None:
-    """One initiator's first flight to another's responder: honest events, wrong partners."""
+    """The first flight of one initiator goes to another's responder: honest events to wrong
+    partners.
+    """
     other = Middle(shape, silence_after(HELLO, 1 << 20))
     stranger = other.a.take(other.now)
     middle = meet(shape, at(HELLO, lambda _: stranger))
@@ -219,7 +228,7 @@ def test_two_meetings_crossed(shape: Shape) -> None:
 
 @pytest.mark.parametrize("name", [HELLO, SECOND_HELLO])
 def test_a_network_says_nothing_more_to_who_changes_a_hello(name: str) -> None:
-    """Row 6 in a private network: the mac of each Hello is checked, noise and all."""
+    """Row 6 in a private network: the mac of each Hello, including its noise, is checked."""
     shape = SHAPES["retry in a network"]
     for what, tamper in tampering.reworded(shape, name):
         with doing(what):
@@ -233,7 +242,9 @@ def test_a_network_says_nothing_more_to_who_changes_a_hello(name: str) -> None:
 
 @every_shape
 def test_a_silent_middle_is_met_by_both_clocks(shape: Shape) -> None:
-    """After each event nothing more passes, either way: both end, and when they should."""
+    """After each event, nothing more passes in either direction: both sides end at their
+    deadlines.
+    """
     for name in shape.events:
         with doing(f"silence after {name}"):
             middle = meet(shape, silence_after(name, 1 << 20))
@@ -243,7 +254,7 @@ def test_a_silent_middle_is_met_by_both_clocks(shape: Shape) -> None:
 
 
 def test_the_middle_sees_what_it_should() -> None:
-    """Names, order and directions of the events, as the sweep relies on them."""
+    """Check the names, order and directions of the events, on which the sweep depends."""
     for shape in SHAPES.values():
         names: list[str] = []
 

@@ -1,11 +1,11 @@
-"""Row 7. Mistake: counters carried over from before the keys, so that what was injected before
-them hides what is dropped after them.
+"""Row 7. Mistake: counters that continue across the switch to encryption, so that events injected
+before it hide events dropped after it.
 
-Promise: at every switch of keys (to the handshake's, to epoch 0, at a KeyUpdate, at a rekey),
-in both directions, whatever is injected, dropped, repeated or exchanged around the switch
-is refused; counters begin at 0 under every key, whatever came before.
+Promise: this holds at every switch of keys (to the handshake's, to epoch 0, at a KeyUpdate, at a
+rekey), in both directions. Events injected, dropped, repeated or exchanged around the switch are
+refused. Counters begin at 0 under every key, whatever came before.
 
-One change anywhere in a handshake: row 6. Key updates under load: row 21.
+A single change in a handshake: row 6. Key updates under load: row 21.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ REFUSED: Final = frozenset(
         CloseCode.AUTHENTICATION_FAILED,
     }
 )
-# What some protocol might pass over: nothing, keep-alive, seals, the unknown, padding.
+# Events that a protocol might ignore: empty ones, keep-alive, seals, unknown types, padding.
 IGNORABLE: Final = {
     "Ping": raw_frame(6, {}),
     "Pong": raw_frame(7, {}),
@@ -58,9 +58,9 @@ IGNORABLE: Final = {
 
 @dataclass
 class Scene:
-    """Frames of one side around a switch of its keys, none of them delivered yet.
+    """The undelivered frames of one side around a switch of its keys.
 
-    `switch` is the place of the first one under the new keys.
+    `switch` is the index of the first frame under the new keys.
     """
 
     pair: Pair
@@ -73,14 +73,14 @@ class Scene:
         return self.pair.other(self.sender)
 
     def deliver(self, frames: list[bytes]) -> None:
-        """Give the receiver what became of the frames, and one more honest event."""
+        """Deliver the changed frames, followed by one honest event."""
         self.pair.deliver(self.receiver, b"".join(frames))
         for side in (self.receiver, self.sender):
             side.collect(self.pair.now)
         self.pair.deliver(self.receiver, b"".join(sending(self.sender, self.pair, "last")))
 
     def assert_refused(self, what: str) -> None:
-        """The receiver ended, and was handed up nothing but what came first."""
+        """Check that the receiver ended, and reported only the events before the change."""
         assert self.receiver.code in REFUSED, what
         told = [payload.decode() for payload in self.receiver.payloads]
         assert told == SPOKEN[: len(told)], what
@@ -91,7 +91,7 @@ SPOKEN: Final = ["one", "two", "three", "four", "five", "six", "last"]
 
 
 def sending(side: Side, pair: Pair, *words: str) -> list[bytes]:
-    """The frames of a word each, on stream 1; nothing if the side cannot send any more."""
+    """Return frames of one word each, on stream 1; empty if the side cannot send any longer."""
     if side.state != "OPEN":
         return []
     frames = []
@@ -102,44 +102,46 @@ def sending(side: Side, pair: Pair, *words: str) -> list[bytes]:
 
 
 def taken(side: Side, pair: Pair) -> list[bytes]:
-    """The frames that a side has to send by itself."""
+    """Return the frames that a side sends on its own."""
     return [frame(event) for event in events_of(side.take(pair.now))]
 
 
 def new_pair(sealing: str) -> Pair:
-    """Two that have not met."""
+    """Return two cores that have not exchanged any event."""
     names = {**FAST, "sealing": (sealing,)}
     a, b = (make_config(end, algorithms=names, rekey_allowance=9) for end in (ALICE, BOB))
     return Pair(a, b)
 
 
 def handshakes_keys(sealing: str) -> Scene:
-    """The responder's Reply is raw, its Proof under the handshake's keys."""
+    """The responder's Reply is raw, and its Proof is under the handshake's keys."""
     pair = new_pair(sealing)
     pair.carry(pair.a)
     return Scene(pair, pair.b, taken(pair.b, pair), 1)
 
 
 def initiators_handshake_keys(sealing: str) -> Scene:
-    """The initiator's Hello is raw, its Proof under the handshake's keys: between them it
-    waits for the responder's flight, which the middle node does not touch."""
+    """The initiator's Hello is raw, and its Proof is under the handshake's keys.
+
+    In between it waits for the responder's flight, which the middle node does not change.
+    """
     pair = new_pair(sealing)
     hello = taken(pair.a, pair)
     pair.deliver(pair.b, b"".join(hello))
     pair.carry(pair.b)
-    # The Hello has been delivered: what stands before the Proof is a repetition of it.
+    # The Hello was already delivered, so the frame before the Proof repeats it.
     return Scene(pair, pair.a, [*taken(pair.a, pair), *sending(pair.a, pair, *SPOKEN[:3])], 0)
 
 
 def epoch_0_of_the_initiator(sealing: str) -> Scene:
-    """Its Proof, and data under epoch 0."""
+    """The initiator's Proof, and data under epoch 0."""
     scene = initiators_handshake_keys(sealing)
     scene.switch = 1
     return scene
 
 
 def epoch_0_of_the_responder(sealing: str) -> Scene:
-    """Its Proof is delivered; this is what it says first."""
+    """The responder's Proof was delivered; these are its first events after it."""
     pair = new_pair(sealing)
     pair.pump()
     return Scene(pair, pair.b, sending(pair.b, pair, *SPOKEN[:3]), 0)
@@ -162,7 +164,7 @@ def key_update(by_initiator: bool) -> Callable[[str], Scene]:
 
 
 def rekey(by_initiator: bool, answered: bool) -> Callable[[str], Scene]:
-    """Three words, the KeyUpdate of a rekey (behind RekeyAnswer if `answered`), three words."""
+    """Three words, the KeyUpdate of a rekey (after RekeyAnswer if `answered`), three words."""
 
     def scene(sealing: str) -> Scene:
         pair = new_pair(sealing)
@@ -174,7 +176,7 @@ def rekey(by_initiator: bool, answered: bool) -> Callable[[str], Scene]:
         pair.carry(offerer)
         frames = sending(side, pair, *SPOKEN[:3]) if answered else []
         if not answered:
-            # The answer waits at the other side until the words are on their way.
+            # The other side's answer waits until the words have been sent.
             answer = other.take(pair.now)
             frames = sending(side, pair, *SPOKEN[:3])
             pair.deliver(side, answer)
@@ -205,7 +207,7 @@ Change = tuple[str, list[bytes]]
 
 
 def dropped(frames: list[bytes], switch: int) -> Iterator[Change]:
-    """One to three events lost, beginning anywhere near the switch."""
+    """Drop one to three events, starting anywhere near the switch."""
     for first in range(max(0, switch - 2), min(len(frames), switch + 2)):
         for count in (1, 2, 3):
             if first + count <= len(frames):
@@ -213,14 +215,14 @@ def dropped(frames: list[bytes], switch: int) -> Iterator[Change]:
 
 
 def injected(frames: list[bytes], switch: int) -> Iterator[Change]:
-    """Events that nobody sent, anywhere near the switch."""
+    """Inject events anywhere near the switch."""
     for place in range(max(0, switch - 2), min(len(frames), switch + 2)):
         for what, extra in IGNORABLE.items():
             yield f"{what} injected at {place}", [*frames[:place], extra, *frames[place:]]
 
 
 def repeated(frames: list[bytes], switch: int) -> Iterator[Change]:
-    """Events of before the switch again behind it, of behind it before it, and exchanged."""
+    """Repeat earlier events after the switch and later ones before it, and exchange them."""
     for old in range(max(0, switch - 3), min(len(frames), switch + 2)):
         for place in range(max(old + 1, switch - 1), min(len(frames), switch + 2)):
             yield f"{old} again at {place}", [*frames[:place], frames[old], *frames[place:]]
@@ -230,7 +232,9 @@ def repeated(frames: list[bytes], switch: int) -> Iterator[Change]:
 
 
 def injected_and_dropped(frames: list[bytes], switch: int) -> Iterator[Change]:
-    """As many injected before the switch as are dropped behind it: Terrapin."""
+    """Inject as many events before the switch as are dropped after it, as in the Terrapin
+    attack.
+    """
     for what, extra in IGNORABLE.items():
         for count in (1, 2):
             for first in range(switch, min(len(frames) - count, switch + 2) + 1):
@@ -283,8 +287,10 @@ def test_nothing_passes_around_a_switch_of_keys(
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=lambda shape: shape.name)
 def test_counters_begin_at_0_under_every_key(shape: Shape) -> None:
-    """However many raw events came before (with a Retry they are twice as many), and however
-    many events the last epoch had."""
+    """Counters start at 0, however many events came before.
+
+    With a Retry there are twice as many raw events; the length of the last epoch varies.
+    """
     tape = Tape()
     with recorded_aead() as record:
         pair = Pair(
@@ -314,7 +320,7 @@ def test_counters_begin_at_0_under_every_key(shape: Shape) -> None:
     }
     written = [made for made in record.objects if made.encrypted]
     assert len(tape.secrets) == 2 * 6
-    assert len([made for made in written if made.key not in ivs]) == 2  # the two Proofs'
+    assert len([made for made in written if made.key not in ivs]) == 2  # the two Proofs
     for made in written:
         if made.key in ivs:
             counted = [nonce_for(ivs[made.key], n) for n in range(len(made.encrypted))]

@@ -1,11 +1,11 @@
 """Row 8. Mistake: a silent fallback to something weaker.
 
-Promise: where the other side knows only names below a node's floor (`require`), that node refuses
-and tries nothing weaker, plaintext least of all; and what was agreed is visible in the API, the log
-and the CLI of both sides.
+Promise: if the other side supports only names below a node's minimum (`require`), that node refuses
+and doesn't try anything weaker, in particular not plaintext. The agreed algorithms are visible in
+the API, the log and the CLI of both sides.
 
-Single wrong Hellos, Retries and Replies: tests/handshake; names that somebody in the middle takes
-from an offer: row 6; floors given to commands: tests/node/cli/test_first_contact_stories.py.
+Single wrong Hellos, Retries and Replies: tests/handshake. Names that a middle node removes from an
+offer: row 6. Minimums given to commands: tests/node/cli/test_first_contact_stories.py.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ each_parameter = pytest.mark.parametrize("parameter", PARAMETERS)
 
 
 def floor(parameter: str) -> dict[str, frozenset[str]]:
-    """Only the best name of a parameter will do."""
+    """Require the best name of a parameter."""
     return {parameter: frozenset(NAMES[parameter][:1])}
 
 
@@ -58,7 +58,7 @@ each_floor = pytest.mark.parametrize(("parameter", "enough"), FLOORS)
 def make_pair(
     a: Mapping[str, Any] | None = None, b: Mapping[str, Any] | None = None, **both: Any
 ) -> Pair:
-    """Two cores that know everything, but for what is said."""
+    """Return two cores that support everything, except as given."""
     settings: dict[str, Any] = {"algorithms": NAMES, **both}
     return Pair(
         make_config(ALICE, **{**settings, **(a or {})}),
@@ -67,7 +67,7 @@ def make_pair(
 
 
 def chosen(reply: bytes, parameter: str, name: str) -> bytes:
-    """A Reply that chooses another name."""
+    """Return a Reply that chooses another name."""
     event = parse_raw(reply)
     cells: dict[int, Any] = dict(decode(event.payload, keep_noise=True))
     suite = {**cells[keys.SUITE], PARAMETERS.index(parameter) + 1: name}
@@ -75,7 +75,7 @@ def chosen(reply: bytes, parameter: str, name: str) -> bytes:
 
 
 def assert_nothing_was_agreed(pair: Pair) -> None:
-    """Neither side opened or identified the other, and neither began again by itself."""
+    """Check that neither side opened or identified the other, and that neither tried again."""
     for side in pair.sides:
         assert not side.all(HandshakeCompleted)
         assert not side.all(PeerIdentified)
@@ -85,7 +85,7 @@ def assert_nothing_was_agreed(pair: Pair) -> None:
 
 
 def assert_rejected(pair: Pair, parameter: str) -> None:
-    """Both know why: the parameter that has nothing in common any more."""
+    """Check that both sides know which parameter has no common name."""
     (reject,) = map(parse_raw, events_of(pair.b.wire))
     assert reject.subcategory == REJECT
     for side in pair.sides:
@@ -95,7 +95,7 @@ def assert_rejected(pair: Pair, parameter: str) -> None:
     assert_nothing_was_agreed(pair)
 
 
-# Floors.
+# Minimums.
 
 
 @each_floor
@@ -113,7 +113,7 @@ def test_the_other_side_knows_only_weaker_ones(
 
 @each_floor
 def test_a_reply_below_the_floor(parameter: str, enough: frozenset[str]) -> None:
-    """The responder is honest; somebody in between has it choose for the initiator."""
+    """The responder is honest; a middle node makes it choose on behalf of the initiator."""
     for name in NAMES[parameter]:
         if name in enough:
             continue
@@ -130,7 +130,7 @@ def test_a_reply_below_the_floor(parameter: str, enough: frozenset[str]) -> None
 @each_parameter
 @pytest.mark.parametrize("who", WHO)
 def test_what_reaches_the_floor_is_agreed(who: str, parameter: str) -> None:
-    """The other side prefers something weaker, and takes the floor where it has to."""
+    """The other side prefers something weaker, and accepts the minimum if it must."""
     strong = {"require": floor(parameter)}
     prefers = {"algorithms": {**NAMES, parameter: NAMES[parameter][::-1]}}
     pair = make_pair(*((strong, prefers) if who == "initiator" else (prefers, strong)))
@@ -144,7 +144,7 @@ def test_what_reaches_the_floor_is_agreed(who: str, parameter: str) -> None:
 @pytest.mark.parametrize("who", WHO)
 @pytest.mark.parametrize("parameter", [None, *PARAMETERS])
 def test_no_one_falls_back_to_plaintext(parameter: str | None, who: str) -> None:
-    """Neither of those who speak both kinds, whatever the other side says."""
+    """Nodes that support both encrypted and plaintext connections don't fall back either."""
     require = {"require": floor(parameter)} if parameter else {}
     if who == "initiator":
         pair = make_pair({**require}, {"plaintext": "only"})
@@ -160,7 +160,7 @@ def test_no_one_falls_back_to_plaintext(parameter: str | None, who: str) -> None
 @each_parameter
 @pytest.mark.parametrize("plaintext", ["only", "both"])
 def test_a_floor_and_plaintext_do_not_go_together(plaintext: str, parameter: str) -> None:
-    """A listener for both would take the weakest of all in spite of its floor."""
+    """A listener for both would accept plaintext in spite of its minimum."""
     with pytest.raises(ValueError, match="floor"):
         make_config(ALICE, require=floor(parameter), plaintext=plaintext)
     config = node_config(algorithms={}, require=floor(parameter), plaintext=plaintext)
@@ -168,7 +168,7 @@ def test_a_floor_and_plaintext_do_not_go_together(plaintext: str, parameter: str
         Node(identity("x", NAMES["signing"][0]), config=config)
 
 
-# What was agreed is there to be seen.
+# The agreed algorithms are visible.
 
 
 EVERY_NAME: Final = [
@@ -177,7 +177,7 @@ EVERY_NAME: Final = [
 
 
 def node_of(who: str, **settings: Any) -> Node:
-    """A node with a key of every algorithm."""
+    """Return a node with a key of every algorithm."""
     return Node(identity(who, *NAMES["signing"]), config=node_config(**settings))
 
 
@@ -227,7 +227,7 @@ async def test_the_api_and_the_log_of_both_sides_say_that_nothing_was_encrypted(
 async def test_a_refusal_is_typed_and_in_the_log_of_both_sides(
     who: str, parameter: str, enough: frozenset[str], anyio_backend: str, tmp_path: Path
 ) -> None:
-    """The error names the parameter; nothing is tried again."""
+    """The error names the parameter, and the node doesn't try again."""
     left = tuple(name for name in NAMES[parameter] if name not in enough)
     strong: dict[str, Any] = {"algorithms": {}, "require": {parameter: enough}}
     weak: dict[str, Any] = {"algorithms": {parameter: left}}
@@ -247,7 +247,7 @@ async def test_a_refusal_is_typed_and_in_the_log_of_both_sides(
 
 
 def test_the_cli_says_what_was_agreed(processes: Processes, parley: Parley) -> None:
-    """A process that listens, and commands that dial it."""
+    """A process listens, and commands dial it."""
     cipher = "chacha20-poly1305"
     running, (address,) = processes.serve("--cipher", cipher, "--log-level", "info")
     weak = parley("call", address, "parley.echo", "x", "--kex", "x25519", "--json")

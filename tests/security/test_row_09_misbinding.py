@@ -1,6 +1,7 @@
-"""Row 9. Mistake: identity misbinding, where a middle node re-signs one side's exchange as
-itself and the two ends then hold the same keys with different ideas of who has them. Promise:
-that is refused, even if the middle node knows every key of the handshake.
+"""Row 9. Mistake: identity misbinding, where a middle node signs one side's exchange as its own.
+
+The two ends would then have the same keys and disagree on the owner of the other end. Promise: that
+is refused, even if the middle node knows every key of the handshake.
 """
 
 import pytest
@@ -21,7 +22,9 @@ def middle_node(algorithm: str) -> Identity:
 
 
 def to_the_responders_flight(pair: Pair) -> tuple[bytes, bytes, Insider]:
-    """Reply, the responder's Proof, and somebody who knows the responder's keys."""
+    """Return the Reply, the responder's Proof, and an attacker with the responder's handshake
+    keys.
+    """
     pair.carry(pair.a)
     insider = Insider(pair.b.handshake)
     reply, proof = events_of(pair.b.take(pair.now))
@@ -29,7 +32,7 @@ def to_the_responders_flight(pair: Pair) -> tuple[bytes, bytes, Insider]:
 
 
 def to_the_initiators_proof(pair: Pair) -> tuple[bytes, Insider]:
-    """The initiator's Proof, and somebody who knows the responder's keys."""
+    """Return the initiator's Proof, and an attacker with the responder's handshake keys."""
     pair.carry(pair.a)
     pair.carry(pair.b)
     insider = Insider(pair.b.handshake)
@@ -46,7 +49,7 @@ def assert_authentication_failed(side: Side) -> None:
 
 @each_algorithm
 def test_the_initiators_exchange_signed_by_another(algorithm: str) -> None:
-    """What the initiator said stays as it is; the signature is the middle node's."""
+    """The initiator's events stay unchanged; the signature is the middle node's."""
     pair = meeting(algorithm)
     _, insider = to_the_initiators_proof(pair)
     shown = pair.a.core.config.identity.cells()
@@ -68,7 +71,7 @@ def test_the_responders_exchange_signed_by_another(algorithm: str) -> None:
 
 @each_algorithm
 def test_an_identity_under_anothers_signature(algorithm: str) -> None:
-    """The middle node shows itself, and the signature is the one that the side made."""
+    """The middle node shows its own identity with the signature that the other side made."""
     pair = meeting(algorithm)
     proof, insider = to_the_initiators_proof(pair)
     _, signature = insider.open_proof(proof, initiators=True)
@@ -86,13 +89,13 @@ def test_an_identity_under_anothers_signature(algorithm: str) -> None:
 
 @pytest.mark.parametrize("algorithm", ["ecdsa-p256", "ml-dsa-65"])
 def test_anothers_key_claimed_as_a_further_key(algorithm: str) -> None:
-    """A binding needs no consent of the key that is bound; a Proof does."""
+    """The owner of a bound key need not consent to the binding; a Proof requires the key."""
     pair = meeting(algorithm)
     proof, insider = to_the_initiators_proof(pair)
     _, signature = insider.open_proof(proof, initiators=True)
     victim = pair.a.core.config.identity.key(algorithm)
     primary = identity("middle").keys[0]
-    thief = Identity.from_keys([primary, victim])  # only the primary signs the binding
+    thief = Identity.from_keys([primary, victim])  # only the primary key signs the binding
     assert thief.public.verifier(algorithm).public == victim.public
     forged = insider.proof(thief.cells(), Stolen(signature), initiators=True)
     pair.deliver(pair.b, forged)
@@ -101,8 +104,11 @@ def test_anothers_key_claimed_as_a_further_key(algorithm: str) -> None:
 
 @each_algorithm
 def test_a_whole_proof_of_the_middle_node_to_the_responder(algorithm: str) -> None:
-    """The responder then rightly says who proved itself to it. But its keys cover that Proof,
-    the initiator's cover its own: the two never share a connection."""
+    """The responder correctly identifies the middle node.
+
+    But the responder's keys cover that Proof, and the initiator's keys cover its own, so the two
+    never share a connection.
+    """
     pair = meeting(algorithm)
     _, insider = to_the_initiators_proof(pair)
     middle = middle_node(algorithm)
@@ -123,8 +129,11 @@ def test_a_whole_proof_of_the_middle_node_to_the_responder(algorithm: str) -> No
 @each_algorithm
 @pytest.mark.parametrize("trusting", [True, False], ids=["anybody", "the responder only"])
 def test_a_whole_proof_of_the_middle_node_to_the_initiator(algorithm: str, trusting: bool) -> None:
-    """Who expects the responder refuses; who takes anybody signs for whom it took, which is
-    not what the responder said."""
+    """An initiator that expects the responder refuses it.
+
+    An initiator that accepts any node signs for the node that it accepted, which differs from the
+    responder's view.
+    """
     pair = meeting(algorithm)
     pair.a.answer = trusting
     reply, _, insider = to_the_responders_flight(pair)
@@ -144,7 +153,9 @@ def test_a_whole_proof_of_the_middle_node_to_the_initiator(algorithm: str, trust
 
 @each_algorithm
 def test_a_middle_node_without_the_keys(algorithm: str) -> None:
-    """It meets the responder itself, and puts the Proof it made there into the exchange."""
+    """The middle node connects to the responder itself, and inserts its own Proof from that
+    exchange.
+    """
     pair = meeting(algorithm)
     to_the_initiators_proof(pair)
     own = meeting(algorithm, initiator=middle_node(algorithm))
@@ -156,7 +167,9 @@ def test_a_middle_node_without_the_keys(algorithm: str) -> None:
 
 
 def test_the_insider_writes_proofs_that_are_taken() -> None:
-    """All the above is refused for the one thing that it has wrong."""
+    """Without an error, the insider's Proofs are accepted: each rejection above has exactly one
+    cause.
+    """
     for algorithm in ALGORITHMS:
         pair = meeting(algorithm)
         _, insider = to_the_initiators_proof(pair)

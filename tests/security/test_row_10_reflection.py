@@ -1,8 +1,8 @@
-"""Row 10. Mistake: reflection, and dialling oneself. Promise: a side's own messages, sent back
-to it at any time, end the connection, and a node that reaches itself refuses.
+"""Row 10. Mistake: reflection, and dialling oneself.
 
-Reflected events of the handshake are in test_row_06_middle_node.py, Proofs with one's own node
-id in tests/handshake.
+Promise: a side's own messages, sent back to it at any time, end the connection, and a node that
+reaches itself refuses. Reflected events of the handshake: test_row_06_middle_node.py. Proofs with
+the node's own ID: tests/handshake.
 """
 
 import anyio
@@ -25,7 +25,7 @@ every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=lambda shape
 
 
 def talk(pair: Pair, side: Side) -> bytes:
-    """One side does all that it can on its own; the frames of it."""
+    """Return the frames of everything that one side can do alone."""
     core, now = side.core, pair.now
     core.send(1, 0, 64, 1, b"unsealed", lbm=False)
     core.send(1, 7, 64, 1, b"a request, sealed", lbm=False, seal=True)
@@ -43,7 +43,7 @@ def talk(pair: Pair, side: Side) -> bytes:
 @every_shape
 @pytest.mark.parametrize("who", [0, 1], ids=["initiator", "responder"])
 def test_own_events_sent_back(shape: Shape, who: int) -> None:
-    """Each of them alone, first thing after the handshake and after a talk."""
+    """Each event is sent back alone, right after the handshake and after further traffic."""
 
     def new() -> tuple[Pair, Side]:
         pair = Pair(shape.config("initiator"), shape.config("responder"))
@@ -65,7 +65,7 @@ def test_own_events_sent_back(shape: Shape, who: int) -> None:
                 assert side.code == CloseCode.BAD_RECORD
                 assert not side.all(Event) + side.all(StreamOpened)
         if shape.step > 1:
-            break  # the slow suites differ in nothing that matters here
+            break  # the slow suites don't differ here
 
 
 @pytest.mark.anyio

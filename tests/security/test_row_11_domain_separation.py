@@ -1,6 +1,7 @@
-"""Row 11. Mistake: signatures without domain separation. Promise: a signature that a key made
-for one purpose (a Proof, a seal, a key binding) is refused for every other, even where the
-bytes that follow the domain's name are the same.
+"""Row 11. Mistake: signatures without domain separation.
+
+Promise: a signature made for one purpose (a Proof, a seal, a key binding) is refused for every
+other, even if the bytes after the domain's name are the same.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,7 +29,7 @@ from tests.security.shapes import identity
 
 SEAL = b"parley1 seal"
 BINDING = b"parley1 key binding"
-# Whatever else is hashed, authenticated or derived under a name of its own.
+# All other names under which data is hashed, authenticated or derived.
 OTHER_DOMAINS = (
     b"parley1 node id",
     b"parley1 chain",
@@ -47,7 +48,7 @@ each_side = pytest.mark.parametrize("who", [0, 1], ids=["initiator", "responder"
 
 
 class Ledger:
-    """A key that writes down what it signs, and may sign it under another domain's name."""
+    """A key that records what it signs, and can sign under another domain's name."""
 
     def __init__(self, algorithm: str, name: str) -> None:
         self._key = identity(name, algorithm).key(algorithm)
@@ -61,7 +62,7 @@ class Ledger:
         return Identity.from_keys([self.key()])
 
     def lie(self, wrong: bytes) -> None:
-        """From now on seals are signed as `wrong`."""
+        """Sign seals under the domain `wrong` from now on."""
         self.rename = lambda message: wrong + message.removeprefix(SEAL)
 
     def _sign(self, message: bytes) -> bytes:
@@ -70,7 +71,7 @@ class Ledger:
 
 
 def lying_pair(algorithm: str, who: int) -> tuple[Pair, Ledger]:
-    """A pair, one side of which signs through a ledger."""
+    """Return a pair, one side of which signs through a recording key."""
     ledger = Ledger(algorithm, "initiator" if who == 0 else "responder")
     own = ledger.identity()
     pair = meeting(algorithm, own) if who == 0 else meeting(algorithm, None, own)
@@ -85,7 +86,7 @@ def test_no_domain_is_the_beginning_of_another() -> None:
 
 @each_algorithm
 def test_every_signature_of_a_session_names_its_purpose(algorithm: str) -> None:
-    """Two purposes, nothing else, and nothing but a chain value or a binding behind the name."""
+    """There are two purposes, and after the name only a chain value or a binding."""
     ledgers = [Ledger(algorithm, name) for name in ("initiator", "responder")]
     further = next(name for name in ALGORITHMS if name != algorithm)
     owns = [
@@ -129,7 +130,7 @@ def test_a_proof_signed_for_another_purpose(algorithm: str, who: int) -> None:
 @each_side
 @each_algorithm
 def test_a_binding_signed_for_another_purpose(algorithm: str, who: int) -> None:
-    """In a Proof that is right in everything else."""
+    """The Proof is correct in every other respect."""
     further = next(name for name in ALGORITHMS if name != algorithm)
     for wrong in (*WRONG_FOR_A_BINDING, BINDING):
         ledger = Ledger(algorithm, "lying")
@@ -147,7 +148,7 @@ def test_a_binding_signed_for_another_purpose(algorithm: str, who: int) -> None:
 
 @each_algorithm
 def test_the_same_bytes_as_a_binding_and_as_a_chain_value(algorithm: str) -> None:
-    """64 bytes can be both: a node id with a key of an unknown algorithm, and a SHA-512."""
+    """64 bytes can be both: a node ID with a key of an unknown algorithm, or a SHA-512 hash."""
     key = identity("both", algorithm).key(algorithm)
     verifier = SIGNING[algorithm].verifier(key.public)
     node_id = NodeId.of_key(algorithm, key.public)
@@ -174,7 +175,7 @@ def test_the_same_bytes_as_a_binding_and_as_a_chain_value(algorithm: str) -> Non
 
 @each_algorithm
 def test_a_binding_is_of_one_key_algorithm_and_node(algorithm: str) -> None:
-    """Where one field ends and the next begins is signed too."""
+    """The boundaries between the fields are signed as well."""
     key = identity("both", algorithm).key(algorithm)
     primary = (algorithm, key.public, None)
     node_id = NodeId.of_key(algorithm, key.public)
@@ -191,7 +192,7 @@ def test_a_binding_is_of_one_key_algorithm_and_node(algorithm: str) -> None:
 
 @pytest.mark.parametrize("name", HASHES)
 def test_chain_values_of_each_place_differ(name: str) -> None:
-    """What is signed in one place of the protocol is never what is signed in another."""
+    """Values that are signed at different places of the protocol always differ."""
     hash = HASHES[name]
     same, commit = bytes(hash.size), bytes(hash.size)
 

@@ -1,6 +1,7 @@
-"""Row 12. Mistake: a proof of one session spliced into another. Promise: a Proof or a seal is
-worth nothing outside of the session, the direction and the place that it was made for, also
-for somebody who knows the keys of both sessions.
+"""Row 12. Mistake: a proof of one session spliced into another.
+
+Promise: a Proof or a seal is invalid outside the session, direction and position that it was made
+for, even for an attacker who knows the keys of both sessions.
 """
 
 import pytest
@@ -20,7 +21,7 @@ NAMES = ("initiator", "responder")
 
 
 class Recorder:
-    """A key that keeps its signatures, and can give them again in place of new ones."""
+    """A key that records its signatures, and can return them again."""
 
     def __init__(self, name: str, algorithm: str) -> None:
         self._key = identity(name, algorithm).key(algorithm)
@@ -37,7 +38,7 @@ class Recorder:
 
 
 def recorded(algorithm: str, who: int) -> tuple[Pair, Recorder]:
-    """A pair, one side of which signs through a recorder."""
+    """Return a pair, one side of which signs through a recorder."""
     recorder = Recorder(NAMES[who], algorithm)
     owns = [recorder.identity() if who == number else None for number in (0, 1)]
     return meeting(algorithm, *owns), recorder
@@ -53,8 +54,9 @@ def assert_not_identified(side: Side, code: CloseCode) -> None:
 @each_side
 @each_algorithm
 def test_a_signature_of_another_session(algorithm: str, who: int) -> None:
-    """The splice of somebody who knows both sessions' keys: a Proof of this session, encrypted
-    and masked as it should be, with the signature of the last one's."""
+    """The attacker knows both sessions' keys: the Proof has this session's encryption and masking,
+    and the signature of the last session.
+    """
     first, old = recorded(algorithm, who)
     first.pump()
     assert first.a.opened
@@ -68,8 +70,10 @@ def test_a_signature_of_another_session(algorithm: str, who: int) -> None:
 
 @each_algorithm
 def test_a_proof_made_for_one_shown_to_another(algorithm: str) -> None:
-    """The initiator dials the middle node and proves itself; the middle node dials somebody
-    else and shows that Proof's signature, under keys that it has itself agreed on."""
+    """The initiator proves itself to the middle node, which reuses the signature with another node.
+
+    The keys of the second connection are the middle node's own.
+    """
     middle = identity("middle", algorithm)
     honest = meeting(algorithm, None, middle)
     honest.carry(honest.a)
@@ -92,7 +96,7 @@ def test_a_proof_made_for_one_shown_to_another(algorithm: str) -> None:
 
 @each_algorithm
 def test_a_responders_signature_as_an_initiators(algorithm: str) -> None:
-    """Within one session: the Proof that the responder made is no Proof of an initiator."""
+    """Within one session, the responder's signature is not accepted as an initiator's."""
     pair = meeting(algorithm)
     pair.carry(pair.a)
     insider = Insider(pair.b.handshake)
@@ -106,7 +110,7 @@ def test_a_responders_signature_as_an_initiators(algorithm: str) -> None:
 @each_side
 @each_algorithm
 def test_a_seal_of_another_session_or_another_place(algorithm: str, who: int) -> None:
-    """The same event at the same place of another session, or again in this one."""
+    """The same event at the same position of another session, or repeated in this one."""
     first, old = recorded(algorithm, who)
     first.pump()
     for pair, recorder in ((first, old), recorded(algorithm, who)):

@@ -1,6 +1,7 @@
-"""Row 15. Mistake: a cut connection taken for a clean end. Promise: wherever the transport ends
-or breaks in a session, both sides say `connection-lost`, no stream ends that was not finished,
-and only a whole Close that was read is a clean end.
+"""Row 15. Mistake: a cut connection taken for a clean end.
+
+Promise: wherever the transport ends or breaks in a session, both sides report `connection-lost`.
+Streams end only if they were finished, and only a whole Close that was read is a clean end.
 
 The session is cut at every byte of either direction without sockets. Over sockets:
 tests/interop/test_cuts.py.
@@ -34,10 +35,10 @@ each_shape = pytest.mark.parametrize(
 
 
 class Session(Pair):
-    """A short session with something of everything, cut after `size` bytes of one direction.
+    """A short session that uses every feature, cut after `size` bytes of one direction.
 
-    By an "end" the reader is given its bytes and then the end, and its last words still reach
-    the other side; by a "reset" both hear of it at once, and what was under way is gone.
+    With an "end", the reader gets the bytes, then the end, and the reader's last events still reach
+    the other side. With a "reset", both learn of it immediately, and data in transit is lost.
     """
 
     def __init__(self, shape: Shape, writer: int, size: int, kind: Kind) -> None:
@@ -48,7 +49,7 @@ class Session(Pair):
         self.cut = False
 
     def carry(self, sender: Side) -> bytes:
-        """What a side sends, as far as it gets."""
+        """Forward a side's data, up to the cut."""
         sent = sender.take(self.now)
         if self.cut:
             return b""
@@ -73,7 +74,7 @@ class Session(Pair):
         self._writer.collect(self.now)
 
     def play(self) -> "Session":
-        """The session, as far as it gets; afterwards nothing may change any more."""
+        """Run the session up to the cut, and check that nothing changes afterwards."""
         stream = 0
 
         def open_stream() -> None:
@@ -98,7 +99,7 @@ class Session(Pair):
                 break
             step()
             self.pump()
-        if not self.cut:  # the transport ends when all has been said
+        if not self.cut:  # the transport ends after all data was sent
             self._cut()
         before = [len(side.reports) for side in self.sides]
         for side in self.sides:
@@ -110,12 +111,12 @@ class Session(Pair):
 
 @cache
 def whole(shape: Shape, writer: int) -> Session:
-    """The session uncut, but for the end of its transport after Close."""
+    """The session without a cut, except for the end of its transport after Close."""
     return Session(shape, writer, EVERYTHING, "end").play()
 
 
 def said(side: Side) -> list[str]:
-    """What a side reported before its end; what is random in it left out."""
+    """Return a side's reports before its end, without random values."""
     return [type(report).__name__ for report in side.reports[:-1]]
 
 
@@ -137,9 +138,9 @@ def test_a_cut_after_each_byte(shape: Shape, writer: int, kind: Kind) -> None:
                 ended = side.one(ConnectionEnded)
                 assert side.reports[-1] is ended
                 if ended.reason == CLOSED_HERE:
-                    continue  # its own Close was out, and that is what it knows
+                    continue  # its own Close was sent, so it knows of a clean end
                 assert (ended.code, ended.remote) == (CloseCode.CONNECTION_LOST, False)
-                # Nothing came of the cut but the end: no stream finished, nothing delivered.
+                # The cut has no other effect: no stream finished, and no data was delivered.
                 assert said(side) == said(reference)[: len(said(side))]
                 assert not side.all(StreamReset)
 
@@ -153,7 +154,7 @@ def test_only_a_whole_close_is_a_clean_end(shape: Shape) -> None:
     assert uncut.a.one(ConnectionEnded).code == CloseCode.NORMAL
     assert uncut.a.all(StreamFinished)
     assert uncut.b.all(StreamFinished)
-    # One byte less is none.
+    # With one byte less it isn't.
     size = len(uncut.a.wire)
     cut = Session(shape, 0, size - 1, "end").play()
     assert cut.b.one(ConnectionEnded).code == CloseCode.CONNECTION_LOST
@@ -161,7 +162,7 @@ def test_only_a_whole_close_is_a_clean_end(shape: Shape) -> None:
 
 @each_direction
 def test_a_session_says_the_same_each_time(writer: int) -> None:
-    """So that a byte's number means the same byte in each run."""
+    """The reports must be equal in each run, so that a byte's number means the same byte."""
     first = whole(SHAPES["chain"], writer)
     again = Session(SHAPES["chain"], writer, len(first.sides[writer].wire), "end").play()
     assert len(first.sides[writer].wire) == len(again.sides[writer].wire)

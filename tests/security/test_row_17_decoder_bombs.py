@@ -1,9 +1,9 @@
-"""Row 17, decoder bombs: bytes made to exhaust their reader are refused with its own error
-type, in little time and memory.
+"""Row 17, decoder bombs: bytes that would exhaust their reader are refused cheaply.
 
-Of the decoder alone this is proven in tests/lbm/test_codec_bombs.py
-(`test_bombs_are_refused_cheaply`: nesting, declared sizes, counts, tags). Here are the rest
-of the row's mistakes, and every bomb in every place where a connection decodes.
+The decoder raises its own error type, in little time and memory. tests/lbm/test_codec_bombs.py
+(`test_bombs_are_refused_cheaply`) proves it for the decoder alone: nesting, declared sizes, counts,
+tags. These tests cover the other mistakes of the row, and every bomb in every place where a
+connection decodes.
 """
 
 import time
@@ -25,7 +25,7 @@ from tests.reference import acts
 from tests.reference.peer import ReferencePeer
 from tests.reference.wire import CELLS, RESULT_CODES, TYPES, Event
 
-# What stands nowhere else: keys that come twice, and text that is none, small and large.
+# Cases that are tested only here: repeated keys and invalid text, small and large.
 KEYS_AND_TEXTS = {
     "a key twice": "a2 01 00 01 00",
     "a key 60,000 times": "b9 ea60" + "0100" * 60_000,
@@ -45,15 +45,17 @@ KEYS_AND_TEXTS = {
     "20,000 texts, the last one wrong": "99 4e20" + "6161" * 19_999 + "61ff",
 }
 ALL = {**BOMBS, **KEYS_AND_TEXTS}
-# What a reader may take for what it refuses: its own bytes some times over, and the rest.
+# Memory that a reader may use for refused bytes: a multiple of their size, and a constant.
 MOST_MEMORY = 16 * MEBIBYTE
 MOST_SECONDS = 5.0
 
 
 @contextmanager
 def cheaply() -> Iterator[None]:
-    """The block takes little time and memory: far more than is measured, far less than a
-    bomb that goes off."""
+    """Check that the block takes little time and memory.
+
+    The limits are far above normal measurements, and far below the cost of a decoded bomb.
+    """
     tracemalloc.start()
     started = time.perf_counter()
     try:
@@ -80,7 +82,7 @@ def test_repeated_keys_and_texts_that_are_none_are_refused_cheaply(text: str) ->
 
 
 def payload(text: str, size: int) -> bytes:
-    """A payload with the bomb in its `data`, cut to what may come there."""
+    """Return a payload with the bomb in its `data`, cut to the permitted size."""
     return (b"\xa1\x16" + bytes.fromhex(text))[:size]
 
 
@@ -99,7 +101,7 @@ def test_in_place_of_a_handshake(text: str, kind: str) -> None:
 
 @pytest.mark.parametrize("text", ALL.values(), ids=ALL.keys())
 def test_over_the_frame_limit_not_a_byte_is_decoded(text: str) -> None:
-    """A length that is too great ends it, before what it announces could be read."""
+    """An excessive length ends the connection before the announced bytes are read."""
     event = Event(0, 0, *TYPES["Hello"], payload(text, MEBIBYTE).ljust(20_000, b"\xff")).raw
     pair = Pair(make_config(), make_config(BOB))
     pair.deliver(pair.b, len(event).to_bytes(4))
@@ -111,7 +113,7 @@ ON_STREAM_0 = ("Window", "Reset", "KeyUpdate", "RekeyOffer", "RekeyAnswer", "Clo
 
 @pytest.mark.parametrize("text", ALL.values(), ids=ALL.keys())
 def test_in_what_the_core_reads_itself(text: str) -> None:
-    """Under valid keys, in each event of categories 1 and 2 that has cells."""
+    """The bombs are sent under valid keys, in each event of categories 1 and 2 that has cells."""
     for kind in (*ON_STREAM_0, "Open"):
         pair = open_pair()
         stream, size = (3, MEBIBYTE) if kind == "Open" else (0, 4_096)
@@ -120,10 +122,10 @@ def test_in_what_the_core_reads_itself(text: str) -> None:
         assert_violation(pair, pair.b, CloseCode.PROTOCOL_ERROR)
 
 
-# Through a whole node, with a peer that proves who it is and a bystander that lives on.
+# Through a whole node, with an authenticated peer and another peer that must not be affected.
 
 
-# A request is answered with code 23, what is none is dropped; the connection lives.
+# A request is answered with code 23, other events are dropped, and the connection stays open.
 REQUESTS = ("Call", "Subscribe", "Unsubscribe")
 OTHERS = ("Notify", "Notes", "Result", "Chunk", "Cancel", "Emit", "Named Reply", "Error", "End")
 
@@ -152,7 +154,7 @@ async def test_in_requests_answers_and_notes() -> None:
 
 @pytest.mark.anyio
 async def test_in_the_answer_to_our_call() -> None:
-    """It fails its call alone."""
+    """Only this call fails."""
 
     def act(peer: ReferencePeer) -> None:
         peer.handshake()

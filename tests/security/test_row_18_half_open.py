@@ -1,12 +1,11 @@
-"""Row 18, unbounded work before authentication: six hundred strangers who do not finish their
-handshake take a bounded amount of memory and time, and keep no peer out.
+"""Row 18, unbounded work before authentication: six hundred unauthenticated connections.
 
-Elsewhere: that those who were sent a Reject count as well
-(tests/node/test_node.py `test_rejected_connections_count_as_half_open`), the limits for one
-address (tests/node/trust/test_admission_servers.py), the deadline in every state of the
-core (tests/node/protocol/test_handshake_driver.py
-`test_the_deadline_ends_every_state_in_silence`), and no public-key work before the network
-mac is right (tests/handshake).
+They use a bounded amount of memory and time, and don't keep peers out. See also: rejected
+connections count as half-open (tests/node/test_node.py
+`test_rejected_connections_count_as_half_open`); the limits for one address
+(tests/node/trust/test_admission_servers.py); the deadline in every state of the core
+(tests/node/protocol/test_handshake_driver.py `test_the_deadline_ends_every_state_in_silence`); no
+public-key work before the network mac is verified (tests/handshake).
 """
 
 import gc
@@ -35,8 +34,8 @@ from tests.reference.wire import frame
 pytestmark = pytest.mark.anyio
 
 LISTEN = "tcp://127.0.0.1:0"
-STRANGERS = 600  # more than twice as many as may be half-open
-AT_ONCE = 100  # below what the system keeps waiting to be accepted
+STRANGERS = 600  # more than twice the limit of half-open connections
+AT_ONCE = 100  # below the system's backlog of connections to accept
 ABOUT_TO_GO = 16  # whose transports are still closing
 ATTEMPTS = 5
 KIBIBYTE = 1_024
@@ -46,26 +45,26 @@ Say = Callable[[socket.socket], None]
 
 
 def nothing(stranger: socket.socket) -> None:
-    """Connects, and that is all."""
+    """Connect and send nothing."""
 
 
 def most_of_an_event(stranger: socket.socket) -> None:
-    """The longest event that a stranger may send, but for its last byte."""
+    """Send the longest event that is permitted before authentication, without its last byte."""
     stranger.sendall(frame(bytes(HANDSHAKE_EVENT_SIZE))[:-1])
 
 
 def a_hello(stranger: socket.socket) -> None:
-    """A Hello, for which our node makes keys, signs and keeps both; and then no Proof."""
+    """Send a Hello, for which the node creates keys, signs and stores both; then no Proof."""
     stranger.sendall(HELLO)
 
 
 def a_hello_and_most_of_a_proof(stranger: socket.socket) -> None:
-    """The most that a stranger can make our node hold."""
+    """Make the node store as much as an unauthenticated peer can."""
     a_hello(stranger)
     most_of_an_event(stranger)
 
 
-# What a stranger says, and what one of them may cost in memory.
+# What an unauthenticated peer sends, and the memory that one may cost.
 SAYINGS = {
     "nothing": (nothing, 40),
     "most of an event": (most_of_an_event, 80),
@@ -74,7 +73,7 @@ SAYINGS = {
 
 
 class Crowd:
-    """Strangers of one address of a node, the oldest first."""
+    """Unauthenticated connections from one address, the oldest first."""
 
     def __init__(self, address: str, say: Say) -> None:
         self.port = Address.parse(address).port
@@ -83,14 +82,14 @@ class Crowd:
         self._closed: set[socket.socket] = set()
 
     def grow(self, count: int) -> None:
-        """More of them."""
+        """Open more of them."""
         for _ in range(count):
             stranger = socket.create_connection(("127.0.0.1", self.port), 5)
             self.sockets.append(stranger)
             self.say(stranger)
 
     def are_given_up(self, oldest: int) -> bool:
-        """Whether our node has closed the connections of the oldest, and of no others."""
+        """Return whether the node has closed the oldest connections, and no others."""
         while len(self._closed) < oldest:
             stranger = self.sockets[len(self._closed)]
             if not closed(stranger):
@@ -101,7 +100,7 @@ class Crowd:
 
 
 def closed(stranger: socket.socket) -> bool:
-    """Whether the other side hung up; what it said before that is read."""
+    """Return whether the other side closed, after reading the data sent before."""
     stranger.setblocking(False)
     try:
         while stranger.recv(65_536):
@@ -133,9 +132,13 @@ def echoing(node: Node) -> None:
 async def test_hundreds_of_strangers(
     anyio_backend: str, say: Say, cost: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Memory is bounded, the oldest give way, and a peer still gets in; with the settings
-    that a node has by default, over real sockets."""
-    caplog.set_level(logging.CRITICAL, "parley")  # pytest's records hold whom they are about
+    """Memory is bounded, the oldest are closed, and a peer can still connect.
+
+    The node has its default settings and real sockets.
+    """
+    caplog.set_level(
+        logging.CRITICAL, "parley"
+    )  # pytest's records keep references to the connections
     async with new_node() as alice, new_node(drain_timeout=0) as bob:
         echoing(bob)
         address = await bob.listen(LISTEN)
@@ -158,19 +161,19 @@ async def test_hundreds_of_strangers(
                         )
             finally:
                 tracemalloc.stop()
-            # Who was in stays in, and whoever can prove who it is comes in.
+            # Existing peers stay connected, and new ones that authenticate are accepted.
             assert await friend.call("echo", 1, timeout=5) == 1
             await comes_in(address)
         await eventually(lambda: len(connections_of(bob)) == 1)
 
 
 async def comes_in(address: str) -> None:
-    """Somebody new connects and is served; on a busy machine not at the first attempt."""
+    """Connect a new peer and use it; on a busy machine this can take several attempts."""
     async with new_node() as carol:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 peer = await carol.connect(address, timeout=5)
-            except HandshakeError:  # 256 strangers came while our loop looked elsewhere
+            except HandshakeError:  # 256 connections arrived while this loop did something else
                 assert attempt < ATTEMPTS
                 continue
             assert await peer.call("echo", 2, timeout=5) == 2
@@ -178,13 +181,13 @@ async def comes_in(address: str) -> None:
 
 
 def traced() -> int:
-    """Bytes that Python holds, garbage aside."""
+    """Return the bytes allocated by Python, without garbage."""
     gc.collect()
     return tracemalloc.get_traced_memory()[0]
 
 
 async def test_peers_get_in_while_strangers_keep_coming(anyio_backend: str) -> None:
-    """The oldest gives way, so a handshake has as long as 256 strangers need to come."""
+    """The oldest is closed first, so a handshake may take as long as 256 new connections need."""
     stop = threading.Event()
     async with new_node(drain_timeout=0) as bob:
         echoing(bob)

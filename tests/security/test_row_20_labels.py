@@ -1,10 +1,9 @@
-"""Row 20, labels changed by accident: every label, number and wire structure of the protocol
-is in golden vectors that are checked in, and no change of one goes unnoticed.
+"""Row 20, labels changed by accident: golden vectors cover every label, number and wire structure.
 
-The vectors themselves are run by tests/crypto/test_vectors.py, tests/lbm/test_vectors.py,
-tests/node/protocol/test_vectors.py, test_vectors_handshake.py and
-test_vectors_connections.py; two sessions that another implementation recorded by
-tests/reference/test_sessions.py. That they are all there and notice is proven here.
+The vectors are run by tests/crypto/test_vectors.py, tests/lbm/test_vectors.py,
+tests/node/protocol/test_vectors.py, test_vectors_handshake.py and test_vectors_connections.py. Two
+sessions recorded by another implementation are run by tests/reference/test_sessions.py. These tests
+check that the vectors are complete and detect each change.
 """
 
 import hashlib
@@ -32,8 +31,8 @@ from tests.vectors.load import Vector, read
 ROOT: Final = Path(__file__).parents[2]
 VECTORS: Final = ROOT / "tests" / "vectors"
 
-# All that separates one use of a key or hash from another. Who changes a line of this changes
-# the protocol, and its version with it.
+# All labels that separate the uses of keys and hashes. A change here changes the protocol and its
+# version.
 LABELS: Final = {
     "ap initiator",
     "ap responder",
@@ -65,7 +64,7 @@ DOMAINS: Final = {
     b"parley1 resume hello",
     b"parley1 seal",
 }
-# The recordings are another's: they never change.
+# The recordings were made by another implementation and never change.
 RECORDINGS: Final = {
     "session-default-suite.json": (
         "b4010441f43d0848499645378d255c37ad8a5e0e282e822400135e758d5c6118"
@@ -86,12 +85,12 @@ def test_each_has_its_vector_and_its_place_in_the_document() -> None:
     assert [text for text in sorted(written) if f'"{text}' not in document] == []
 
 
-# Each change of one of them is noticed.
+# Each change of a label is detected.
 
 
 @dataclass(frozen=True)
 class Place:
-    """A constant of a function, or of a module."""
+    """A constant of a function or module."""
 
     owner: ModuleType | FunctionType
     name: str
@@ -99,7 +98,7 @@ class Place:
 
 
 def functions(module: ModuleType) -> Iterator[FunctionType]:
-    """All that are defined in a module, methods too."""
+    """Return all functions that a module defines, including methods."""
     for thing in vars(module).values():
         if getattr(thing, "__module__", None) != module.__name__:
             continue
@@ -113,8 +112,8 @@ def functions(module: ModuleType) -> Iterator[FunctionType]:
 
 
 def places() -> list[Place]:
-    """Wherever the modules of the key schedule have a label, a domain or a chain's tag."""
-    # Those of cell 12 are told apart where they are used.
+    """Return all places where the key schedule has a label, a domain or a chain's tag."""
+    # The labels of cell 12 are distinguished by their users.
     found = [
         Place(handshake, "HELLO_LABEL", key_schedule.HELLO_LABEL),
         Place(resumption, "RESUME_LABEL", key_schedule.RESUME_LABEL),
@@ -149,7 +148,7 @@ CHECKS: Final[tuple[tuple[Callable[[Vector], None], str, str], ...]] = (
 
 @pytest.fixture(autouse=True)
 def nothing_remembered() -> Iterator[None]:
-    """What the key schedule remembers of labels is made anew, with and without the change."""
+    """Clear the caches of labels in the key schedule, before and after the change."""
     forget()
     yield
     forget()
@@ -163,7 +162,7 @@ def forget() -> None:
 
 
 def noticed() -> bool:
-    """Whether any vector of the key schedule fails."""
+    """Return whether any vector of the key schedule fails."""
     for sweep, file, kind in CHECKS:
         check = inspect.unwrap(sweep)
         for vector in read(file)["vectors"]:
@@ -202,15 +201,15 @@ def test_a_changed_label_is_noticed(place: Place, monkeypatch: pytest.MonkeyPatc
 
 
 def table(name: str) -> set[int]:
-    """The numbers of one of the tables."""
+    """Return the numbers of one of the tables."""
     return {vector["value"] for vector in read("tables")["vectors"] if vector["table"] == name}
 
 
 def test_every_number_of_the_wire_is_in_the_tables() -> None:
-    """In both directions: what is new in the code is missing in the tables, and fails."""
+    """Both directions are checked: a new number in the code that is missing in the tables fails."""
     results = {code.value for code in codes.ResultCode}
     assert table("result codes") == results
-    # Reset may carry some of those.
+    # Reset may carry some of these.
     assert table("codes") | results >= {code.value for code in codes.CloseCode if code >= 0}
     assert table("cells") == set(KEYS)
 
@@ -221,5 +220,5 @@ def test_the_recordings_are_those_that_were_made(name: str) -> None:
 
 
 def test_the_version_is_that_of_the_labels() -> None:
-    """The 1 of `parley1` is the protocol's version."""
+    """The 1 in `parley1` is the protocol's version."""
     assert {domain[: len(b"parley1")] for domain in DOMAINS} == {b"parley%d" % codes.VERSION}

@@ -1,7 +1,7 @@
-"""Row 21, key updates written but not exercised: keys of an epoch that is over are kept nowhere.
+"""Row 21, key updates written but not exercised: keys of a past epoch are deleted.
 
-Each limit, also under load on both sides: tests/node/protocol/test_channel.py; rekeys that cross in
-every order: tests/node/protocol/test_rekey.py; both against another implementation:
+Each limit, also under load on both sides: tests/node/protocol/test_channel.py. Rekeys that cross in
+every order: tests/node/protocol/test_rekey.py. Both against another implementation:
 tests/interop/test_rekeys.py.
 """
 
@@ -13,14 +13,14 @@ from tests.security.key_search import Witnesses, kept_keys
 pytestmark = pytest.mark.alone
 
 
-# What is kept, looked at between two events.
+# The search runs between two events.
 
 
 def test_the_search_finds_what_was_kept() -> None:
-    """Without this, finding nothing would mean nothing."""
+    """Without this check, an empty result of the search would have no meaning."""
     witnesses = Witnesses(), Witnesses()
     pair = open_pair(observers=witnesses)
-    kept: list[object] = [pair.a.channel.sender.secret]  # where the search can see it
+    kept: list[object] = [pair.a.channel.sender.secret]  # where the search can find it
     pair.a.core.send(1, 0, 64, 1, b"x")
     pair.pump()
     pair.a.core.update_keys(pair.now)
@@ -41,8 +41,11 @@ def test_the_search_finds_what_was_kept() -> None:
 
 
 def test_an_update_leaves_nothing_even_if_the_other_side_keeps_its_own_back() -> None:
-    """A peer that answers an offer of ours and then says no more: our direction has the
-    rekey's key, goes on to others, and must not keep what the rekey gave it."""
+    """A peer answers a local offer and then stops.
+
+    The local direction has the rekey's key and switches to later ones. It must not keep the keys of
+    the rekey.
+    """
     witnesses = Witnesses(), Witnesses()
     pair = open_pair(observers=witnesses)
     pair.a.core.rekey(pair.now)
@@ -63,7 +66,7 @@ def test_an_update_leaves_nothing_even_if_the_other_side_keeps_its_own_back() ->
 
 
 def test_nothing_of_a_handshake_is_kept() -> None:
-    """Neither `hs` nor the shared secret nor the keys of the Proofs, from the first moment."""
+    """This covers `hs`, the shared secret and the keys of the Proofs, from the first moment."""
     witnesses = Witnesses(), Witnesses()
     pair = open_pair(observers=witnesses)
     assert [w.epoch for w in witnesses[0].past] == [-1, -1]

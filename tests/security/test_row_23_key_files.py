@@ -1,10 +1,10 @@
-"""Row 23, lax key files: one that others can use is refused, it is private from its first
-byte, and a process that forks shares no random state with its child.
+"""Row 23, lax key files: a file that other users can access is refused, and is private from its
+first byte. A forked process shares no random state with its child.
 
-tests/crypto/test_keyfile.py covers owners, links, a closed umask and files that are not key files;
-tests/crypto/test_randomness.py covers every primitive that draws
-(`test_fork_shares_no_random_state`); tests/node/cli/test_identity.py covers `parley id new`. These
-tests cover what other users of the machine see, and whole programs and handshakes.
+tests/crypto/test_keyfile.py covers owners, links, a closed umask and files that are not key files.
+tests/crypto/test_randomness.py covers every primitive that draws random bytes
+(`test_fork_shares_no_random_state`). tests/node/cli/test_identity.py covers `parley id new`. These
+tests cover the view of other users of the machine, and whole programs and handshakes.
 """
 
 import os
@@ -45,7 +45,9 @@ def umask(mask: int) -> Iterator[None]:
 def test_at_no_moment_can_others_open_it(
     tmp_path: Path, passphrase: bytes | None, mask: int
 ) -> None:
-    """Before and after every call to the system that has to do with files, while it is made."""
+    """It is checked before and after every system call about files while the key file is
+    created.
+    """
     path = tmp_path / "identity.key"
     seen: list[tuple[int, int]] = []
 
@@ -69,15 +71,15 @@ def test_at_no_moment_can_others_open_it(
         save_identity(path, IDENTITY, passphrase, cost=CHEAP)
         look()
     assert len(seen) >= 5
-    # A umask may take rights of the owner for a moment; others never have any.
+    # A umask may remove permissions of the owner for a moment; other users never have any.
     assert [mode for mode, _ in seen if mode & 0o077] == []
     assert {size for mode, size in seen if mode != 0o600} <= {0}
     assert seen[-1] == (0o600, path.stat().st_size)
-    assert seen[0][1] == 0  # it was there, and private, before its first byte
+    assert seen[0][1] == 0  # it existed, and was private, before its first byte
 
 
 def parley(*args: str, home: Path) -> subprocess.CompletedProcess[str]:
-    """The command line, in a process of its own."""
+    """Run the command line in another process."""
     environ = {**os.environ, "PARLEY_HOME": str(home)}
     command = [sys.executable, "-m", "parley", *args]
     return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True)
@@ -100,12 +102,12 @@ def test_no_command_takes_a_file_that_others_can_read(
     path.chmod(0o640)
     words = [str(path) if word == "KEY" else word for word in command]
     run = parley(*words, home=tmp_path)
-    assert run.returncode not in (0, 2), run.stderr  # 2: the command was not understood
+    assert run.returncode not in (0, 2), run.stderr  # 2: the arguments are invalid
     assert f"cannot use the key file '{path}'" in " ".join(run.stderr.split())
 
 
-# A fork: children of one process that has drawn before, and itself, each make an identity, a
-# key file's salt and nonce, and a whole handshake of either side.
+# A fork: one process that has already drawn random bytes, and its children, each create an
+# identity, a key file's salt and nonce, and a whole handshake of either side.
 FORKS: Final = """
 import os, sys, tempfile
 from hashlib import sha256

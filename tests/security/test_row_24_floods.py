@@ -1,7 +1,7 @@
-"""Row 24, a peer that floods: floods of a peer that reads nothing, against the core and against a
-whole node over a real socket, whose memory is watched.
+"""Row 24, a peer that floods and doesn't read, against the core and against a whole node.
 
-Each limit is tested where it is: docs/reference/limits.md lists them.
+The node uses a real socket, and its memory is measured. Each limit is tested with its component:
+docs/reference/limits.md lists them.
 """
 
 import gc
@@ -22,27 +22,29 @@ from tests.reference.channel import ConnectionLost
 from tests.reference.peer import ReferencePeer
 from tests.reference.wire import TYPES
 
-# Floods that no other test sends: through the core, whose answers nobody takes.
+# Floods that no other test sends: through the core, whose answers are not read.
 
 
 def opens(pair: Pair, between: Callable[[int], object]) -> None:
-    """Open streams without end, each of which is gone before the next: no limit on streams
-    helps, but what we answer and nobody reads has one."""
+    """Open streams endlessly, each after the last one has ended.
+
+    Limits on streams don't apply here, but unread answers are limited.
+    """
     payload, stream = encode({keys.LABEL: "x"}), 1
     while pair.b.state == "OPEN":
         pair.b.reports.clear()
         stream += 2
-        # Sealed from time to time, as it has to be.
+        # Sealed from time to time, as required.
         pair.inject(pair.a, stream, STREAM, OPEN, payload, sealed=stream % 10_000 == 1)
         between(stream)
-        # Each answer takes more than 32 bytes.
+        # Each answer has more than 32 bytes.
         assert stream < CONTROL_BUFFER // 16 + 2_000
     assert pair.b.code == CloseCode.OVERLOADED
     assert not pair.b.wire
 
 
 def test_opens_that_the_core_refuses() -> None:
-    """Memory is short, so it resets every stream at once."""
+    """Memory is short, so the core resets every stream immediately."""
     pair = open_pair(peer_memory=1, seal_events=65_536, max_streams=1)
 
     def reset(stream: int) -> None:
@@ -54,7 +56,7 @@ def test_opens_that_the_core_refuses() -> None:
 
 
 def test_opens_that_the_application_refuses() -> None:
-    """Nobody serves them, which the application says when it has looked at each."""
+    """No handler exists, so the application rejects each stream after looking at it."""
     pair = open_pair(seal_events=65_536, max_streams=1)
 
     def refuse(stream: int) -> None:
@@ -65,7 +67,7 @@ def test_opens_that_the_application_refuses() -> None:
     opens(pair, refuse)
 
 
-# Floods of a peer that reads nothing, over a socket.
+# Floods of a peer that doesn't read, over a socket.
 
 MEBIBYTE: Final = 1 << 20
 MOST: Final = 16 * MEBIBYTE
@@ -105,7 +107,7 @@ FLOODS: Final[dict[str, Flood]] = {
 
 
 def short_calls(number: int) -> bytes:
-    """The payload of a Batch of as many calls as it may hold, under ids of their own."""
+    """Return the payload of a Batch with as many calls as permitted, each with its own id."""
     call = encode({keys.TOPIC: "hold", keys.DATA: bytes(60)})
     first = number * BATCH_COUNT
     ids = [(first + count) % 65_535 + 1 for count in range(BATCH_COUNT)]
@@ -113,14 +115,16 @@ def short_calls(number: int) -> bytes:
 
 
 class Forgetful(list[Any]):
-    """Keeps nothing: what the test would keep of what was sent is not our node's."""
+    """Discards sent data, so that the test's own memory isn't measured."""
 
     def append(self, item: object) -> None:
         return
 
 
 def flooding(name: str) -> Callable[[ReferencePeer], int]:
-    """Send and never read, until our node ends it, or takes no more for half a second."""
+    """Send without reading until the node closes the connection or reads nothing for half a
+    second.
+    """
 
     flood, times = FLOODS[name], BATCHES if "Batches" in name else TIMES
 
@@ -141,8 +145,10 @@ def flooding(name: str) -> Callable[[ReferencePeer], int]:
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", FLOODS)
 async def test_a_flood_is_bounded_and_hurts_nobody_else(name: str) -> None:
-    """Twenty megabytes and more; our node holds a fraction of it, and serves others meanwhile.
-    An echo that waits to be written holds a piece for each stream, whence the few streams."""
+    """The peer sends at least 20 MB; the node stores a fraction of it and serves others.
+
+    An echo that waits to be written stores one chunk per stream, so the number of streams is small.
+    """
     limits = Limits(max_streams=64)
     config = our_config(peer_memory=4 * MEBIBYTE, write_buffer=MEBIBYTE, limits=limits)
     async with with_bystander(config) as ours:

@@ -1,9 +1,10 @@
-"""Row 25, floods of what resuming brings, against whole nodes: peers that never tell what they took
-or tell too much, strangers with Resumes at full speed. Limits hold, memory stays flat, and others
-are served meanwhile.
+"""Row 25, floods of resume messages against whole nodes.
 
-Elsewhere: sessions that nobody comes back for (tests/node/resume/test_parted_limits.py), and the
-limits of one core (tests/node/protocol/test_replay_buffer.py).
+Peers never acknowledge received events or acknowledge too many, and unknown peers send Resumes at
+full speed. Limits hold, memory stays bounded, and other peers are served.
+
+See also tests/node/resume/test_parted_limits.py for sessions that are never resumed, and
+tests/node/protocol/test_replay_buffer.py for the limits of one core.
 """
 
 import gc
@@ -43,12 +44,12 @@ LARGE: Final = 50_000  # bytes of an answer
 
 
 def traced() -> int:
-    """Bytes that Python holds, garbage aside."""
+    """Return the bytes allocated by Python, without garbage."""
     gc.collect()
     return tracemalloc.get_traced_memory()[0]
 
 
-# Peers that never tell, and that tell too much.
+# Peers that never acknowledge, and that acknowledge too much.
 
 BUFFER: Final = MEBIBYTE
 SILENT: Final = 16
@@ -56,8 +57,7 @@ Act = Callable[[ReferencePeer], int]
 
 
 def untelling(most: int) -> Act:
-    """Ask for large answers, and read them, as long as they come and up to `most` bytes; and never
-    tell that they came."""
+    """Request large answers and read them, up to `most` bytes, without ever acknowledging them."""
 
     def act(peer: ReferencePeer) -> int:
         peer.handshake()
@@ -77,7 +77,7 @@ def untelling(most: int) -> Act:
 
 
 async def test_peers_that_never_tell_hold_no_more_than_their_buffers(anyio_backend: str) -> None:
-    """And what is kept of all that left is bounded as well."""
+    """The memory of all disconnected sessions is bounded as well."""
     bounds = our_config(resume=30.0, resume_buffer=BUFFER, parted_memory=4 * BUFFER)
     async with with_bystander(bounds) as ours:
         ours.called = Forgetful()
@@ -87,7 +87,7 @@ async def test_peers_that_never_tell_hold_no_more_than_their_buffers(anyio_backe
             for number in range(SILENT):
                 mine = ReferenceIdentity.from_seeds(("ed25519", seed(f"silent {number}")))
                 settings = their_config(identity=mine, resume_ms=30_000)
-                # The first one sees that no more comes.
+                # The first one sees that no more data arrives.
                 most = BUFFER if number else 2 * BUFFER
                 got = await ours.meet(untelling(most), config=settings)
                 assert BUFFER <= got < BUFFER + 2 * LARGE
@@ -100,25 +100,25 @@ async def test_peers_that_never_tell_hold_no_more_than_their_buffers(anyio_backe
 
 
 class Forgetful(list[Any]):
-    """Keeps nothing: what the test would keep of what was sent is not our node's."""
+    """Discards sent data, so that the test's own memory isn't measured."""
 
     def append(self, item: object) -> None:
         return
 
 
-# Strangers.
+# Unknown peers.
 
 AT_A_TIME: Final = 200
 GOOD_CALLS: Final = 20
 
 
 def resume_of_nobody() -> bytes:
-    """The frame of a Resume with a tag and a mac that are nobody's."""
+    """Return the frame of a Resume with an unknown tag and an invalid mac."""
     return frame(resume_event(random_bytes(16), 1, 0, random_bytes(32)))
 
 
 def ask_in_vain(port: int) -> None:
-    """A stranger who asks for a session; the answer is read to its end."""
+    """Ask for an unknown session, and read the answer to its end."""
     with socket.create_connection(("127.0.0.1", port), 5) as stranger:
         stranger.sendall(resume_of_nobody())
         answer = b""
@@ -130,7 +130,9 @@ def ask_in_vain(port: int) -> None:
 async def test_strangers_with_resumes_at_full_speed(
     anyio_backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A peer is served meanwhile, its parted session comes back, and nothing of them is left."""
+    """A peer is served during the flood, its suspended session resumes, and the flood leaves no
+    state.
+    """
     caplog.set_level(logging.CRITICAL)
     async with new_node(resume=30.0) as server, new_node(resume=30.0) as friend:
         server.on_call("echo")(lambda call: call.data)
@@ -177,7 +179,7 @@ async def test_strangers_with_resumes_at_full_speed(
 
 
 def calls_of(connection: Connection, data: bytes) -> int:
-    """How many functions are called to take bytes, to refuse what they ask for, and to answer."""
+    """Return the number of function calls to read bytes, reject the request, and answer."""
     calls = 0
 
     def count_call(_frame: object, event: str, _argument: object) -> None:
@@ -196,8 +198,9 @@ def calls_of(connection: Connection, data: bytes) -> int:
 
 
 def test_a_stranger_costs_less_by_a_resume_than_by_a_hello() -> None:
-    """So that a flood of Resumes, within the limits that hold for all strangers, is none that a
-    node would not have to bear anyway."""
+    """A flood of Resumes, within the limits for unauthenticated peers, therefore costs no more than
+    other floods.
+    """
     hello = frame(hello_event(their_config(), bytes(32), [Offer.fresh("x25519")]))
     by_hello, by_resume = (
         calls_of(Connection(make_config(resume=30.0), initiator=False, now=START), data)

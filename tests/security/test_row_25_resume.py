@@ -1,9 +1,9 @@
-"""Row 25, a session taken up by somebody else: Resumes and Resumed that are replayed, forged or
-late, and floods of them, have no effect but a further cut, and tell a stranger nothing.
+"""Row 25, a session resumed by an attacker: replayed, forged or late Resume and Resumed events.
 
-Elsewhere: what each side makes of each Resume and Resumed byte for byte
-(tests/node/protocol/test_vectors_resume.py), cuts at every byte, and the same of the second
-implementation (tests/interop/test_resume.py).
+They have no effect except a further cut, even in floods, and reveal nothing to an attacker. See
+also tests/node/protocol/test_vectors_resume.py for the reaction to each Resume and Resumed byte for
+byte, and tests/interop/test_resume.py for cuts at every byte, and the same with the second
+implementation.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def say(side: Side, text: bytes) -> None:
 
 
 def talk(pair: CutPair, text: bytes) -> None:
-    """Both say it, and both hear it."""
+    """Send an event from both sides, and check that both receive it."""
     for side in pair.sides:
         say(side, text)
     pair.pump()
@@ -34,7 +34,7 @@ def talk(pair: CutPair, text: bytes) -> None:
 
 
 def flipped(data: bytes) -> Iterator[bytes]:
-    """A frame with each bit of its event changed, one at a time."""
+    """Return copies of a frame with each bit of its event flipped, one at a time."""
     for bit in range(32, 8 * len(data)):
         changed = bytearray(data)
         changed[bit // 8] ^= 1 << bit % 8
@@ -42,7 +42,7 @@ def flipped(data: bytes) -> Iterator[bytes]:
 
 
 def rejected(answer: bytes) -> int:
-    """The code of a Reject, which is all that was said."""
+    """Return the code of a Reject, which must be the only answer."""
     length = int.from_bytes(answer[:4])
     event = parse_raw(answer[4:])
     assert len(answer) == 4 + length
@@ -72,7 +72,7 @@ def test_a_resume_with_any_bit_changed_is_rejected() -> None:
         fresh, asked = pair.listen(changed)
         answer = pair.answer(fresh, asked)
         code = rejected(answer)
-        # One that cannot be read is a malformed first event.
+        # An unreadable one is a malformed first event.
         assert code in (CloseCode.UNKNOWN_SESSION, CloseCode.PROTOCOL_ERROR)
         assert asked is None or code == CloseCode.UNKNOWN_SESSION
     assert pair.b.core.is_suspended
@@ -99,7 +99,7 @@ def test_a_resumed_with_any_bit_changed_is_refused() -> None:
     talk(pair, b"third")
 
 
-# Copied, and quicker than the rightful one.
+# Copied, and faster than the legitimate one.
 
 
 def test_a_reject_that_anybody_can_make_ends_no_session() -> None:
@@ -115,7 +115,7 @@ def test_a_reject_that_anybody_can_make_ends_no_session() -> None:
     talk(pair, b"third")
 
 
-# Forged, and what a stranger learns.
+# Forged, and what an attacker learns.
 
 
 def test_all_rejects_are_the_same_to_a_stranger() -> None:
@@ -126,7 +126,7 @@ def test_all_rejects_are_the_same_to_a_stranger() -> None:
     for changed in (
         right[:20] + random_bytes(8) + right[28:],  # another tag
         right[:-8] + random_bytes(8),  # the right tag, another mac
-        pair.resumes[0],  # right once
+        pair.resumes[0],  # valid once
     ):
         fresh, asked = pair.listen(changed)
         answers.add(pair.answer(fresh, asked))
@@ -137,7 +137,7 @@ def test_all_rejects_are_the_same_to_a_stranger() -> None:
 # Late.
 
 
-# Floods, and positions that lie.
+# Floods, and false positions.
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_peer_that_tells_too_much_or_too_often_is_closed(position: int, code: 
 
 
 def test_a_position_that_lies_in_a_right_resume_ends_the_session() -> None:
-    """Only the peer itself can say that: the mac is right."""
+    """Only the peer itself can send it, because the mac is valid."""
     pair = resumed_once()
     pair.cut()
     resumption = pair.a.core.resumption
@@ -173,7 +173,7 @@ def test_a_new_transport_wins_over_one_that_seems_alive() -> None:
     pair = cut_pair()
     for number in range(200):
         say(pair.a, b"lost on the old one %d" % number)
-        pair.a.take(pair.now)  # into a transport that nobody reads, and that does not end
+        pair.a.take(pair.now)  # into a transport that is not read and does not end
         assert pair.come_back().outcome == "resumed"
     assert pair.b.payloads == [b"lost on the old one %d" % number for number in range(200)]
     assert (pair.a.code, pair.b.code) == (ALIVE, ALIVE)

@@ -1,10 +1,9 @@
 """Secrets are compared in constant time, never shown, and dropped with their epoch.
 
-`.ci/check_source.py` looks for other comparisons, and import-linter for cryptography elsewhere.
-
-The keys of an epoch that is over while the connection goes on: test_row_21_key_updates.py.
-Reprs of single types stand with their types (`test_no_secret_in_repr` in tests/crypto); here
-is all that a whole node shows, in whatever it does.
+`.ci/check_source.py` finds other comparisons, and import-linter finds cryptography elsewhere. Keys
+of a past epoch during a connection: test_row_21_key_updates.py. Reprs of single types are tested
+with their types (`test_no_secret_in_repr` in tests/crypto); these tests cover all output of a whole
+node.
 """
 
 import base64
@@ -44,7 +43,7 @@ PACKAGES: Final = ("crypto", "lbm", "node", "parley", "pipeline")
 
 @contextmanager
 def compared(where: Any, name: str) -> Iterator[list[tuple[bytes, bytes]]]:
-    """What is given to `compare_digest` meanwhile."""
+    """Record the arguments of `compare_digest` during the block."""
     seen: list[tuple[bytes, bytes]] = []
 
     def compare(a: bytes, b: bytes) -> bool:
@@ -58,7 +57,7 @@ def compared(where: Any, name: str) -> Iterator[list[tuple[bytes, bytes]]]:
 
 @pytest.mark.pure
 def test_chain_values_are_compared_in_constant_time() -> None:
-    """The 16 bytes of each event that stand for its place in the chain."""
+    """Checks the 16 bytes of each event that represent its position in the chain."""
     pair = open_pair()
     with compared(sealing, "compare_digest") as seen:
         for payload in (b"one", b"two"):
@@ -78,11 +77,11 @@ def test_a_network_mac_is_compared_in_constant_time() -> None:
     assert {len(value) for value in seen[0]} == {32}
 
 
-# No secret is shown.
+# Secrets are not shown.
 
 
 class Secrets:
-    """All that the key schedule takes and gives in a run, and what must not be found of it."""
+    """All inputs and outputs of the key schedule in a run, which must not appear in any output."""
 
     def __init__(self, *given: bytes) -> None:
         self.known: set[bytes] = set(given)
@@ -92,7 +91,9 @@ class Secrets:
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
-        """Remember what is derived meanwhile, except the session's id, which is public."""
+        """Record everything that is derived in the block, except the session's ID, which is
+        public.
+        """
 
         def extracted(hash: Any, salt: bytes, ikm: bytes) -> bytes:
             made = extract(hash, salt, ikm)
@@ -114,7 +115,9 @@ class Secrets:
             yield
 
     def shown_in(self, text: str) -> list[str]:
-        """Those of which the text has eight bytes or more, in any usual spelling."""
+        """Return the secrets of which the text contains at least eight bytes, in any usual
+        spelling.
+        """
         lowered = text.lower()
         return [
             spelling
@@ -125,7 +128,7 @@ class Secrets:
 
 
 def spellings(secret: bytes) -> Iterator[str]:
-    """How eight bytes of a secret, its first or its last, may be written down."""
+    """Return the usual spellings of eight bytes, at the beginning or end of a secret."""
     for part in (secret[:9], secret[-9:]):
         yield part.hex()[:16]
         yield repr(part)[2:-1]
@@ -138,7 +141,7 @@ def spellings(secret: bytes) -> Iterator[str]:
 
 
 class Showing(Witnesses):
-    """An observer that looks at all objects of ours whenever there are new secrets."""
+    """An observer that inspects all of the project's objects whenever there are new secrets."""
 
     def __init__(self, shown: list[str]) -> None:
         super().__init__()
@@ -156,7 +159,7 @@ class Showing(Witnesses):
 
 
 def all_reprs() -> list[str]:
-    """What every object of our packages says of itself, and of its class's fields."""
+    """Return the reprs of all objects of the project's packages, and of their classes' fields."""
     return [
         f"{thing!r} {thing}"
         for thing in alive()
@@ -169,8 +172,11 @@ def all_reprs() -> list[str]:
 async def test_nothing_that_is_shown_holds_a_secret(
     anyio_backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Logs at their most talkative, errors with their tracebacks, and reprs of everything, in
-    handshakes that succeed and fail, calls, streams, updates, rekeys and wrong passphrases."""
+    """Covers debug logs, errors with their tracebacks, and the reprs of all objects.
+
+    There are handshakes that succeed and fail, calls, streams, updates, rekeys and wrong
+    passphrases.
+    """
     caplog.set_level(logging.DEBUG)
     network_key = bytes(range(100, 132))
     passphrase = b"correct horse battery staple"
@@ -218,7 +224,7 @@ async def test_nothing_that_is_shown_holds_a_secret(
             shown += all_reprs()
             await failing(lambda: connect_nodes(c, b))  # another network
             await failing(lambda: connect_nodes(a, b, trust=Pinned(c.node_id)))
-            # What no peer would send: an event that does not decrypt.
+            # No honest peer would send this: an event that can't be decrypted.
             back.driver.received(b"\0\0\0\x40" + bytes(64))
             await eventually(lambda: not peer.is_open)
             await failing(lambda: peer.call("echo"))
@@ -228,7 +234,7 @@ async def test_nothing_that_is_shown_holds_a_secret(
     assert len(shown) > 500
     assert "a wrong network mac" in text
     assert secrets.shown_in(text) == []
-    # The search would find one.
+    # The search would find a secret.
     one = max(secrets.known)
     assert secrets.shown_in(f"it is {one!r}")
     assert secrets.shown_in(f"it is {one.hex()}")
@@ -250,18 +256,20 @@ def serve(node: Node) -> None:
 
 
 def logged(record: logging.LogRecord) -> str:
-    """A line of the log as a handler writes it, and all that it was made from."""
+    """Return a log line as a handler writes it, and all values that it was made from."""
     line = logging.Formatter().format(record)
     return f"{line} {record.args!r}"
 
 
-# Keys dropped.
+# Dropped keys.
 
 
 @pytest.mark.alone
 @pytest.mark.parametrize("ending", ["close", "lost", "violation", "refused", "timeout"])
 def test_no_key_outlives_its_connection(ending: str) -> None:
-    """Whoever still holds the connection holds no key, in the midst of a rekey too."""
+    """After a connection has ended, its object contains no keys, even if it ended during a
+    rekey.
+    """
     witnesses = Witnesses(), Witnesses()
     pair = open_pair(observers=witnesses)
     pair.a.core.send(1, 0, 64, 1, b"x")
