@@ -151,7 +151,7 @@ class ConnectionLog:
 
     def met_foreign(self, name: str, what: str, now: float) -> None:
         """Log that something else than a node, such as 'an HTTP client', came from `name`."""
-        text = "%s from %s came to a native port, where nodes alone are answered"
+        text = "%s from %s connected to a native port, which serves only nodes"
         extra = {"event": "connection.foreign", "address": name, "what": what}
         self._foreign.log(access.logger, logging.WARNING, now, text, what, name, extra=extra)
 
@@ -165,7 +165,7 @@ class ConnectionLog:
         level = logging.WARNING if refused else logging.INFO
         logger.log(
             level if changed else logging.DEBUG,
-            "the dial of %s %s: %s",
+            "connection to %s %s: %s",
             place,
             "was refused" if refused else "failed",
             one_line(why),

@@ -465,7 +465,7 @@ class ReconnectingClient(ABC, Generic[C]):
         self.attempts += 1
         logger.log(
             logging.DEBUG if told else logging.WARNING,
-            "%s: %s; dialled again in %.1f s",
+            "%s: %s; retrying in %.1f s",
             self._what,
             one_line(str(why)),
             seconds,

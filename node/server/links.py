@@ -187,7 +187,7 @@ class ServerLink:
         self.error = why
         logger.log(
             logging.DEBUG if is_repeated else logging.WARNING,
-            "link to %s: %s; dialled again in %.1f s",
+            "link to %s: %s; retrying in %.1f s",
             self.node_id,
             one_line(str(why)),
             seconds,

@@ -29,7 +29,7 @@ def check_socket_scheme(address: Address) -> None:
 
 def connect_error(address: Address, error: OSError) -> UnreachableError:
     reasons = {
-        errno.ECONNREFUSED: "nobody listens there",
+        errno.ECONNREFUSED: "nothing is listening there",
         errno.ENOENT: "there is no such socket",
         errno.EACCES: "permission denied",
         errno.ENETUNREACH: "the network is unreachable",

@@ -210,7 +210,7 @@ async def test_no_listener_at_an_address(
     with nothing_left():
         async with new_node() as node:
             for address, text in [
-                (f"tcp://127.0.0.1:{port}", "nobody listens there"),
+                (f"tcp://127.0.0.1:{port}", "nothing is listening there"),
                 (f"unix://{tmp_path}/socket", "there is no such socket"),
                 (f"tcp://localhost:{port}", f"cannot reach tcp://localhost:{port}"),
                 ("tcp://nowhere.invalid:1", "cannot reach"),
@@ -223,7 +223,7 @@ async def test_no_listener_at_an_address(
             assert not connections_of(node)
             del node
     # A node that never started doesn't stop.
-    assert all(record.getMessage().startswith("the dial of ") for record in caplog.records)
+    assert all(record.getMessage().startswith("connection to ") for record in caplog.records)
 
 
 async def test_invalid_addresses(anyio_backend: str) -> None:
@@ -905,7 +905,7 @@ class TestUvloop:
         with socket.socket(socket.AF_UNIX) as stale:
             stale.bind(os.fspath(path))
         async with new_node() as alice, new_node() as bob:
-            with pytest.raises(UnreachableError, match="nobody listens there"):
+            with pytest.raises(UnreachableError, match="nothing is listening there"):
                 await alice.connect(f"unix://{path}", trust=AnyPeer())
             assert (await alice.connect(await bob.listen(f"unix://{path}"))).is_open
             name = await bob.listen("tcp://localhost:0")

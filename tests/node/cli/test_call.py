@@ -195,7 +195,7 @@ def test_data_that_cannot_be_sent(
             2,
             "cannot use the address 'unix://relative': the path 'relative' is not absolute",
         ),
-        (ELSEWHERE, 3, f"cannot reach {ELSEWHERE}: nobody listens there"),
+        (ELSEWHERE, 3, f"cannot reach {ELSEWHERE}: nothing is listening there"),
         ("tcp://name.invalid:1", 3, "cannot reach tcp://name.invalid:1: "),
         (
             "unix:///proc/nonexistent/socket",

@@ -108,7 +108,7 @@ async def test_a_server_that_is_started_anew(anyio_backend: str) -> None:
         await screen.has("disconnected", "disconnected")
         (text, first), (_, second) = screen.lines
         assert "going away" in first["text"]
-        assert "nobody listens" in second["text"]
+        assert "nothing is listening" in second["text"]
         assert 0.05 <= first["again_in"] <= 0.1
         assert text == f"{first['text']}; retrying in {first['again_in']:.1f} s"
         await server.start()

@@ -276,7 +276,7 @@ def test_a_subscriber_that_gives_up(processes: Processes) -> None:
     running.stop(SIGTERM)
     done = reader.finish()
     assert done.code == 3
-    assert "nobody listens there; retrying in " in done.err
+    assert "nothing is listening there; retrying in " in done.err
 
 
 @pytest.mark.parametrize(("number", "code"), [(SIGINT, 130), (SIGTERM, 143)])

@@ -86,7 +86,7 @@ async def test_it_begins_without_anybody_and_tells_why(
                 assert not answers
                 await served.start()
             assert answers == [5]
-    said = [record.message for record in caplog.records if "dialled again in" in record.message]
+    said = [record.message for record in caplog.records if "retrying in" in record.message]
     assert said
     assert "client of tcp://127.0.0.1:" in said[0]
 

@@ -50,11 +50,12 @@ async def test_a_dial_that_fails_is_logged_when_the_reason_changes(
             await peer.close()
             with pytest.raises(NotTrustedError):
                 await node.connect(f"{place}#{wrong}")
-    said = [line for line in lines(caplog, "parley.peer") if line.startswith("the dial")]
+    said = [line for line in lines(caplog, "parley.peer") if line.startswith("connection to ")]
     nobody, *refused = said
-    assert nobody == f"the dial of {NOBODY} failed: cannot reach {NOBODY}: nobody listens there"
+    reason = f"cannot reach {NOBODY}: nothing is listening there"
+    assert nobody == f"connection to {NOBODY} failed: {reason}"
     assert len(refused) == 2  # and the second because there was a session between
-    assert all(f"the dial of {place} was refused: " in line for line in refused)
+    assert all(f"connection to {place} was refused: " in line for line in refused)
     assert not [line for line in lines(caplog, "parley.peer") if place in line and "ended" in line]
 
 
@@ -68,7 +69,7 @@ async def test_a_link_says_why_it_is_down_once_for_each_reason(
             async with node.link(address, pauses=QUICK) as link:
                 await link.changes.until(lambda: link.attempts >= 20)
     (line,) = lines(caplog, "parley.link", logging.WARNING)
-    assert "nobody listens there; dialled again in" in line
+    assert "nothing is listening there; retrying in" in line
 
 
 async def test_a_responder_that_does_not_trust_us_refuses_a_dial_which_is_said_once(
@@ -91,10 +92,10 @@ async def test_a_responder_that_does_not_trust_us_refuses_a_dial_which_is_said_o
             await other.change_trust(OneOf([]))
             await (await node.connect(place, trust=AnyPeer())).closed()
     assert not ours
-    said = f"the dial of {place} was refused: authentication failed (authentication-failed)"
+    said = f"connection to {place} was refused: authentication failed (authentication-failed)"
     assert lines(caplog, "parley.peer") == [said, said]  # again after there was a session
     (line,) = lines(caplog, "parley.link", logging.WARNING)
-    assert "(authentication-failed); dialled again in" in line
+    assert "(authentication-failed); retrying in" in line
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ async def test_what_is_no_node_is_named(
             await stranger.send(begins)
             await eventually(lambda: bool(lines(caplog, "parley.access")))
     said = lines(caplog, "parley.access")
-    assert said == [f"{name} from 127.0.0.1 came to a native port, where nodes alone are answered"]
+    assert said == [f"{name} from 127.0.0.1 connected to a native port, which serves only nodes"]
 
 
 async def test_a_web_server_is_told_apart_from_a_node(caplog: pytest.LogCaptureFixture) -> None:
@@ -136,7 +137,7 @@ async def test_a_web_server_is_told_apart_from_a_node(caplog: pytest.LogCaptureF
                 await node.connect(place, trust=AnyPeer())
             tasks.cancel_scope.cancel()
     (said,) = lines(caplog, "parley.peer")
-    assert said.startswith(f"the dial of {place} was refused: ")
+    assert said.startswith(f"connection to {place} was refused: ")
     assert said.endswith(": the peer is an HTTP server, not a Parley node")
 
 
@@ -159,4 +160,4 @@ def test_places_that_cannot_be_dialled_are_remembered_up_to_a_limit(
     endings.dial_failed("place 1", "no", refused=True)
     assert not lines(caplog, "parley.peer", logging.WARNING)
     endings.dial_failed("place 0", "no", refused=True)  # the oldest, which was forgotten
-    assert lines(caplog, "parley.peer") == ["the dial of place 0 was refused: no"]
+    assert lines(caplog, "parley.peer") == ["connection to place 0 was refused: no"]

@@ -65,7 +65,7 @@ def test_where_a_connection_comes_from(peer: object, name: str) -> None:
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (ConnectionRefusedError(errno.ECONNREFUSED, "x"), "nobody listens there"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "x"), "nothing is listening there"),
         (FileNotFoundError(errno.ENOENT, "x"), "there is no such socket"),
         (PermissionError(errno.EACCES, "x"), "permission denied"),
         (OSError(errno.ENETUNREACH, "x"), "the network is unreachable"),
@@ -84,7 +84,7 @@ def test_why_nobody_was_reached(error: OSError, text: str) -> None:
 def test_the_cause_of_a_nameless_error_is_told() -> None:
     error = OSError("All connection attempts failed")
     error.__cause__ = ConnectionRefusedError(errno.ECONNREFUSED, "x")
-    assert str(connect_error(TCP, error)).endswith("nobody listens there")
+    assert str(connect_error(TCP, error)).endswith("nothing is listening there")
 
 
 @pytest.mark.parametrize(

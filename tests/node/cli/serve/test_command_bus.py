@@ -213,7 +213,7 @@ def test_the_first_connection_has_to_be_made(
     nobody = f"tcp://127.0.0.1:1#{ONE}"
     done = parley("bus", kind, nobody, *args)
     assert (done.code, done.out) == (3, "")
-    assert done.err == "parley: cannot reach tcp://127.0.0.1:1: nobody listens there\n"
+    assert done.err == "parley: cannot reach tcp://127.0.0.1:1: nothing is listening there\n"
     done = parley("bus", kind, f"{server.partition('#')[0]}#{ONE}", *args, "--json")
     assert (done.code, done.last["name"]) == (4, "peer-not-trusted")
 
