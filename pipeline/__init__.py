@@ -1,7 +1,8 @@
-"""The data pipeline over the nodes' journals, on Apache Spark (docs/pipeline.md).
+"""The data pipeline that analyses the journals of nodes with Apache Spark (docs/pipeline.md).
 
-`spark` opens sessions, `source` reads journals, `bronze` ingests them in batches; everything else
-makes tables from tables. Of a node, only its journal, protocol and errors are known here.
+`spark` opens Spark sessions, `spark_source` reads journals, and `bronze` ingests them in batches.
+All other modules derive tables from tables. The pipeline depends only on a node's journal, protocol
+and errors.
 """
 
 if not __name__.startswith("parley."):

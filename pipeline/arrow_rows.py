@@ -1,7 +1,7 @@
-"""An audit's rows as Arrow batches with the columns of `WALKED_ARROW`.
+"""Conversion of an audit's rows to Arrow batches with the columns of `WALKED_ARROW`.
 
-Values that many rows share are made once and repeated in C: heads, contents and, where one event
-carries many notes, everything but the notes.
+Values that many rows share, such as event heads and contents, are built once and repeated in C. If
+one event carries many notes, only the note columns differ between its rows.
 """
 
 import json
@@ -22,10 +22,10 @@ from parley._pipeline.schema import WALKED_ARROW
 from parley._pipeline.summary.kinds import Summary, encode_table
 
 BATCH_ROWS: Final = 16_384
-BATCH_SIZE: Final = 2**26  # bytes of payloads: a column of Arrow's holds 2 GiB
+BATCH_SIZE: Final = 2**26  # bytes of payloads: an Arrow column can store at most 2 GiB
 _SECOND_NS: Final = 1_000_000_000
 _TIME: Final = WALKED_ARROW.field("time").type
-# What is the same in a row and in its column.
+# Columns that are copied unchanged from a row.
 _PLAIN: Final = (
     "offset",
     "place",
@@ -59,7 +59,7 @@ def event_batches(
 
 
 def other_batch(rows: Sequence[Mapping[str, Any]], part: str) -> pa.RecordBatch:
-    """Rows other than events, whole, as JSON in `other`."""
+    """Return rows other than events, each as JSON in the column `other`."""
     times = [(row.get("time_ns") or _run_start(row["segment"])) // 1000 for row in rows]
     arrays = {
         name: pa.array([row.get(name) for row in rows], pa.string())
@@ -71,7 +71,7 @@ def other_batch(rows: Sequence[Mapping[str, Any]], part: str) -> pa.RecordBatch:
 
 
 def summary_batch(summary: Summary, part: str, time_us: int) -> pa.RecordBatch:
-    """A row for each kind of a summary; `time_us` is of one of its events."""
+    """Return one row for each kind in a summary; `time_us` is the time of any of its events."""
     count = len(summary)
     arrays = {
         "other": pa.array(list(summary), pa.string()),
@@ -131,8 +131,8 @@ def _event_batch(
     items = [1 if one.notes is None else len(one.notes) for one in contents]
     counts = np.array(items, dtype=np.int32)[where]
     if any(one.notes is not None for one in contents):
-        lengths = np.maximum(counts, 1)  # an event without notes has a row as well
-        event = np.repeat(np.arange(len(rows)), lengths)  # that a row is of
+        lengths = np.maximum(counts, 1)  # an event without notes also gets a row
+        event = np.repeat(np.arange(len(rows)), lengths)  # the row's event
         arrays = {name: array.take(pa.array(event)) for name, array in arrays.items()}
         times = times[event]
         payload = chain.from_iterable(row.content.notes or (row.payload,) for row in rows)
@@ -175,7 +175,7 @@ def _take_values(values: list[Any], where: Any, type_: pa.DataType) -> pa.Array:
 
 def _delays(times: Any, sealed: Sequence[int | None]) -> pa.Array:
     seals = pa.array(sealed, pa.int64())
-    # Between the times as rows have them: stitching knows no others.
+    # Rows have no other times, and stitching uses only these.
     delays = seals.fill_null(0).to_numpy(zero_copy_only=False) // 1000 - times // 1000
     return pa.array(delays, mask=seals.is_null().to_numpy(zero_copy_only=False))
 
@@ -185,7 +185,7 @@ def _type(name: str) -> pa.DataType:
 
 
 def _run_start(segment: str) -> int:
-    """The start of a segment's run, in ns, for rows without a time of their own."""
+    """Return the start time of the segment's run in ns, for rows that have no time."""
     name = parse_name(segment + CLOSED)
     if name is None:
         return 0
@@ -194,7 +194,7 @@ def _run_start(segment: str) -> int:
 
 
 def _batch(arrays: dict[str, pa.Array], micros: Any, part: str) -> pa.RecordBatch:
-    """A batch of these columns, the time in microseconds and `part`; the others are null."""
+    """Return a batch of these columns; `time` is in microseconds and missing columns are null."""
     count = len(micros)
     arrays["time"] = time = pa.array(micros).cast(_TIME)
     arrays["date"] = limit_dates(pc.cast(time, pa.date32()))

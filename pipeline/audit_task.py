@@ -1,7 +1,8 @@
-"""The task that turns rows of bronze into rows of silver: an audit between Arrow batches.
+"""The Spark task that audits rows of bronze and returns rows of silver as Arrow batches.
 
-A task verifies its rows from the nearest block on, without other tasks. `pipeline.stitch` decides
-what takes several tasks, such as a seal in the next range.
+A task verifies its rows from the nearest block onwards, independently of other tasks.
+`pipeline.stitch` checks everything that needs the results of several tasks, such as a seal in the
+next range.
 """
 
 import gc
@@ -27,7 +28,7 @@ from parley._pipeline.schema import EVENT, FINDING, PENDING, SEGMENT, SESSION, S
 from parley._pipeline.stitch.runs import segment_row
 from parley._pipeline.summarise import with_summaries
 
-# What one task tells of the order of segments is not all there is: `pipeline.stitch` does.
+# One task sees only part of a journal, so `pipeline.stitch` checks the order of segments.
 _ACROSS_TASKS: Final = frozenset({"missing-segment", "no-end"})
 _OF_SEGMENTS: Final = (OK, BAD_CRC, BAD_LENGTH, TORN)
 
@@ -43,11 +44,11 @@ def make_audit_task(
     directory: Path | None = None,
     check_key: bytes | None = None,
 ) -> BatchFunction:
-    """Return a function for `mapInArrow` over rows of bronze in their order.
+    """Return a function for `mapInArrow` that audits rows of bronze in journal order.
 
-    Without `private_keys` (auditors', 32 bytes each) nothing is decrypted. With a `directory`, rows
-    of final events are written there and only the others are returned. With a `check_key` (16
-    bytes) these include summaries.
+    Without `private_keys` (the auditors' keys, 32 bytes each) nothing is decrypted. With a
+    `directory`, rows of final events are written there and the function returns only the other
+    rows. With a `check_key` (16 bytes), the returned rows include summaries.
     """
 
     def walk(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -89,8 +90,7 @@ def _name_of(batch: pa.RecordBatch) -> str:
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """Turn off garbage collection: among millions of rows without cycles it takes a fifth of the
-    time."""
+    """Disable garbage collection, which takes a fifth of the time with millions of acyclic rows."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -101,7 +101,7 @@ def _without_collections() -> Iterator[None]:
 
 
 class _AuditTask:
-    """The audit of one task, and its rows that were not given out yet."""
+    """The audit of one task and its pending output rows."""
 
     def __init__(self, audit: Audit, *, payloads: bool) -> None:
         self._audit = audit
@@ -109,7 +109,7 @@ class _AuditTask:
         self._at = "", 0
         self._rows: list[CompactRow] = []
         self._sealed: list[int | None] = []
-        self._notes = 0  # that these rows will be
+        self._notes = 0  # number of output rows
         self._segments: list[dict[str, Any]] = []
 
     @property
@@ -152,7 +152,7 @@ class _AuditTask:
         return event_batches(rows, sealed, EVENT, None, payloads=self._payloads)
 
     def flush(self, *, everything: bool = False) -> Iterator[pa.RecordBatch]:
-        """Yield all rows but events; with `everything` the last events too."""
+        """Yield all pending rows except events; with `everything`, also the last events."""
         audit = self._audit
         while everything and self._rows:
             yield from self.some_events()
@@ -185,12 +185,14 @@ class _AuditTask:
             self._segments = []
 
     def _take_record(self, rows: BronzeRows, at: int) -> None:
-        """Take a row that is not an event in sequence, as about one in 64 is."""
+        """Audit a row that isn't a plain event in sequence, as about one row in 64."""
         if rows.status(at) not in _OF_SEGMENTS:
-            return  # not a segment, or not readable: bronze says so
+            return  # not a segment or not readable; bronze reports it
         segment, offset, lead = rows.segments[at], rows.offsets[at], rows.leads[at]
         if self._at != (segment, offset) and not lead and offset not in (0, rows.starts[at]):
-            raise PipelineError(f"the rows of {segment} are not in order at {offset}")
+            raise PipelineError(
+                f"cannot audit segment {segment!r}: rows are out of order at offset {offset}"
+            )
         record = rows.record(at)
         self._audit.record(segment, record, silent=lead)
         if record.kind == keys.SEGMENT and not lead:

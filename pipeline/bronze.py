@@ -1,8 +1,8 @@
-"""The stream that ingests journals into bronze and then runs further steps on each batch.
+"""The stream that ingests journals into bronze and runs further steps on each batch.
 
-Each record is ingested exactly once: the stream's checkpoint says how far it is, and each batch
-writes its own directories, so a run that is killed and restarted leaves the same tables. Steps only
-read and write tables.
+Each record is ingested exactly once. The stream's checkpoint stores its progress, and each batch
+writes to its own directories, so a run that is killed and restarted produces the same tables. Steps
+only read and write tables.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,11 +16,11 @@ from parley._pipeline.errors import IngestError, first_line
 from parley._pipeline.spark_source import FORMAT
 from parley._pipeline.tables import Tables
 
-# What a batch takes of the journals, if there is as much: its tasks take a range each.
+# The default number of ranges in a batch; each task reads one range.
 MAX_BATCH_BYTES: Final = 2**30
 
-# Called with the tables and a batch's number when that is in bronze. It may be called again
-# for the same batch, and on a Connect server it runs there: what it holds is pickled.
+# Called with the tables and a batch's number once bronze has the batch. It can be called again for
+# the same batch. On a Connect server it runs remotely, so it must be picklable.
 Step = Callable[[Tables, int], None]
 
 
@@ -34,10 +34,12 @@ def ingest(
     max_files: int | None = None,
     range_size: int | None = None,
 ) -> None:
-    """Ingest all that the journals have now, in batches.
+    """Ingest the current records of the journals in batches.
 
-    `max_files`, or else `max_bytes`, limits a batch; a task reads `range_size` bytes. Raises
-    IngestError.
+    `max_files`, or else `max_bytes`, limits a batch. Each task reads `range_size` bytes.
+
+    Raises:
+        IngestError: The Spark job failed.
     """
     query = start(
         spark,
@@ -51,7 +53,9 @@ def ingest(
     try:
         query.awaitTermination()
     except PySparkException as error:
-        raise IngestError(f"the journals could not be taken in: {first_line(error)}") from error
+        raise IngestError(
+            f"cannot ingest the journals in {journals!r}: {first_line(error)}"
+        ) from error
     finally:
         query.stop()
 
@@ -67,9 +71,12 @@ def start(
     max_files: int | None = None,
     range_size: int | None = None,
 ) -> StreamingQuery:
-    """Start the stream: until everything present is ingested, or a batch `every` so many seconds.
+    """Start the stream: one batch `every` seconds, or until the current records are ingested.
 
-    Only one stream may write to `root` at a time. Raises IngestError.
+    Only one stream may write to `root` at a time.
+
+    Raises:
+        IngestError: The stream cannot be started.
     """
     tables = Tables(spark, root)
     reader = spark.readStream.format(FORMAT)
@@ -88,11 +95,13 @@ def start(
     try:
         return writer.foreachBatch(_Batch(root, tuple(steps))).start()
     except PySparkException as error:
-        raise IngestError(f"the journals could not be taken in: {first_line(error)}") from error
+        raise IngestError(
+            f"cannot ingest the journals in {journals!r}: {first_line(error)}"
+        ) from error
 
 
 class _Batch:
-    """The function run on each batch; pickled where the stream runs on a server."""
+    """The function that runs on each batch; pickled if the stream runs on a server."""
 
     def __init__(self, root: str, steps: tuple[Step, ...]) -> None:
         self._root = root

@@ -1,6 +1,6 @@
-"""Rows of bronze for an audit: columns of an Arrow batch as lists, and runs of events.
+"""Rows of bronze for an audit: an Arrow batch's columns as lists, split into runs of events.
 
-Whatever can be decided for all rows at once is decided in C.
+Checks that apply to whole columns run in C.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from parley._node.journal.keys import EVENT
 from parley._node.journal.records import OK, Record
 
-# What of bronze a walk needs.
+# The columns of bronze that an audit reads.
 NEEDED: Final = (
     "segment",
     "offset",
@@ -29,9 +29,9 @@ NEEDED: Final = (
 
 
 class BronzeRows:
-    """A batch of rows with the columns of `NEEDED`, as lists.
+    """A batch of rows with the columns of `NEEDED` as lists.
 
-    `whole` says whether a row is an undamaged record of an event. A missing time is 0.
+    `whole` is true for each row that is an undamaged record of an event. A missing time is 0.
     """
 
     def __init__(self, batch: pa.RecordBatch) -> None:
@@ -61,8 +61,11 @@ class BronzeRows:
         return len(self.offsets)
 
     def runs(self) -> Iterator[tuple[int, int]]:
-        """Yield runs of rows: after its first row, all are whole events, each beginning where the
-        one before ends."""
+        """Yield runs of consecutive rows.
+
+        All rows of a run but the first are whole events, and each begins where the previous row
+        ends.
+        """
         return pairwise([*self.cuts, len(self)])
 
     def status(self, at: int) -> str | None:
@@ -84,14 +87,14 @@ def _numbers(column: pa.Array) -> Any:
 
 
 def _is_one(column: pa.Array) -> bool:
-    """Whether all of a column is the same value."""
+    """Return whether all values of a column are equal."""
     if not len(column) or column.null_count:
         return False
     return bool(pc.all(pc.equal(column, column[0])).as_py())
 
 
 def _texts(column: pa.Array) -> Sequence[str]:
-    """A column of texts, made once if all are the same, as nearly always."""
+    """Return a column of strings, converting a single value if all are equal, as is usual."""
     if _is_one(column):
         return [column[0].as_py()] * len(column)
     texts: list[str] = column.to_pylist()

@@ -1,8 +1,8 @@
-"""The stream's checkpoint, and whether it describes the tables in a directory.
+"""The stream's checkpoint, and a check that it matches the tables in a directory.
 
-Spark keeps a file for each planned batch in `_checkpoint/offsets` and for each done one in
-`commits`. Batches have numbers only, which another stream reuses, so tables must not be continued
-without their checkpoint or with another one.
+Spark writes a file for each planned batch to `_checkpoint/offsets` and one for each completed batch
+to `commits`. Batches are identified only by numbers, and another stream would reuse them. Tables
+must therefore not be continued without their own checkpoint.
 """
 
 import json
@@ -21,15 +21,17 @@ from parley._pipeline.tables import BATCH, CHECKPOINT, Tables
 
 REBUILD: Final = (
     "make them again from the journals with `parley pipeline run --rebuild`, "
-    "or name an empty directory"
+    "or choose an empty directory"
 )
-# The tables of batches, in the order in which they are made.
+# The tables of a batch, in the order in which they are written.
 OF_BATCHES: Final = ("bronze", "silver", "stitched")
 
 
 @dataclass(frozen=True, slots=True)
 class StreamCheckpoint:
-    """The last planned batch, the last done one (-1 for none), and the planned one's offset."""
+    """The last planned batch, the last completed batch (-1 for none) and the planned batch's
+    offset.
+    """
 
     planned: int
     done: int
@@ -37,9 +39,10 @@ class StreamCheckpoint:
 
 
 def read_checkpoint(root: Path) -> StreamCheckpoint | None:
-    """Read the checkpoint in a directory; None if no batch was planned.
+    """Read the checkpoint in a directory; return None if no batch was planned.
 
-    Raises DamagedTablesError: it cannot be read.
+    Raises:
+        DamagedTablesError: The checkpoint cannot be read.
     """
     place = root / CHECKPOINT
     try:
@@ -47,8 +50,9 @@ def read_checkpoint(root: Path) -> StreamCheckpoint | None:
         if planned < 0:
             return None
         if not planned - 1 <= done <= planned:
-            raise ValueError(f"batch {planned} was planned and batch {done} is done")
-        # A version, a line of Spark's own, and a line for each source, of which there is one.
+            raise ValueError(f"batch {done} is done but the last planned batch is {planned}")
+        # A version, a line with Spark's metadata, and one line for each source; there is one
+        # source.
         lines = (place / "offsets" / str(planned)).read_text(encoding="utf-8").splitlines()
         if len(lines) != 3 or lines[0] != "v1":
             raise ValueError(f"offsets/{planned} is not an offset of version 1 with one source")
@@ -66,9 +70,10 @@ def read_checkpoint(root: Path) -> StreamCheckpoint | None:
 
 
 def check_directory(root: Path) -> StreamCheckpoint | None:
-    """Read the checkpoint to which all batches of the tables in a directory belong.
+    """Read the checkpoint of a directory's tables and check that all batches belong to it.
 
-    Raises DamagedTablesError: some don't, or it is damaged.
+    Raises:
+        DamagedTablesError: The checkpoint is damaged or doesn't match the tables.
     """
     checkpoint = read_checkpoint(root)
     planned = -1 if checkpoint is None else checkpoint.planned
@@ -90,12 +95,12 @@ def check_cluster(tables: Tables) -> None:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise DamagedTablesError(
                 f"cannot continue the tables in '{tables.root}': their checkpoint cannot be read "
-                f"({first_line(error)}); name an empty directory"
+                f"({first_line(error)}); choose an empty directory"
             ) from error
     if tables.read("stitched", WALKED).head(1):
         raise DamagedTablesError(
             f"cannot continue the tables in '{tables.root}': their checkpoint is missing; "
-            "remove that directory, or name an empty one"
+            "delete the directory or choose an empty one"
         )
 
 
@@ -105,7 +110,7 @@ def batches_of(root: Path, name: str) -> set[int]:
 
 
 def missing_silver(root: Path, last: int) -> set[int]:
-    """Return the batches up to `last` without whole silver, or not stitched."""
+    """Return the batches up to `last` whose silver is incomplete or not stitched."""
     return {
         batch
         for batch in range(last + 1)

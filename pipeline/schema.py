@@ -1,9 +1,9 @@
-"""The columns of bronze and silver, once for Spark and Arrow, in their order.
+"""The columns of bronze and silver, defined once for Spark and Arrow.
 
-Bronze has the raw records of journals. Silver has the columns of events first; since an audit
-writes all its rows in one pass, rows of sessions, tunnels, findings and spans share those columns
-as far as they match and are complete, as JSON, in `other`. Readers see tables (`pipeline.tables`)
-with columns of their own.
+Bronze contains the raw records of journals. Silver's first columns are those of events. An audit
+writes all its rows in one pass, so rows of sessions, tunnels, findings and spans use the same
+columns where they match. The complete rows are in `other` as JSON. Readers use separate tables with
+their own columns (`pipeline.tables`).
 """
 
 from typing import Final
@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-# What stands in `status` besides what node.journal.records has (ok, bad-crc, bad-length, torn).
+# Values of `status` in addition to those of node.journal.records (ok, bad-crc, bad-length, torn).
 UNREADABLE: Final = "unreadable"
 FOREIGN: Final = "foreign"
 
@@ -49,22 +49,20 @@ BRONZE: Final = StructType([StructField(name, spark) for name, spark, _ in _TYPE
 BRONZE_ARROW: Final = pa.schema([(name, arrow) for name, _, arrow in _TYPES])
 
 
-# What a row is: the values of the partition column `part`.
+# The types of rows: values of the partition column `part`.
 EVENT: Final = "event"
-PENDING: Final = "pending"  # an event that no seal has vouched for yet
+PENDING: Final = "pending"  # an event that no seal covers yet
 SESSION: Final = "session"
 FINDING: Final = "finding"
 SPAN: Final = "span"
 TUNNEL: Final = "tunnel"
-SEGMENT: Final = "segment"  # that a segment begins
-SUMMARY: Final = (
-    "summary"  # what gold is made of: kinds of `pipeline.summary`, as Arrow in `payload`
-)
-# In the stitched table: the last span of each direction that goes on. Its rows of segments are
-# the last of each run.
+SEGMENT: Final = "segment"  # the start of a segment
+SUMMARY: Final = "summary"  # input for gold: kinds of `pipeline.summary`, as Arrow in `payload`
+# In the stitched table: the last span of each direction that continues. Its rows of segments are
+# the last segment of each run.
 TIP: Final = "tip"
-MADE: Final = "made"  # a random token: which making of the batch this is
-WAITING: Final = "waiting"  # the summary of what no seal has vouched for yet
+MADE: Final = "made"  # a random token that identifies this version of the batch
+WAITING: Final = "waiting"  # the summary of events that no seal covers yet
 
 _STRING = StringType(), pa.string()
 _LONG = LongType(), pa.int64()
@@ -125,7 +123,7 @@ WALKED_ARROW: Final = pa.schema(
 _BOOLEAN = BooleanType()
 _S, _L = StringType(), LongType()
 
-# What the rows in `other` have.
+# The fields of rows in `other`.
 SESSION_FIELDS: Final[dict[str, DataType]] = {
     "journal": _S,
     "segment": _S,
@@ -202,5 +200,5 @@ SPAN_FIELDS: Final[dict[str, DataType]] = {
 
 
 def fields(types: dict[str, DataType]) -> StructType:
-    """A struct of nullable fields."""
+    """Return a struct type of nullable fields."""
     return StructType([StructField(name, kind) for name, kind in types.items()])

@@ -1,8 +1,8 @@
-"""The records of a segment's range as Arrow batches with the columns of bronze.
+"""Reading a range of a segment as Arrow batches with the columns of bronze.
 
-Records are found as by `node.journal.segments.read_range`, and the same bytes are `ok`, `bad-crc`,
-`bad-length` or `torn`; making no Python object per record is several times as fast. Reading never
-fails, whatever a file contains.
+Record boundaries and statuses (`ok`, `bad-crc`, `bad-length`, `torn`) match those of
+`node.journal.segments.read_range`. Avoiding a Python object for each record makes this several
+times faster. Reading never fails, whatever a file contains.
 """
 
 from collections.abc import Iterator
@@ -39,11 +39,11 @@ from parley._node.journal.segments import (
 )
 from parley._pipeline.schema import BRONZE_ARROW, FOREIGN, UNREADABLE
 
-# How much is read and given out at a time, unless one record is longer.
+# Bytes read and returned at a time, unless one record is longer.
 CHUNK: Final = 2**22
 
 _FRAME: Final = Struct(">II")
-# A record's head, and what bodies of sessions begin with: u32 session, u8 direction.
+# The header of a record, and the start of a session record's body: u32 session, u8 direction.
 _HEAD: Final = np.arange(HEAD_SIZE + 5)
 _SESSION_KINDS: Final = np.array(
     [*range(keys.CHECKPOINT, keys.SESSION_END + 1), keys.PARTED, keys.RESUMED]
@@ -55,11 +55,12 @@ _DAY_NS: Final = 86_400 * 10**9
 
 @dataclass(frozen=True, slots=True)
 class SegmentRange:
-    """The part of a segment that one read takes; sizes and offsets in bytes.
+    """The part of a segment that one task reads; sizes and offsets in bytes.
 
-    Rows begin at the range's block; those before its start have `lead`. So has the segment's first
-    record, which names the auditors, unless earlier ranges had whole blocks with it. `is_growing`:
-    the file may continue after the end, and a record that doesn't end there is torn.
+    Rows start at the range's block; rows before the range itself are marked `lead`. The segment's
+    first record, which names the auditors, is also included with `lead`, unless earlier ranges
+    contained it in whole blocks. If `is_growing`, the file may continue after the end, and a record
+    that doesn't end there is torn.
     """
 
     path: str
@@ -69,7 +70,7 @@ class SegmentRange:
 
 
 def read_segment_range(part: SegmentRange) -> Iterator[pa.RecordBatch]:
-    """Yield all records of a range in order; a damaged or missing file doesn't raise."""
+    """Yield all records of a range in order; a damaged or missing file does not raise an error."""
     rows = _Rows(part)
     start, end, block, blocks = part.range
     reached = start
@@ -89,8 +90,8 @@ def read_segment_range(part: SegmentRange) -> Iterator[pa.RecordBatch]:
                     yield batch
                 reached = next_
             if size < end or size == 0 or size < start:
-                # It was longer when it was looked at, or it should at least have a first record.
-                missing = max(size, start)  # what is before the range is another's to tell
+                # The file was longer when it was listed, or it lacks even a first record.
+                missing = max(size, start)  # the previous range reports damage before this range
                 yield rows.damage(missing, max(end - missing, 0), b"", TORN)
             elif size == end and is_cut(Path(part.path), kind, status):
                 yield rows.damage(size, 0, b"", TORN)
@@ -100,7 +101,7 @@ def read_segment_range(part: SegmentRange) -> Iterator[pa.RecordBatch]:
 
 
 def foreign_batch(path: str) -> pa.RecordBatch:
-    """The row of a file that is named like a segment but isn't one."""
+    """Return the row for a file that is named like a segment but isn't one."""
     nothing: dict[str, str | int | None] = dict.fromkeys(BRONZE_ARROW.names)
     row = nothing | dict.fromkeys(
         ("offset", "size", "range_start", "block_start", "date", "lead"), 0
@@ -113,8 +114,10 @@ def foreign_batch(path: str) -> pa.RecordBatch:
 def _read_head(
     file: BinaryIO, block: int, rows: "_Rows", *, is_whole: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the first record, unless an earlier range read on from it up to a block that `is_whole`
-    in this one."""
+    """Yield the first record, unless an earlier range already covers it.
+
+    An earlier range covers it if it read up to a block that `is_whole` in this range.
+    """
     length, _ = _FRAME.unpack(read_at(file, 0, FRAME_SIZE).ljust(FRAME_SIZE, b"\0"))
     end = FRAME_SIZE + length
     if length >= LEAST_LENGTH and (end == block or (end < block and not is_whole)):
@@ -124,12 +127,12 @@ def _read_head(
 def _read_block(
     file: BinaryIO, start: int, end: int, may_be_torn: bool, rows: "_Rows"
 ) -> Iterator[pa.RecordBatch]:
-    """Yield records of bytes whose walk must arrive at `end`."""
+    """Yield the records of a block that must end at `end`."""
     at, wanted = start, CHUNK
     while at < end:
         wanted = min(wanted, end - at)
         data = read_at(file, at, wanted)
-        if len(data) < wanted:  # the file was cut since it was opened
+        if len(data) < wanted:  # the file was truncated after it was opened
             end, may_be_torn = at + len(data), True
         starts, damaged, stop, length = _walk(data)
         if starts:
@@ -146,10 +149,11 @@ def _read_block(
 
 
 def _walk(data: bytes) -> tuple[list[int], list[int], int, int | None]:
-    """Find where records begin, which are altered, where the last ends, and why it is the last.
+    """Find the offsets and CRC errors of all records, the end of the last, and the reason for the
+    end.
 
-    The reason is None at the end of the data, the length of an incomplete record (0 if even that is
-    incomplete), or -1 if no record can begin there.
+    The reason is None at the end of the data, the length of an incomplete record (0 if the length
+    itself is incomplete), or -1 if no record can begin there.
     """
     unpack, view, end = _FRAME.unpack_from, memoryview(data), len(data)
     starts: list[int] = []
@@ -174,7 +178,7 @@ def _walk(data: bytes) -> tuple[list[int], list[int], int, int | None]:
 
 
 class _Rows:
-    """Makes batches from the values that all rows of a range share."""
+    """A builder of batches with the values that all rows of a range share."""
 
     def __init__(self, part: SegmentRange) -> None:
         self._part = part
@@ -183,7 +187,9 @@ class _Rows:
     def records(
         self, data: bytes, offset: int, starts: list[int], end: int, damaged: list[int]
     ) -> pa.RecordBatch:
-        """The records that begin at `starts` in data, which is at `offset` in the file."""
+        """Return the records that begin at `starts` in `data`, which begins at `offset` in the
+        file.
+        """
         count = len(starts)
         at = np.array(starts, np.int64)
         ends = np.append(at[1:], end)
@@ -201,7 +207,8 @@ class _Rows:
         if self._date is None:
             known = times[is_whole & is_time]
             self._date = _EPOCH + timedelta(days=int(known[0]) // _DAY_NS) if known.size else None
-        # Bodies and what is between them take turns; taking every other copies them in C.
+        # Slices alternate between bodies and the bytes between them; taking every second one copies
+        # in C.
         turns = np.empty(2 * count, np.int32)
         turns[0::2] = at + HEAD_SIZE
         turns[1::2] = ends
@@ -226,7 +233,7 @@ class _Rows:
         )
 
     def damage(self, offset: int, size: int, body: bytes, status: str) -> pa.RecordBatch:
-        # The range before has reported bytes that are not a record; that a file was cut is new.
+        # The previous range has reported invalid bytes; only a truncated file needs a report here.
         is_lead = offset < self._part.range.start and status == BAD_LENGTH
         row: dict[str, str | bytes | int | None] = {
             **dict.fromkeys(("time", "time_ns", "session", "direction")),
@@ -256,7 +263,7 @@ class _Rows:
         return pa.RecordBatch.from_arrays(arrays, schema=BRONZE_ARROW)
 
 
-# Arrays are made of buffers: `pa.array` and `pa.scalar` would import pandas in every worker.
+# Build arrays from buffers: `pa.array` and `pa.scalar` would import pandas in every worker.
 
 
 def _repeated(name: str, value: str | bytes | int | None, count: int) -> pa.Array:
@@ -273,7 +280,7 @@ def _repeated(name: str, value: str | bytes | int | None, count: int) -> pa.Arra
 
 
 def _column(name: str, values: Any, is_known: Any = None) -> pa.Array:
-    """Integers as a column of bronze; null where unknown."""
+    """Return integers as a column of bronze, with null for unknown values."""
     kind = BRONZE_ARROW.field(name).type
     values = np.ascontiguousarray(values, f"i{kind.bit_width // 8}")
     known = None if is_known is None else _bits(is_known)
@@ -303,10 +310,10 @@ def _bits(values: Any) -> pa.Buffer:
 def _run_date(name: SegmentName) -> date:
     try:
         return datetime.strptime(name.start[:8], "%Y%m%d").date()
-    except ValueError:  # only digits are looked at in names
+    except ValueError:  # only digits are checked in names
         return _EPOCH
 
 
 def _integers(octets: Any, kind: str) -> Any:
-    """The unsigned integers in rows of big-endian octets."""
+    """Return the unsigned big-endian integers in rows of octets."""
     return np.ascontiguousarray(octets).view(kind)[:, 0].astype(kind.replace(">", ""))

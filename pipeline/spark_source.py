@@ -1,12 +1,12 @@
-"""The data source `parley_journal`: journals as rows of bronze, once or as a stream.
+"""The data source `parley_journal`: journals as rows of bronze, read once or as a stream.
 
     spark.read.format("parley_journal").load("/var/lib/parley/journal")
 
     spark.readStream.format("parley_journal").option("max_bytes", 2**30).load("/journals/*")
 
-The contents of journals never make reading fail: they become rows with a `status`. A live segment
-is read up to its last whole record. A stream reads the rest once it is complete or the segment is
-closed; a single read returns it as a torn row.
+Damaged journals never make reading fail: damage becomes rows with a `status`. A live segment is
+read up to its last complete record. A stream reads the rest once the record is complete or the
+segment is closed; a single read returns an incomplete record as a torn row.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,19 +45,19 @@ FORMAT: Final = "parley_journal"
 
 
 class JournalSource(DataSource):
-    """Journals of any number of nodes, in a directory or in all that match a pattern.
+    """A Spark data source that reads journals from a directory, or from all that match a pattern.
 
-    Options: `range_size`, the bytes that one task reads (16 MiB); for streams `max_bytes` or
-    `max_files` of a batch (no limit).
+    Options: `range_size` is the number of bytes that one task reads (default 16 MiB). For streams,
+    `max_bytes` or `max_files` limits a batch (default: no limit).
     """
 
     @classmethod
     def name(cls) -> str:
-        """The name that `format` takes."""
+        """Return the name to pass to `format`."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """The columns of bronze."""
+        """Return the columns of bronze."""
         return BRONZE
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -94,7 +94,7 @@ class JournalReader(DataSourceReader):
 
 
 class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream of new records; the stream's offsets (pipeline/read_planner.py) are its state."""
+    """A stream of new records; its only state is its offsets (pipeline/read_planner.py)."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._path = _path(options)
@@ -103,8 +103,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._max_files = _number(options, "max_files")
         if self._max_bytes and self._max_files:
             raise PipelineError(
-                "a stream of journals takes max_bytes or max_files, not both: "
-                f"{self._max_bytes} and {self._max_files}"
+                f"invalid options max_bytes={self._max_bytes} and max_files={self._max_files}: "
+                "they exclude each other; set only one of them"
             )
         self._target: Listing | None = None
 
@@ -117,11 +117,13 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxFiles(self._max_files) if self._max_files else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """List the journals once: later records belong to the next run."""
+        """List the journals once; records added later are read by the next run."""
         self._target = Listing.of(self._path)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next batch, with at least one range if there is one."""
+        """Return the end offset of the next batch, which includes at least one range if there is
+        any.
+        """
         progress = Progress(start)
         budget = Budget(
             max_bytes=limit.max_bytes if isinstance(limit, ReadMaxBytes) else None,
@@ -137,7 +139,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return progress.as_offset()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The ranges between two offsets, the same at each call."""
+        """Return the ranges between two offsets; every call returns the same ranges."""
         before, after = Progress(start), Progress(end)
         parts = ranges_between(before, after, Listing.of(self._path), self._range_size)
         foreign = [path for path in after.foreign if path not in before.foreign]
@@ -148,7 +150,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    # Spark makes a partition of its own where there is no group.
+    # Spark adds a partition of its own if the list is empty.
     if isinstance(partition, RangeGroup):
         for part in partition.parts:
             yield from read_segment_range(part)
@@ -159,7 +161,9 @@ def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
 def _grouped(
     parts: Sequence[SegmentRange], foreign: Sequence[str], size: int
 ) -> list[InputPartition]:
-    """Group small ranges up to `size` bytes: a task costs more than their rows."""
+    """Combine small ranges into groups of up to `size` bytes, because a task costs more than a few
+    rows.
+    """
     groups: list[InputPartition] = []
     group: list[SegmentRange] = []
     filled = 0
@@ -178,7 +182,9 @@ def _grouped(
 def _path(options: Mapping[str, str]) -> str:
     path = options.get("path", "")
     if not path:
-        raise PipelineError("a source of journals needs the path of their directory")
+        raise PipelineError(
+            "cannot read journals: no path was given; pass their directory to load()"
+        )
     return path.removeprefix("file://")
 
 
@@ -187,5 +193,5 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise PipelineError(f"{name} is a whole number above 0, not {text!r}")
+        raise PipelineError(f"invalid option {name} {text!r}: it must be a whole number above 0")
     return int(text)

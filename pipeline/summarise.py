@@ -1,4 +1,4 @@
-"""Summaries of the rows that a task gives out, as rows among them."""
+"""Summaries of the rows that a task produces, inserted among those rows."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -9,8 +9,8 @@ from parley._pipeline.arrow_rows import summary_batch
 from parley._pipeline.schema import EVENT, PENDING, SUMMARY, WAITING
 from parley._pipeline.summary.facts import NEEDED, summary_of
 
-# Rows of which columns are held until they are summed up, and their bytes: each has some 500, and
-# with the longest topic and label 8 KiB.
+# Limits on the rows and bytes buffered before they are summarised. A row takes some 500 bytes, or 8
+# KiB with the longest topic and label.
 MANY_ROWS: Final = 2**18
 MANY_BYTES: Final = 2**27
 
@@ -18,10 +18,9 @@ MANY_BYTES: Final = 2**27
 def with_summaries(
     batches: Iterable[pa.RecordBatch], check_key: bytes | None
 ) -> Iterator[pa.RecordBatch]:
-    """The batches of a walk, and what they sum up to unless there is no key of checksums.
+    """Yield the batches of an audit and, if there is a checksum key, summaries of their events.
 
-    Events that no seal has vouched for yet are counted too: what is said of them later is only
-    their status.
+    Events that no seal covers yet are counted as well: later batches only change their status.
     """
     held = EventGroup(check_key or b"")
     for batch in batches:
@@ -35,7 +34,9 @@ def with_summaries(
 
 
 def append_summaries(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches of stitching, and summaries of what they say of events that were counted."""
+    """Yield the batches of stitching, and summaries of the events whose final status they
+    contain.
+    """
     final, waiting = EventGroup(), EventGroup()
     for batch in batches:
         part = batch.column("part")[0].as_py() if batch.num_rows else None
@@ -54,7 +55,7 @@ def append_summaries(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
 
 
 class EventGroup:
-    """Columns of events that are not summed up yet."""
+    """A buffer of event columns that are not summarised yet."""
 
     def __init__(self, check_key: bytes = b"") -> None:
         self._check_key = check_key
@@ -63,18 +64,20 @@ class EventGroup:
 
     @property
     def has_many(self) -> bool:
-        """Whether it is time to take them."""
+        """Return whether the buffer is large enough to be summarised."""
         return self._rows >= MANY_ROWS or self._size >= MANY_BYTES
 
     def add(self, batch: pa.RecordBatch, *, counted: bool, final: bool) -> None:
-        """Hold the rows of a batch: whether they are counted now, and have their last status."""
+        """Add a batch; `counted` and `final` are whether its events are new and have their final
+        status.
+        """
         batch = batch.select(NEEDED)
         self._batches.append((batch, counted, final))
         self._rows += batch.num_rows
         self._size += batch.nbytes
 
     def take(self, part: str) -> Iterator[pa.RecordBatch]:
-        """Their summary, if there are any."""
+        """Yield the summary of the buffered events, if any, and empty the buffer."""
         if not self._batches:
             return
         first = self._batches[0][0].column("time")[0].value

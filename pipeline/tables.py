@@ -1,10 +1,9 @@
-"""Where the pipeline's tables are, and how they are written and read.
+"""Where the pipeline's tables are stored, and how they are written and read.
 
     ROOT/bronze/batch=N/date=D      ROOT/silver/batch=N/part=P/date=D      ROOT/gold/NAME/...
 
-A batch of the stream writes into directories of its own and overwrites them, so a batch that was
-killed and runs again leaves each row once. Tables are Parquet; one that does not exist yet is read
-as empty.
+A batch of the stream overwrites its own directories, so a batch that was killed and runs again
+writes each row once. Tables are Parquet; a table that doesn't exist yet is read as empty.
 """
 
 import re
@@ -25,22 +24,22 @@ from parley._pipeline.summary.facts import KEY_SIZE
 
 CHECKPOINT: Final = "_checkpoint"
 BATCH: Final = "batch"
-# Files of a table: hidden ones are not whole.
+# Files of a table; hidden files are incomplete.
 FILES: Final = "[!._]*.parquet"
 
-# The smallest and largest ciphertext or payload is of no use, and few come twice; to look for that
-# takes an eighth of the time of writing.
+# Statistics and dictionaries are useless for ciphertexts and payloads, and computing them takes an
+# eighth of the writing time.
 _BYTES: Final = {
     f"parquet.{what}#{column}": "false"
     for what in ("enable.dictionary", "column.statistics.enabled")
     for column in ("body", "payload")
 }
-# A file's rows are read by one task, in their order: no second row group, however long a block.
+# One task reads a file's rows in order, so a file has one row group, however long a block is.
 _ONE_ROW_GROUP: Final = str(2**30)
 
 
 class Tables:
-    """The tables in one directory, which all of Spark's workers see."""
+    """The pipeline's tables in one directory, which all Spark workers must be able to access."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.spark = spark
@@ -48,13 +47,13 @@ class Tables:
 
     @property
     def checkpoint(self) -> str:
-        """Where the stream keeps how far it is."""
+        """Return the directory of the stream's checkpoint."""
         return f"{self.root}/{CHECKPOINT}"
 
     def write_batch(
         self, name: str, batch: int, frame: DataFrame, partitions: Sequence[str] = ("date",)
     ) -> None:
-        """Write what a batch makes of a table, in place of what it may have written before."""
+        """Write a batch's part of a table, replacing any earlier version."""
         writer = frame.write.mode("overwrite").partitionBy(*partitions)
         for option, value in _BYTES.items():
             writer = writer.option(option, value)
@@ -62,9 +61,10 @@ class Tables:
         writer.parquet(f"{self.root}/{name}/{BATCH}={batch}")
 
     def read(self, name: str, schema: StructType, batch: int | None = None) -> DataFrame:
-        """A table, or what one batch wrote of it: the columns of `schema`, and `batch`.
+        """Read a table, or the part that one batch wrote, with the columns of `schema` and `batch`.
 
-        `schema` has the columns that directories are named by too.
+        `schema` must include the columns that are encoded in directory names. A table that doesn't
+        exist is empty.
         """
         base = f"{self.root}/{name}"
         path = base if batch is None else f"{base}/{BATCH}={batch}"
@@ -72,7 +72,7 @@ class Tables:
         reader = self.spark.read.schema(columns).option("basePath", base)
         try:
             frame = reader.parquet(path)
-            # Over Connect nothing is looked at before this.
+            # Spark Connect checks the path only when the columns are read.
             names = frame.columns
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":
@@ -81,8 +81,10 @@ class Tables:
         return frame.select(*(column for column in columns.names if column in names))
 
     def bronze(self, batch: int | None = None, *, lead: bool = False) -> DataFrame:
-        """The raw records; with `lead` also those that only lead up to a range, which other
-        ranges have as their own."""
+        """Read the raw records of journals.
+
+        With `lead=True`, also return the records that precede a range and belong to another range.
+        """
         frame = self.read("bronze", BRONZE, batch)
         return frame if lead else frame.where(~f.col("lead"))
 
@@ -92,9 +94,9 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def local_directory(path: str) -> Path | None:
-    """The directory that a path names, if it is one of a file system.
+    """Return the directory that a path names, if it is on a local file system.
 
-    A path without a scheme may be one of another file system too, as Spark is set up.
+    Depending on Spark's configuration, a path without a scheme can be on another file system.
     """
     file = _FILE.match(path)
     if file is not None:
@@ -106,7 +108,9 @@ _NAME: Final = "checks"
 
 
 def check_key(tables: Tables) -> bytes:
-    """The secret, drawn now if nobody has; a batch of these tables is in bronze already."""
+    """Return the tables' checksum key, creating it if necessary; bronze must have a batch
+    already.
+    """
     root = local_directory(tables.root)
     if root is not None and (root / "bronze").is_dir():
         return local_check_key(root)
@@ -119,13 +123,13 @@ def check_key(tables: Tables) -> bytes:
 
 
 def local_check_key(root: Path) -> bytes:
-    """The same where the tables are in a directory of this machine."""
+    """Return the checksum key of tables in a local directory."""
     path = root / _NAME / "part.parquet"
     for file in sorted(path.parent.glob(FILES)):
         try:
             key: bytes = pq.ParquetFile(file).read().column("key")[0].as_py()
         except pa.ArrowInvalid:
-            continue  # a power cut left it empty; blocks of another secret's sums are not alike
+            continue  # a power failure left it empty; checksums made with another key don't match
         return key
     path.parent.mkdir(mode=0o700, exist_ok=True)
     hidden = path.with_name("_part.parquet")

@@ -1,6 +1,4 @@
-"""What a run finds that has nothing new to take in, and where gold is: without Spark, which takes
-longer to start than all of this.
-"""
+"""A quick check, without starting Spark, of whether tables already include all journals."""
 
 from parley._node.journal.segments import RANGE_SIZE
 from parley._pipeline.checkpoint import check_directory, missing_silver
@@ -12,10 +10,13 @@ from parley._pipeline.tables import local_check_key, local_directory
 
 
 def up_to_date_outcome(journals: str, tables: str) -> Outcome | None:
-    """What the tables hold, if all that the journals have is in them; else None.
+    """Return the tables' totals if they include everything in the journals; otherwise return None.
 
-    Gold is brought up to date if a run was killed before it did that. None also if silver is to be
-    made again, which takes Spark. Raises DamagedTablesError: the tables cannot be continued.
+    If a run was killed before it refreshed gold, gold is refreshed here. None is also returned if
+    silver must be remade, which requires Spark.
+
+    Raises:
+        DamagedTablesError: The tables cannot be continued.
     """
     root = local_directory(tables)
     checkpoint = None if root is None else check_directory(root)
@@ -41,6 +42,6 @@ def up_to_date_outcome(journals: str, tables: str) -> Outcome | None:
 
 
 def gold_directory(tables: str) -> GoldDirectory | None:
-    """Where gold is, if it is in a directory of this machine."""
+    """Return the directory of gold if it is on a local file system."""
     root = local_directory(tables)
     return GoldDirectory(root) if root is not None and (root / "gold").is_dir() else None

@@ -1,5 +1,5 @@
-"""The gold tables, each made from a summary by a function of its own.
+"""The gold tables, each computed from a summary by its own function.
 
-A summary (`pipeline.summary`) has what gold needs of all events, so the cost of a new batch doesn't
-grow with earlier events. `refresh` knows where tables are stored.
+A summary (`pipeline.summary`) contains all the event data that gold needs, so the cost of a new
+batch doesn't grow with the number of earlier events. `refresh` manages where tables are stored.
 """

@@ -43,13 +43,13 @@ def number_keys(table: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.int64]:
     for name in keys:
         texts = table.column(name).combine_chunks().dictionary_encode("encode")
         codes = texts.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        # Before the product of so many columns is too large it is numbered anew.
+        # Renumber the keys before the product of the columns' sizes overflows.
         numbers = np.unique(numbers * (len(texts.dictionary) + 1) + codes, return_inverse=True)[1]
     return numbers.astype(np.int64)
 
 
 def table_of_rows(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> pa.Table:
-    """A table of rows in the schema's order; times are microseconds."""
+    """Return a table of rows in the schema's order; times are in microseconds."""
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     return pa.table(
         [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)],
@@ -58,7 +58,7 @@ def table_of_rows(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> pa.Table:
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Select a schema's columns, in its order and types."""
+    """Select a schema's columns and cast them to its types, in its order."""
     return table.select(schema.names).cast(schema)
 
 
@@ -67,6 +67,6 @@ def repeat_value(value: Any, type_: pa.DataType, count: int) -> pa.Array:
 
 
 def rows_with(table: pa.Table, name: str, *values: Any) -> pa.Table:
-    """The rows that have one of these values in a column."""
+    """Return the rows whose column has one of these values."""
     column = table.column(name)
     return table.filter(pc.is_in(column, pa.array(values, column.type)))

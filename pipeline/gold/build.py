@@ -1,4 +1,4 @@
-"""All gold tables from a summary, findings included."""
+"""All gold tables, including findings, computed from a summary."""
 
 import json
 from collections import Counter, defaultdict
@@ -52,7 +52,7 @@ _STATUSES: Final = ("malformed", "unsealed")
 
 
 def findings(found: Iterable[Found]) -> pa.Table:
-    """Columns: weight, and those of `Found`."""
+    """Return the findings table. Columns: weight, and the fields of `Found`."""
     return table_of_rows(((_weight(one.kind), *one) for one in found), FINDINGS)
 
 
@@ -99,7 +99,9 @@ def repeated_sessions(sessions: Iterable[Row]) -> Iterator[Found]:
 
 
 def status_findings(statuses: pa.Table) -> Iterator[Found]:
-    """Yield a finding for all events of a direction that are in place but unread."""
+    """Yield one finding for all events of a direction that are in sequence but could not be
+    read.
+    """
     rows = rows_with(statuses, "status", *_STATUSES)
     rows = rows.filter(pc.greater(rows.column("count"), 0))
     times = rows.column("time").cast(LONG)
@@ -131,10 +133,10 @@ SCHEMAS: Final = {
 
 
 def gold_tables(summary: Summary, read: Reader, check_key: bytes) -> dict[str, pa.Table]:
-    """All tables by their names.
+    """Return all gold tables by name.
 
-    `read` returns rows of events where two journals differ; `check_key` is that of the summary's
-    checksums.
+    `read` returns rows of events where two journals differ. `check_key` is the key that the
+    summary's checksums were computed with.
     """
     about, joined = rows_of(summary, "sessions"), rows_of(summary, "tunnels")
     ends = session_ends(about)
@@ -161,14 +163,14 @@ def gold_tables(summary: Summary, read: Reader, check_key: bytes) -> dict[str, p
 def _end_findings(
     ends: Sequence[End], joined: Sequence[Row], times: Mapping[str, tuple[int, int]]
 ) -> Iterator[Found]:
-    """The findings of comparing sessions and tunnels as a whole."""
+    """Return the findings from comparing whole sessions and tunnels."""
     yield from compare_ends(ends)
     yield from missing_journals(ends, times)
     yield from compare_tunnels(joined, times)
 
 
 def rows_of(summary: Summary, name: str) -> list[dict[str, Any]]:
-    """Silver's rows of sessions, tunnels or findings."""
+    """Return silver's rows of sessions, tunnels or findings."""
     return [json.loads(text) for text in summary[name].column("other").to_pylist()]
 
 

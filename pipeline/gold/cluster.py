@@ -1,6 +1,7 @@
-"""Gold on a file system that only Spark sees: a cluster's or a Connect server's.
+"""Gold on a file system that only Spark can access: a cluster's or a Connect server's.
 
-Only summaries and gold's own tables, and events where two journals differ, come here as Arrow.
+This process receives only summaries, gold's own tables and the events where two journals differ, as
+Arrow tables.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +29,7 @@ from parley._pipeline.tables import BATCH, Tables, local_directory
 
 
 def store_of(tables: Tables) -> GoldStore:
-    """Return the store of gold: a directory if this process sees the one that Spark writes."""
+    """Return the store of gold: a `GoldDirectory` if this process can access the directory."""
     root = local_directory(tables.root)
     if root is None or is_remote() or not (root / "stitched").is_dir():
         return GoldCluster(tables)
@@ -36,7 +37,10 @@ def store_of(tables: Tables) -> GoldStore:
 
 
 def read_gold(spark: SparkSession, root: str, name: str) -> DataFrame | None:
-    """Read the gold table that was completed last; None without one."""
+    """Read the latest complete version of a gold table, such as `traffic`.
+
+    Returns None if gold has not been made yet.
+    """
     tables = Tables(spark, root)
     slot, _ = newest(store_of(tables))
     return None if slot is None else spark.read.parquet(_path(tables, name, slot))
@@ -89,14 +93,14 @@ class GoldCluster:
 
     def has(self, name: str, slot: int) -> bool:
         try:
-            # Over Connect nothing is looked at before this.
+            # Spark Connect checks the path only when the schema is read.
             return bool(self._tables.spark.read.parquet(_path(self._tables, name, slot)).columns)
         except AnalysisException:
             return False
 
     def write(self, name: str, slot: int, table: pa.Table) -> None:
         schema = from_arrow_schema(table.schema)
-        # Of an empty table Spark takes no schema of Arrow's.
+        # Spark does not accept an empty Arrow table, so pass the schema.
         rows = table if table.num_rows else []
         frame = self._tables.spark.createDataFrame(rows, schema)
         writer = frame.coalesce(1).write.mode("overwrite")
@@ -110,7 +114,7 @@ class GoldCluster:
             self.write(MARK, slot, MARKS.empty_table())
 
     def forget(self, batches: Iterable[int]) -> None:
-        """Do nothing: the owner of the file system removes old files."""
+        """Do nothing: old files are left to the owner of the file system."""
 
 
 def _path(tables: Tables, name: str, slot: int) -> str:

@@ -1,24 +1,24 @@
-"""What each kind of finding proves and does not prove, and what a reader can do about it.
+"""The explanation of each kind of finding: what it proves, what it doesn't, and what to do.
 
-A kind is a fault only if a complete and true journal cannot have it; an unknown kind counts as a
-fault. docs/pipeline.md has the same table of kinds, which a test compares.
+A kind is a fault only if a complete and true journal cannot produce it. Unknown kinds count as
+faults. docs/pipeline.md has the same table; a test compares them.
 """
 
 from typing import Final, NamedTuple
 
 FAULT: Final = "fault"  # something was altered, lost or invented
-UNCHECKED: Final = "unchecked"  # something could not be looked at
+UNCHECKED: Final = "unchecked"  # something could not be checked
 NOTICE: Final = "notice"  # a broken connection or a crash explains it
 
 WEIGHTS: Final = {
-    FAULT: "A journal that is whole and true cannot have it.",
-    UNCHECKED: "Something was not there to be checked.",
+    FAULT: "A complete and true journal cannot produce it.",
+    UNCHECKED: "Something could not be checked.",
     NOTICE: "A broken connection, a crash or pruning explains it.",
 }
 
 
 class Meaning(NamedTuple):
-    """The weight of a kind, and three sentences for readers."""
+    """The weight of a kind and three sentences of explanation."""
 
     weight: str
     proves: str
@@ -27,7 +27,7 @@ class Meaning(NamedTuple):
 
 
 KINDS: Final = {
-    # Of a journal's bytes.
+    # The bytes of a journal.
     "bad-crc": Meaning(
         FAULT,
         "A record's bytes were changed after they were written.",
@@ -58,7 +58,7 @@ KINDS: Final = {
         "A segment ends inside a record or without its end record, or recovery cut off such an "
         "end.",
         "That it was a crash: cutting off a file leaves the same.",
-        "Nothing, if the node crashed or is still running. Otherwise copy the segment again.",
+        "If the node crashed or is still running, do nothing. Otherwise copy the segment again.",
     ),
     "malformed-record": Meaning(
         FAULT,
@@ -80,8 +80,8 @@ KINDS: Final = {
     ),
     "wrong-auditors": Meaning(
         FAULT,
-        "A segment names other auditors than those to whom its secrets are encrypted.",
-        "For whom the journal was written.",
+        "The auditors that a segment names differ from those that its secrets are encrypted to.",
+        "Which auditors the journal was written for.",
         "Compare the node's settings with the auditors that it should have.",
     ),
     "missing-segment": Meaning(
@@ -105,7 +105,7 @@ KINDS: Final = {
     "epoch-mismatch": Meaning(
         FAULT,
         "A key update doesn't follow from the records before it.",
-        "What the correct one was.",
+        "The correct key update.",
         "Compare with the other end's journal.",
     ),
     "no-start": Meaning(
@@ -126,11 +126,11 @@ KINDS: Final = {
         "That they are false; they cannot be verified.",
         "Fetch earlier segments of the journal, and make the tables again.",
     ),
-    # Of a session's chain.
+    # The hash chain of a session.
     "bad-chain": Meaning(
         FAULT,
         "An event's bytes don't match the hash in the chain.",
-        "What they were; the other end's journal may have them.",
+        "The original bytes; the other end's journal may have them.",
         "Read the events in the other end's journal; ask this one's operator.",
     ),
     "gap": Meaning(
@@ -153,13 +153,13 @@ KINDS: Final = {
     ),
     "bad-seal": Meaning(
         FAULT,
-        "A signature over the chain at this place is not the sender's.",
+        "The signature over the chain at this place is not a valid signature of the sender.",
         "That the events before it are false.",
         "Look for a later seal: the next valid one covers everything before it.",
     ),
     "bad-proof": Meaning(
         FAULT,
-        "A Proof's signed hash is not that of the handshake in the journal.",
+        "The hash signed in a Proof doesn't match the handshake in the journal.",
         "Which part of the handshake was changed.",
         "Compare with the other end's journal; do not rely on the peer's identity in this session.",
     ),
@@ -172,41 +172,41 @@ KINDS: Final = {
     "cut-short": Meaning(
         FAULT,
         "An open session has no end, and no checkpoint in a later block of the same run.",
-        "What its last events were; the other end's journal may have them.",
+        "Its last events; the other end's journal may have them.",
         "Read the last events in the other end's journal.",
     ),
     "no-end": Meaning(
         NOTICE,
         "A journal's run ended while a session was open.",
         "That it was a crash; the last records may have been removed.",
-        "Nothing, if the node crashed then. Otherwise compare with the other end's journal.",
+        "If the node crashed then, do nothing. Otherwise compare with the other end's journal.",
     ),
-    # Of secrets.
+    # Secrets.
     "missing-secret": Meaning(
         FAULT,
         "The record of a session's secret is missing, but later records that need it exist.",
-        "That nobody can read the session: later checkpoints have the secret too.",
-        "Nothing, if a later checkpoint has it; otherwise you cannot read the events.",
+        "That the session cannot be read: later checkpoints also contain the secret.",
+        "If a later checkpoint has it, do nothing; otherwise the events cannot be read.",
     ),
     "wrong-secret": Meaning(
         FAULT,
         "The encrypted secret is not the session's.",
-        "What the events contain: nothing is decrypted with it.",
-        "Ask the node's operator: with this secret nothing can be read.",
+        "The contents of the events, which are not decrypted with this secret.",
+        "Ask the node's operator; the events cannot be read with this secret.",
     ),
     "no-secret": Meaning(
         UNCHECKED,
         "None of the given auditors' keys opens a session's secret.",
         "Anything about its events, which are verified nevertheless.",
-        "Run it with the key of an auditor for whom the journal was written.",
+        "Run it with a key of one of the auditors named in the journal.",
     ),
     "undecryptable": Meaning(
         UNCHECKED,
         "Events in their places don't open, although the auditor's key opens their session.",
-        "What they contain, or that they were changed: the chain has them.",
+        "The contents of the events, or that they were changed: the chain includes them.",
         "Compare with the other end's journal.",
     ),
-    # Of events' statuses: one finding for each direction of a session.
+    # Statuses of events: one finding for each direction of a session.
     "malformed": Meaning(
         NOTICE,
         "The sender sealed payloads that a node refuses.",
@@ -217,9 +217,9 @@ KINDS: Final = {
         NOTICE,
         "No seal came after the last events of a direction.",
         "Anything about those events: the journal's own node could have made them.",
-        "Nothing while the session continues; run it again later.",
+        "If the session is still open, run it again later.",
     ),
-    # Of both ends.
+    # Differences between the journals of both ends.
     "missing-journal": Meaning(
         UNCHECKED,
         "A node is in other nodes' sessions, but its own record of them is missing.",
@@ -229,7 +229,7 @@ KINDS: Final = {
     "not-received": Meaning(
         FAULT,
         "The sender's journal has events that are missing in the receiver's, which continues "
-        "after them or says at its end that they arrived.",
+        "after them or records at its end that they arrived.",
         "Which journal is right, unless a seal of the sender covers the events.",
         "Ask the receiver's operator; events that a seal covers were sent.",
     ),
@@ -256,34 +256,33 @@ KINDS: Final = {
         NOTICE,
         "The last events that were sent are not in the receiver's journal.",
         "That they were lost: they may have been in flight, or not yet written.",
-        "Nothing, if the connection broke then.",
+        "If the connection broke then, do nothing.",
     ),
     "not-recorded": Meaning(
         NOTICE,
         "The last events that were received are not in the sender's journal, which has no end.",
         "That the sender hides them: a crash loses records that were not written yet.",
-        "Nothing, if the sender crashed then.",
+        "If the sender crashed then, do nothing.",
     ),
     "not-covered": Meaning(
         NOTICE,
         "One journal begins later, or ends earlier, than the other.",
         "That anything was removed; it may have been pruned, or not read yet.",
-        "Nothing, if one of them was pruned; otherwise fetch the missing segments.",
+        "If one of them was pruned, do nothing; otherwise fetch the missing segments.",
     ),
-    # Of neighbours in a tunnel's path.
+    # Differences between neighbours in a tunnel's path.
     "tunnel-differs": Meaning(
         FAULT,
-        "Two neighbours' records of a tunnel cannot both be true: it has more bytes after a "
-        "server than before it, or fewer by more than can be lost, or another length of its "
-        "path.",
-        "Which is true; the events of their own link, which both sealed, show it.",
+        "Two neighbours' records of a tunnel cannot both be true: their path lengths differ, more "
+        "bytes left a server than entered it, or more were lost than is possible.",
+        "Which is true. The events of the link between them, sealed by both, show it.",
         "Compare the events of the link between the two servers.",
     ),
     "tunnel-missing": Meaning(
         UNCHECKED,
-        "A server says that it joined a tunnel with a neighbour, whose journal continues before "
-        "and after it without a record of it.",
+        "A server recorded a tunnel with a neighbour whose journal has records from before and "
+        "after it but not the tunnel.",
         "That the neighbour hides it: a crash leaves no record of open tunnels.",
-        "Nothing, if that server crashed then; otherwise ask its operator.",
+        "If that server crashed then, do nothing; otherwise ask its operator.",
     ),
 }

@@ -1,4 +1,4 @@
-"""Refreshing gold: summaries of new batches are added to those of earlier ones.
+"""Refreshing gold: summaries of new batches are merged with those of earlier batches.
 
 Events of earlier batches are read again only where two journals differ.
 """
@@ -34,22 +34,22 @@ from parley._pipeline.summary.kinds import (
 )
 from parley._pipeline.summary.pairing import pair, without_strays
 
-# Rows of a summary that are packed together.
+# The number of summary rows that are packed together.
 _PIECE: Final = 2**17
-# How long a slot stays that another has taken the place of: a reader may be busy with it.
+# How long a replaced slot is kept, because readers may still be using it.
 KEEP: Final = timedelta(minutes=10)
 _OTHERS: Final = {SESSION: "sessions", TUNNEL: "tunnels", FINDING: "findings"}
 
 
 def refresh(store: GoldStore, check_key: bytes, now: datetime) -> Mark:
-    """Make gold of all complete batches, unless it is already made of them."""
+    """Make gold from all complete batches, unless it is already up to date."""
     slot, mark = newest(store)
     last = store.last_batch()
     token = token_of(store, last)
     if mark is not None and (mark.batch, mark.made) == (last, token) and _is_whole(store, slot):
         return mark
     if mark is not None and not _is_of(mark, store, last):
-        # Of other batches with the same numbers: nothing of it holds any more.
+        # The slot was made from different batches with the same numbers: discard its summaries.
         for old in (0, 1):
             store.remove(old, [MARK])
         slot = mark = None
@@ -66,42 +66,53 @@ def refresh(store: GoldStore, check_key: bytes, now: datetime) -> Mark:
         refreshed = repeat_value(now, KINDS["traffic"].keys["minute"], table.num_rows)
         store.write(name, other, table.append_column(MARK, refreshed))
     store.write(SUMMARY_TABLE, other, _encode_rows(summary))
-    # The last but one has to stay: the last may be made again.
+    # Keep the batch before the last one: the last may be made again.
     store.forget(range(max(done - 1, 0), last - 1))
     store.write(MARK, other, mark_table(made))
     return made
 
 
 def newest(store: GoldStore) -> tuple[int | None, Mark | None]:
-    """Return the slot that was completed last, and its mark; None without any. Raises
-    NoTablesError."""
+    """Return the slot that was completed last and its mark, or None and None.
+
+    Raises:
+        NoTablesError: The tables were made by an earlier version.
+    """
     marks = {slot: mark for slot in (0, 1) if (mark := _mark(store, slot)) is not None}
     if not marks:
         return None, None
-    # Not by their times alone: clocks are set back.
+    # Times alone are not sufficient, because a clock can be set back.
     slot = max(marks, key=lambda one: (marks[one].batch, marks[one].time))
     return slot, marks[slot]
 
 
 def read_all_gold(store: GoldStore) -> dict[str, pa.Table] | None:
-    """Read all gold tables of one moment, by name; None without any. Raises NoTablesError."""
+    """Read all gold tables of the newest slot by name; return None if there is no complete slot.
+
+    Raises:
+        NoTablesError: A table is damaged or was replaced while it was read.
+    """
     slot, _ = newest(store)
     return None if slot is None else {name: read_table(store, name, slot) for name in SCHEMAS}
 
 
 def read_table(store: GoldStore, name: str, slot: int) -> pa.Table:
-    """Read a gold table of a slot that was complete.
+    """Read a table of a slot that was complete.
 
-    Raises NoTablesError: it is damaged, or two refreshes happened since.
+    Raises:
+        NoTablesError: The table is damaged, or two refreshes have happened since.
     """
     table = store.read(name, slot)
     if table is None:
-        raise NoTablesError(f"the table {name} cannot be read: `parley pipeline run` mends it")
+        raise NoTablesError(
+            f"cannot read the gold table {name!r}: it is damaged; repair it with "
+            "`parley pipeline run`"
+        )
     return table
 
 
 def remove_old(store: GoldStore, now: datetime) -> None:
-    """Remove a slot that was replaced some time ago."""
+    """Delete a replaced slot once readers have had time to finish."""
     slot, mark = newest(store)
     if slot is not None and mark is not None and now - mark.time >= KEEP:
         store.remove(1 - slot, [MARK, *SCHEMAS, SUMMARY_TABLE])
@@ -122,7 +133,7 @@ def _mark(store: GoldStore, slot: int) -> Mark | None:
 
 
 def _folded(summaries: Iterable[Summary]) -> dict[str, pa.Table]:
-    """Merge summaries; keep only requests and answers that a later batch may continue."""
+    """Merge summaries; of unpaired rows, keep only those that a later batch can complete."""
     summary = merge_summaries(summaries)
     paired = pair(summary["unpaired"])
     calls = merge_summaries([{"calls": summary["calls"]}, {"calls": paired.calls}])["calls"]
@@ -130,7 +141,7 @@ def _folded(summaries: Iterable[Summary]) -> dict[str, pa.Table]:
 
 
 def _new(store: GoldStore, first: int, last: int) -> Iterator[Summary]:
-    """Yield the summaries of batches, and their rows other than events."""
+    """Yield the summaries of new batches and their rows other than events."""
     for name in ("silver", "stitched"):
         rows = store.other_rows(name, [SUMMARY, *_OTHERS], first, last)
         yield from _decode_rows(rows)
@@ -173,14 +184,14 @@ def _encode_rows(summary: Summary) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The events by status and the findings by kind that the tables have now."""
+    """The number of events by status and of findings by kind in the gold tables."""
 
     events: Counter[str]
     findings: Counter[str]
 
 
 def make_gold(store: GoldStore, check_key: bytes) -> Outcome:
-    """Refresh gold from silver and return what it has."""
+    """Refresh gold from silver and return its totals."""
     now = datetime.now(UTC)
     made = refresh(store, check_key, now)
     remove_old(store, now)

@@ -1,13 +1,12 @@
-"""The store of gold and of the silver it is made of, in a directory.
+"""The store of gold, and of the silver it is made from, in a directory.
 
-gold/NAME/slot=0|1[/date=D]/ has a table, gold/summary/slot=0|1/ the summaries of a slot, and
-gold/refreshed/slot=0|1/ one row: when it was complete, and of which batches. A batch can be made
-again, so a random token identifies it instead of its number.
+gold/NAME/slot=0|1[/date=D]/ contains a table and gold/summary/slot=0|1/ the summaries of a slot.
+gold/refreshed/slot=0|1/ contains one row: when the slot was completed, and from which batches. A
+batch can be made again under the same number, so a random token identifies it.
 
-A refresh writes to the slot that was not completed last, so readers see tables of one moment; a
-reader that is still busy two refreshes later must start again. What only the next batch needs of a
-batch is removed when gold is made of a later one, since batches are stitched meanwhile. Nothing
-here starts Spark.
+A refresh overwrites the older slot, so readers see a consistent set of tables; a reader that is
+still busy after two refreshes must start again. Files of a batch that only the next batch needs are
+deleted once gold includes a later batch. This module never starts Spark.
 """
 
 import shutil
@@ -34,30 +33,31 @@ from parley._pipeline.tables import FILES
 MARK: Final = "refreshed"
 SUMMARY_TABLE: Final = "summary"
 _DATED: Final = frozenset({"traffic"})
-# Dates that get a directory each: times are not proven, and a forger has many.
+# Limits the number of date directories: times are not authenticated, so a forger can use many.
 MAX_DATES: Final = 1_024
 MARKS: Final = pa.schema(
     [(MARK, TIME), ("batch", LONG), ("made", TEXT), ("statuses", pa.map_(TEXT, LONG))]
 )
-# What rows that are not events are, packed.
+# The columns of rows other than events, packed.
 PACKED: Final = pa.schema(
     [("batch", LONG), ("part", TEXT), ("other", TEXT), ("payload", pa.binary())]
 )
 EVENT_ROWS: Final = pa.schema([WALKED_ARROW.field(name) for name in NEEDED])
 _BATCH: Final = "batch="
 _REPAIR: Final = (
-    "`parley pipeline run` makes silver again from bronze, and with --rebuild from the journals"
+    "remake silver with `parley pipeline run`, or everything from the journals with --rebuild"
 )
-# Rows of a file that are read at once, and how much is read ahead: some 100 MiB together.
+# Rows read from a file at a time, and the number of batches to prefetch: together about 100 MiB.
 _SCAN: Final = {"batch_size": 2**15, "batch_readahead": 4, "fragment_readahead": 2}
 _FOR_THE_NEXT: Final = (PENDING, TIP, SEGMENT, WAITING)
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A complete slot: all batches up to `batch`, whose events have `statuses`.
+    """The description of a complete slot: it includes all batches up to `batch`.
 
-    `made` is the token of that batch; None if there is no batch.
+    `statuses` counts the events by status. `made` is the token of that batch, or None if there is
+    no batch.
     """
 
     time: datetime
@@ -67,13 +67,14 @@ class Mark:
 
 
 def read_mark(table: pa.Table) -> Mark | None:
-    """Read the mark of a table with one row; None for another.
+    """Read the mark from its table; return None if the table doesn't have exactly one row.
 
-    Raises NoTablesError: the tables have no summaries, as earlier versions made them.
+    Raises:
+        NoTablesError: The tables have no summaries because an earlier version made them.
     """
     if table.schema.names != MARKS.names:
         raise NoTablesError(
-            "cannot read the gold tables: they are an earlier version's; make them again with "
+            "cannot read the gold tables: an earlier version made them; remake them with "
             "`parley pipeline run --rebuild`"
         )
     if table.num_rows != 1:
@@ -89,7 +90,7 @@ def mark_table(mark: Mark) -> pa.Table:
 
 
 def token_of(store: "GoldStore", batch: int) -> str | None:
-    """The token of a stitched batch; None without one."""
+    """Return the token of a stitched batch, or None if it doesn't exist."""
     tokens = store.other_rows("stitched", [MADE], batch, batch).column("other").to_pylist()
     return tokens[0] if len(tokens) == 1 else None
 
@@ -98,32 +99,32 @@ class GoldStore(Protocol):
     """Access to silver and gold, in a directory or through Spark."""
 
     def last_batch(self) -> int:
-        """The last complete batch; -1 without any."""
+        """Return the number of the last complete batch, or -1."""
 
     def other_rows(self, name: str, parts: Sequence[str], first: int, last: int) -> pa.Table:
-        """Rows of silver or stitched other than events, of these batches: `PACKED`."""
+        """Return the rows other than events of these batches, with the columns of `PACKED`."""
 
     def events(self, query: EventQuery, last: int) -> pa.Table:
-        """Rows of at least the queried events, with the columns of `EVENT_ROWS`."""
+        """Return the queried events, and possibly more, with the columns of `EVENT_ROWS`."""
 
     def scan(
         self, names: Sequence[str], last: int, sessions: Sequence[str] | None = None
     ) -> Iterator[pa.Table]:
-        """Yield these columns of all events up to a batch, or of some sessions, in pieces."""
+        """Yield tables with these columns of all events up to a batch, or of some sessions only."""
 
     def read(self, name: str, slot: int) -> pa.Table | None:
-        """Read a table of a slot; None without it."""
+        """Read a table of a slot; return None if it doesn't exist."""
 
     def has(self, name: str, slot: int) -> bool:
-        """Whether a table of a slot exists and is readable; Spark checks its schema only."""
+        """Return whether a slot has a readable table; with Spark, only the schema is checked."""
 
     def write(self, name: str, slot: int, table: pa.Table) -> None:
-        """Write a table, replacing the old one."""
+        """Write a table, replacing the previous version."""
 
     def remove(self, slot: int, names: Iterable[str]) -> None: ...
 
     def forget(self, batches: Iterable[int]) -> None:
-        """Remove what only the batch after each of these needed, and gold of it as the last."""
+        """Delete the files of these batches that only the batch after each of them needed."""
 
 
 class GoldDirectory:
@@ -151,7 +152,7 @@ class GoldDirectory:
     def events(self, query: EventQuery, last: int) -> pa.Table:
         final = [
             *self._events("silver", EVENT, query.first_batch, query.last_batch),
-            # What waited for a seal became final with a later batch.
+            # Events that were waiting for a seal became final in a later batch.
             *self._events("stitched", EVENT, query.first_batch, last),
         ]
         waiting = self._scanned(self._events("stitched", PENDING, last, last), query)
@@ -206,7 +207,7 @@ class GoldDirectory:
                 shutil.rmtree(old, ignore_errors=True)
 
     def _is_whole(self, batch: int) -> bool:
-        # Of one that is made again silver is, before it is stitched anew.
+        # A batch that is being remade has silver before it is stitched again.
         places = (self._root / name / f"{_BATCH}{batch}" for name in ("stitched", "silver"))
         return all((place / "_SUCCESS").exists() for place in places)
 
@@ -218,7 +219,7 @@ class GoldDirectory:
             yield path, pq.ParquetFile(path, page_checksum_verification=True)
 
     def _batches(self, name: str, first: int, last: int) -> Iterator[tuple[int, Path]]:
-        # Named and not looked for: `follow` makes tens of thousands a day.
+        # Build the name instead of listing the directory: `follow` creates tens of thousands a day.
         for batch in range(first, last + 1):
             path = self._root / name / f"{_BATCH}{batch}"
             if not path.is_dir():
@@ -232,7 +233,8 @@ class GoldDirectory:
     def _scanned(self, files: Iterable[str], query: EventQuery) -> pa.Table:
         with _reading(self._root):
             data = ds.dataset(list(files), schema=EVENT_ROWS, format="parquet")
-            # Of what is between two blocks there may be much more: it is let go at once.
+            # Release each piece immediately, because there can be much more data between two
+            # blocks.
             batches = data.to_batches(
                 filter=pc.field("session").isin(list(query.sessions))
                 & (pc.field("place") >= query.first_place)
@@ -249,7 +251,7 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException) as error:
-        # Arrow's own words name the file where a data set has many.
+        # Arrow's message names the file if the data set has several.
         raise DamagedTablesError(f"cannot read '{path}': {error}; {_REPAIR}") from error
 
 
@@ -269,7 +271,7 @@ def _by_date(table: pa.Table) -> Iterator[tuple[Any, pa.Table]]:
 
 
 def _dated(table: pa.Table, file: Path) -> pa.Table:
-    """Add the date that the file's directory names, if it does."""
+    """Add the column `date` from the file's directory name, if it has one."""
     name, _, value = file.parent.name.partition("=")
     if name != "date":
         return table

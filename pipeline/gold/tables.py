@@ -1,7 +1,8 @@
-"""The gold tables of traffic, topics, calls, sessions and tunnels, each made from summaries.
+"""The gold tables of traffic, topics, calls, sessions and tunnels, each computed from summaries.
 
-An event that two journals have counts once, as the fuller journal has it. Only `calls` and `topics`
-need an auditor's key; without one they are empty, and `traffic` has null topics and labels.
+An event that is in two journals counts once, according to the more complete journal. Only `calls`
+and `topics` require an auditor's key. Without one they are empty, and `traffic` has null topics and
+labels.
 """
 
 from collections import defaultdict
@@ -46,11 +47,11 @@ GRAPH: Final = pa.schema(
 
 
 def traffic(summary: Summary) -> pa.Table:
-    """Traffic on the wire, as each node's own journal has it.
+    """Return the traffic on the wire as recorded by each node's own journal.
 
-    An event in two journals is in two rows: sum the `sent` ones for all nodes. Columns: date,
-    minute, node, peer, topic, namespace, label, direction, events, notes, ok, wire_bytes,
-    payload_bytes.
+    An event in two journals has two rows; to get totals for all nodes, sum only the rows with
+    direction `sent`. Columns: date, minute, node, peer, topic, namespace, label, direction, events,
+    notes, ok, wire_bytes, payload_bytes.
     """
     table = summary["traffic"]
     dates = pc.cast(table.column("minute"), pa.date32())
@@ -58,7 +59,7 @@ def traffic(summary: Summary) -> pa.Table:
 
 
 def graph(summary: Summary) -> pa.Table:
-    """One row per sender and receiver, each event counted once.
+    """Return one row for each sender and receiver, counting each event once.
 
     Columns: sender, receiver, sessions, events, wire_bytes, first, last.
     """
@@ -74,7 +75,7 @@ def graph(summary: Summary) -> pa.Table:
 
 
 def directions(summary: Summary) -> pa.Table:
-    """One row per direction of a session, with the counts of the fuller of two journals."""
+    """Return one row for each direction of a session, with the more complete journal's counts."""
     return group_rows(
         summary["directions"],
         ["session", "sender", "receiver"],
@@ -97,11 +98,11 @@ _TOPIC_KEY: Final = ["topic", "publisher"]
 
 
 def topics(summary: Summary) -> pa.Table:
-    """Columns: topic, publisher, subscriptions, subscribers, notes, payload_bytes,
-    slow_resets, first, last.
+    """Return one row for each topic and publisher.
 
-    A subscription is one accepted Subscribe, a subscriber one node. `slow_resets` counts the
-    subscriptions that were ended with Reset `slow-consumer`.
+    Columns: topic, publisher, subscriptions, subscribers, notes, payload_bytes, slow_resets, first,
+    last. A subscription is an accepted Subscribe; a subscriber is a distinct node. `slow_resets`
+    counts the subscriptions that were ended by a Reset with code `slow-consumer`.
     """
     counts = _subscriptions(summary["streams"])
     notes = _notes(summary["notes"])
@@ -119,7 +120,7 @@ def topics(summary: Summary) -> pa.Table:
 
 
 def _subscriptions(streams: pa.Table) -> pa.Table:
-    """The streams that a Result granted to a subscriber, with the topic of their Open."""
+    """Return the streams that a Result granted to a subscriber, with the topic of their Open."""
     stream = ["session", "stream"]
     granted = rows_with(streams, "what", "granted").select([*stream, "publisher"])
     slow = group_rows(rows_with(streams, "what", "slow"), stream, count="slow")
@@ -135,7 +136,7 @@ def _subscriptions(streams: pa.Table) -> pa.Table:
 
 
 def _notes(notes: pa.Table) -> pa.Table:
-    """The number of notes per topic and publisher; the fuller of two journals counts."""
+    """Return the number of notes for each topic and publisher, from the more complete journal."""
     sums = ["notes", "payload_bytes"]
     once = group_rows(notes, ["session", *_TOPIC_KEY], most=[*sums, "last"], least=["first"])
     groups = group_rows(once, _TOPIC_KEY, total=sums, least=["first"], most=["last"])
@@ -158,11 +159,12 @@ CALLS: Final = pa.schema(
 
 
 def calls(summary: Summary) -> pa.Table:
-    """Columns: scope, kind, topic, namespace, caller, callee, seen_by, calls, answered,
-    unanswered, errors, parts, p50_us, p95_us, p99_us, max_us, first, last, error_codes.
+    """Return one row for each topic (`scope` is `topic`), and for each topic and pair of nodes
+    (`pair`).
 
-    `scope` is `pair`, or `topic` for the sum over all pairs (caller and callee null). Empty
-    without an auditor's key.
+    Columns: scope, kind, topic, namespace, caller, callee, seen_by, calls, answered, unanswered,
+    errors, parts, p50_us, p95_us, p99_us, max_us, first, last, error_codes. Rows with the scope
+    `topic` have a null caller and callee. The table is empty without an auditor's key.
     """
     rows = pa.concat_tables([summary["calls"], unanswered(summary["unpaired"])])
     return pa.concat_tables([_calls_of_scope(rows, "pair"), _calls_of_scope(rows, "topic")])
@@ -196,7 +198,7 @@ def _calls_of_scope(rows: pa.Table, scope: str) -> pa.Table:
 
 
 def _quantiles(rows: pa.Table, which: npt.NDArray[np.int64], count: int) -> dict[str, pa.Array]:
-    """The latencies of each group at the ranks of `QUANTILES`; null without answers."""
+    """Return the latencies of each group at the quantiles of `QUANTILES`; null without answers."""
     known = rows.column("latency_us").is_valid().to_numpy()
     latency = rows.column("latency_us").fill_null(0).to_numpy()[known]
     weight, which = rows.column("calls").to_numpy()[known], which[known]
@@ -215,7 +217,7 @@ def _quantiles(rows: pa.Table, which: npt.NDArray[np.int64], count: int) -> dict
 
 
 def _error_codes(rows: pa.Table, which: npt.NDArray[np.int64], count: int) -> pa.Array:
-    """The counts of error codes of each group; null without any."""
+    """Return the counts of error codes of each group; null if it has no errors."""
     failed = pc.fill_null(pc.not_equal(rows.column("code"), 0), False).to_numpy()
     codes, calls = (rows.column(name).filter(pa.array(failed)) for name in ("code", "calls"))
     found: defaultdict[int, dict[Any, int]] = defaultdict(dict)
@@ -253,12 +255,13 @@ SESSIONS: Final = pa.schema(
 
 
 def sessions(summary: Summary, ends: Sequence[End]) -> pa.Table:
-    """Columns: session, initiator, responder, initiator_role, responder_role, address, suite,
-    journals, started, ended, duration_us, key_updates, rekeys, resumptions, events, wire_bytes,
-    and for each end initiator_* and responder_*: code, text, remote, sent_place, received_place.
+    """Return one row for each session.
 
-    `events` and `wire_bytes` count each event once: as its sender's or its receiver's journal
-    has it, whichever has more.
+    Columns: session, initiator, responder, initiator_role, responder_role, address, suite,
+    journals, started, ended, duration_us, key_updates, rekeys, resumptions, events, wire_bytes. For
+    each end there are initiator_* and responder_*: code, text, remote, sent_place, received_place.
+    `events` and `wire_bytes` count each event once, according to the more complete of the sender's
+    and receiver's journals.
     """
     sums = group_rows(directions(summary), ["session"], total=["events", "wire_bytes"])
     totals = {name: counts for name, *counts in zip(*sums.to_pydict().values(), strict=True)}
@@ -315,12 +318,15 @@ TUNNELS: Final = pa.schema(
 
 
 def tunnels(rows: Iterable[Row]) -> pa.Table:
-    """Columns: trace, path, length, hops, tunnels, began, ended, duration_us, forward, back.
+    """Return one row for each tunnel trace and path.
 
-    `path` has the node ids in their order, null where no journal says which: first the account,
-    if it dialled its home and that says so, then the `length` ids of the path. `hops` is how many
-    servers have a record, `tunnels` the most that one has: more than one if the origin used the
-    trace again. `began`, `ended`, `forward` and `back` are those of the first of these servers.
+    Columns: trace, path, length, hops, tunnels, began, ended, duration_us, forward, back.
+
+    `path` contains the node IDs in order, with null where no journal names the node. It starts with
+    the account if the account dialled through its home and the journal records that; the `length`
+    IDs of the path follow. `hops` is the number of servers that recorded the tunnel. `tunnels` is
+    the largest count of any server; it is above 1 if the origin reused the trace. `began`, `ended`,
+    `forward` and `back` come from the first recording server.
     """
     by_trace: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
@@ -341,14 +347,14 @@ def _tunnel_row(trace: str, rows: Sequence[Row]) -> list[Any]:
         max(map(len, by_hop.values())),
         min(map(began, first)),
         max(map(ended, first)),
-        # Of one server's two times, never of two clocks.
+        # Both times come from one server: clocks of different servers are not compared.
         max(ended(row) - began(row) for row in rows),
         *(min(sum(row[way] for row in first), LARGEST) for way in ("forward", "back")),
     ]
 
 
 def _tunnel_path(rows: Sequence[Row]) -> list[str | None]:
-    """The node at each index of a path: by its own record, or else by a neighbour's."""
+    """Return the node at each index of a path, from its own record or else a neighbour's."""
     said: dict[int, tuple[bool, str]] = {}
     for row in rows:
         hop = row["hop"]

@@ -1,5 +1,6 @@
-"""Comparison of both ends' journals of a session, and of the records of a tunnel's neighbours.
+"""Comparison of the two journals of a session, and of the records of neighbours in a tunnel.
 
-A finding is a fault only if the two journals cannot both be complete and true; what a broken
-connection or a crash explains is reported as such. Nothing here knows files or Spark.
+A finding is a fault only if the two journals cannot both be complete and true. Differences that a
+broken connection or a crash explains are reported as such. This package uses neither files nor
+Spark.
 """

@@ -1,8 +1,9 @@
 """Comparison of a session's events in its two journals.
 
-Events are matched by digest (the 16 bytes of the chain, which identify the event and all before
-it), stream and size, not by place: after a gap in one journal, places differ. Rows are not read
-where a block of places has the same count and checksum on both sides, as nearly all do.
+Events are matched by stream, size and digest: the 16 bytes of the chain that identify the event and
+all events before it. They are not matched by place, because places differ after a gap in one
+journal. Rows are not read for a block of places with the same count and checksum in both journals,
+which is true of nearly all blocks.
 """
 
 from collections import defaultdict
@@ -19,8 +20,8 @@ import pyarrow.compute as pc
 from parley._pipeline.reconcile.sessions import End, Found, by_session
 from parley._pipeline.summary.facts import EventFacts, block_of, first_of_block
 
-RUN_BITS: Final = 16  # a run of findings is told in pieces of at most 65,536 places
-# Events that are looked at together, unless one direction of a session has more.
+RUN_BITS: Final = 16  # a run of findings is reported in pieces of at most 65,536 places
+# Number of events compared at a time, unless one direction of a session has more.
 MANY_EVENTS: Final = 2**20
 
 _DIRECTION: Final = ("session", "sender")
@@ -31,9 +32,10 @@ _Numbers = npt.NDArray[np.int64]
 
 
 class EventQuery(NamedTuple):
-    """The blocks (session, sender, block), places and batches of events to read one by one.
+    """The blocks (session, sender, block), places and batches whose events must be read
+    individually.
 
-    An event may come in another batch only if it had to wait for a seal.
+    An event is in a different batch than its neighbours only if it had to wait for a seal.
     """
 
     blocks: pa.Table
@@ -58,7 +60,7 @@ class EventQuery(NamedTuple):
         )
 
     def among(self, rows: pa.Table) -> pa.Table:
-        """The rows in these blocks, without copies."""
+        """Return the rows in these blocks without duplicates."""
         names = rows.schema.names
         rows = rows.filter(
             (pc.field("item") == 0)
@@ -72,21 +74,24 @@ class EventQuery(NamedTuple):
         return rows.select(names).combine_chunks()
 
 
-# Rows of events (columns of `pipeline.summary.facts.NEEDED`), at least those that are wanted.
+# Returns the requested rows, and possibly more, with the columns of
+# `pipeline.summary.facts.NEEDED`.
 Reader = Callable[[EventQuery], pa.Table]
 
 
 @dataclass(slots=True)
 class SessionDirection:
-    """One direction of a session: its differing blocks, and from which place to which the two
-    journals agree, in the numbering of each."""
+    """The differing blocks in one direction of a session.
+
+    It also has the range of places, in each journal's numbering, in which the two journals agree.
+    """
 
     session: str
     sender: str
     blocks: list[int] = field(default_factory=list)
     events: int = 0
     batches: list[int] = field(default_factory=list)
-    spans: dict[bool, tuple[int, int]] = field(default_factory=dict)  # by is_sent
+    spans: dict[bool, tuple[int, int]] = field(default_factory=dict)  # indexed by is_sent
 
     def agree(self, is_sent: bool, first: int, last: int) -> None:
         low, high = self.spans.get(is_sent, (first, last))
@@ -96,11 +101,12 @@ class SessionDirection:
 def compare_events(
     blocks: pa.Table, ends: Iterable[End], read: Reader, key: bytes
 ) -> Iterator[Found]:
-    """Findings `not-received`, `not-sent`, `differs`, `in-flight`, `not-recorded`, `not-covered`.
+    """Return findings `not-received`, `not-sent`, `differs`, `in-flight`, `not-recorded`,
+    `not-covered`.
 
-    `blocks` are of a summary whose checksums were made with `key`. Sessions with only one journal
-    are left out. `count` is the number of events; `place`, `segment` and `offset` are those of the
-    first one in the journal that has it.
+    `blocks` come from a summary whose checksums were computed with `key`. Sessions with only one
+    journal are skipped. `count` is the number of events; `place`, `segment` and `offset` describe
+    the first of them in the journal that contains it.
     """
     sessions = by_session(ends)
     both = [name for name, some in sessions.items() if len({end.journal for end in some}) > 1]
@@ -151,7 +157,7 @@ def _groups(directions: Sequence[SessionDirection]) -> Iterator[list[SessionDire
 
 
 class _Events:
-    """Rows of events, by their direction of a session."""
+    """Rows of events, grouped by session and direction."""
 
     def __init__(self, facts: EventFacts, rows: pa.Table) -> None:
         self._rows = rows
@@ -168,7 +174,7 @@ class _Events:
         yield from np.split(np.argsort(which, kind="stable"), ends[:-1])
 
     def record(self, at: int) -> dict[str, Any]:
-        """The position, time and status of a row's event."""
+        """Return the position, time and status of a row's event."""
         names = ["segment", "offset", "time", "status"]
         rows = self._rows.select(names).slice(at, 1)
         times = rows.column("time").cast(pa.int64())
@@ -183,7 +189,7 @@ def _compare(
     for is_sent in (True, False):
         rows = where[events.is_sent[where] == is_sent]
         rows = rows[np.argsort(events.place[rows], kind="stable")[::-1]]
-        # Of copies of an event the one whose place is greatest.
+        # If an event has several copies, use the one with the greatest place.
         _, first = np.unique(events.identity[rows], return_index=True)
         sides[is_sent] = rows[first]
     _, here, there = np.intersect1d(
@@ -206,10 +212,10 @@ def _compare(
 def _at_places(
     events: _Events, sent: _Numbers, received: _Numbers
 ) -> tuple[_Numbers, _Numbers, _Numbers]:
-    """Places, and the row that only the sender's or the receiver's journal has there, or -1.
+    """Return places, and the row that only the sender's or the receiver's journal has there, or -1.
 
-    Two different events at one place belong together, unless one has no digest: it may be the same
-    event, and the audit has reported it.
+    Two different events at one place are a pair, unless one has no digest: then both may be the
+    same event, and the audit has already reported it.
     """
     places = np.unique(np.concatenate([events.place[sent], events.place[received]]))
     columns = []
@@ -225,7 +231,7 @@ def _at_places(
 
 
 class _Evidence(NamedTuple):
-    """The statements of both journals on the session's end."""
+    """What both journals record about the session's end."""
 
     receiver: str | None
     sent_last: int | None
@@ -234,10 +240,10 @@ class _Evidence(NamedTuple):
 def _kinds(
     one: SessionDirection, places: _Numbers, has_sent: Any, has_received: Any, ends: Sequence[End]
 ) -> tuple[_Numbers, _Evidence]:
-    """Return what each place proves, as an index of `_KINDS`: see docs/pipeline.md.
+    """Return the conclusion for each place, as an index into `_KINDS` (see docs/pipeline.md).
 
-    After the last event that both have, an event may have been in flight when the connection ended,
-    unless the receiver's journal says at its end that it arrived.
+    After the last event that both journals contain, an event may have been in flight when the
+    connection ended, unless the receiver's journal records at its end that it arrived.
     """
     sending = next((end for end in ends if end.journal == one.sender), None)
     receiving = next((end for end in ends if end.peer == one.sender), None)
@@ -270,7 +276,7 @@ def _kinds(
 
 
 def _runs(places: _Numbers, kinds: _Numbers) -> Iterator[tuple[int, int]]:
-    """Yield the bounds of consecutive places of one kind."""
+    """Yield the bounds of runs of consecutive places with the same kind."""
     if not len(places):
         return
     breaks = (kinds[1:] != kinds[:-1]) | (places[1:] != places[:-1] + 1)
@@ -287,7 +293,7 @@ def _found(
     rows: tuple[int, int],
     events: _Events,
 ) -> Found:
-    """A run as a finding; the first event's record is in columns of its own."""
+    """Return a run as a finding; the first event's record is stored in separate columns."""
     sent, received = (events.record(at) if at >= 0 else None for at in rows)
     record = sent or received or {}
     lacks_sent = kind in ("not-sent", "not-recorded") or (kind == "not-covered" and sent is None)
@@ -299,19 +305,19 @@ def _found(
         evidence = f"{which}: sent was {_where(sent)}, received {_where(received)}"
     elif kind == "not-received":
         goes_on = told.sent_last is not None and first < told.sent_last
-        does = "goes on behind them" if goes_on else "says at its end that they had come"
+        does = "continues after them" if goes_on else "records at its end that they arrived"
         evidence = f"{which} sent ({status}), not in the receiver's journal, which {does}"
     elif kind == "in-flight":
-        evidence = f"{which} sent ({status}), after all that the receiver's journal has"
+        evidence = f"{which} sent ({status}), after the last event in the receiver's journal"
     elif kind == "not-sent":
         evidence = (
-            f"{which} received ({status}), not in the sender's journal, which goes on behind them "
-            "or was ended"
+            f"{which} received ({status}), not in the sender's journal, which continues after "
+            "them or has an end"
         )
     elif kind == "not-recorded":
-        evidence = f"{which} received ({status}), after all that the sender's journal has"
+        evidence = f"{which} received ({status}), after the last event in the sender's journal"
     else:
-        evidence = f"{which}, from before the first event that both journals have"
+        evidence = f"{which}, before the first event that both journals have"
     return Found(
         kind,
         one.sender if by_sender else told.receiver,
@@ -327,5 +333,5 @@ def _found(
 
 
 def _where(record: Mapping[str, Any] | None) -> str:
-    assert record is not None  # of both there is one
+    assert record is not None  # both journals have a record here
     return f"{record['segment']} at {record['offset']} ({record['status']})"

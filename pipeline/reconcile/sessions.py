@@ -1,7 +1,7 @@
-"""The ends of sessions, one per journal and session, and their comparison as a whole.
+"""The ends of sessions, one for each journal and session, and their comparison.
 
-A Close that may have been lost in flight proves nothing, and a missing journal is reported without
-a reason. Events are not compared here.
+A Close that may have been lost in flight proves nothing. A missing journal is reported without a
+reason. Events are compared elsewhere.
 """
 
 from collections import defaultdict
@@ -26,7 +26,7 @@ class Found(NamedTuple):
     time: int | None = None
     segment: str | None = None
     offset: int | None = None
-    events: int = 1  # how many it concerns, or tunnels
+    events: int = 1  # the number of affected events, sessions or tunnels
     evidence: str | None = None
 
 
@@ -36,9 +36,10 @@ _OF_END: Final = ("code", "text", "remote", "received_place", "sent_place")
 
 @dataclass(slots=True)
 class End:
-    """A session as one journal has it, with times in microseconds since the epoch.
+    """A session according to one journal, with times in microseconds since the epoch.
 
-    What is of its end is None without one. `first_seen` and `last_seen` are of all its records.
+    Fields about the session's end are None if the journal has no end. `first_seen` and `last_seen`
+    are the times of its first and last records.
     """
 
     journal: str
@@ -66,7 +67,7 @@ class End:
 
     @property
     def was_closed(self) -> bool:
-        """Whether it ended with a Close of the other side."""
+        """Return whether the other side's Close ended the session."""
         return bool(self.remote) and self.code is not None and self.code >= 0
 
     def add(self, row: Row) -> None:
@@ -89,7 +90,7 @@ class End:
 
 
 def session_ends(rows: Iterable[Row]) -> list[End]:
-    """One end per journal and session of silver's rows of sessions."""
+    """Return one end for each journal and session, from silver's rows of sessions."""
     ends: dict[tuple[str, str], End] = {}
     for row in rows:
         key = row["journal"], row["session"]
@@ -107,7 +108,7 @@ def by_session(ends: Iterable[End]) -> dict[str, list[End]]:
 
 
 def covered(statuses: pa.Table, ends: Iterable[End]) -> dict[str, tuple[int, int]]:
-    """The first and last time at which each journal has records of sessions, in microseconds."""
+    """Return the times of each journal's first and last session records, in microseconds."""
     times: dict[str, tuple[int, int]] = {}
 
     def add(journal: str, first: int | None, last: int | None) -> None:
@@ -126,14 +127,14 @@ def covered(statuses: pa.Table, ends: Iterable[End]) -> dict[str, tuple[int, int
 
 
 def most(one: T | None, other: T | None) -> T | None:
-    """The greater of two values, either of which may be missing."""
+    """Return the greater of two values, either of which may be None."""
     if one is None or other is None:
         return other if one is None else one
     return max(one, other)
 
 
 def least(one: T | None, other: T | None) -> T | None:
-    """The smaller of two values, either of which may be missing."""
+    """Return the smaller of two values, either of which may be None."""
     if one is None or other is None:
         return other if one is None else one
     return min(one, other)
@@ -146,8 +147,8 @@ def _micros(time_ns: int | None) -> int | None:
 def compare_ends(ends: Iterable[End]) -> Iterator[Found]:
     """Yield a finding `end-differs` for each two session ends that cannot both be true.
 
-    They contradict each other if one received a Close that the other did not send with that code,
-    or received more than the other sent.
+    They contradict each other if one side received a Close that the other did not send with that
+    code, or if one side received more than the other sent.
     """
     for session, both in by_session(end for end in ends if end.ended is not None).items():
         for one in both:
@@ -174,9 +175,9 @@ def _contradictions(initiator: End, responder: End) -> Iterator[str]:
     )
     for a, b, one, other in sides:
         if a.was_closed and b.was_closed:
-            yield "each end says that the other closed"
+            yield "each journal records that the other side closed the session"
         if a.was_closed and None not in (a.code, b.code) and a.code != b.code:
-            yield f"the {one} was sent Close {a.code}, the {other} ended with {b.code}"
+            yield f"the {one} received Close {a.code}, the {other} ended with {b.code}"
         if a.received_place is None or b.sent_place is None:
             continue
         if a.received_place > b.sent_place:
@@ -186,7 +187,7 @@ def _contradictions(initiator: End, responder: End) -> Iterator[str]:
             )
         if a.was_closed and a.received_place < b.sent_place:
             yield (
-                f"the {one} got the Close at place {a.received_place}, the {other} sent up to "
+                f"the {one} received the Close at place {a.received_place}, the {other} sent up to "
                 f"{b.sent_place}"
             )
 
@@ -194,11 +195,12 @@ def _contradictions(initiator: End, responder: End) -> Iterator[str]:
 def missing_journals(
     ends: Sequence[End], covered: Mapping[str, tuple[int, int]]
 ) -> Iterator[Found]:
-    """Yield `missing-journal` and `not-covered`; `journal` is the node whose journal is missing.
+    """Yield findings `missing-journal` and `not-covered`; `journal` is the node without a journal.
 
-    A node without a journal has one finding, `count` its sessions. A node whose journal has records
-    from before and after a session but not the session has one for each session. For sessions that
-    begin before the first or end after the last record of its journal a node has one `not-covered`.
+    A node without any journal gets one finding whose `count` is its number of sessions. A node
+    whose journal has records from before and after a session, but not the session, gets one finding
+    for each such session. Sessions that begin before the first record of a node's journal, or end
+    after its last, are combined in one `not-covered`.
     """
     kept = {(end.session, end.journal) for end in ends}
     lost: defaultdict[tuple[str, str, str | None], list[End]] = defaultdict(list)
@@ -233,14 +235,14 @@ def _is_inside(end: End, times: tuple[int, int]) -> bool:
 
 
 def _absence(within: str, told: Sequence[End]) -> str:
-    """Describe what other journals have of a node."""
+    """Describe what other journals recorded about a node."""
     others = {end.journal for end in told}
     if within == "inside":
         return (
-            f"{min(others)} has this session; this journal has records from before it and from "
-            "after it, and none of it"
+            f"{min(others)} has this session; this journal has records from before and after the "
+            "session, but not the session"
         )
     whole = f"{len(told)} sessions in the journals of {len(others)} nodes"
     if within == "none":
         return f"{whole}; no journal of this node was given"
-    return f"{whole} that are not wholly within the times of this journal"
+    return f"{whole} that this journal's times don't fully cover"

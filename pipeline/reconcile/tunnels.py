@@ -1,8 +1,8 @@
-"""Comparison of the records of a tunnel's neighbouring hops.
+"""Comparison of the records of neighbouring hops of a tunnel.
 
-Records belong together by trace, hop and both nodes. An origin may reuse a trace, so records are
-counted and summed. Clocks are not compared, and a crash leaves no record: a missing record proves
-nothing, while bytes that don't match do.
+Records are matched by trace, hop and both nodes. An origin may reuse a trace, so records are
+counted and summed. Clocks are not compared. A missing record proves nothing, because a crash loses
+records; mismatched byte counts do.
 """
 
 from collections import defaultdict
@@ -14,19 +14,19 @@ from parley._node.federation.limits import TUNNEL_MEMORY
 from parley._pipeline.reconcile.sessions import Found, Row
 
 LARGEST: Final = 2**63 - 1
-# Of a tunnel that was cut off, in a direction: what the first server held, and what was under way.
+# For an interrupted tunnel, in one direction: bytes buffered at the first server and in flight.
 MOST_LOST: Final = 2 * TUNNEL_MEMORY
 _MISSING: Final = "tunnel-missing"
 _OUTSIDE: Final = "not-covered"
 
 _Record = tuple[int, int, str, int]  # began, ended (microseconds), segment, offset
-# What is wrong of a node: kind, node, record, count, evidence.
+# One problem of a node: kind, node, record, count, evidence.
 _Wrong = tuple[str, str, _Record, int, str]
 
 
 @dataclass(slots=True)
 class _Neighbour:
-    """The records of one of two neighbours for a trace; sums are capped, as nodes choose them."""
+    """The records of one neighbour for a trace; sums are capped because nodes choose the values."""
 
     node: str
     has: int = 0
@@ -37,7 +37,7 @@ class _Neighbour:
     record: _Record | None = None
 
     def add(self, row: Row, *, expects: bool) -> None:
-        """Add a record of a hop, which expects its neighbour to have one too or not."""
+        """Add the record of a hop; `expects` is whether its neighbour must have one too."""
         self.has += 1
         self.expects += expects
         self.length = min(self.length + row["length"], LARGEST)
@@ -58,10 +58,10 @@ def ended(row: Row) -> int:
 def compare_tunnels(
     tunnels: Iterable[Row], covered: Mapping[str, tuple[int, int]]
 ) -> Iterator[Found]:
-    """Findings `tunnel-differs`, `tunnel-missing` and `not-covered`.
+    """Return findings `tunnel-differs`, `tunnel-missing` and `not-covered`.
 
-    `tunnels` are silver's; `covered` has the times for which each journal has records. Nodes
-    without a journal are left out.
+    `tunnels` are silver's rows. `covered` has the times for which each journal has records. Nodes
+    without a journal are skipped.
     """
     outside: defaultdict[str, list[_Wrong]] = defaultdict(list)
     for trace, one, other in _pairs(tunnels):
@@ -96,7 +96,7 @@ def _found(kind: str, node: str, record: _Record, count: int, evidence: str) -> 
 
 
 def _pairs(tunnels: Iterable[Row]) -> Iterator[tuple[str, _Neighbour, _Neighbour]]:
-    """Yield the records of each two neighbours and trace."""
+    """Yield the records of each pair of neighbours and trace."""
     pairs: dict[tuple[str, int, str, str], tuple[_Neighbour, _Neighbour]] = {}
 
     def sides(trace: str, hop: int, one: str, other: str) -> tuple[_Neighbour, _Neighbour]:
@@ -119,26 +119,26 @@ def _disagreements(trace: str, one: _Neighbour, other: _Neighbour) -> Iterator[_
         evidence = next(_contradictions(trace, one, other), None)
         if evidence is not None:
             yield "tunnel-differs", one.node, one.record, one.has, evidence
-    for witness, side, did in ((one, other, "gave it to"), (other, one, "got it from")):
+    for witness, side, did in ((one, other, "forwarded it to"), (other, one, "received it from")):
         missing = witness.expects - side.has
         if missing <= 0 or witness.record is None:
             continue
         if side.has == 0:
             evidence = (
-                f"tunnel {trace}: {witness.node} says that it {did} this node, which has no record "
-                "of it"
+                f"tunnel {trace}: {witness.node} recorded that it {did} this node, which has no "
+                "record of it"
             )
         else:
             evidence = (
-                f"tunnel {trace}: {witness.node} says {witness.expects} times that it {did} this "
-                f"node, which has {side.has} records of it"
+                f"tunnel {trace}: {witness.node} recorded {witness.expects} times that it {did} "
+                f"this node, which has {side.has} records of it"
             )
         yield _MISSING, side.node, witness.record, missing, evidence
 
 
 def _contradictions(trace: str, one: _Neighbour, other: _Neighbour) -> Iterator[str]:
     if one.length != other.length:
-        yield (f"tunnel {trace}: {one.node} and {other.node} do not say that its path is as long")
+        yield f"tunnel {trace}: {one.node} and {other.node} recorded different path lengths"
     ways = (
         ("forward", one, one.forward, other, other.forward),
         ("back", other, other.back, one, one.back),
@@ -147,6 +147,6 @@ def _contradictions(trace: str, one: _Neighbour, other: _Neighbour) -> Iterator[
         lost = before - behind
         if lost < 0 or lost > MOST_LOST * one.has:
             yield (
-                f"tunnel {trace}, {way}: {before} bytes at {first.node}, and behind it {behind} at "
-                f"{second.node}"
+                f"tunnel {trace}, {way}: {before} bytes at {first.node}, but {behind} at the next "
+                f"server, {second.node}"
             )

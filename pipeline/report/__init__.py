@@ -1,5 +1,5 @@
-"""The report: one HTML page of the gold tables, for people, that opens anywhere.
+"""The report: one self-contained HTML page of the gold tables for people to read.
 
-The page has one script, its own, and loads nothing; every name in it was chosen by a stranger.
-`pipeline.report.page` writes it.
+The page has a single script of its own and loads nothing. Every name on it was chosen by an
+untrusted peer. `pipeline.report.page` writes it.
 """

@@ -1,4 +1,4 @@
-"""Numbers as people read them, with their units: to three significant digits, and times in UTC."""
+"""Numbers and times for people to read: three significant digits with a unit, and times in UTC."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -11,17 +11,17 @@ _DURATIONS: Final = ((86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "
 
 
 def count(number: float | None) -> str:
-    """A whole number, its thousands apart."""
+    """Format a whole number with thousands separators."""
     return NOTHING if number is None else f"{number:,.0f}"
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things, of which one is a `noun`."""
+    """Format a number followed by `noun`, in the plural unless the number is 1."""
     return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
 
 
 def size(number: float | None) -> str:
-    """Bytes."""
+    """Format a number of bytes."""
     if number is None:
         return NOTHING
     value, unit = float(number), _SIZES[0]
@@ -33,7 +33,7 @@ def size(number: float | None) -> str:
 
 
 def duration(micros: float | None) -> str:
-    """Microseconds."""
+    """Format a duration in microseconds."""
     if micros is None:
         return NOTHING
     for length, unit in _DURATIONS:
@@ -47,7 +47,10 @@ def duration(micros: float | None) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """A part of a whole, in percent; 100 % is said of the whole only, and 0 % of nothing."""
+    """Format a part of a whole in percent.
+
+    Values are shown as 100 % or 0 % only if they are exact.
+    """
     if not whole:
         return NOTHING
     percent = 100 * part / whole
@@ -59,12 +62,12 @@ def share(part: float, whole: float) -> str:
 
 
 def moment(micros: int) -> datetime:
-    """Microseconds since the epoch as a time."""
+    """Convert microseconds since the epoch to a datetime in UTC."""
     return _EPOCH + timedelta(microseconds=micros)
 
 
 def time(micros: int | None) -> str:
-    """Microseconds since the epoch, to the second."""
+    """Format microseconds since the epoch as a time with seconds."""
     return NOTHING if micros is None else f"{moment(micros):%Y-%m-%d %H:%M:%S}"
 
 

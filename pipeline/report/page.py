@@ -1,8 +1,8 @@
-"""The report as one HTML page, made from the figures that `pipeline.report.queries` collects.
+"""The report as one HTML page, rendered from the figures that `pipeline.report.queries` collects.
 
 The template `page.html` escapes every value. The page loads nothing. Its only script sorts, filters
-and pages tables; a policy in the page forbids all other scripts, by the script's hash, and all
-loading.
+and paginates tables. A content security policy blocks all loading, and all scripts except this one,
+which it identifies by hash.
 """
 
 import os
@@ -32,7 +32,7 @@ from parley._pipeline.report.queries import collect
 from parley._pipeline.report.report_data import EVENT_ROWS, ROWS, TOP_NODES, Figures, FindingRow
 
 _HERE: Final = Path(__file__).parent
-# Both are our own files, and the only values that the template does not escape.
+# Both files are part of this package; no other value is inserted without escaping.
 _STYLE: Final = Markup((_HERE / "style.css").read_text(encoding="utf-8"))  # noqa: S704
 _SCRIPT: Final = Markup((_HERE / "tables.js").read_text(encoding="utf-8"))  # noqa: S704
 _HASH: Final = b64encode(sha256(_SCRIPT.encode()).digest()).decode()
@@ -50,7 +50,7 @@ _TEMPLATES.globals |= {
     "BARS": BARS,
     "EVENT_ROWS": EVENT_ROWS,
     "TOP_NODES": TOP_NODES,
-    "title": "Parley: what the journals say",
+    "title": "Parley: report of the journals",
     "style": _STYLE,
     "script": _SCRIPT,
     "policy": (
@@ -77,9 +77,9 @@ _SECOND: Final = 1_000_000
 
 
 def render(figures: Figures, names: Mapping[str, str] | None = None) -> str:
-    """Return the page for these figures.
+    """Return the HTML page for these figures.
 
-    `names` maps node ids to the names by which the reader knows the nodes.
+    `names` maps node IDs to petnames.
     """
     nodes = Nodes(_all_nodes(figures), names)
     findings_about: defaultdict[str | None, list[FindingRow]] = defaultdict(list)
@@ -102,7 +102,7 @@ def render(figures: Figures, names: Mapping[str, str] | None = None) -> str:
 
 
 def _pictures(figures: Figures, nodes: Nodes) -> dict[str, str | None]:
-    """Return the addresses of the images, None where there is nothing to draw."""
+    """Return the image URLs by name; None where there is nothing to draw."""
     arrows = [(edge.sender, edge.receiver, edge.events) for edge in figures.edges]
     by_node: Counter[str] = Counter()
     for link in figures.links:
@@ -126,7 +126,9 @@ def _pictures(figures: Figures, nodes: Nodes) -> dict[str, str | None]:
 
 
 def _tiles(figures: Figures) -> list[tuple[str, str, str]]:
-    """Return the totals: a name, a number and a note each; those of calls need an auditor's key."""
+    """Return the totals as (name, number, note); totals of calls and notes need an auditor's
+    key.
+    """
     tiles = [
         ("Nodes", units.count(figures.nodes), f"{units.count(figures.journals)} with a journal"),
         (
@@ -138,7 +140,7 @@ def _tiles(figures: Figures) -> list[tuple[str, str, str]]:
         (
             "Verified",
             units.share(figures.verified, figures.journaled),
-            f"of {units.counted(figures.journaled, 'record')} of events",
+            f"of {units.counted(figures.journaled, 'event record')}",
         ),
         ("Calls", units.count(figures.calls), f"between {units.counted(figures.pairs, 'pair')}"),
         ("Notes", units.count(figures.notes), f"in {units.counted(figures.topic_count, 'topic')}"),
@@ -147,34 +149,34 @@ def _tiles(figures: Figures) -> list[tuple[str, str, str]]:
 
 
 def _verdict(figures: Figures) -> dict[str, str]:
-    """Return the verdict on all findings: its look, its text and details."""
+    """Return the overall verdict: its style, text and details."""
     sums = dict.fromkeys((FAULT, UNCHECKED, NOTICE), 0)
     for row in figures.finding_kinds:
         sums[row.weight if row.weight in sums else FAULT] += row.findings
     checked = (
-        f"{units.count(figures.verified)} of {units.counted(figures.journaled, 'record')} of "
-        f"events in {units.counted(figures.journals, 'journal')} "
+        f"{units.count(figures.verified)} of {units.counted(figures.journaled, 'event record')} "
+        f"in {units.counted(figures.journals, 'journal')} "
         f"{'was' if figures.verified == 1 else 'were'} verified."
     )
     if sums[FAULT]:
         look, text = "fault", f"{units.counted(sums[FAULT], 'fault')} found."
     elif not figures.journaled:
-        look, text, checked = "unchecked", "There was nothing to check.", ""
+        look, text, checked = "unchecked", "The tables contain no events to check.", ""
     elif sums[UNCHECKED]:
-        look, text = "unchecked", "No faults found in what could be checked."
+        look, text = "unchecked", "No faults found in the records that could be checked."
     else:
         look, text = "good", "No faults found."
     others = []
     if sums[UNCHECKED]:
-        others.append(f"{units.counted(sums[UNCHECKED], 'thing')} that could not be checked")
+        others.append(f"{units.counted(sums[UNCHECKED], 'item')} that could not be checked")
     if sums[NOTICE]:
         others.append(units.counted(sums[NOTICE], "notice"))
-    besides = f" Besides: {' and '.join(others)}." if others else ""
+    besides = f" Also found: {' and '.join(others)}." if others else ""
     return {"look": look, "text": text, "details": f"{checked}{besides}".strip()}
 
 
 def _all_nodes(figures: Figures) -> set[str]:
-    """Every node id that the page may show."""
+    """Return every node ID that can appear on the page."""
     named: set[str | None] = {row.node for row in figures.node_rows}
     named |= {point.sender for point in figures.traffic}
     for finding in figures.findings:
@@ -203,21 +205,24 @@ def write_report(
     without_events: bool = False,
     stage: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Write the report of the gold tables as one HTML file, whole or not at all.
+    """Write the report of the gold tables to one HTML file atomically.
 
-    `names` are those by which the reader knows nodes; a table gets at most `rows` rows; the events
-    of sessions are read as well, unless it is `without_events`; `stage` hears what is done next.
+    `names` maps node IDs to petnames. Each table has at most `rows` rows. Events of sessions are
+    read unless `without_events` is true. `stage` is called with a description of each step.
 
-    Raises NoTablesError without tables, or for one that is damaged; FileError: it cannot be
-    written.
+    Raises:
+        NoTablesError: The tables don't exist or are damaged.
+        FileError: The file cannot be written.
     """
     stage("reading the tables")
     gold = read_all_gold(store)
     _, mark = newest(store)
     if gold is None or mark is None:
-        raise NoTablesError("there are no tables: `parley pipeline run` makes them")
+        raise NoTablesError(
+            "cannot read the gold tables: they do not exist; make them with `parley pipeline run`"
+        )
     scan = None if without_events else partial(_scan, store, mark.batch)
-    stage("choosing what is shown" if scan is None else "reading the events of sessions")
+    stage("selecting the rows to show" if scan is None else "reading the events of sessions")
     figures = collect(gold, scan, rows)
     stage("writing the page")
     page = render(figures, names)
@@ -225,7 +230,11 @@ def write_report(
 
 
 def _to_file(path: Path, page: str) -> None:
-    """Write a page, whole or not at all. Raises FileError."""
+    """Write a page atomically.
+
+    Raises:
+        FileError: The file cannot be written.
+    """
     try:
         _replace(path, page)
     except OSError as error:

@@ -1,8 +1,7 @@
-"""The report's pictures, as SVG by matplotlib.
+"""The report's charts, drawn as SVG by matplotlib.
 
-A picture loads nothing and is put into the page as an image, where nothing in it could run. Its
-lines and letters take the colour of the reader's light or dark scheme, and names are never read as
-formulas.
+A chart loads nothing and is embedded as an image, where scripts cannot run. Lines and text follow
+the reader's light or dark colour scheme. Names are never parsed as formulas.
 """
 
 import warnings
@@ -26,13 +25,13 @@ from parley._pipeline.report import format as units
 from parley._pipeline.report.cells import Nodes, visible
 from parley._pipeline.report.report_data import CallRow, NodeRow, TopicNotes, TrafficPoint
 
-# Told apart by most eyes, on white and on black.
+# Distinguishable with most kinds of colour vision, on white and on black.
 COLOURS: Final = ("#3d85c6", "#e08a1e", "#2a9d78", "#b072cc", "#c94f4f", "#8a8f98")
 FAULTY: Final = "#d03a3a"
 BARS: Final = 15
-WIDTH: Final = 11.6  # inches: that of the page, so that letters are as large as its own
-_LABEL: Final = 30  # characters of a name
-_INK: Final = "#010203"  # stands for the reader's own colour of text
+WIDTH: Final = 11.6  # inches: the page's width, so that fonts have the same size as on the page
+_LABEL: Final = 30  # maximum number of characters of a name
+_INK: Final = "#010203"  # placeholder for the reader's text colour
 _SCHEME: Final = (
     "<style>:root{color:#1f2328}"
     "@media (prefers-color-scheme:dark){:root{color:#d5dae1}}"
@@ -61,7 +60,7 @@ _STYLE: Final[Any] = {
 
 
 def traffic_plot(points: Sequence[TrafficPoint], bucket: int, nodes: Nodes) -> str:
-    """Events and bytes a second over time, by sender; an image's address."""
+    """Plot events and bytes per second over time by sender; return the image's URL."""
     senders = sorted({point.sender for point in points if point.sender is not None})
     totals = {
         sender: sum(point.wire_bytes for point in points if point.sender == sender)
@@ -105,7 +104,7 @@ def traffic_plot(points: Sequence[TrafficPoint], bucket: int, nodes: Nodes) -> s
         axes[1].yaxis.set_major_locator(MultipleLocator(_binary_step(axes[1].get_ylim()[1])))
         axes[1].yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(units.size(value))))
         axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.3g}"))
-        # matplotlib has no types for these two.
+        # matplotlib does not annotate these two functions.
         locator = AutoDateLocator(tz=UTC, minticks=3, maxticks=9)  # type: ignore[no-untyped-call]  # matplotlib's
         axes[1].xaxis.set_major_locator(locator)
         dates = ConciseDateFormatter(locator, tz=UTC)  # type: ignore[no-untyped-call]  # matplotlib's
@@ -116,7 +115,7 @@ def traffic_plot(points: Sequence[TrafficPoint], bucket: int, nodes: Nodes) -> s
 
 
 def latency_plot(rows: Sequence[CallRow]) -> str:
-    """The middle, the slow and the slowest calls of each topic; an image's address."""
+    """Plot the p50, p95, p99 and maximum latency of each topic; return the image's URL."""
     shown = [row for row in rows if row.p50_us is not None][:BARS]
     with _drawing(WIDTH, 1.3 + 0.34 * len(shown)) as (figure, address):
         axes = figure.subplots()
@@ -152,7 +151,7 @@ def latency_plot(rows: Sequence[CallRow]) -> str:
 
 
 def topics_plot(rows: Sequence[TopicNotes]) -> str:
-    """The topics with the most notes; an image's address."""
+    """Plot the topics with the most notes; return the image's URL."""
     shown = rows[:BARS]
     with _drawing(WIDTH, 0.9 + 0.34 * len(shown)) as (figure, address):
         axes = figure.subplots()
@@ -165,11 +164,11 @@ def topics_plot(rows: Sequence[TopicNotes]) -> str:
     return address[0]
 
 
-Arrow = tuple[str, str, int]  # from a node to another, and how much
+Arrow = tuple[str, str, int]  # sender, receiver and weight
 
 
 def graph_plot(arrows: Sequence[Arrow], rows: Sequence[NodeRow], nodes: Nodes) -> str:
-    """Arrows between nodes on a circle; an image's address."""
+    """Plot nodes on a circle with arrows between them; return the image's URL."""
     places = circle(arrows)
     known = {row.node: row for row in rows}
     most = max(amount for _, _, amount in arrows)
@@ -220,17 +219,17 @@ def graph_plot(arrows: Sequence[Arrow], rows: Sequence[NodeRow], nodes: Nodes) -
 
 
 def _binary_step(top: float) -> float:
-    """The power of two that makes some four steps of it."""
+    """Return a power of two that divides the range into about four steps."""
     return float(2 ** max(ceil(log2(max(top, 1) / 4.5)), 0))
 
 
 def _short(text: str) -> str:
-    """A number without zeros behind its point."""
+    """Format a number without trailing zeros."""
     return text.replace(".00 ", " ").replace(".0 ", " ")
 
 
 def _name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Names beside the rows, the first one on top."""
+    """Label the rows with names, the first one at the top."""
     axes.set_yticks(range(len(names)), [visible(name, _LABEL) for name in names])
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
@@ -238,10 +237,10 @@ def _name_rows(axes: Axes, names: Sequence[str]) -> None:
 
 @contextmanager
 def _drawing(width: float, height: float) -> Iterator[tuple[Figure, list[str]]]:
-    """A figure of so many inches; at the end its address is in the list."""
+    """Create a figure of this size in inches; on exit its image URL is appended to the list."""
     address: list[str] = []
     with rc_context(_STYLE), warnings.catch_warnings():
-        # The reader's own fonts draw the letters, not the one that measures them here.
+        # The reader's fonts draw the text; the font used here only measures it.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasSVG(figure)
@@ -261,9 +260,9 @@ Point = tuple[float, float]
 
 
 def circle(edges: Iterable[Arrow]) -> dict[str, Point]:
-    """Each node's place on the unit circle, clockwise from the top; busy pairs are neighbours.
+    """Place the nodes on the unit circle, clockwise from the top, with busy pairs as neighbours.
 
-    Edges have a weight; the same edges give the same picture.
+    Edges have weights. The same edges always produce the same layout.
     """
     order = _order_by_neighbours(edges)
     step = 2 * pi / max(len(order), 1)
@@ -271,7 +270,9 @@ def circle(edges: Iterable[Arrow]) -> dict[str, Point]:
 
 
 def _order_by_neighbours(edges: Iterable[Arrow]) -> list[str]:
-    """All nodes: first the busiest, then always the one that talks most with the one before."""
+    """Order all nodes: first the busiest, then repeatedly the node with the most traffic to the
+    last.
+    """
     weights: dict[str, dict[str, int]] = {}
     for one, other, weight in edges:
         for a, b in ((one, other), (other, one)):
@@ -288,5 +289,5 @@ def _order_by_neighbours(edges: Iterable[Arrow]) -> list[str]:
 
 
 def _heaviest(nodes: list[str], weights: Mapping[str, int]) -> str:
-    """The first of the heaviest; the first of all if none has a weight."""
+    """Return the first of the heaviest nodes, or the first node if none has a weight."""
     return max(nodes, key=lambda node: weights.get(node, 0))

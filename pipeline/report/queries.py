@@ -1,6 +1,7 @@
-"""The figures of a report, collected from the gold tables as Arrow.
+"""The figures of a report, computed from the gold tables with Arrow.
 
-All that leaves Arrow was sorted and cut, or grouped into a bounded number of groups, before.
+Data is sorted and truncated, or grouped into a bounded number of groups, before it is converted to
+Python objects.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,7 +39,7 @@ from parley._pipeline.report.report_data import (
     TunnelSummary,
 )
 
-# Columns of all events, or of those of some sessions, in pieces.
+# Yields tables with these columns of all events, or of some sessions only.
 Scan = Callable[[Sequence[str], Sequence[str] | None], Iterator[pa.Table]]
 
 _SENT: Final = "sent"
@@ -46,9 +47,11 @@ _TRAFFIC: Final = ("journal", "sender", "receiver", "direction", "time", "wire_s
 
 
 def events_of(scan: Scan, query: Mapping[str, Sequence[int]]) -> dict[str, list[EventRow]]:
-    """For each of these sessions at most `EVENT_ROWS` rows: first those at most `NEAR` places from
-    the places that belong to it here, then those at its beginning; in the order of their places,
-    one journal's beside the other's."""
+    """Return at most `EVENT_ROWS` events of each session, ordered by place.
+
+    Events within `NEAR` places of the given places come first, then those at the session's
+    beginning. Rows of both journals for the same place are adjacent.
+    """
     near = {
         session: {place + away for place in places for away in range(-NEAR, NEAR + 1)}
         for session, places in query.items()
@@ -72,15 +75,19 @@ def events_of(scan: Scan, query: Mapping[str, Sequence[int]]) -> dict[str, list[
 
 
 def _some(rows: list[EventRow], near: set[int]) -> list[EventRow]:
-    """The first `EVENT_ROWS` of a session's events, those that are near before others."""
+    """Return the first `EVENT_ROWS` events of a session, preferring those with a place in
+    `near`.
+    """
     rows.sort(key=lambda row: (row.place not in near, row.place, row.direction, row.journal or ""))
     return rows[:EVENT_ROWS]
 
 
 def fine_traffic(scan: Scan, width: int) -> pa.Table:
-    """What each journal has of each `width` microseconds, with the columns of gold's `traffic` that
-    pictures are made of: minute (here when the bin begins), node, peer, direction, events,
-    wire_bytes."""
+    """Return the traffic in each journal in bins of `width` microseconds.
+
+    The columns are those of gold's `traffic` that plots use: minute (here the start of the bin),
+    node, peer, direction, events, wire_bytes.
+    """
     keys = ["minute", "node", "peer", "direction"]
     sums = ["events", "wire_bytes"]
     pieces = []
@@ -102,15 +109,15 @@ def fine_traffic(scan: Scan, width: int) -> pa.Table:
 
 
 _SECOND: Final = 1_000_000
-# Widths of a bucket of time, in microseconds: below a minute, for which events are looked at one by
-# one; then a minute, 5, 15, an hour, 6, a day, a week, 30 days.
+# Widths of a time bucket, in microseconds. Widths below a minute require reading individual events;
+# the others are 1, 5 and 15 minutes, 1 and 6 hours, a day, a week and 30 days.
 _FINE: Final = tuple(
     int(seconds * _SECOND) for seconds in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30)
 )
 _WIDTHS: Final = tuple(
     seconds * _SECOND for seconds in (60, 300, 900, 3_600, 21_600, 86_400, 604_800, 2_592_000)
 )
-FINE_EVENTS: Final = 2_000_000  # that are looked at for it
+FINE_EVENTS: Final = 2_000_000  # maximum number of events to read individually
 _SUMS: Final = ("sent_events", "sent_bytes", "received_events", "received_bytes")
 _WEIGHTS: Final = {FAULT: 0, UNCHECKED: 1, NOTICE: 2}
 
@@ -118,8 +125,10 @@ R = TypeVar("R", bound=tuple[Any, ...])
 
 
 def collect(gold: Mapping[str, pa.Table], scan: Scan | None = None, most: int = ROWS) -> Figures:
-    """The figures of the gold tables, by their names, and of the events that `scan` yields. A table
-    gets `most` rows."""
+    """Compute the report's figures from the gold tables and the events that `scan` yields.
+
+    Each table has at most `most` rows.
+    """
     traffic, graph, sessions = gold["traffic"], gold["graph"], gold["sessions"]
     findings, calls, topics = gold["findings"], gold["calls"], gold["topics"]
     tunnels = gold["tunnels"]
@@ -131,13 +140,13 @@ def collect(gold: Mapping[str, pa.Table], scan: Scan | None = None, most: int = 
     by_topic, by_pair = (rows_with(asked, "scope", scope) for scope in ("topic", "pair"))
     called = _sum(by_topic, "calls")
     pairs = by_pair.group_by(["caller", "callee"]).aggregate([]).num_rows
-    if not called:  # no caller keeps a journal
+    if not called:  # no caller has a journal
         by_topic, by_pair = (rows_with(calls, "scope", scope) for scope in ("topic", "pair"))
     topic_notes = group_rows(topics, ["topic"], total=["notes"], count="publishers")
     each = _renamed(findings, "count", "events")
     each = each.append_column("rank", _ranks(each))
     ways = (tunnels.column(name).cast(pa.float64(), safe=False) for name in ("forward", "back"))
-    volume = pc.add(*ways)  # their sum may be greater than an integer is
+    volume = pc.add(*ways)  # the sum can exceed a 64-bit integer
     listed = _take(each, FindingRow, most, "rank", "time", "kind", "place")
     session_rows = _take(sessions, SessionSummary, most, "-wire_bytes", "started", "session")
     return Figures(
@@ -186,9 +195,9 @@ def collect(gold: Mapping[str, pa.Table], scan: Scan | None = None, most: int = 
 
 
 def _take(table: pa.Table, kind: type[R], rows: int, *order: str) -> list[R]:
-    """The first rows of a table as tuples of a kind, whose fields are the columns.
+    """Return the first rows of a table as named tuples whose fields are the columns.
 
-    Times are microseconds: no zone of this machine gets in.
+    Times are converted to microseconds, so the local time zone has no effect.
     """
     fields: Sequence[str] = kind._fields  # type: ignore[attr-defined]  # each is a NamedTuple
     first = _plain(_first(table, rows, *order).select(fields))
@@ -197,8 +206,11 @@ def _take(table: pa.Table, kind: type[R], rows: int, *order: str) -> list[R]:
 
 
 def _first(table: pa.Table, rows: int, *order: str) -> pa.Table:
-    """The first rows by these columns: falling, nulls last, with a minus before the name; others
-    rising, nulls first."""
+    """Return the first rows in the order of these columns.
+
+    A column prefixed with a minus is descending with nulls last; others are ascending with nulls
+    first.
+    """
     columns: dict[str, pa.ChunkedArray] = {}
     keys: list[tuple[str, str]] = []
     for name in order:
@@ -211,7 +223,7 @@ def _first(table: pa.Table, rows: int, *order: str) -> pa.Table:
 
 
 def _plain(table: pa.Table) -> pa.Table:
-    """Times as microseconds since the epoch."""
+    """Convert time columns to microseconds since the epoch."""
     for at, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type):
             table = table.set_column(at, field.name, table.column(at).cast(LONG))
@@ -236,7 +248,7 @@ def _bound(table: pa.Table, name: str, of: Any) -> int | None:
 
 
 def _ranks(findings: pa.Table) -> pa.Array:
-    """The place of each finding's weight; an unknown one is a fault's."""
+    """Return the rank of each finding's weight; unknown weights rank as faults."""
     weights = findings.column("weight").to_pylist()
     return pa.array([_WEIGHTS.get(weight, 0) for weight in weights], LONG)
 
@@ -257,7 +269,7 @@ def _talks(
     findings: Sequence[FindingRow],
     scan: Scan | None,
 ) -> dict[SessionSummary, list[EventRow]]:
-    """The sessions that findings are about, then the largest ones, with some of their events."""
+    """Return the sessions with findings, then the largest sessions, with some of their events."""
     places: dict[str, list[int]] = {}
     for finding in findings:
         if finding.session is not None and (finding.session in places or len(places) < SESSIONS):
@@ -275,7 +287,9 @@ def _talks(
 def _fine(
     scan: Scan | None, graph: pa.Table, traffic: pa.Table
 ) -> tuple[int, list[TrafficPoint]] | None:
-    """The same as `_traffic` of what is too short for minutes, and not too much."""
+    """Return the result of `_traffic` with buckets below a minute, for a short and small
+    recording.
+    """
     first, last = (_bound(graph, name, of) for name, of in (("first", pc.min), ("last", pc.max)))
     if scan is None or first is None or last is None or _sum(traffic, "events") > FINE_EVENTS:
         return None
@@ -284,9 +298,10 @@ def _fine(
 
 
 def _traffic(traffic: pa.Table, widths: Sequence[int] = _WIDTHS) -> tuple[int, list[TrafficPoint]]:
-    """Width of a bucket in microseconds, and what the nodes sent in each.
+    """Return the width of a bucket in microseconds, and the traffic of each node and bucket.
 
-    Each event once: what its sender has, or, where that keeps no journal, its receiver.
+    Each event counts once: from the sender's journal, or from the receiver's if the sender has
+    none.
     """
     names = ["minute", "sender", "events", "wire_bytes"]
     if not traffic.num_rows:
@@ -303,7 +318,7 @@ def _traffic(traffic: pa.Table, widths: Sequence[int] = _WIDTHS) -> tuple[int, l
     top = _first(senders, TOP_SENDERS, "-wire_bytes", "sender").column("sender")
     shown = pc.is_in(counted.column("sender"), pc.drop_null(top))
     sender = pc.if_else(shown, counted.column("sender"), pa.scalar(None, TEXT))
-    # Of more than the widest buckets hold, which is 13 years, the last ones are shown.
+    # If the widest buckets cannot cover the whole time (13 years), keep the latest ones.
     bucket = counted.column("minute").cast(LONG).to_numpy() // width * width
     points = pa.table(
         [pa.array(bucket), sender, counted.column("events"), counted.column("wire_bytes")],
@@ -316,7 +331,7 @@ def _traffic(traffic: pa.Table, widths: Sequence[int] = _WIDTHS) -> tuple[int, l
 
 
 def _nodes(graph: pa.Table, traffic: pa.Table, findings: pa.Table) -> pa.Table:
-    """One row for each node, with the columns of `NodeRow` and `volume`."""
+    """Return one row for each node, with the columns of `NodeRow` and `volume`."""
     none = repeat_value(0, LONG, graph.num_rows)
     events, sizes = graph.column("events"), graph.column("wire_bytes")
     names = ["node", "peer", *_SUMS]
@@ -345,14 +360,16 @@ def _nodes(graph: pa.Table, traffic: pa.Table, findings: pa.Table) -> pa.Table:
 
 
 def _edges(graph: pa.Table, nodes: pa.Table) -> list[Edge]:
-    """What the busiest nodes sent each other."""
+    """Return the traffic between the busiest nodes."""
     named = _first(nodes, TOP_NODES, "-volume", "node").column("node").to_pylist()
     between = rows_with(rows_with(graph, "sender", *named), "receiver", *named)
     return _take(between, Edge, TOP_NODES**2, "-events", "sender", "receiver")
 
 
 def _links(tunnels: pa.Table, most: int) -> list[TunnelLink]:
-    """Who joined tunnels with whom, and how many."""
+    """Return the number of tunnels and bytes for each pair of neighbouring nodes in tunnel
+    paths.
+    """
     sums: dict[tuple[str, str], list[int]] = {}
     columns = (tunnels.column(name).to_pylist() for name in ("path", "tunnels", "forward", "back"))
     for path, *counts in zip(*columns, strict=True):
@@ -368,7 +385,7 @@ def _links(tunnels: pa.Table, most: int) -> list[TunnelLink]:
 
 
 def _servers(nodes: pa.Table, links: Sequence[TunnelLink]) -> list[NodeRow]:
-    """The nodes of the links that a picture has, as far as they have sessions or a journal."""
+    """Return the nodes of these links that have sessions or a journal."""
     named = sorted({node for link in links for node in (link.before, link.after)})
     return _take(rows_with(nodes, "node", *named), NodeRow, len(named), "node")
 
@@ -379,6 +396,6 @@ def _groups(names: pa.ChunkedArray) -> list[SessionGroup]:
 
 
 def _closing(sessions: pa.Table) -> pa.ChunkedArray:
-    """How a session ended by either end: its code, or that no journal has an end."""
+    """Return the close code of each session from either end, or an empty string without one."""
     ends = (sessions.column(name) for name in ("initiator_code", "responder_code"))
     return pc.coalesce(*ends).cast(TEXT).fill_null("")

@@ -1,24 +1,24 @@
-"""What the report shows: small, however large the gold tables are.
+"""The data of a report, bounded in size however large the gold tables are.
 
-Each list has a bound, either of rows by rank or of points by coarser buckets of time. Times (since
-the epoch) and durations are microseconds, sizes are bytes.
+Each list is limited to a number of rows, or to a number of points by using wider time buckets.
+Times (since the epoch) and durations are in microseconds, sizes in bytes.
 """
 
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-ROWS: Final = 2_000  # of a table, by default
-SESSIONS: Final = 200  # that have a page of their own
-EVENT_ROWS: Final = 80  # of a session
-BEGINNING: Final = 15  # places of a session's beginning
-NEAR: Final = 5  # places before and behind that of a finding
-TOP_NODES: Final = 24  # of the picture of the graph
-TOP_SENDERS: Final = 5  # that have a colour of their own
+ROWS: Final = 2_000  # default maximum for a table
+SESSIONS: Final = 200  # maximum number of sessions with their own section
+EVENT_ROWS: Final = 80  # maximum number of events listed for a session
+BEGINNING: Final = 15  # number of places at a session's beginning
+NEAR: Final = 5  # number of places before and after a finding's place
+TOP_NODES: Final = 24  # maximum number of nodes in the graph
+TOP_SENDERS: Final = 5  # maximum number of senders with their own colour
 TIME_BUCKETS: Final = 160
 
 
 class FindingKind(NamedTuple):
-    """How often one kind was found."""
+    """The number of findings of one kind."""
 
     weight: str
     kind: str
@@ -44,7 +44,7 @@ class FindingRow(NamedTuple):
 
 
 class EventRow(NamedTuple):
-    """An event as one journal has it."""
+    """An event as recorded in one journal."""
 
     session: str
     journal: str | None
@@ -62,7 +62,9 @@ class EventRow(NamedTuple):
 
 
 class TrafficPoint(NamedTuple):
-    """What one node (None: all others) sent in a bucket of time that begins at `time`."""
+    """The traffic that one node (None: all other nodes) sent in the bucket that begins at
+    `time`.
+    """
 
     time: int
     sender: str | None
@@ -71,7 +73,7 @@ class TrafficPoint(NamedTuple):
 
 
 class CallRow(NamedTuple):
-    """Calls of one topic, or of one pair of nodes with it."""
+    """The calls of one topic, optionally between one pair of nodes."""
 
     scope: str
     kind: str
@@ -103,7 +105,7 @@ class TopicRow(NamedTuple):
 
 
 class TopicNotes(NamedTuple):
-    """A topic of all its publishers."""
+    """The notes of a topic from all its publishers."""
 
     topic: str
     publishers: int
@@ -129,14 +131,14 @@ class SessionSummary(NamedTuple):
 
 
 class SessionGroup(NamedTuple):
-    """How many sessions have one value."""
+    """The number of sessions with one value."""
 
     name: str
     sessions: int
 
 
 class Edge(NamedTuple):
-    """What one node sent to another."""
+    """The traffic from one node to another."""
 
     sender: str
     receiver: str
@@ -146,7 +148,7 @@ class Edge(NamedTuple):
 
 
 class NodeRow(NamedTuple):
-    """A node: what it sent and got, and how many faults its journal has."""
+    """The traffic of a node and the number of faults in its journal."""
 
     node: str
     journal: bool
@@ -159,7 +161,7 @@ class NodeRow(NamedTuple):
 
 
 class TunnelLink(NamedTuple):
-    """What went between two neighbours in tunnels that were dialled in this direction."""
+    """The traffic between two neighbours in tunnels that were dialled in this direction."""
 
     before: str
     after: str
@@ -169,7 +171,7 @@ class TunnelLink(NamedTuple):
 
 
 class TunnelSummary(NamedTuple):
-    """A tunnel. Where no journal says which node it was, its path has None."""
+    """A tunnel; its path has None where no journal names the node."""
 
     trace: str
     path: list[str | None]
@@ -183,10 +185,12 @@ class TunnelSummary(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """All that stands in a report. `rows` is how many a table has at the most, `bucket` the width
-    of a point of traffic. `edges` are those between the busiest nodes, `talked` those of the table,
-    `servers` the nodes of `links`; `talks` are the sessions that have a page of their own, with
-    some of their events."""
+    """All data in a report.
+
+    `rows` is the maximum number of rows in a table and `bucket` the width of a traffic bucket.
+    `edges` connect the busiest nodes; `talked` are the rows of the edge table. `servers` are the
+    nodes of `links`. `talks` are the sessions with their own section, with some of their events.
+    """
 
     rows: int
     refreshed: int | None

@@ -1,6 +1,6 @@
-"""Stitching in the driver, for small batches in a directory that it sees.
+"""Stitching in this process, for small batches in a local directory.
 
-A Spark job would take longer for most batches. Larger ones are left to Spark; both use
+For most batches, starting a Spark job would take longer. Spark handles larger batches; both use
 `stitch_rows`.
 """
 
@@ -18,21 +18,21 @@ from parley._pipeline.schema import PENDING, SEGMENT, SPAN, TIP, WALKED_ARROW
 from parley._pipeline.stitch.rows import batch_token_row, stitch_rows
 from parley._pipeline.tables import FILES
 
-# Bytes of rows that are read at once; in memory they are some three times as many.
+# Bytes of rows that are read at a time; they take about three times as much memory.
 MOST_BYTES: Final = 2**27
-# Of a row, what files have once for all rows: ids and names.
+# Columns with one value for all rows of a file: IDs and names.
 _ROW_BYTES: Final = 500
 
 _TEXTS: Final = ("journal", "session", "direction", "segment")
 _ORDER: Final = ("journal", "session", "last", "direction", "segment", "offset")
-# What directories are named by.
+# Columns encoded in directory names.
 _NAMED: Final = ("part", "date")
 
 
 def stitch_locally(root: Path, batch: int) -> bool:
     """Write the stitched rows of a batch whose silver exists; return False if it is too large.
 
-    As with Spark, the directory appears when it is complete, replacing the earlier one.
+    As with Spark, the directory appears only when it is complete, replacing the earlier one.
     """
     found = {
         part: [*_files(root / "silver", batch, here), *_files(root / "stitched", batch - 1, before)]
@@ -61,7 +61,7 @@ def stitch_locally(root: Path, batch: int) -> bool:
 
 
 def sort_rows(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Sort rows as `stitch` has Spark sort them for `stitch_rows`."""
+    """Sort rows in the order in which `stitch` has Spark sort them for `stitch_rows`."""
     rows = pa.Table.from_batches(batches, WALKED_ARROW).combine_chunks()
     keys = {name: pc.fill_null(rows.column(name), "") for name in _TEXTS}
     keys |= {"last": pc.equal(rows.column("part"), PENDING), "offset": rows.column("offset")}
@@ -77,14 +77,16 @@ def _files(table: Path, batch: int, part: str | None) -> list[Path]:
 
 
 def _size(path: Path) -> int:
-    """Estimate the bytes of a file's rows in memory: repeated payloads make the file small."""
+    """Estimate the size of a file's rows in memory; repeated payloads make the file much
+    smaller.
+    """
     about = pq.read_metadata(path)
     groups = [about.row_group(at).total_byte_size for at in range(about.num_row_groups)]
     return int(sum(groups) + about.num_rows * _ROW_BYTES)
 
 
 def _read(path: Path, part: str) -> list[pa.RecordBatch]:
-    """Read a file's rows with the columns of `WALKED`; the date is not needed."""
+    """Read a file's rows with the columns of `WALKED` except the date."""
     rows = pq.ParquetFile(path).read()
     rows = rows.append_column("part", pa.repeat(part, rows.num_rows))
     rows = rows.append_column("date", rows.column("time").cast(pa.date32()))
@@ -93,7 +95,7 @@ def _read(path: Path, part: str) -> list[pa.RecordBatch]:
 
 
 def _write(place: Path, number: int, rows: pa.RecordBatch) -> None:
-    """Write rows of one part, in a file for each date."""
+    """Write rows of one part to a file for each date."""
     if not rows.num_rows:
         return
     part, dates = rows.column("part")[0].as_py(), limit_dates(rows.column("date"))
@@ -102,6 +104,6 @@ def _write(place: Path, number: int, rows: pa.RecordBatch) -> None:
         directory = place / f"part={part}" / f"date={date}"
         directory.mkdir(parents=True, exist_ok=True)
         table = pa.Table.from_batches([some])
-        # Each payload stands there by itself, as `_size` counts them.
+        # Each payload is stored separately, as `_size` assumes.
         once = [name for name in table.schema.names if name != "payload"]
         pq.write_table(table, directory / f"{number:05d}.parquet", use_dictionary=once)

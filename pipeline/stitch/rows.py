@@ -1,7 +1,7 @@
-"""Stitching in one pass over sorted rows: a journal's segments, then each session's spans and
-pending events.
+"""Stitching in one pass over sorted rows.
 
-A task holds the spans of one session only.
+The rows are sorted by journal: first its segments, then each session's spans and pending events. A
+task holds the spans of only one session in memory.
 """
 
 import json
@@ -34,20 +34,20 @@ from parley._pipeline.stitch.runs import Runs
 from parley._pipeline.stitch.spans import LinkedSpan, Row, link
 from parley._pipeline.summarise import append_summaries
 
-_MANY: Final = 4_096  # rows that wait to be given out
+_MANY: Final = 4_096  # maximum number of buffered output rows
 
 
 def stitch(walked: DataFrame, before: DataFrame) -> DataFrame:
-    """The stitched rows of a batch, in the columns of `WALKED`.
+    """Return the stitched rows of a batch, with the columns of `WALKED`.
 
-    `walked` are the batch's rows of silver, `before` the stitched rows of the batch before, or
-    empty. `part` is for final events, findings and summaries, and for the next batch pending
-    events, tips and segments.
+    `walked` are the batch's rows of silver, and `before` the stitched rows of the previous batch
+    (possibly empty). The value of `part` identifies final events, findings and summaries. It also
+    identifies the pending events, tips and segments for the next batch.
     """
     rows = walked.where(f.col("part").isin(SEGMENT, SPAN, PENDING)).unionByName(
         before.where(f.col("part").isin(SEGMENT, TIP, PENDING))
     )
-    # Segments have no session, and so come first.
+    # Segments have no session, so they sort first.
     order = "journal", "session", f.col("part") == PENDING, "direction", "segment", "offset"
     return rows.repartition("journal").sortWithinPartitions(*order).mapInArrow(stitch_rows, WALKED)
 
@@ -76,14 +76,14 @@ def _stitched(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class _Journal:
-    """The rows of one journal: its segments, and the current session."""
+    """The rows of one journal: its segments and the current session."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._runs = Runs(name)
         self._session: str | None = None
         self._spans: list[tuple[Row, bool]] = []
-        self._linked: dict[tuple[str, str], LinkedSpan] = {}  # by direction and where
+        self._linked: dict[tuple[str, str], LinkedSpan] = {}  # by direction and position
         self._found: list[dict[str, Any]] = []
         self._tips: list[dict[str, Any]] = []
 
@@ -100,7 +100,7 @@ class _Journal:
                 self._spans.append((row, part == SPAN))
 
     def apply_verdict(self, session: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Pending events of one span, with the verdict of the spans after it."""
+        """Apply the verdict of later spans to the pending events of one span."""
         self._turn_to(session)
         self._link()
         direction, where = rows.column("direction")[0].as_py(), rows.column("other")[0].as_py()
@@ -153,8 +153,10 @@ class _Journal:
 
 
 def _groups(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
-    """Yield the bounds of rows that belong together: a journal's segments, a session's spans, or
-    the pending events of one span."""
+    """Yield the bounds of groups of rows.
+
+    A group is a journal's segments, a session's spans, or the pending events of one span.
+    """
     if not batch.num_rows:
         return
     cut = _changes(batch, "journal") | _changes(batch, "session") | _changes(batch, "part")
@@ -164,7 +166,7 @@ def _groups(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
 
 
 def _changes(batch: pa.RecordBatch, name: str) -> Any:
-    """Which rows but the first differ from the one before in a column."""
+    """Return which rows, except the first, differ from the previous row in a column."""
     numbers = batch.column(name).dictionary_encode().indices.fill_null(-1)
     values = numbers.to_numpy(zero_copy_only=False)
     return values[1:] != values[:-1]
@@ -174,9 +176,9 @@ _TOKEN_SIZE: Final = 16
 
 
 def batch_token_row() -> pa.RecordBatch:
-    """A row of part `made` with a new random token in `other`.
+    """Return a row of part `made` with a new random token in `other`.
 
-    It identifies the making of a batch, whose number is reused if it is made again.
+    The token identifies this version of a batch, because its number is reused if it is made again.
     """
     row = {"part": MADE, "other": random_bytes(_TOKEN_SIZE).hex(), "date": date(1970, 1, 1)}
     return pa.RecordBatch.from_pylist([row], WALKED_ARROW)

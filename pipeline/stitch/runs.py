@@ -1,7 +1,7 @@
-"""The runs of one journal, as far as batches have reported their segments.
+"""The runs of one journal, according to the segments that batches have reported.
 
-A run's numbers begin with the first segment that was read, since older ones may have been pruned; a
-gap after that is a missing segment. Nothing here knows tables or Spark.
+A run's numbers begin with the first segment that was read, since older segments may have been
+pruned. A later gap is a missing segment. This module uses neither tables nor Spark.
 """
 
 from collections import defaultdict
@@ -14,19 +14,19 @@ from parley._node.journal.segments import CLOSED, SegmentName, parse_name
 
 
 class Runs:
-    """The runs of `journal` (a node id as text) by their start."""
+    """The runs of `journal` (a node ID as text), keyed by their start time."""
 
     def __init__(self, journal: str) -> None:
         self._journal = journal
         self._numbers: defaultdict[str, set[int]] = defaultdict(set)
         self._firsts: dict[str, int] = {}
-        self._blocks: dict[str, tuple[int, int]] = {}  # the last whole one: number and offset
+        self._blocks: dict[str, tuple[int, int]] = {}  # the last whole block: number and offset
         self._last = ""
 
     def add(self, run: str, number: int, first: int, block: Sequence[int] | None = None) -> None:
-        """Add a segment of a run, whose first known segment is `first`.
+        """Add a segment of a run whose first known segment is `first`.
 
-        `block` is the number of a segment and the offset in it of a complete block of the run.
+        `block` is the segment number and offset of a complete block of the run.
         """
         if block is not None:
             self._blocks[run] = max((block[0], block[1]), self._blocks.get(run, (0, 0)))
@@ -35,23 +35,24 @@ class Runs:
         self._firsts[run] = min(first, self._firsts.get(run, first))
 
     def is_over(self, segment: str) -> bool:
-        """Whether a later run than that of a segment (its stem) has begun."""
+        """Return whether a run has begun after the run of this segment (its stem)."""
         return _named(segment).start < self._last
 
     def goes_past(self, segment: str, offset: int) -> bool:
-        """Whether the run has a complete block after an offset of a segment."""
+        """Return whether the run has a complete block after this offset in the segment."""
         name = _named(segment)
         return self._blocks.get(name.start, (-1, 0)) >= (name.number, offset)
 
     def is_whole_behind(self, segment: str) -> bool:
-        """Whether no segment is missing between a segment and the run's last complete block."""
+        """Return whether all segments between this one and the run's last complete block exist."""
         name = _named(segment)
         last, _ = self._blocks.get(name.start, (name.number, 0))
         return all(one in self._numbers[name.start] for one in range(name.number + 1, last + 1))
 
     def begins_with(self, segment: str) -> bool:
-        """Whether the segments before this one were pruned: it is the first that exists, but not
-        number 0."""
+        """Return whether this is the first existing segment but not number 0: earlier ones were
+        pruned.
+        """
         name = _named(segment)
         return 0 < name.number == self._firsts.get(name.start)
 
@@ -73,7 +74,7 @@ class Runs:
                     }
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield each run's last number for the next batch, as `segment_row` does."""
+        """Yield a row with each run's last number for the next batch, as `segment_row` does."""
         for run, numbers in sorted(self._numbers.items()):
             last = max(numbers)
             yield {
@@ -87,7 +88,9 @@ class Runs:
 
 
 def segment_row(segment: str, block: int | None = None) -> dict[str, Any]:
-    """The row of a segment (its stem) whose beginning, or a complete block at `block`, was read."""
+    """Return the row of a segment (its stem) whose start, or a complete block at `block`, was
+    read.
+    """
     name = _named(segment)
     return {
         "journal": name.node,
@@ -103,5 +106,5 @@ def segment_row(segment: str, block: int | None = None) -> dict[str, Any]:
 def _named(segment: str) -> SegmentName:
     name = parse_name(segment + CLOSED)
     if name is None:
-        raise ValueError(f"{segment} is not a segment's stem")
+        raise ValueError(f"invalid stem of a segment {segment!r}")
     return name

@@ -1,7 +1,8 @@
 """The spans of one session's directions, each linked to the next.
 
-Spans are linked if the later begins with the chain value, place and state with which the earlier
-ended. Within linked spans a seal covers everything before it. Nothing here knows tables or Spark.
+Two spans are linked if the later one begins with the chain value, place and state at which the
+earlier one ended. Within linked spans, a seal covers everything before it. This module uses neither
+tables nor Spark.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,17 +14,17 @@ from typing import Any, Final, NamedTuple
 from parley._node.journal.audit.output import CUT, NO_END, NO_START
 from parley._pipeline.stitch.runs import Runs
 
-# A span has the fields of `SPAN_FIELDS`, a finding those of `FINDING_FIELDS`.
+# A span has the fields of `SPAN_FIELDS`, and a finding has those of `FINDING_FIELDS`.
 Row = Mapping[str, Any]
 _PLACE: Final = itemgetter("segment", "offset")
 
 
 @dataclass(slots=True)
 class LinkedSpan:
-    """A span and its relation to later ones.
+    """A span and its relation to later spans.
 
-    `seal_ns` is the time of the first valid seal in a linked later span; `waits`: one may still
-    come.
+    `seal_ns` is the time of the first valid seal in a later linked span. `waits` is true if a seal
+    can still come.
     """
 
     span: Row
@@ -36,7 +37,7 @@ class LinkedSpan:
 
     @property
     def fits(self) -> bool:
-        """Whether the next span continues where this one ended."""
+        """Return whether the next span continues where this one ended."""
         if self.next is None:
             return False
         one, following = self.span, self.next.span
@@ -46,7 +47,7 @@ class LinkedSpan:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the direction continues after the input."""
+        """Return whether the direction continues after the input."""
         return self.next is None and not self.span["ended"]
 
     @property
@@ -62,7 +63,7 @@ class Verdict(NamedTuple):
 
 
 def link(spans: Sequence[tuple[Row, bool]], runs: Runs) -> Verdict:
-    """Link the spans of one session in one journal; each comes with whether it is of this batch."""
+    """Link the spans of one session in one journal; yield each with whether it is in this batch."""
     linked: list[LinkedSpan] = []
     by_direction = sorted(spans, key=lambda one: (one[0]["direction"], *_PLACE(one[0])))
     for _, group in groupby(by_direction, key=lambda one: one[0]["direction"]):
@@ -88,7 +89,7 @@ def _link_direction(spans: list[LinkedSpan], runs: Runs) -> Iterable[LinkedSpan]
     for one, following in pairwise(spans):
         one.next = following
         following.has_before = True
-    seal_ns: int | None = None  # of the piece behind the span that is looked at
+    seal_ns: int | None = None  # of the piece after the current span
     goes_on = False
     over = _is_over(spans[-1], runs)
     for one in reversed(spans):
@@ -108,29 +109,31 @@ def _end(one: LinkedSpan) -> tuple[str, int]:
 
 
 def _is_over(last: LinkedSpan, runs: Runs) -> bool:
-    """Whether nothing of a direction can follow its last span."""
+    """Return whether nothing of a direction can follow its last span."""
     return runs.is_over(last.span["segment"]) or _goes_past(last, runs)
 
 
 def _goes_past(last: LinkedSpan, runs: Runs) -> bool:
-    """Whether the run continues without a direction that has not ended."""
+    """Return whether the run continues although a direction has no end."""
     return runs.goes_past(*_end(last))
 
 
 def _explains_nothing(last: LinkedSpan, runs: Runs) -> bool:
-    """Whether no damage or missing segment after a direction may have contained its end."""
+    """Return whether no damage or missing segment after a direction can explain its missing end."""
     return not last.span.get("lost") and runs.is_whole_behind(last.span["end_segment"])
 
 
 def _has_no_start(one: LinkedSpan, runs: Runs) -> bool:
-    """Whether a direction is there all at once, though nothing was pruned before it."""
+    """Return whether a direction appears without a start although nothing before it was pruned."""
     if one.has_before or not one.is_new or one.span["started"]:
         return False
     return not runs.begins_with(one.span["segment"])
 
 
 def _break_after(one: LinkedSpan) -> Iterator[dict[str, Any]]:
-    """The finding of a span that the next does not fit, or whose end the chain does not reach."""
+    """Return the finding if the next span doesn't fit or the chain doesn't reach the end of this
+    one.
+    """
     span, following = one.span, one.next
     unplaced = span["unplaced"]
     breaks = following is not None and following.is_new and not one.fits
@@ -150,12 +153,12 @@ def _break_after(one: LinkedSpan) -> Iterator[dict[str, Any]]:
         )
     elif span["ended"]:
         kind, place = "checkpoint-mismatch", span["end_place"]
-        evidence = "the session goes on behind its end"
+        evidence = "the session continues after its end"
     else:
         kind, place = "checkpoint-mismatch", span["end_place"]
         evidence = (
-            f"the checkpoint names place {named}; that, its chain value or the session's own "
-            f"values are not those found before it, at place {place}"
+            f"the checkpoint is for place {named}; its place, chain value or session values don't "
+            f"match the events before it, which end at place {place}"
         )
     at = (span["end_segment"], span["end_offset"]) if following is None else _PLACE(following.span)
     yield {

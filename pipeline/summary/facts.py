@@ -1,6 +1,6 @@
-"""From rows of events to a summary: what there is to count, in one pass over their columns.
+"""Computing a summary from rows of events in one pass over their columns.
 
-Texts are numbers while they are counted: few are different.
+Strings are replaced by numbers while they are counted, because few are distinct.
 """
 
 from collections.abc import Sequence
@@ -20,15 +20,15 @@ KEY_SIZE: Final = 16
 Words = npt.NDArray[np.uint64]
 
 _INITIAL: Final = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
-# Values that the processor's caches hold with all that is made of them.
+# Number of rows whose intermediate arrays fit in the processor's caches.
 _CHUNK: Final = 8_192
 
 
 def siphash(key: bytes, words: Sequence[Words]) -> Words:
-    """For each row the hash of the message whose 64-bit words these columns have.
+    """Return the hash of each row's message, whose 64-bit words are these columns.
 
-    `key` is 16 bytes; source: Aumasson and Bernstein, SipHash, with one round for each word
-    and three at the end.
+    `key` is 16 bytes. Source: Aumasson and Bernstein, SipHash, with one round for each word and
+    three at the end.
     """
     count = len(words[0])
     out = np.empty(count, np.uint64)
@@ -101,7 +101,7 @@ NEEDED: Final = (
     "items",
     "status",
 )
-BLOCK_BITS: Final = 12  # 4,096 places are compared at once by their checksum
+BLOCK_BITS: Final = 12  # checksums compare 4,096 places at a time
 _MINUTE_US: Final = 60_000_000
 _DIGEST_SIZE: Final = 16
 _NOWHERE: Final = np.uint64(2**64 - 1)
@@ -111,10 +111,10 @@ _Numbers = npt.NDArray[np.int64]
 
 
 class EventFacts:
-    """The columns of some events, and what is counted of them.
+    """Columns of events and the computation of their summary.
 
-    `counted` says which rows are events that were not there before, `final` which have their
-    last status; `key` is the secret of checksums, 16 bytes.
+    `counted` marks the events that are new; `final` marks those that have their final status. `key`
+    is the secret key of the checksums, 16 bytes.
     """
 
     def __init__(self, rows: pa.Table, counted: _Flags, final: _Flags, key: bytes) -> None:
@@ -128,18 +128,18 @@ class EventFacts:
         self._known = known
         self._first = known & (self.numbers("item") == 0)
         self._events = self._first & counted
-        # Of a batch its first event has the size that it had on the wire.
+        # The first event of a batch carries the batch's size on the wire.
         self._on_wire = self._first & (self.numbers("inside") == 0)
         self._is_note = self.equals("type", "notify", "notes") & (self.numbers("items") > 0)
 
     @classmethod
     def of(cls, rows: pa.Table, key: bytes) -> "EventFacts":
-        """Of rows that are all final."""
+        """Return the facts of rows that are all final."""
         nothing, everything = (np.full(rows.num_rows, one, np.bool_) for one in (False, True))
         return cls(rows, nothing, everything, key)
 
     def summary(self) -> dict[str, pa.Table]:
-        """All kinds of which there is something."""
+        """Return all kinds of the summary that are not empty."""
         found = {"statuses": self._statuses(), "traffic": self._traffic()}
         if self._counted.any():
             paired = pair(self._unpaired())
@@ -156,14 +156,14 @@ class EventFacts:
     # Columns.
 
     def numbers(self, name: str) -> _Numbers:
-        """A column as numbers, nulls being 0."""
+        """Return a column as numbers, with 0 for null."""
         column = self._rows.column(name)
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.int64())
         return np.asarray(column.fill_null(0).to_numpy(), np.int64)
 
     def text(self, name: str) -> pa.DictionaryArray:
-        """A column of texts as numbers of its different ones."""
+        """Return a column of strings as indices of its distinct values."""
         if name not in self._texts:
             column = self._rows.column(name).combine_chunks()
             if not pa.types.is_dictionary(column.type):
@@ -172,7 +172,7 @@ class EventFacts:
         return self._texts[name]
 
     def equals(self, name: str, *values: str) -> _Flags:
-        """Which rows have one of these texts."""
+        """Return which rows have one of these strings."""
         text = self.text(name)
         query = np.array([one in values for one in text.dictionary.to_pylist()], np.bool_)
         if not len(query):
@@ -180,17 +180,19 @@ class EventFacts:
         return np.asarray(query[text.indices.to_numpy(zero_copy_only=False)])
 
     def there(self, name: str) -> _Flags:
-        """Which rows have a value."""
+        """Return which rows have a value."""
         return np.asarray(self._rows.column(name).is_valid().to_numpy())
 
     # Kinds.
 
     def _of(self, name: str, where: _Flags, **columns: _Numbers | pa.Array | str) -> pa.Table:
-        """Some rows in the form of a kind: a column is an array of all rows, or the name of one."""
+        """Return some rows as a table of a kind; a column is an array of all rows, or a column
+        name.
+        """
         return merge_kind(KINDS[name], self._rows_of(name, where, **columns))
 
     def _rows_of(self, name: str, where: _Flags, **columns: _Numbers | pa.Array | str) -> pa.Table:
-        """The same before rows with the same key are one; texts are numbered."""
+        """Return the same before rows with equal keys are merged; strings are numbered."""
         schema = KINDS[name].schema
         arrays = [self._column(columns.get(field.name, field.name), field.type) for field in schema]
         if not where.all():
@@ -249,7 +251,7 @@ class EventFacts:
         )
 
     def _places(self) -> _Flags:
-        """Which rows are the first of their status at their place: events of a batch share it."""
+        """Return the first row of each status and place; events of a batch share a place."""
         first = self._first & self.there("inside")
         found: _Flags = self._first & ~first
         rows = np.flatnonzero(first)
@@ -306,9 +308,9 @@ class EventFacts:
         )
 
     def identities(self) -> npt.NDArray[np.uint64]:
-        """What tells an event from others: a keyed hash of its digest, stream and size.
+        """Return a value that identifies each event: a keyed hash of its digest, stream and size.
 
-        In sealing `each` what was not verified has no digest: only its place can tell it.
+        With sealing `each`, unverified events have no digest; the place identifies them instead.
         """
         digests = self._rows.column("digest").combine_chunks()
         has_digest = self.has_digest()
@@ -323,7 +325,7 @@ class EventFacts:
         return siphash(self._key, [words[:, 0], words[:, 1], stream, size])
 
     def has_digest(self) -> _Flags:
-        """Which rows have a digest."""
+        """Return which rows have a digest."""
         sizes = pc.binary_length(self._rows.column("digest")).fill_null(0).to_numpy()
         return np.asarray(sizes == _DIGEST_SIZE)
 
@@ -350,7 +352,7 @@ class EventFacts:
         return np.asarray(self.there("code") & (self.numbers("code") == code))
 
     def _peers(self) -> pa.DictionaryArray:
-        """Who was at the other end."""
+        """Return the node ID of the other end for each row."""
         sent = self.equals("direction", "sent")
         sender, receiver = self.text("sender"), self.text("receiver")
         other = pc.add(receiver.indices, pa.scalar(len(sender.dictionary), pa.int32()))
@@ -361,12 +363,12 @@ class EventFacts:
 
 
 def block_of(places: _Numbers) -> _Numbers:
-    """The number of the block of places that each is in."""
+    """Return the number of the block that contains each place."""
     return places >> BLOCK_BITS
 
 
 def first_of_block(block: int) -> int:
-    """The first place of a block."""
+    """Return the first place of a block."""
     return block << BLOCK_BITS
 
 
@@ -377,7 +379,7 @@ def _named(numbers: npt.NDArray[Any], *names: str) -> pa.DictionaryArray:
 def summary_of(
     batches: Sequence[tuple[pa.RecordBatch, bool, bool]], key: bytes
 ) -> dict[str, pa.Table]:
-    """The summary of rows of events; each batch with whether its rows are counted, and final."""
+    """Return the summary of batches of events, each with whether its rows are counted and final."""
     rows = pa.Table.from_batches([batch.select(NEEDED) for batch, _, _ in batches])
     sizes = [batch.num_rows for batch, _, _ in batches]
     counted, final = (

@@ -1,6 +1,6 @@
-"""The kinds of summaries: Arrow tables of counts by keys, and how several become one.
+"""The kinds of summaries (Arrow tables of counts by keys) and how to merge them.
 
-Merging is associative: whatever ranges and batches events came in, the sums are the same.
+Merging is associative: the sums don't depend on how events are divided into ranges and batches.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,8 +18,11 @@ Summary = Mapping[str, pa.Table]
 
 
 class SummaryKind(NamedTuple):
-    """A kind's columns by what merging does with them; `firsts` are of the row whose first of
-    them is least. One without keys keeps all rows."""
+    """A kind's columns, grouped by how merging treats them.
+
+    The values of `firsts` come from the row whose first such column is smallest. A kind without
+    keys keeps all rows.
+    """
 
     keys: Mapping[str, pa.DataType]
     sums: Mapping[str, pa.DataType] = {}
@@ -29,7 +32,7 @@ class SummaryKind(NamedTuple):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns, keys first."""
+        """Return the schema of the columns, keys first."""
         return pa.schema(
             [
                 (name, type_)
@@ -50,7 +53,7 @@ _CALL: Final = {
 }
 
 KINDS: Final[dict[str, SummaryKind]] = {
-    # What each journal says of each minute.
+    # The traffic of each minute in each journal.
     "traffic": SummaryKind(
         {
             "minute": _TIME,
@@ -63,13 +66,13 @@ KINDS: Final[dict[str, SummaryKind]] = {
         },
         dict.fromkeys(("events", "notes", "ok", "wire_bytes", "payload_bytes"), _LONG),
     ),
-    # What each journal has of each direction of a session.
+    # The events of each direction of a session in each journal.
     "directions": SummaryKind(
         dict.fromkeys(("session", "sender", "receiver", "direction"), _TEXT),
         {"events": _LONG, "wire_bytes": _LONG},
         *_SPAN,
     ),
-    # Rows by status, when they were, and the first event among them.
+    # Rows by status, their times, and the first event among them.
     "statuses": SummaryKind(
         dict.fromkeys(("journal", "session", "direction", "status"), _TEXT),
         {"rows": _LONG, "count": _LONG, "places": _LONG},
@@ -88,21 +91,21 @@ KINDS: Final[dict[str, SummaryKind]] = {
         {"first": _TIME},
         {"topic": _TEXT, "subscriber": _TEXT},
     ),
-    # Blocks of places, by a checksum of their events; and in which batches these came.
+    # Blocks of places with a checksum of their events, and the batches that contain them.
     "blocks": SummaryKind(
         {"session": _TEXT, "sender": _TEXT, "block": _LONG, "is_sent": _FLAG},
         {"count": _LONG, "check": pa.uint64()},
         {"first": _LONG, "since": _LONG},
         {"last": _LONG, "until": _LONG},
     ),
-    # Calls by how they ended and how long they took.
+    # Calls by outcome and duration.
     "calls": SummaryKind(
         {**_CALL, "code": _LONG, "latency_us": _LONG},
         {"calls": _LONG, "parts": _LONG},
         {"first": _TIME},
         {"max_us": _LONG, "last": _TIME},
     ),
-    # Requests and answers whose other half stands in another range (`pipeline.summary.pairing`).
+    # Requests and answers whose counterpart is in another range (`pipeline.summary.pairing`).
     "unpaired": SummaryKind(
         {},
         {},
@@ -127,7 +130,7 @@ KINDS: Final[dict[str, SummaryKind]] = {
             "answerer": _TEXT,
         },
     ),
-    # Other rows of silver than events, as JSON.
+    # Rows of silver other than events, as JSON.
     "sessions": SummaryKind({}, firsts={"other": _TEXT}),
     "tunnels": SummaryKind({}, firsts={"other": _TEXT}),
     "findings": SummaryKind({}, firsts={"other": _TEXT}),
@@ -140,7 +143,7 @@ def empty(name: str) -> pa.Table:
 
 
 def encode_table(table: pa.Table) -> bytes:
-    """A table as bytes: an Arrow stream, compressed."""
+    """Encode a table as a compressed Arrow stream."""
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
@@ -149,13 +152,13 @@ def encode_table(table: pa.Table) -> bytes:
 
 
 def decode_table(data: bytes) -> pa.Table:
-    """The table of such bytes."""
+    """Decode a table from `encode_table`."""
     with pa.ipc.open_stream(data) as reader:
         return reader.read_all()
 
 
 def merge_summaries(summaries: Iterable[Summary]) -> dict[str, pa.Table]:
-    """One summary of several, with all kinds."""
+    """Merge several summaries into one that has all kinds."""
     found: dict[str, list[pa.Table]] = {name: [empty(name)] for name in KINDS}
     for summary in summaries:
         for name, table in summary.items():
@@ -164,7 +167,7 @@ def merge_summaries(summaries: Iterable[Summary]) -> dict[str, pa.Table]:
 
 
 def merge_kind(kind: SummaryKind, table: pa.Table) -> pa.Table:
-    """The rows of a kind with one row for each key."""
+    """Merge rows of a kind so that each key has one row."""
     if not kind.keys:
         return table.cast(kind.schema)
     table, texts = _coded(kind, table)
@@ -177,7 +180,7 @@ def merge_kind(kind: SummaryKind, table: pa.Table) -> pa.Table:
         *((name, "max", None) for name in kind.most),
         *((name, "first", first) for name in kind.firsts),
     ]
-    # Who is first is asked of rows in their order, which threads do not keep.
+    # The first row is defined by row order, which threads would not preserve.
     groups = table.group_by(list(kind.keys), use_threads=not kind.firsts).aggregate(query)
     names = [*kind.keys, *(f"{name}_{how}" for name, how, _ in query)]
     columns = [
@@ -188,14 +191,14 @@ def merge_kind(kind: SummaryKind, table: pa.Table) -> pa.Table:
 
 
 def _coded(kind: SummaryKind, table: pa.Table) -> tuple[pa.Table, dict[str, pa.Array]]:
-    """Numbers in place of texts that have some, and what they stand for."""
+    """Replace string columns by numbers, and return the strings."""
     texts: dict[str, pa.Array] = {}
     for at, field in enumerate(table.schema):
         if not pa.types.is_dictionary(field.type):
             continue
         column = table.column(at).combine_chunks()
         if field.name in kind.most or isinstance(column, pa.ChunkedArray):
-            column = column.cast(_TEXT)  # the greatest text has not the greatest number
+            column = column.cast(_TEXT)  # the greatest string doesn't have the greatest number
         else:
             texts[field.name] = column.dictionary
             column = column.indices

@@ -1,9 +1,9 @@
-"""Requests and what answered them, from each end's journal on its own.
+"""Matching requests with their responses, separately for each end's journal.
 
-An async id is used again once its final answer has come, so an answer belongs to the last request
-with its stream and async id that stands before it in the same journal. What a range begins or ends
-in the middle of is left over, and is paired with what other ranges left: the same function does
-both, and it does not matter where the journal was cut.
+An async ID is reused after its final response. A response therefore belongs to the last earlier
+request with the same stream and async ID in the same journal. Requests and responses that are cut
+off at the limits of a range are left over, and matched later with those of other ranges. The same
+function does both, so the result doesn't depend on where the journal was divided.
 """
 
 from typing import Any, Final, NamedTuple
@@ -19,9 +19,9 @@ REQUESTS: Final = ("call", "subscribe", "unsubscribe", "notify", "emit")
 PARTS: Final = ("chunk", "reply")
 FINALS: Final = ("result", "error", "end")
 REQUEST, PART, FINAL = range(3)  # the column `role`
-# A peer chooses its codes: all from here on are counted as one.
+# Peers choose their codes, so all codes from this one on are counted together.
 LAST_CODE: Final = 65_536
-# Latencies are counted to so many binary digits: exactly below 4,096 us, to 1 in 2,048 from there.
+# Binary digits of latencies: exact below 4,096 us, above that to 1 in 2,048.
 LATENCY_BITS: Final = 12
 
 _KEY: Final = ("journal", "session", "stream", "async_id", "asked")
@@ -31,15 +31,14 @@ _Numbers = npt.NDArray[np.int64]
 
 
 class Paired(NamedTuple):
-    """Calls of the kind `calls`, and the rows that are left, of the kind `unpaired`."""
+    """Completed calls of the kind `calls`, and the remaining rows of the kind `unpaired`."""
 
     calls: pa.Table
     left: pa.Table
 
 
 def pair(rows: pa.Table) -> Paired:
-    """Pair rows with the columns of `unpaired`; of one journal's, those of earlier ranges may be
-    among them."""
+    """Pair rows with the columns of `unpaired`, including those left over from earlier ranges."""
     if not rows.num_rows:
         return Paired(KINDS["calls"].schema.empty_table(), rows.cast(KINDS["unpaired"].schema))
     rows, starts = _in_order(rows)
@@ -47,20 +46,21 @@ def pair(rows: pa.Table) -> Paired:
     role = rows.column("role").to_numpy()
     at = np.arange(count)
     request = role == REQUEST
-    # A piece is a request with all up to the next one of its key, or what is before the first.
+    # A piece is a request and all rows before the next request of its key, or the rows before the
+    # first.
     pieces = np.flatnonzero(request | starts)
     ends = np.append(pieces[1:], count)
     finals = np.minimum.reduceat(np.where(role == FINAL, at, count), pieces)
     is_final = finals < ends
     parts = rows.column("parts").to_numpy().cumsum()
-    before = parts[np.minimum(finals, ends - 1)]  # a final answer has no parts
+    before = parts[np.minimum(finals, ends - 1)]  # a final response has no parts
     parts = before - parts[pieces] + rows.column("parts").to_numpy()[pieces]
     opens = request[pieces]
-    goes_on = np.append(~starts[pieces[1:]], False)  # another request of the key follows
+    goes_on = np.append(~starts[pieces[1:]], False)  # another request with the key follows
     done = opens & (is_final | goes_on)
     calls = _calls(rows, pieces[done], np.where(is_final, finals, -1)[done], parts[done])
     left = [_take_rows(rows, pieces[opens & ~done], parts[opens & ~done])]
-    # Of what is before the first request: its parts together, and the first final answer.
+    # Rows before the first request: their parts together, and the first final response.
     lost = ~opens
     some = lost & (parts > 0)
     left.append(_take_rows(rows, pieces[some], parts[some], PART))
@@ -70,24 +70,24 @@ def pair(rows: pa.Table) -> Paired:
 
 
 def unanswered(left: pa.Table) -> pa.Table:
-    """What is left of requests, as calls without an answer."""
+    """Return the remaining requests as calls without a response."""
     asked = left.filter(pc.equal(left.column("role"), REQUEST))
     at = np.arange(asked.num_rows)
     return _calls(asked, at, np.full(len(at), -1), asked.column("parts").to_numpy())
 
 
 def without_strays(left: pa.Table) -> pa.Table:
-    """Only the requests: what is before all of a journal's requests stays without one."""
+    """Keep only requests: responses before a journal's first request can no longer be matched."""
     return left.filter(pc.equal(left.column("role"), REQUEST))
 
 
 def _in_order(rows: pa.Table) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
-    """The rows by key and by where they stand, and which of them are the first of a key."""
+    """Sort rows by key and position, and return which rows are the first of a key."""
     columns: list[_Numbers] = [_codes(rows.column(name)) for name in _KEY]
     segments = _numbered(rows.column("segment"))
     rank = np.argsort(np.argsort(np.array(segments.dictionary.to_pylist(), dtype=object)))
     place = rank[segments.indices.to_numpy(zero_copy_only=False)]
-    # Stable: the events of one record stand in their order.
+    # A stable sort preserves the order of the events of one record.
     order = np.lexsort((rows.column("offset").to_numpy(), place, *columns[::-1]))
     starts = np.ones(rows.num_rows, np.bool_)
     starts[1:] = False
@@ -98,7 +98,7 @@ def _in_order(rows: pa.Table) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
 
 
 def _codes(column: pa.ChunkedArray) -> _Numbers:
-    """A number for each value, the same for the same."""
+    """Return a number for each value; equal values get equal numbers."""
     if pa.types.is_integer(column.type):
         return np.asarray(column.to_numpy(), np.int64)
     indices = _numbered(column).indices.fill_null(-1)
@@ -106,7 +106,7 @@ def _codes(column: pa.ChunkedArray) -> _Numbers:
 
 
 def _numbered(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    """Texts as numbers, the same for the same."""
+    """Return a number for each string; equal strings get equal numbers."""
     whole = column.combine_chunks()
     return whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
 
@@ -125,7 +125,7 @@ def _take_rows(
 
 
 def _calls(rows: pa.Table, at: _Numbers, finals: _Numbers, parts: _Numbers) -> pa.Table:
-    """Requests that are calls, as rows of `calls`; an answer at -1 is none."""
+    """Return requests that are calls as rows of `calls`; -1 means no response."""
     asked = rows.take(pa.array(at))
     counted = pc.is_in(asked.column("type").cast(pa.string()), _COUNTED)
     keep = counted.to_numpy()
@@ -134,7 +134,7 @@ def _calls(rows: pa.Table, at: _Numbers, finals: _Numbers, parts: _Numbers) -> p
     times, codes = (rows.column(name).to_numpy(zero_copy_only=False) for name in ("time", "code"))
     began = asked.column("time").to_numpy()
     took = times[finals] - began if len(finals) else began
-    # A clock that was set back between the two says nothing of how long it took.
+    # If the clock was set back between the two, the duration is unknown.
     unknown = none | (took < 0)
     code = np.minimum(codes[finals], LAST_CODE) if len(finals) else began
     when = asked.column("time").cast(pa.timestamp("us")).cast(pa.timestamp("us", tz="UTC"))
@@ -158,7 +158,7 @@ def _calls(rows: pa.Table, at: _Numbers, finals: _Numbers, parts: _Numbers) -> p
 
 
 def _rounded(times: _Numbers) -> _Numbers:
-    """Down to `LATENCY_BITS` binary digits."""
+    """Round down to `LATENCY_BITS` binary digits."""
     _, digits = np.frexp(np.maximum(times, 0).astype(np.float64))
     shift = np.maximum(digits.astype(np.int64) - LATENCY_BITS, 0)
     return (times >> shift) << shift

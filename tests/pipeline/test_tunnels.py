@@ -90,12 +90,13 @@ def test_each_difference_between_two_servers_is_told_once() -> None:
     [outside] = [row for row in rows if row["kind"] == "not-covered"]
     assert (outside["journal"], outside["events"]) == ("l", 2)
     evidence = {row["evidence"] for row in rows}
-    assert "tunnel made up, forward: 1000 bytes at a, and behind it 1001 at b" in evidence
-    assert "tunnel last: a says that it gave it to this node, which has no record of it" in evidence
+    assert "tunnel made up, forward: 1000 bytes at a, but 1001 at the next server, b" in evidence
     assert (
-        "tunnel thrice: a says 3 times that it gave it to this node, which has 2 records of it"
+        "tunnel last: a recorded that it forwarded it to this node, which has no record of it"
         in evidence
     )
+    thrice = "tunnel thrice: a recorded 3 times that it forwarded it to this node, which has 2 "
+    assert f"{thrice}records of it" in evidence
     for row in rows:
         assert row["segment"] is not None
         assert row["offset"] == 50

@@ -124,7 +124,7 @@ def test_follow_ends_on_the_first_signal(
         assert not stopped()
         signal.raise_signal(number)
         assert stopped()
-        with during("bringing the gold tables up to date"):
+        with during("refreshing the gold tables"):
             refreshed()
 
     monkeypatch.setattr(jobs, "follow", follow)

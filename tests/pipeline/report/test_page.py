@@ -149,7 +149,7 @@ def test_a_finding_leads_to_its_session_and_to_its_events(text: str, page: Page)
     assert "#kind-gap" in links
     section = text.split(f'id="{place}"', 1)[1].split("</section>", 1)[0]
     assert "1 finding about this session." in section
-    assert "Events around findings" in section
+    assert "Events near findings" in section
     assert section.count("<code>call</code>") == len(HOSTILE)
 
 
@@ -170,7 +170,7 @@ def test_nodes_have_the_names_that_the_reader_knows() -> None:
 def test_what_is_cut_off_says_how_to_get_it() -> None:
     figures = replace(hostile_figures(), sessions=1_000)
     shown = "".join(Page(render(figures)).text)
-    assert "The first 2 of 1,000: the option --rows shows more." in shown
+    assert "The first 2 of 1,000; use --rows to show more." in shown
 
 
 def test_it_is_the_same_each_time(text: str) -> None:
@@ -185,12 +185,12 @@ def test_it_is_the_same_each_time(text: str) -> None:
         (
             [FindingKind(UNCHECKED, "missing-journal", 1, 3, 1)],
             10,
-            "No faults found in what could be checked.",
+            "No faults found in the records that could be checked.",
             "unchecked",
         ),
         ([FindingKind("fault", "gap", 1, 3, 1)], 10, "1 fault found.", "fault"),
         ([FindingKind("unheard of", "gap", 2, 3, 1)], 10, "2 faults found.", "fault"),
-        ([], 0, "There was nothing to check.", "unchecked"),
+        ([], 0, "The tables contain no events to check.", "unchecked"),
     ],
 )
 def test_the_verdict(kinds: list[FindingKind], journaled: int, verdict: str, look: str) -> None:
