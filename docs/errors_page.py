@@ -1,5 +1,4 @@
-"""Generate the page of errors and codes: the errors from their classes, the codes from what
-`parley errors` shows."""
+"""Generate the page of errors and codes from the error classes and the error catalogue."""
 
 from collections.abc import Iterator
 from inspect import getdoc
@@ -12,57 +11,58 @@ from parley._node.protocol.codes import SENTENCES, CloseCode
 PAGE: Final = "docs/reference/errors.md"
 _HEAD: Final = """# Errors and codes
 
-What programs catch, the codes of the wire, and the exit codes of the command line. An error that
-has a code carries it as `code`; `parley errors CODE` explains one on the terminal. Sections are
-those of [protocol.md](../protocol.md).
+This page lists the exceptions of the library, the codes of the protocol, and the exit codes of the
+command line. An exception with a protocol code has it as the attribute `code`. `parley errors CODE`
+explains a code on the terminal. Section numbers refer to [protocol.md](../protocol.md).
 
 ## Errors
 
-All of them are in `parley.errors`. In brackets: other classes that catch the error as well. If a
-handler raises something else, it is logged with a traceback, and the caller gets code 16 and a
-fixed sentence.
+All exceptions are in `parley.errors`. Names in brackets are built-in exceptions that an error also
+inherits from. If a handler raises any other exception, the node logs it with a traceback, and the
+caller receives code 16 with a fixed text.
 """
-# The kinds of codes: heading, what to know before the table, and after it.
+# The kinds of codes: heading, text before the table and text after it.
 _KINDS: Final = {
     "close": (
         "Close codes",
-        "Of Reject, Reset and Close (section 11). `parley.CloseCode` has them; applications use 64 "
-        "and above. A code below 0 is local and never sent.",
-        """Reject carries the sentence as its text; Close and Reset leave it to the reader, and
-carry a text only if the application gave one. 20, 22 and 32 to 35 are for Reset alone.
+        "Reject, Reset and Close carry these codes (section 11), which are in `parley.CloseCode`. "
+        "Applications use codes from 64. Codes below 0 are local and never sent.",
+        """Reject carries the text of its code. Close and Reset carry a text only if the
+application provides one. Codes 20, 22 and 32 to 35 are used only by Reset.
 
 A node resets a stream with `no-handler` if it has no handler for the label, `not-authorised` or
 `wrong-supercategory` if its handler is not for this peer, `refused` if the label is reserved or the
-node is closing, `cancelled` if the stream is not read any more or the handler was cancelled,
-`overloaded` if too much is unread, and `internal-error` if its handler failed.
+node is closing, `cancelled` if the stream is no longer read or the handler was cancelled,
+`overloaded` if its unread data exceeds the limit, and `internal-error` if its handler failed.
 """,
     ),
     "result": (
         "Result codes",
-        "Of Result (section 9). `parley.ResultCode` has them; an application may answer with any "
-        "other.",
+        "Result carries these codes (section 9), which are in `parley.ResultCode`. Applications "
+        "can return any other code.",
         "",
     ),
     "event": (
         "Error codes of named events",
-        "The Error of a named event (section 10) carries a code of results, except if its handler "
+        "The Error of a named event (section 10) carries a result code, except if its handler "
         "failed:",
         "",
     ),
     "relay": (
         "Relay codes",
-        "What an event relay sends to its clients (`parley.dialects.RelayCode`). After 5, and "
-        "after 3 for a message that is too short, the connection stays open; after the others it "
-        "is closed.",
+        "An event relay sends these codes to its clients (`parley.dialects.RelayCode`). After "
+        "code 5, and after code 3 for a message that is too short, the connection stays open; "
+        "after the others it is closed.",
         "",
     ),
     "exit": (
         "Exit codes",
-        "Of every command.",
-        """A signal ends a command with 128 and its number: 130 for SIGINT, 143 for SIGTERM.
-Commands that run until one of them comes (`serve`, `run`, `pipeline follow` and `ping --watch`)
-exit with 0. At SIGHUP `serve` and `run` read their settings again. If the reader of standard
-output has left, as in `parley .. | head -1`, the code is 141, without a message.
+        "All commands use these exit codes.",
+        """If a signal ends a command, its exit code is 128 plus the signal's number: 130
+for SIGINT, 143 for SIGTERM. Commands that run until a signal arrives (`serve`, `run`,
+`pipeline follow` and `ping --watch`) exit with 0. On SIGHUP, `serve` and `run` reload their
+settings. If the reader of standard output has exited, as in `parley .. | head -1`, the exit code
+is 141, without a message.
 """,
     ),
 }
@@ -82,12 +82,12 @@ def _public() -> list[type]:
 
 
 def _above(error: type) -> type:
-    """The public class that the error is listed below."""
+    """Return the public class under which the error is listed."""
     return next((each for each in error.__mro__[1:] if each in _public()), Exception)
 
 
 def _tree(root: type, depth: int) -> Iterator[str]:
-    """A list of the errors below `root`."""
+    """Yield the errors below `root` as a nested list."""
     for error in (each for each in _public() if _above(each) is root):
         name = error.__name__
         bases = (each for each in error.__bases__ if each is not Exception)

@@ -1,6 +1,6 @@
 """Generate the page of log events from the calls that log them.
 
-Logger, level and fields of an event are read from the code; `EVENTS` has what the code cannot say.
+Logger, level and fields of an event are read from the code. `EVENTS` describes when it is logged.
 """
 
 import ast
@@ -18,112 +18,112 @@ PAGE: Final = "docs/reference/log-events.md"
 # When each event is logged.
 EVENTS: Final = {
     "account.login": "a node logged in at this home",
-    "account.lost": "a node lost its account, and its session ends",
-    "answer.not-remembered": "an answer to a call that is made once is longer than is remembered",
-    "answer.unsent": "what a handler returned has no encoding, or is too long",
-    "bridge.lost": "what passes a bridge is lost: told once, then only counted",
-    "bus.bug": "a mistake of ours in a store, with its traceback",
+    "account.lost": "a node lost its account, which ends its session",
+    "answer.not-remembered": "a response is too long to be stored for a call that runs at most once",
+    "answer.unsent": "a handler's return value cannot be encoded or is too long",
+    "bridge.lost": "a bridge loses messages; logged once, later losses are only counted",
+    "bus.bug": "a bug in a store, with the traceback",
     "bus.close-failed": "the file of a bus could not be closed properly",
     "bus.dead-lettered": "an event became a dead letter",
-    "bus.event-too-large": "an event does not fit the connection to another node's bus",
-    "bus.group-vanished": "a group vanished from a Redis, and is created again",
-    "bus.handler-ended": "the handler of a group ends, and why",
-    "bus.handler-failed": "a handler failed at an event, which is tried again",
+    "bus.event-too-large": "an event is too large for the connection to another node's bus",
+    "bus.group-vanished": "a group was deleted from Redis and is created again",
+    "bus.handler-ended": "a group's handler ended; the text has the reason",
+    "bus.handler-failed": "a handler failed for an event, which is retried",
     "bus.handler-paused": "a handler pauses because the store failed",
-    "bus.leave-failed": "a consumer could not give back what it had",
-    "bus.publish-retried": "an event is published again, because the outcome of the first attempt is unknown",
-    "bus.request-failed": "the store failed at a request of a peer",
-    "bus.rollback-failed": "a transaction could not be undone; the file is reopened",
-    "bus.store-evicts": "the Redis deletes streams when it is full",
-    "bus.store-not-durable": "the Redis loses events when it stops",
-    "bus.store-settings-unknown": "the Redis does not reveal its durability settings",
-    "bus.store-syncs-late": "the Redis may lose the last second in a power cut",
+    "bus.leave-failed": "a consumer could not return its pending events",
+    "bus.publish-retried": "an event is published again because the result of the first attempt is unknown",
+    "bus.request-failed": "the store failed while it processed a peer's request",
+    "bus.rollback-failed": "a transaction could not be rolled back; the file is reopened",
+    "bus.store-evicts": "the Redis server is configured to delete streams when it is full",
+    "bus.store-not-durable": "the Redis server loses events when it stops",
+    "bus.store-settings-unknown": "the Redis server does not reveal its durability settings",
+    "bus.store-syncs-late": "the Redis server can lose the last second of events in a power failure",
     "bus.trimmed-early": "events were trimmed while they were pending",
     "bus.unavailable": "the store is unavailable; the operation is retried",
-    "cli.bug": "a mistake of ours in a command, with its traceback",
-    "connection.bug": "a mistake of ours that ended a connection, with its traceback",
-    "connection.closed": "a connection is over; `remote` says that the other side ended it. Warning, unless in order or told as `dial.failed`",
-    "connection.foreign": "something else than a node, such as a browser, came to a native port",
-    "connection.opened": "a handshake was completed; `dialled` by this node or by the other",
-    "connection.suspended": "a session lost its transport, and waits for another",
-    "connection.resumed": "it goes on, so many `seconds` later",
-    "connection.turned-away": "a limit kept a connection out, before a word was said",
+    "cli.bug": "a bug in a command, with the traceback",
+    "connection.bug": "a bug ended a connection, with the traceback",
+    "connection.closed": "a connection is closed; `remote` is true if the other side closed it. The level is warning unless the connection was closed in order or `dial.failed` already reports it",
+    "connection.foreign": "a client other than a node, such as a browser, connected to a native port",
+    "connection.opened": "a handshake completed; `dialled` is true if this node dialled",
+    "connection.suspended": "a session lost its transport and waits to be resumed",
+    "connection.resumed": "a session resumed after `seconds`",
+    "connection.turned-away": "a limit rejected a connection before the handshake",
     "console.fetch-failed": "the console's data could not be fetched, with the traceback",
-    "dial.failed": "a dial was refused (warning) or led nowhere (info); debug if the last one there did in the same way",
-    "discovery.not-announced": "the node cannot be announced on this network for now",
-    "discovery.too-many": "more nodes are announced than are listed",
-    "end.forced": "the process did not end so many seconds after a signal, and was ended; with the threads that it waited for",
-    "federation.card-full": "our card has no room for our addresses",
-    "federation.cards-refused": "a neighbour's cards break the rules, or it takes none of ours",
-    "federation.clock-wrong": "a server's clock, or ours, is so many seconds `ahead`",
+    "dial.failed": "a dial was refused (warning) or failed (info); debug if the previous dial to this address failed in the same way",
+    "discovery.not-announced": "the node cannot currently be announced on this network",
+    "discovery.too-many": "more nodes are announced than the list can contain",
+    "end.forced": "the process was killed because it did not end within some seconds of a signal; the threads it waited for are listed",
+    "federation.card-full": "our addresses do not fit in our card",
+    "federation.cards-refused": "a neighbour's cards break the rules, or it refuses our cards",
+    "federation.clock-wrong": "a server's clock or the local clock is `ahead` by some seconds",
     "federation.link-down": "a link was lost",
-    "federation.link-failed": "a link cannot be dialled; told when the reason changes",
-    "federation.link-refused": "a node that is not a member wanted a link",
-    "federation.link-up": "a link is there",
-    "follow.ended": "a topic elsewhere is not followed any more",
-    "follow.failed": "a mistake of ours ended that",
-    "forward.again": "a forwarded topic is linked again, after so many seconds `without`",
-    "forward.failed": "the subscription was refused or has ended; `link.failed` is for the connection",
-    "forward.linked": "it is linked",
-    "forward.lost": "so many of its notes were lost; told when the number has doubled",
-    "forward.misfit": "a note does not fit the topic here; told once",
-    "guest.closed": "a client of another dialect has left",
-    "guest.misbehaved": "it broke the rules of its dialect",
-    "guest.opened": "a client of the event relay is there",
-    "handler.failed": "a handler raised, with its traceback",
-    "handler.unfit": "a handler yields, for which SimProto has no form",
-    "handshake.failed": "a stranger's connection ended before its handshake did; info if it only hung up, or was dialled from here",
-    "hook.ended": "a hook of a link ended with the connection",
-    "hook.failed": "a hook of a link raised",
-    "hook.missed": "a hook still runs, and misses a turn",
-    "interceptor.failed": "an interceptor raised, with its traceback",
-    "journal.alarm-failed": "`on_alarm` raised",
-    "journal.bug": "a mistake of ours in the journal's thread",
-    "journal.end-lost": "the disk did not take the journal's end",
-    "journal.failed": "the journal cannot be written: nothing is kept any more",
-    "journal.torn": "a segment may end in part of a record",
-    "link.bug": "a mistake of ours as something was dialled",
-    "link.failed": "a link cannot be dialled; told when the reason changes",
-    "link.up": "a link is there",
-    "listener.accept-failed": "a connection could not be accepted: mostly too few open files",
-    "log.rationed": "so many lines of that kind were left out",
-    "metrics.not-fetched": "what must be fetched for a metric cannot be, with its traceback; it is told as it was",
-    "node.closed": "the node has closed so many peers",
-    "note.unsent": "a note has no form in SimProto",
-    "peer.first-use": "somebody was met for the first time, and is known from now on",
-    "relay.dropped": "a client of the relay does not read, and was dropped",
-    "relay.hook-failed": "`on_fault` raised",
-    "reload.done": "the settings were read again, and these `changed`",
-    "reload.failed": "they cannot be read, and stay as they were",
+    "federation.link-failed": "a link cannot be dialled; logged again when the reason changes",
+    "federation.link-refused": "a node that is not a member requested a link",
+    "federation.link-up": "a link was established",
+    "follow.ended": "this node no longer follows another node's topic",
+    "follow.failed": "a bug ended the following of another node's topic",
+    "forward.again": "a forwarded topic is linked again after `without` seconds",
+    "forward.failed": "a forwarded topic's subscription was refused or ended; `link.failed` reports connection failures",
+    "forward.linked": "a forwarded topic is linked",
+    "forward.lost": "notes of a forwarded topic were lost; logged again when the number has doubled",
+    "forward.misfit": "a forwarded note does not fit the local topic; logged once",
+    "guest.closed": "a client of another dialect disconnected",
+    "guest.misbehaved": "a client violated the rules of its dialect",
+    "guest.opened": "a client of the event relay connected",
+    "handler.failed": "a handler raised an exception, with the traceback",
+    "handler.unfit": "a handler yields values, which SimProto cannot express",
+    "handshake.failed": "a connection ended before its handshake completed; info if the peer only disconnected or this node dialled",
+    "hook.ended": "a link's hook ended with the connection",
+    "hook.failed": "a link's hook raised an exception",
+    "hook.missed": "a link's hook is skipped because its previous call is still running",
+    "interceptor.failed": "an interceptor raised an exception, with the traceback",
+    "journal.alarm-failed": "`on_alarm` raised an exception",
+    "journal.bug": "a bug in the journal's thread",
+    "journal.end-lost": "the end of the journal could not be written to disk",
+    "journal.failed": "the journal cannot be written; further records are lost",
+    "journal.torn": "a segment may end with an incomplete record",
+    "link.bug": "a bug while a link was dialled",
+    "link.failed": "a link cannot be dialled; logged again when the reason changes",
+    "link.up": "a link was established",
+    "listener.accept-failed": "a connection could not be accepted, usually because too many files are open",
+    "log.rationed": "lines of this kind were omitted because of the rate limit; the text has their number",
+    "metrics.not-fetched": "data for a metric cannot be fetched, with the traceback; the previous value is reported",
+    "node.closed": "the node closed; the text has the number of peers",
+    "note.unsent": "a note cannot be expressed in SimProto",
+    "peer.first-use": "a node was seen for the first time and recorded as known",
+    "relay.dropped": "a client of the relay was disconnected because it does not read",
+    "relay.hook-failed": "`on_fault` raised an exception",
+    "reload.done": "the settings were reloaded; `changed` lists the changed settings",
+    "reload.failed": "the settings could not be reloaded; the old ones remain in force",
     "reload.ignored": "SIGHUP was ignored: the server is not ready yet or is closing",
-    "reload.needs-restart": "these `settings` have changed and need a restart",
-    "request.answered": "a request was answered: with `--log-requests`, or on level debug. `kind` is call, event, topic (a subscription), stream (at its end) or bus with the action; `seconds` is how long that took",
-    "request.refused": "a request was refused before a handler ran: unknown, not allowed, or the node is closing. `code` is that of Result or of Reset; `kind` is left out where a rule of `allow=` refused it",
-    "resume.bug": "a mistake of ours as a session was dialled again",
-    "resume.failed": "an attempt to resume a session led nowhere, or the other side rejected it; debug if the last one there ended in the same way",
-    "roles.failed": "the function that tells roles raised: a node has no others than those that are known",
-    "rule.failed": "`allow=` raised, so nothing is allowed",
-    "secret.exposed": "others can read a file with a secret in it",
-    "stream.ended": "a stream was reset, or its connection lost, under its handler",
-    "subscriber.slow": "a client of SimProto lost a subscription",
-    "subscription.again": "a kept subscription was refused, and is asked for again",
-    "supervisor.unheard": "the status of the service could not be sent to systemd",
-    "task.bug": "a mistake of ours in a task, with its traceback",
-    "topic.state-failed": "the state of a topic cannot be told to a subscriber",
-    "topic.tap-failed": "what listens to a topic inside of the node raised",
+    "reload.needs-restart": "these `settings` changed but take effect only after a restart",
+    "request.answered": "a request was answered (with `--log-requests`, or at level debug). `kind` is call, event, topic (a subscription), stream (when it ends) or bus with the action; `seconds` is the duration",
+    "request.refused": "a request was refused before a handler ran because it is unknown or not allowed, or the node is closing. `code` is the code of Result or Reset; `kind` is omitted if a rule of `allow=` refused the request",
+    "resume.bug": "a bug while a session was dialled again",
+    "resume.failed": "an attempt to resume a session failed or was rejected; debug if the previous attempt at this address failed in the same way",
+    "roles.failed": "the function that assigns roles raised an exception; the node has only its other roles",
+    "rule.failed": "`allow=` raised an exception; access is denied",
+    "secret.exposed": "other users can read a file that contains a secret",
+    "stream.ended": "a stream was reset or its connection lost while its handler was running",
+    "subscriber.slow": "a SimProto client lost a subscription because it was too slow",
+    "subscription.again": "a topic with history refused a subscription, which is requested again",
+    "supervisor.unheard": "the service status could not be sent to systemd",
+    "task.bug": "a bug in a task, with the traceback",
+    "topic.state-failed": "a topic's state could not be sent to a subscriber",
+    "topic.tap-failed": "a local listener of a topic raised an exception",
     "transfer.failed": "a file cannot be stored",
-    "transfer.refused": "what came is not how files are sent",
-    "transport.read-failed": "a socket failed in an odd way",
-    "transport.unended": "tasks ignore cancellation while a node closes; with the places where they wait, on asyncio",
-    "transport.unclosed": "the loop has not closed some sockets",
-    "transport.write-failed": "likewise",
-    "trust.failed": "a trust policy raised, so nobody is trusted",
-    "trust.file-unreadable": "a file of known peers cannot be read; for 30 s whoever was let in stays",
-    "trust.hook-failed": "an accept hook raised, so the node is not let in",
-    "web.answer-failed": "a page of metrics or of the console failed",
-    "web.bug": "a mistake of ours as HTTP was served",
-    "web.full": "a limit kept a connection of HTTP out",
-    "web.not-accepted": "HTTP cannot be accepted, as when there are too many open files; it is tried again",
+    "transfer.refused": "a peer sent data that is not a valid file transfer",
+    "transport.read-failed": "reading from a socket failed unexpectedly",
+    "transport.unended": "tasks ignore cancellation while a node closes; on asyncio, with the places where they wait",
+    "transport.unclosed": "the event loop has not closed some sockets",
+    "transport.write-failed": "writing to a socket failed unexpectedly",
+    "trust.failed": "a trust policy raised an exception; the node is not trusted",
+    "trust.file-unreadable": "a file of known peers cannot be read; connected nodes remain connected for 30 s",
+    "trust.hook-failed": "an accept hook raised an exception; the node is rejected",
+    "web.answer-failed": "a metrics or console page failed",
+    "web.bug": "a bug while an HTTP request was served",
+    "web.full": "a limit rejected an HTTP connection",
+    "web.not-accepted": "an HTTP connection could not be accepted, for example because too many files are open; accepting is retried",
 }
 
 # Loggers and levels of events that helper functions log.
@@ -144,24 +144,28 @@ INDIRECT: Final = {
 }
 
 _INTRO: Final = """\
-# Events of the log
+# Log events
 
-Each line of the log tells of an event with a name that stays the same from version to version, whatever becomes of
-the sentence. `--log-format json` prints it with each line ([how](../guides/run-a-server.md#logging)):
+Each log line reports an event. The event's name stays the same in later versions, while the text may change.
+`--log-format json` includes the name in each line (see [logging](../guides/run-a-server.md#logging)):
 
     {"time": "2026-11-27T00:35:54.511339Z", "level": "info", "logger": "parley.access", "event": "request.refused",
      "text": "peer 5jkqt65a: call 'nope' is refused: topic not found", "peer": "5jkqt65a..", "address": "127.0.0.1",
      "kind": "call", "topic": "nope", "code": 1}
 
-(one line, broken here). `time` is UTC, `text` the sentence that people read, and an error with a traceback has it as
-`traceback`. Besides, an event has the fields that the table names. `peer` is a node id, or null where none was proved;
-`address` where the connection came from, or what was dialled; `code` the protocol's
-([close codes](errors.md#close-codes)). Where lines were left out, so that strangers cannot fill the log, `left_out`
-says how many. What other libraries log has the event `other`. In a program the same stands on each `LogRecord`:
-`record.event`, `record.peer`.
+(This is a single line, wrapped here.) `time` is in UTC, `text` is the message for people, and `traceback` is the
+traceback of an error that has one. The table lists the other fields of each event:
 
-The access log is the logger `parley.access`: connections that open and close, and requests that are refused. With
-`--log-requests` (`serve.log_requests`) it also has each answered request with its duration.
+- `peer` is a node ID, or null if no node ID was authenticated.
+- `address` is the address that the connection came from or that was dialled.
+- `code` is a protocol code ([close codes](errors.md#close-codes)).
+- `left_out` is the number of lines omitted by rate limiting, which keeps unknown peers from filling the log.
+
+Messages of other libraries have the event `other`. In a program, each `LogRecord` has the same fields as attributes,
+such as `record.event` and `record.peer`.
+
+The logger `parley.access` is the access log. It reports connections that open and close, and refused requests. With
+`--log-requests` (`serve.log_requests`) it also reports each answered request with its duration.
 """
 
 _LEVELS: Final = {name: name for name in ("debug", "info", "warning", "error", "critical")} | {
@@ -169,7 +173,7 @@ _LEVELS: Final = {name: name for name in ("debug", "info", "warning", "error", "
 }
 _LOGGER: Final = re.compile(r"(\w+\.)?(\w*_)?logger|_log|access|logging\.getLogger\(.*\)")
 _NAME: Final = re.compile(r"[a-z]+(?:-[a-z]+)*\.[a-z]+(?:-[a-z]+)*")
-# What each log record, or line of JSON, has already.
+# Attributes of every log record and keys of every JSON line.
 _TAKEN: Final = vars(logging.makeLogRecord({})).keys() | {
     *("message", "asctime", "time", "level", "logger", "text", "traceback")
 }
@@ -177,7 +181,7 @@ _TAKEN: Final = vars(logging.makeLogRecord({})).keys() | {
 
 @dataclass
 class Logged:
-    """What the code says of an event."""
+    """The loggers, levels and fields of an event, according to the code."""
 
     loggers: set[str] = field(default_factory=set)
     levels: set[str] = field(default_factory=set)
@@ -188,8 +192,7 @@ def build() -> str:
     """Return the page.
 
     Raises:
-        ValueError: an event has no entry in `EVENTS` or the reverse, or its name or a field is
-            unsuitable.
+        ValueError: `EVENTS` and the code name different events, or a name is invalid.
     """
     found = logged()
     if different := found.keys() ^ EVENTS.keys():
@@ -212,7 +215,7 @@ def build() -> str:
 
 
 def logged() -> dict[str, Logged]:
-    """Return the events that the code names."""
+    """Return all events that the code logs, by name."""
     found: defaultdict[str, Logged] = defaultdict(Logged)
     for path in (ROOT / "node").rglob("*.py"):
         tree = ast.parse(path.read_text("utf-8"))
@@ -231,7 +234,7 @@ def logged() -> dict[str, Logged]:
 
 
 def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str, set[str]]]:
-    """The calls that log a line, each with its logger and its levels."""
+    """Yield each logging call with its logger and levels."""
     text = ast.unparse(tree)
     loggers = dict(
         re.findall(r"^(\w+)(?:: Final)? = logging\.getLogger\('(.*?)'\)", text, re.MULTILINE)
@@ -242,7 +245,7 @@ def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str, set[str]]]:
             case ast.Call(ast.Attribute(on, level), arguments) if level in {*_LEVELS, "log"}:
                 of = ast.unparse(on)
                 if level == "log" and not _LOGGER.fullmatch(of) and arguments:
-                    of = ast.unparse(arguments[0])  # a rate limit, which is given the logger
+                    of = ast.unparse(arguments[0])  # a rate limiter; the logger is its argument
                 if not _LOGGER.fullmatch(of):
                     continue
                 named = re.search(r"getLogger\('(.*?)'\)", of)
@@ -254,7 +257,7 @@ def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str, set[str]]]:
 
 
 def _dicts(tree: ast.AST) -> Iterator[ast.Dict]:
-    """The dictionaries that name an event."""
+    """Yield the dictionaries that have a key `event`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Dict) and "event" in _keys(node):
             yield node
@@ -265,14 +268,14 @@ def _keys(found: ast.Dict) -> list[str | None]:
 
 
 def _names(found: ast.Dict) -> list[str]:
-    """The event, or either of two; nothing if the name is that of a caller."""
+    """Return the event names in a dictionary; empty if the caller passes the name."""
     value = found.values[_keys(found).index("event")]
     parts = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
     return [str(part.value) for part in parts if isinstance(part, ast.Constant)]
 
 
 def _fields_of(found: ast.Dict) -> set[str]:
-    """The fields beside the event; `party` adds two."""
+    """Return the fields other than the event; `party` adds two."""
     unpacked = (
         ast.unparse(value) for key, value in zip(found.keys, found.values, strict=True) if not key
     )

@@ -8,23 +8,24 @@ from parley._node.settings import Settings
 from parley._node.settings.catalogue import REMOVED, SETTINGS, TABLES, Setting, value_of
 
 PAGE: Final = "docs/reference/settings.md"
-# What each table is for.
+# The purpose of each table.
 INTROS: Final = {
-    "node": "What all connections of a node share: `NodeConfig` in code, without the table "
-    "`[node.algorithms]`. The parameters of `[node.algorithms]` have the order of the registry by "
-    "default; the responder's order decides.",
-    "node.limits": "What a node states in Hello and Reply: `Limits` in code. The minimum of both "
-    "sides applies; `peer.limits` shows it. [The limits](limits.md) have the codes beyond them.",
+    "node": "Settings of all connections of a node: `NodeConfig` in code, without the table "
+    "`[node.algorithms]`. By default, the lists in `[node.algorithms]` follow the order of the "
+    "registry. The responder's order decides.",
+    "node.limits": "Limits that a node announces in Hello and Reply: `Limits` in code. The minimum "
+    "of both sides applies; `peer.limits` contains it. [The limits](limits.md) lists the codes for "
+    "exceeding them.",
     "serve": "For `parley serve` and `parley run`: `ServeSettings`.",
     "journal": "For [the journal](../guides/journal.md) of `parley serve` and `parley run`: "
     "`JournalSettings`. `Journal.open` in code has more parameters.",
-    "bus": "Which [durable bus](../guides/bus.md) `parley serve` offers to other nodes: "
+    "bus": "The [durable bus](../guides/bus.md) that `parley serve` offers to other nodes: "
     "`BusSettings`. The settings of the bus itself (`BusConfig`) are in the query of `url`.",
-    "federation": "The part of a server in a [federation](../guides/federation.md): "
-    "`FederationSettings`. Without the table a node has none.",
+    "federation": "The role of a server in a [federation](../guides/federation.md): "
+    "`FederationSettings`. Without this table, a node is not part of a federation.",
     "dialects": "For all [other dialects](../dialects.md): `DialectSettings`.",
-    "dialects.limits": "Limits of the clients of all gateways and relays: `DialectLimits`. In code "
-    "it has further fields.",
+    "dialects.limits": "Limits for the clients of all gateways and relays: `DialectLimits`, which "
+    "has more fields in code.",
     "simproto": "`SimProtoSettings`.",
     "named": "`NamedSettings`.",
     "relay": "`RelaySettings`.",
@@ -46,8 +47,8 @@ strict: `"5"` isn't a number in TOML, and `5.0` isn't a whole number. Relative p
 the file's directory, in variables from the current one; `~` is the home directory. An unknown
 name or a wrong value is a `ConfigError` that names the setting, its value and its source.
 
-Files and variables never contain secrets: the network key and the passphrase are in files of
-their own.
+Files and variables never contain secrets: the network key and the passphrase are in separate
+files.
 
 A server applies changes of the settings marked *reload* at
 [SIGHUP](../guides/run-a-server.md#reload), without a restart.
@@ -77,7 +78,7 @@ def _tables() -> Iterator[str]:
 
 
 def _of(table: str) -> Iterator[Setting]:
-    """The settings of a table, with those of a subtable that has no section."""
+    """Yield the settings of a table and of its subtables that have no section."""
     for name, setting in SETTINGS.items():
         above = name.rpartition(".")[0]
         if above == table or (above not in TABLES and above.startswith(f"{table}.")):
@@ -124,7 +125,7 @@ def _default(setting: Setting, value: Any) -> str:
 
 
 def _example() -> Iterator[str]:
-    yield "## Example\n\nAll settings that have a default, with it:\n\n```toml"
+    yield "## Example\n\nThis file sets every setting that has a default to it:\n\n```toml"
     defaults = Settings()
     for table in TABLES:
         lines = [_line(each.name, value_of(defaults, each.name)) for each in _of(table)]
@@ -147,7 +148,7 @@ def _line(name: str, value: Any) -> str:
 
 def _removed() -> Iterator[str]:
     yield "## Settings of earlier versions\n"
-    yield "A file or variable with one of these gets an error that suggests the change.\n"
+    yield "A file or variable that uses one of these causes an error that explains what to do.\n"
     yield "| setting | now |"
     yield "| --- | --- |"
     for name, text in REMOVED.items():
