@@ -340,7 +340,7 @@ def test_an_error_of_reading_is_not_one_of_writing(
     (place / "t" / "gold").mkdir(parents=True)
     monkeypatch.setattr(writing, "read_all_gold", damaged)
     done = parley("pipeline", "report", "--tables", "t", "--html", "page.html")
-    assert done.err == "parley: t/silver/batch=0: Permission denied\n"
+    assert done.err == "parley: cannot use 't/silver/batch=0': Permission denied\n"
 
 
 def test_a_report_that_cannot_be_written_is_said(tmp_path: Path) -> None:
