@@ -71,6 +71,7 @@ def found_by_audit(segments: Segments, place: Path, *, key: bool) -> set[str]:
     return {finding.kind for finding in audit.take_findings()}
 
 
+@pytest.mark.timeout(300)  # some seconds of work, on a machine that may be busy
 def test_each_record_that_is_taken_out_shows(tmp_path: Path) -> None:
     stems = list(made().segments)
     unnoticed = []
