@@ -27,7 +27,7 @@ LOOK = 0.25
 
 
 def process_seconds(pid: int) -> float:
-    """Processor time of a process, user and system."""
+    """Return the user and system time of a process."""
     if platform.system() == "Linux":
         # The process's own clock, in nanoseconds (clock_getcpuclockid(3)): /proc and psutil
         # count in hundredths of a second.
@@ -44,7 +44,7 @@ def busy_seconds() -> float:
 
 
 class Meter:
-    """Processor time of some processes and of all others, since it was made."""
+    """The processor time used by some processes, and by all others, since it was created."""
 
     def __init__(self, *pids: int) -> None:
         self._pids = pids
@@ -65,7 +65,7 @@ class Meter:
 
 
 def wait_until_quiet(*pids: int, limit: float = QUIET_WAIT) -> None:
-    """Wait, for a bounded time, until others leave the machine to us."""
+    """Wait, up to a limit, until other processes leave the machine idle."""
     end = perf_counter() + limit
     while perf_counter() < end:
         meter = Meter(*pids)
@@ -82,11 +82,11 @@ SPARE = 64
 
 
 class ChildError(Exception):
-    """A child process ended, or was silent for too long."""
+    """Raised if a child process ended or did not answer in time."""
 
 
 def resident(pid: int) -> int:
-    """Bytes of a process that are in memory."""
+    """Return the resident memory of a process in bytes."""
     return int(psutil.Process(pid).memory_info().rss)
 
 
@@ -100,7 +100,7 @@ def most_connections() -> int:
 
 
 class LineProcess:
-    """A process that is told, and tells, lines of JSON."""
+    """A child process that receives and sends lines of JSON."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._process = subprocess.Popen(

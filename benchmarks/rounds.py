@@ -28,7 +28,7 @@ class Measurement:
 
     @property
     def cpu_us(self) -> float:
-        """Processor time of both processes for an operation."""
+        """Return the processor time of both processes for one operation."""
         return self.client_us + self.server_us
 
 
@@ -45,7 +45,7 @@ class Round:
 
     @property
     def others(self) -> float:
-        """The cores that others used at worst."""
+        """Return the largest number of cores that other processes used."""
         return max(self.ours.others, self.baseline.others if self.baseline else 0.0)
 
 
@@ -149,7 +149,7 @@ def row(name: str, case: Case, done: list[Round], other: str = "baseline") -> di
 
 
 def spread(ratios: list[float]) -> list[float]:
-    """Median, least and most."""
+    """Return the median, minimum and maximum."""
     return [round(value, 3) for value in (median(ratios), min(ratios), max(ratios))]
 
 
@@ -165,7 +165,7 @@ def summary(measured: list[Measurement]) -> dict[str, Any]:
 
 
 def line(found: dict[str, Any]) -> str:
-    """A row as text."""
+    """Format a row as text."""
     ours, baseline = found["ours"], found.get("baseline")
     text = f"{found['case']:18} {number(ours['value']):>12} "
     text += f"{number(baseline['value']) if baseline else '':>12} {found['unit']:13} "

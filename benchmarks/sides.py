@@ -12,19 +12,19 @@ from benchmarks.task import Task
 
 
 class Connection(Protocol):
-    """One connection of the client process."""
+    """A connection of the client process."""
 
     def call(self, payload: bytes) -> Awaitable[object]:
-        """Send a payload, wait for the same payload."""
+        """Send a payload and wait for its echo."""
 
     async def send(self, chunk: bytes) -> None:
-        """Send a piece of a long row of bytes, at the pace of the other side."""
+        """Send a piece of a long byte stream, with flow control."""
 
     async def sent(self) -> int:
-        """End the row of bytes: how many arrived."""
+        """End the byte stream and return how many bytes arrived."""
 
     async def aclose(self) -> None:
-        """Close; returns when it is closed."""
+        """Close the connection and wait until it is closed."""
 
 
 @runtime_checkable
@@ -40,14 +40,16 @@ class Pipelined(Protocol):
     """A connection whose calls wait where they stand: it keeps many in flight itself."""
 
     def pipeline(self, payload: bytes, count: int, end: float) -> Awaitable[int]:
-        """So many calls in flight until `end` of `perf_counter`; how many were answered."""
+        """Keep this many calls in flight until `perf_counter` reaches `end`; return the number of
+        answers.
+        """
 
 
 class Client(Protocol):
-    """The client process's end of a side."""
+    """The client process's half of a side."""
 
     async def open(self) -> Connection:
-        """A new connection, ready for calls."""
+        """Open a connection that is ready for calls."""
 
     async def subscribe(self, count: int, received: Callable[[int], None]) -> None:
         """Subscribe on `count` new connections; `received` is told how many notes came."""
@@ -57,7 +59,7 @@ Publish = Callable[[float], Awaitable[int]]
 
 
 class Side(Protocol):
-    """A way of working: how its two processes begin."""
+    """A system to measure: how its two processes start."""
 
     def serve(self, task: Task) -> AbstractAsyncContextManager[tuple[dict[str, Any], Publish]]:
         """A server: what clients need to know of it, and what publishes for some seconds
