@@ -1,8 +1,8 @@
 """The baseline: asyncio streams, TLS 1.3 with mutual certificates, frames with a length.
 
-It is lean and stays as it is (drain after each write, a dictionary of futures, no
-features): a weaker baseline would prove nothing. Leaving out one `await drain()` alone
-would halve its calls a second.
+It is lean and stays unchanged (drain after each write, a dictionary of futures, no features),
+because a weaker baseline would be meaningless. Removing one `await drain()` would change its calls
+per second by half.
 """
 
 import asyncio
@@ -95,7 +95,7 @@ class BaselineClient:
         return BaselineConnection(*await self._connect())
 
     async def subscribe(self, count: int, received: Callable[[int], None]) -> None:
-        """Each subscription on a connection of its own."""
+        """Open each subscription on a separate connection."""
         for _ in range(count):
             reader, writer = await self._connect()
             writer.write(HEAD.pack(0, SUBSCRIBE, 1))

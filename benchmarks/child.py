@@ -1,7 +1,7 @@
 """The program of the server and the client process: `python -m benchmarks.child ORDER`.
 
-It speaks in lines of JSON on standard output, is told what to do in lines of JSON on
-standard input, and ends when that ends.
+It writes JSON lines to standard output, reads commands as JSON lines from standard input, and exits
+when its input ends.
 """
 
 import json
@@ -78,7 +78,7 @@ async def _calls(opened: list[Connection], task: Task) -> Measure:
 
 
 async def notes(client: Client, task: Task, line: Line) -> Measure:
-    """Deliveries from the first to the last; the server publishes meanwhile."""
+    """Count deliveries from the first to the last while the server publishes."""
     count = 0
     first = last = 0.0
 
@@ -193,7 +193,7 @@ SIDES: Final[dict[SideName, tuple[str, str]]] = {
 
 
 def side_of(name: SideName) -> Side:
-    """A side. Only this one is imported: a process holds and loads nothing of the others."""
+    """Import and return one side. The process doesn't import the others."""
     module, made = SIDES[name]
     side: Side = getattr(import_module(module), made)()
     return side
@@ -205,8 +205,9 @@ def say(line: dict[str, Any]) -> None:
 
 
 async def hear() -> dict[str, Any]:
-    """The parent's next line; without one the process ends at once: what it still
-    holds is of no use to anybody."""
+    """Return the parent's next line. If the parent is gone, the process exits immediately, because
+    its state is no longer needed.
+    """
     line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
     if not line:
         os._exit(0)
@@ -215,7 +216,7 @@ async def hear() -> dict[str, Any]:
 
 
 async def serve(order: Order) -> None:
-    """Report where the server is, then publish whenever the parent says so."""
+    """Report the server's address, then publish on each command of the parent."""
     async with side_of(order.side).serve(order.task) as (info, publish):
         say(info)
         while True:

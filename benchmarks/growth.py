@@ -1,8 +1,8 @@
 """How cost grows with payload size, connections, streams, topics and subscribers.
 
-Cost is processor time of both processes for an operation, which holds on a busy machine
-too; throughput alone would not say whose it is. What an idle connection holds is the server's
-resident memory, divided by their number.
+Cost is processor time of both processes per operation, which is stable on a busy machine;
+throughput alone would not show which side is slow. The cost of an idle connection is the server's
+resident memory divided by their number.
 """
 
 import argparse

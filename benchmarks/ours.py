@@ -1,7 +1,7 @@
-"""Our side: a node in each process, through the public API alone.
+"""Parley's side: a node in each process, through the public API alone.
 
-Default settings (every limit, seals, no padding), unless a task says otherwise; each call
-has its time-out, and its handler is an `async def`.
+It uses default settings (every limit, seals, no padding) unless a task changes them; each call has
+its timeout, and its handler is an `async def`.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -35,7 +35,7 @@ class Ours:
     async def serve(self, task: Task) -> AsyncIterator[tuple[dict[str, Any], Publish]]:
         """A node that echoes calls, counts the bytes of streams and publishes."""
         async with self.node(task) as node:
-            # As the baseline does, it waits for whoever is behind.
+            # As the baseline does, it waits for slow subscribers.
             topic = node.topic("notes")
             for number in range(1, task.topics):
                 node.topic(f"notes-{number}")
@@ -88,7 +88,7 @@ class OurClient:
         return OurConnection(await self.node.connect(self._address))
 
     async def subscribe(self, count: int, received: Callable[[int], None]) -> None:
-        """Each subscription on a connection of its own."""
+        """Open each subscription on a separate connection."""
         for _ in range(count):
             peer = await self.node.connect(self._address)
             await self._readers.start(self._read, peer, received)
@@ -110,7 +110,7 @@ class OurClient:
                     async for _ in sub:
                         received(1)
             except (StreamResetError, PeerClosedError):
-                return  # the count shows what was lost
+                return  # The count shows losses.
 
 
 class OurConnection:
@@ -121,7 +121,7 @@ class OurConnection:
         self._stream: Stream | None = None
 
     def call(self, payload: bytes) -> Awaitable[object]:
-        """A call, as applications make it; its coroutine is awaited without a frame of ours."""
+        """Make a call as applications do; its coroutine is awaited without another frame."""
         return self.peer.call("echo", payload, timeout=TIMEOUT)
 
     async def send(self, chunk: bytes) -> None:
@@ -131,7 +131,7 @@ class OurConnection:
         await self._stream.send(chunk)
 
     async def sent(self) -> int:
-        """Finish the stream; the other side says how much it was."""
+        """Finish the stream; the other side answers with the number of bytes."""
         if self._stream is None:
             return 0
         async with self._stream as stream:
@@ -149,7 +149,7 @@ class OurConnection:
 
 
 class OurStream(OurConnection):
-    """A stream of events in place of a connection: what it costs to have many of them."""
+    """A stream of events instead of a connection, to measure the cost of many streams."""
 
     def __init__(self, peer: Peer) -> None:
         super().__init__(peer)

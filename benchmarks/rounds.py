@@ -1,8 +1,8 @@
-"""Measures a task: a server and a client for each round, ours in turn with what it is held against.
+"""Measures a task: a server and a client for each round, alternating with a reference.
 
-That is the baseline, or our own side with something else about it. A ratio is of two measurements
-that followed each other, now the one first and now the other. A disturbed round (others used the
-processor) is taken again, once; the quietest are kept.
+The reference is the baseline, or Parley with other settings. A ratio compares two consecutive
+measurements in alternating order. A disturbed round (other processes used the processor) is
+repeated once, and the quietest rounds count.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ Against = tuple[SideName, Task]
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Ours, and right before or after it what it is held against."""
+    """Measure Parley, and its reference right before or after."""
 
     ours: Measurement
     baseline: Measurement | None = None
@@ -125,8 +125,12 @@ def headings(other: str) -> str:
 
 
 def row(name: str, case: Case, done: list[Round], other: str = "baseline") -> dict[str, Any]:
-    """A case's figures. `ratio` is our value by that of the `baseline`, which is the `other`;
-    `cpu_ratio` is the other's processor time by ours: median, least and most of the rounds."""
+    """A case's figures.
+
+    `ratio` is Parley's value divided by the value of the `baseline`, which is the `other`;
+    `cpu_ratio` is the other's processor time divided by Parley's: median, minimum and maximum of
+    the rounds.
+    """
     ours = [each.ours for each in done]
     found: dict[str, Any] = {
         "case": name,
@@ -154,7 +158,9 @@ def spread(ratios: list[float]) -> list[float]:
 
 
 def summary(measured: list[Measurement]) -> dict[str, Any]:
-    """One side in all rounds: medians, what was lost at worst, and each round's value."""
+    """Return one side's results in all rounds: medians, the largest loss, and each round's
+    value.
+    """
     return {
         "value": round(median(one.value for one in measured), 1),
         "client_us": round(median(one.client_us for one in measured), 3),

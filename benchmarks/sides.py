@@ -1,7 +1,7 @@
-"""What a side has to do to be measured: ours and the baseline, alike.
+"""The interface of a measured side, the same for Parley and the baseline.
 
-A side does one operation at a time and counts nothing itself; what is done how often is
-said by `clients.py`, once for both.
+A side performs one operation at a time and doesn't count; `clients.py` controls the repetitions for
+both.
 """
 
 from collections.abc import Awaitable, Callable
@@ -37,7 +37,7 @@ class StreamConnection(Protocol):
 
 @runtime_checkable
 class Pipelined(Protocol):
-    """A connection whose calls wait where they stand: it keeps many in flight itself."""
+    """A connection with blocking calls: it keeps many in flight itself."""
 
     def pipeline(self, payload: bytes, count: int, end: float) -> Awaitable[int]:
         """Keep this many calls in flight until `perf_counter` reaches `end`; return the number of
@@ -52,7 +52,9 @@ class Client(Protocol):
         """Open a connection that is ready for calls."""
 
     async def subscribe(self, count: int, received: Callable[[int], None]) -> None:
-        """Subscribe on `count` new connections; `received` is told how many notes came."""
+        """Subscribe on `count` new connections; `received` is called with the number of received
+        notes.
+        """
 
 
 Publish = Callable[[float], Awaitable[int]]

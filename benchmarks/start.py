@@ -36,9 +36,8 @@ main()
 
 @dataclass(frozen=True)
 class Start:
-    """A command: its arguments, and how many times `BARE` it may take; None for no bound.
-
-    With `line` it is a shell that asks what goes on from there.
+    """A command: its arguments, and the maximum ratio of its time to `BARE`; None for no limit.
+    With `line`, it is a shell that requests completions.
     """
 
     arguments: tuple[str, ...] = ()
@@ -46,7 +45,7 @@ class Start:
     line: str = ""
 
 
-ADDRESS: Final = "ADDRESS"  # stands for that of the server
+ADDRESS: Final = "ADDRESS"  # Replaced by the server's address.
 STARTS: Final[dict[str, Start]] = {
     "--version": Start(("--version",), 1.5),
     "completion of commands": Start(bound=1.5, line="parley "),
@@ -96,7 +95,7 @@ def _keep(best: dict[str, float], name: str, seconds: float) -> None:
 
 def _environment(home: str, line: str = "") -> dict[str, str]:
     asked = {"_PARLEY_COMPLETE": "complete_lines", "_PARLEY_COMPLETE_LINE": line}
-    # As anybody has it: what was compiled once is kept, which some turn off for their tests.
+    # As for users: compiled bytecode is kept, which some test environments disable.
     kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "PARLEY_HOME": home, **(asked if line else {})}
 

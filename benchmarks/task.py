@@ -1,7 +1,7 @@
-"""What one measurement does, and what a child process is told to be.
+"""The definition of a measurement, and the order for a child process.
 
-A task says what to do, never to whom; the same one is given to either side. An order is all that a
-process has to know when it begins, and travels on its command line.
+A task defines an action without its target; either side gets the same one. An order contains
+everything that a process needs at its start, and is passed on its command line.
 """
 
 import json
@@ -83,7 +83,7 @@ KIB64, MIB1 = 1 << 16, 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A row: what it says, its unit, and whether less is better."""
+    """A row of results: its label, its unit, and whether less is better."""
 
     title: str
     unit: str

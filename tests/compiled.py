@@ -1,9 +1,8 @@
-"""Which core runs: the one that is compiled, or the same source in pure Python.
+"""Detect which core runs: the compiled one, or the same source in pure Python.
 
-A test that is marked `pure`, or gives the messaging layer a connection of its own, puts a part in
-place of one of the core. Where that is compiled its parts take each other alone, and the test is
-skipped; with `--compiled`, as in CI,
-a core that is not compiled fails the whole run.
+A test that is marked `pure`, or gives the messaging layer a fake connection, replaces a part of the
+core. Compiled parts accept only each other, so the test is skipped there. With `--compiled`, as in
+CI, a core that is not compiled fails the whole run.
 """
 
 from importlib import import_module
@@ -20,7 +19,7 @@ CORE: Final = (
     "parley._node.protocol.session",
     "parley._node.messaging.requests",
 )
-# What stands in for a connection.
+# A substitute for a connection.
 STAND_INS: Final = frozenset({"tests.node.messaging.fake", "tests.node.messaging.line"})
 
 

@@ -1,8 +1,8 @@
-"""What all tests share: the examples and the seed of property tests, and the event loops.
+"""Shared setup of all tests: examples and seed of property tests, and event loops.
 
 Each run tries other examples. It prints its seed, and `--hypothesis-seed` repeats it. An async test
-that names no backend would never be awaited, and would pass: it is not collected. What needs a
-server is skipped where there is none; with `--require-servers`, as in CI, it fails there.
+without a backend would never be awaited, and would pass, so it is not collected. Tests that need a
+missing server are skipped; with `--require-servers`, as in CI, they fail.
 """
 
 import gc
@@ -22,14 +22,14 @@ from tests import alone, compiled, loops, quick, sampling, sweep, watchdog
 from tests.redis_server import PROGRAM, RedisServer, redis_program
 from tests.scheduling import Shares, import_share, in_order
 
-# What it asserts is to be explained as in the tests themselves.
+# Its assertions should be explained like those in tests.
 pytest.register_assert_rewrite("tests.node.network")
 
-# Hundreds of processes are started: each would compile anew what it imports.
+# Hundreds of processes are started: each would compile its imports again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# A shell has what it starts in the background ignore Ctrl-C, which some tests send themselves.
+# A shell makes its background processes ignore Ctrl-C, which some tests send.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -116,7 +116,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis reads its seed
 def pytest_configure(config: pytest.Config) -> None:
-    # No test makes a key or knows a peer in the home of whoever runs it.
+    # Tests must not use keys and known peers in the home directory of the user.
     home = TemporaryDirectory(prefix="parley-home-")
     config.add_cleanup(home.cleanup)
     os.environ["PARLEY_HOME"] = home.name
@@ -169,7 +169,7 @@ def pytest_terminal_summary(
 
 @pytest.fixture(params=[pytest.param("asyncio"), pytest.param("trio")])
 def anyio_backend(request: pytest.FixtureRequest) -> object:
-    """The event loop of a test marked `anyio`; `loops` says which tests run on which."""
+    """The event loop of a test marked `anyio`; `loops` defines which tests run on which loop."""
     return loops.backend(request.config, str(request.param))
 
 
@@ -209,11 +209,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def freeze_after_many(config: pytest.Config) -> None:
-    """After each `FREEZE_AFTER` tests, exempt the objects that exist from garbage collection.
+    """After each `FREEZE_AFTER` tests, exempt the existing objects from garbage collection.
 
-    Otherwise the collector visits the objects of all tests that were collected, and of all modules
-    that were imported, again and again: 3 of 10 seconds. Leaks are found as before, because a test
-    compares what exists after it with what existed before it, and nothing is frozen in between.
+    Otherwise the collector visits the objects of all collected tests and imported modules again and
+    again, which takes 3 of 10 seconds. Leaks are still found, because a test compares the objects
+    after it with those before it, without a freeze in between.
     """
     if alone.is_here():
         return  # these tests search all objects of their process, and frozen ones are not listed
@@ -281,8 +281,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """The collector has nothing to do while tests are made, and none of them to look at later:
-    a quarter of the time that this takes, and a third of a second of each `gc.collect()`."""
+    """Disable the garbage collector during collection, and exempt the collected tests from it: this
+    saves a quarter of the time, and a third of a second in each `gc.collect()`.
+    """
     gc.disable()
     try:
         if not quick.is_asked_for(session.config):

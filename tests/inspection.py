@@ -82,12 +82,12 @@ def reviews_of(node: Node) -> Revalidation:
 
 
 def received_bytes_of(stream: Stream) -> ReceiveQueue[bytes]:
-    """Return the received bytes that nothing has read yet."""
+    """Return the unread received bytes."""
     return stream._bytes
 
 
 def received_events_of(stream: Stream) -> ReceiveQueue[StreamEvent]:
-    """Return the received events that nothing has read yet."""
+    """Return the unread received events."""
     return stream._events
 
 
@@ -97,7 +97,7 @@ def stream_id_of(subscription: Subscription[Any]) -> int:
 
 
 def chunks_of(answer: AnswerStream) -> ChunkInbox | None:
-    """Return the received items of a streamed answer that nothing has read yet."""
+    """Return the unread items of a streamed answer."""
     return answer._inbox
 
 

@@ -66,7 +66,7 @@ def backend(config: pytest.Config, name: str) -> object:
 
 
 def report(config: pytest.Config) -> str:
-    """Return the line of pytest's header that says what runs on trio."""
+    """Return the line of pytest's header about tests on trio."""
     tenth: int | None = config.getoption("trio_tenth")
     if config.getoption("every_loop"):
         return "trio: all async tests"

@@ -1,9 +1,8 @@
-"""The quick loop, `pytest -m quick`: the tests that need nothing beside this process, and no sweep.
+"""The quick tests, `pytest -m quick`: tests without other processes, and without sweeps.
 
-A test is quick unless one of the marks in `HEAVY` says otherwise, and on asyncio alone. Some marks
-follow from where a test is or from its fixtures; the rest stand at the test. What a quick test may
-not do it can't do: a process that it starts fails it, in every run, and so do five seconds of work
-in the quick loop.
+A test is quick unless it has a mark in `HEAVY`, and on asyncio only. Some marks follow from a
+test's folder or fixtures; the others are in its file. Violations fail: a quick test that starts a
+process fails in every run, and one that works for five seconds fails in a quick run.
 """
 
 import sys
@@ -51,7 +50,7 @@ def is_asked_for(config: pytest.Config) -> bool:
 
 
 def is_left_out(path: Path, config: pytest.Config) -> bool:
-    """Whether the quick loop needs not even import what is here."""
+    """Return whether quick tests don't even need to import this file."""
     return is_asked_for(config) and path in map(ROOT.joinpath, SLOW_PLACES)
 
 
@@ -87,8 +86,8 @@ def _noticed(event: str, _: tuple[Any, ...]) -> None:
 
 
 def running(item: pytest.Item) -> Generator[None, object, object]:
-    """Around a test's three phases: what is noticed meanwhile is of this test."""
-    global _running  # audit hooks are told of nothing but the event
+    """Run around a test's three phases: events in between belong to this test."""
+    global _running  # Audit hooks receive only the event.
     _running = item if item.get_closest_marker("quick") else None
     try:
         return (yield)

@@ -1,7 +1,7 @@
-"""A real redis-server on a private port: with an append-only file, and gone when it is closed.
+"""A real redis-server on a private port, with an append-only file, which ends when it is closed.
 
-Nothing stays behind, no process, port or file, however this process ends: a watcher ends the
-server and removes its directory when our end of a pipe closes. Knows no client.
+It leaves no process, port or file behind, however this process ends: a watcher ends the server and
+removes its directory when this end of a pipe closes. It is independent of clients.
 """
 
 import shutil
@@ -23,23 +23,22 @@ _WATCHER: Final = 'read line || { kill -9 "$0" 2>/dev/null; rm -rf "$1"; }'
 
 
 def redis_program() -> str | None:
-    """Where the program is; None on a machine that has none."""
+    """Return the program's path; None on a machine without it."""
     return shutil.which(PROGRAM)
 
 
 class RedisServer:
-    """A server in a directory of its own under the system's temporary one.
+    """A server with its own directory inside the system's temporary one.
 
         with RedisServer() as server:
-            ...                              # server.url
+            ...  # server.url
 
-    Attributes:
-        port: of 127.0.0.1; it stays the same when the server is started again.
-        directory: what it keeps, and its Unix socket.
+    Attributes: port: of 127.0.0.1; it stays the same when the server is restarted. directory: its
+    data, and its Unix socket.
     """
 
     def __init__(self, *options: str, appendonly: bool = True, appendfsync: str = "everysec"):
-        """Start nothing yet; `options` are further ones of redis-server's command line."""
+        """Prepare the server; `options` are more command-line options of redis-server."""
         self._options = (
             *("--appendonly", "yes" if appendonly else "no", "--appendfsync", appendfsync),
             *options,
@@ -127,7 +126,7 @@ class RedisServer:
         raise RuntimeError(f"redis-server did not start: {log.read_text() if log.exists() else ''}")
 
     def kill(self) -> None:
-        """End it at once (SIGKILL): what it had not written is lost."""
+        """Kill it (SIGKILL): unwritten data is lost."""
         if self._process is not None:
             self._process.kill()
             self._ended()
@@ -144,7 +143,7 @@ class RedisServer:
         self.start()
 
     def close(self) -> None:
-        """End it and remove what it kept; a second time is fine."""
+        """End it and remove its data; a second call has no effect."""
         self.kill()
         if self.directory != Path():
             shutil.rmtree(self.directory, ignore_errors=True)

@@ -1,10 +1,8 @@
-"""How tests are shared out among processes: a group as a whole, others in pieces of a file.
+"""How tests are distributed to processes: a group as a whole, others in pieces of a file.
 
-No test's outcome depends on where or when it runs, only how soon all are done.
-
-What `xdist_group` says of a test stands in its node id, but pytest 9.2 has changed what a node id
-is, and pytest-xdist 3.8 does not get it there: it would start a Spark in every process. Groups
-are therefore the places of their tests.
+The distribution only affects speed. `xdist_group` is part of a test's node ID, but pytest 9.2 has
+changed node IDs, and pytest-xdist 3.8 doesn't see the group: it would start a Spark in every
+process. Groups are therefore the places of their tests.
 """
 
 from collections import Counter
@@ -29,9 +27,9 @@ PIECE: Final = 8
 def import_share(config: pytest.Config) -> None:
     """In one of the processes that share the tests, import a share of their modules.
 
-    All of them import all modules, in the same order. In a fresh clone each would compile every
-    one, 15 s of its time, while now most have been by another. What can't be imported is told of
-    when its tests are collected.
+    All processes import all modules in the same order. In a fresh clone each would compile every
+    one, 15 s of its time, while this way another process has already compiled most. Import errors
+    are reported when the tests are collected.
     """
     worker: dict[str, str | int] | None = getattr(config, "workerinput", None)
     if worker is None or config.args != config.getini("testpaths"):
@@ -90,7 +88,7 @@ class Shares(LoadGroupScheduling):  # type: ignore[misc]  # as above
 
 
 def pieces(collected: list[str]) -> dict[str, str]:
-    """Of each test, the name of what it is given out with."""
+    """Return the name of each test's group or piece."""
     counts: Counter[str] = Counter()
     found = {}
     for test in collected:

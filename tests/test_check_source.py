@@ -1,4 +1,4 @@
-"""Each rule of `.ci/check_source.py` finds what it forbids, and nothing in code that is right."""
+"""Each rule of `.ci/check_source.py` finds its violations, and accepts correct code."""
 
 import ast
 import runpy

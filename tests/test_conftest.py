@@ -1,6 +1,6 @@
-"""Tests of tests/conftest.py, on small test files in a directory of their own.
+"""Tests of tests/conftest.py, on small test files in a separate directory.
 
-A start of pytest takes more than a second, so that each run has all files.
+A start of pytest takes more than a second, so each run has all files.
 """
 
 import os
@@ -157,7 +157,7 @@ class Run(NamedTuple):
 
 
 def run(directory: Path, *options: str, files: dict[str, str] = FILES) -> Run:
-    """Run pytest on test files beside our conftest.py."""
+    """Run pytest on test files with the project's conftest.py."""
     (directory / "conftest.py").write_text(CONFTEST.read_text())
     for name, source in files.items():
         (directory / name).write_text(source)
@@ -227,7 +227,7 @@ def test_runs_without_options_and_with_the_same_seed(tmp_path: Path) -> None:
     again = run(tmp_path, "-n1", f"--hypothesis-seed={seed}", "--trio-tenth=20003")
     assert again.tried() == [tried, seed]
 
-    # A number chooses a tenth of the tests for trio, beside the first one of the file.
+    # A number chooses a tenth of the tests for trio, in addition to the first one of the file.
     names = {name.replace("asyncio", "trio") for name in again.outcomes if "many[" in name}
     chosen = {name for name in names if crc32(f"test_loops.py::{name}".encode()) % 10 == 3}
     assert 1 < len(chosen) < 20

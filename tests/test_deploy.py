@@ -97,5 +97,5 @@ def test_the_container_is_asked_where_it_answers_and_sees_settings_that_are_writ
     (asked,) = re.findall(r"http://([\d.:]+)/healthz", text)
     assert asked == load_settings(DEPLOY / "parley.toml", {}).serve.metrics
     (read,) = re.findall(r'"--config", "(.*)"\]', text)
-    # The directory: of a file alone a container goes on to see what was there when it began.
+    # Mount the directory: a mounted file keeps its initial content inside the container.
     assert f":{Path(read).parent}:ro" in PAGE.read_text()

@@ -1,8 +1,8 @@
-"""The application of examples/08_in_an_app.py, as its browsers meet it: also with the node
-that it depends on slow, away and back again.
+"""The application of examples/08_in_an_app.py, as its browsers use it, also while its node is slow,
+away and back again.
 
-Browsers speak to it over ASGI, it speaks to the other node over a real socket, and nothing
-of it is left when it has ended.
+Browsers use it over ASGI, it uses the other node over a real socket, and no state remains when it
+has ended.
 """
 
 import subprocess
@@ -46,7 +46,7 @@ async def _client(app: Starlette) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 async def _browse(what: Callable[[], None]) -> None:
-    """Run browsers that read as the events come, in a thread of their own."""
+    """Run browsers that read events as they arrive, in a separate thread."""
     with anyio.fail_after(PATIENCE):
         await to_thread.run_sync(what)
 
@@ -105,7 +105,7 @@ async def test_a_slow_and_a_failing_shop_have_statuses_of_their_own(
         504,
         {"error": "the deadline passed (code 17, deadline-exceeded)"},
     )
-    # What went wrong there stands in the shop's log, and in no browser.
+    # Errors there are in the shop's log, and in no browser.
     assert (failed.status_code, failed.json()) == (
         502,
         {"error": "the handler failed (code 16, handler-failed)"},

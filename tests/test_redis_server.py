@@ -1,4 +1,4 @@
-"""The redis-server of tests: what it keeps, and that nothing of it stays."""
+"""The redis-server of tests keeps its data over restarts and leaves no files behind."""
 
 import os
 import signal

@@ -1,9 +1,9 @@
 """Time limits of tests.
 
 An async test is cancelled after five sixths of its limit, so that its traceback shows where it
-waits. A test that is not done at its limit has its process ended, and its name and all stacks go
-to standard error; pytest-xdist reports it as failed and replaces the process. A signal handler
-can't do that: uvloop and trio's guest mode catch what it raises, or don't run it while idle.
+waits. A test that is not done at its limit has its process ended, and its name and all stacks go to
+standard error; pytest-xdist reports it as failed and replaces the process. A signal handler can't
+do that: uvloop and trio's guest mode catch its exception, or don't run it while idle.
 """
 
 import faulthandler
@@ -26,7 +26,7 @@ _STDERR: Final = pytest.StashKey[int]()
 
 
 def configure(config: pytest.Config) -> None:
-    """Keep the standard error. pytest captures nothing now."""
+    """Keep the standard error, which pytest doesn't capture yet."""
     stderr = config.stash[_STDERR] = os.dup(2)
     config.add_cleanup(lambda: os.close(stderr))
 

@@ -1,7 +1,7 @@
-"""Publish with Lightbus in its own environment: Python 3.9, lightbus 1.1.2, aioredis 1.3.1.
+"""Publish with Lightbus in a separate environment: Python 3.9, lightbus 1.1.2, aioredis 1.3.1.
 
-`benchmarks.bus` starts this script, which imports nothing of this project and uses Lightbus's
-default settings. It reads orders as JSON lines from standard input and answers each with a line.
+`benchmarks.bus` starts this script, which doesn't import this project and uses Lightbus's default
+settings. It reads orders as JSON lines from standard input and answers each with a line.
 """
 
 import asyncio

@@ -61,14 +61,18 @@ def _case(name: str, findings: Findings) -> Row:
 
 
 def _best(sides: dict[str, Row], less_is_better: bool) -> str:
-    """The best of the systems beside ours, hand-made streams apart; empty if none was measured."""
+    """Return the best of the other systems, without hand-made streams; empty if none was
+    measured.
+    """
     values = {name: side["value"] for name, side in sides.items() if name not in (OURS, STREAMS)}
     best = min if less_is_better else max
     return best(values, key=values.__getitem__, default="")
 
 
 def _aim(aim: Aim, side: Row, *, compiled: bool) -> Row:
-    """Beside a peer a ratio to reach, beside ourselves a figure not to exceed."""
+    """Return the target: a minimum ratio to a peer, or a maximum figure compared with Parley's
+    other settings.
+    """
     wanted = aim.compiled if compiled else aim.least
     value = side["value"] if aim.beside == OURS else side["ratio"][0]
     return {
@@ -102,7 +106,7 @@ def _line(row: Row, name: str, side: Row) -> str:
 
 
 def aim_text(row: Row) -> str:
-    """What was found and what is aimed at."""
+    """Yield the results and the targets."""
     if row["beside"] == OURS:
         return f"{number(row['found'])}, aim {number(row['wanted'])} at most"
     return f"{row['found']:.2f} of {PEERS[row['beside']].title}, aim {row['wanted']:g}"
@@ -151,7 +155,7 @@ def _in_order(all_of_them: Iterable[str], wanted: Iterable[str]) -> list[str]:
 
 
 def _seen(name: str) -> None:
-    """Say what runs, to whoever watches."""
+    """Print the measurement in progress."""
     if sys.stderr.isatty():
         print(f"\r{name:40}", end="\r", file=sys.stderr, flush=True)
 

@@ -17,7 +17,7 @@ from benchmarks.task import Task
 
 SERVICE: Final = "benchmark.Peer"
 TIMEOUT: Final = 5.0
-# Each channel has a connection of its own; channels to one server share them otherwise.
+# Each channel has a separate connection; by default, channels to one server share them.
 OWN: Final = [("grpc.use_local_subchannel_pool", 1)]
 
 
@@ -87,7 +87,7 @@ def _read(task: Task, stem: str) -> tuple[bytes, bytes, bytes]:
 
 
 class GRPCClient:
-    """Channels, each with a connection of its own."""
+    """Open channels, each with a separate connection."""
 
     def __init__(self, target: str, credentials: Any) -> None:
         self._target = target

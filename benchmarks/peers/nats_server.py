@@ -75,7 +75,7 @@ def address(where: Path) -> str:
 
 
 def _ports(where: Path) -> str | None:
-    """What it wrote about its ports; nothing while it has not, or not all of it."""
+    """Return the ports that the server has written; None until they are complete."""
     for path in where.glob("*.ports"):
         try:
             return str(json.loads(path.read_text())["nats"][0])
@@ -85,7 +85,7 @@ def _ports(where: Path) -> str | None:
 
 
 def version() -> str:
-    """Of the program, as it says itself: `2.9.10`."""
+    """Return the program's reported version, such as `2.9.10`."""
     said = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True)
     return said.stdout.split()[-1].removeprefix("v")
 

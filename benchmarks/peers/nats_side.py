@@ -1,8 +1,8 @@
-"""NATS by `nats-py`, over TLS with certificates on both sides: all goes through its server.
+"""NATS by `nats-py`, over TLS with certificates on both sides, through its server.
 
-The server process answers and publishes, the client process asks and subscribes; both are clients
-of a nats-server, whose processor time and memory count for the server. Nothing in NATS waits for a
-subscriber that is behind, so a long row of bytes is paced by requests, as its documents advise.
+The server process answers and publishes, the client process requests and subscribes. Both are
+clients of a nats-server, whose processor time and memory count for the server. NATS doesn't wait
+for slow subscribers, so requests pace long transfers, as its documentation advises.
 """
 
 import asyncio
@@ -93,7 +93,7 @@ class NATSClient:
         return NATSConnection(await _connect(self._task), self._task.size)
 
     async def subscribe(self, count: int, received: Callable[[int], None]) -> None:
-        """Each subscription on a connection of its own."""
+        """Open each subscription on a separate connection."""
 
         async def note(_: Any) -> None:
             received(1)

@@ -1,8 +1,7 @@
-"""Measures the peers: every side of every case in each round, ours among them.
+"""Measures the peers: every side of every case in each round, including Parley's.
 
-Sides of one case follow each other within a round, in one order and then in the other, each with
-fresh processes, and with keys and a server of its own if it needs them. A disturbed measurement is
-taken again, once.
+Sides of one case follow each other within a round, in alternating order, each with fresh processes,
+and with its own keys and server if necessary. A disturbed measurement is repeated once.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +24,7 @@ STREAMS: Final = "baseline"
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """What is measured beside ours: its Python package, and which keys its sides have."""
+    """A peer to measure: its Python package, and the kinds of keys that its sides use."""
 
     side: SideName
     title: str
@@ -42,7 +41,7 @@ class Peer:
         return ""
 
     def versions(self) -> str:
-        """What it is made of, with versions; empty if that is all Python's own."""
+        """Return its components with versions; empty if all of them belong to Python."""
         if not self.package:
             return ""
         found = f"{self.package} {_version(self.package)}"
@@ -90,8 +89,9 @@ PEER_CASES: Final[dict[str, Case]] = {
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """How many times the other side's figure ours should be; `compiled` is for the compiled core.
-    Beside ourselves it is a figure that ours should not exceed."""
+    """The target ratio of Parley's figure to the other side's; `compiled` is for the compiled core.
+    Compared with Parley's other settings it is a maximum.
+    """
 
     case: str
     beside: str
@@ -111,7 +111,7 @@ AIMS: Final = (
 )
 
 
-# Seconds until an idle connection of ours has given back what it can.
+# Seconds until an idle connection has released its memory.
 RESTED: Final = 1.5
 
 
@@ -136,7 +136,7 @@ class Findings:
 def run(
     cases: list[str], peers: list[str], effort: Effort, seen: Callable[[str], None]
 ) -> Findings:
-    """Measure ours and these peers; `seen` is told of each before it begins.
+    """Measure Parley and these peers; `seen` is called before each measurement.
 
     Raises:
         ChildError: a process failed.
@@ -177,7 +177,7 @@ def measure_side(side: str, task: Task, quiet: float) -> Measurement:
 
 @contextmanager
 def _place(peer: Peer, task: Task) -> Iterator[tuple[str, list[int]]]:
-    """A directory with a peer's keys, and what stands between its two processes."""
+    """Create a directory with a peer's keys, and the program between its two processes."""
     with TemporaryDirectory(prefix="parley-peers-") as name:
         where = Path(name)
         if peer.keys == "certificates":

@@ -1,8 +1,8 @@
 """WebSockets by `websockets`, over TLS with certificates on both sides, without compression.
 
-It has no calls: a message begins with its kind and a number, as in the baseline, and calls wait in
-a dictionary. Notes go out by `broadcast`, the way that its documents recommend; it waits for
-nobody, so the loop has its turn after each.
+It has no calls: a message begins with its kind and a number, as in the baseline, and pending calls
+are in a dictionary. Notes use `broadcast`, as its documentation recommends; it doesn't wait for
+clients, so the loop gets a turn after each.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ class WebSocketsClient:
         return WebSocketsConnection(await self._connect())
 
     async def subscribe(self, count: int, received: Callable[[int], None]) -> None:
-        """Each subscription on a connection of its own."""
+        """Open each subscription on a separate connection."""
         for _ in range(count):
             socket = await self._connect()
             await socket.send(HEAD.pack(SUBSCRIBE, 0))

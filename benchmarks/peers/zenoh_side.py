@@ -1,8 +1,8 @@
 """Zenoh over TLS, with certificates on both sides: queryables, subscribers and publishers.
 
-Its Python API waits where it stands, and calls back in threads of its own; queries in flight are
-handlers that are read in turn. The server is a peer that listens, and clients connect to it
-directly, without a router between.
+Its Python API blocks, and calls back in its own threads; queries in flight are handlers that are
+read in turn. The server is a peer that listens, and clients connect to it directly, without a
+router between.
 """
 
 import json
@@ -24,7 +24,7 @@ ECHO, SINK, COUNT, NOTES = "echo", "sink", "count", "notes"
 
 
 def settings(task: Task, mode: str, way: str, port: int) -> Any:
-    """A session's settings: it listens or connects as told, and looks for nobody else."""
+    """Return a session's settings: it listens or connects as specified, without discovery."""
     where = Path(task.how)
     tls = {
         "root_ca_certificate": str(where / "ca.crt"),
@@ -113,18 +113,18 @@ class _Sink:
 
 
 def _free_port() -> int:
-    """Zenoh does not say which port it was given, so it is given one that was free just now."""
+    """Choose a free port, because Zenoh doesn't report the port that it was given."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 
 
 def _publisher(session: Any, key: str) -> Any:
-    """One that waits for whoever is behind, as Zenoh's own throughput example has it."""
+    """Return a publisher that waits for slow subscribers, as in Zenoh's own throughput example."""
     return session.declare_publisher(key, congestion_control=zenoh.CongestionControl.BLOCK)
 
 
 class ZenohClient:
-    """Sessions, each with a connection of its own."""
+    """Open sessions, each with a separate connection."""
 
     def __init__(self, task: Task, port: int) -> None:
         self._task = task
@@ -136,7 +136,7 @@ class ZenohClient:
         return ZenohConnection(self._session())
 
     async def subscribe(self, count: int, received: Callable[[int], None]) -> None:
-        """Subscribers, each called in a thread of its own."""
+        """Open subscribers, each called in a separate thread."""
         lock = Lock()
 
         def note(_: Any) -> None:
@@ -146,7 +146,7 @@ class ZenohClient:
         for _ in range(count):
             session = self._session()
             session.declare_subscriber(NOTES, note)
-            session.get(ECHO, payload=b"x").recv()  # the subscription is known by then
+            session.get(ECHO, payload=b"x").recv()  # The subscription is known at this point.
             self._subscribed.append(session)
 
     def _session(self) -> Any:
@@ -197,5 +197,5 @@ class ZenohConnection:
         return int(reply.ok.payload.to_string())
 
     async def aclose(self) -> None:
-        """Close, and tell the other side."""
+        """Close, and notify the other side."""
         self._session.close()

@@ -26,12 +26,12 @@ from benchmarks.task import Task
 # Bytes of a long row that may be on their way, as a number of messages for the high-water marks.
 IN_FLIGHT: Final = 4 << 20
 _FEWEST: Final = 4
-_USUAL: Final = 1000  # messages: what ZeroMQ has without being told
+_USUAL: Final = 1000  # Messages: ZeroMQ's default.
 _PUBLIC: Final = "public"
 
 
 def write_keys(where: Path) -> None:
-    """Write both sides' keys; those of clients that are let in have a directory of their own."""
+    """Write both sides' keys; the accepted clients' keys are in a separate directory."""
     public = where / _PUBLIC
     public.mkdir()
     for name in ("server", "client"):
@@ -64,7 +64,7 @@ def as_client(socket: Any, task: Task, port: int) -> None:
 
 
 def _bound(socket: Any, task: Task) -> None:
-    """High-water marks as they come, but for large pieces, which would fill gigabytes."""
+    """Return the default high-water marks, except for large pieces, which would fill gigabytes."""
     socket.linger = 0
     socket.set_hwm(min(_USUAL, max(_FEWEST, IN_FLIGHT // max(1, task.size))))
 
@@ -90,8 +90,8 @@ class ZeroMQ:
         notes = task.work == "notes"
         socket = context.socket(zmq.XPUB if notes else zmq.ROUTER)
         if notes:
-            socket.xpub_nodrop = True  # waits for whoever is behind, as our topics do
-            socket.xpub_verbose = True  # tells of each subscriber, not only of the first
+            socket.xpub_nodrop = True  # Waits for slow subscribers, as Parley's topics do.
+            socket.xpub_verbose = True  # Reports each subscriber, not only the first.
         port = as_server(socket, task)
         if not notes:
             answer = _count if task.work == "bulk" else _echo
@@ -141,7 +141,7 @@ def _count(socket: Any) -> None:
 
 
 class ZeroMQClient:
-    """Sockets of one context, each with a connection of its own."""
+    """Open sockets of one context, each with a separate connection."""
 
     def __init__(self, context: Any, task: Task, port: int) -> None:
         self._context = context
@@ -252,8 +252,8 @@ class ZeroMQAsyncio:
         notes = task.work == "notes"
         socket = context.socket(zmq.XPUB if notes else zmq.ROUTER)
         if notes:
-            socket.xpub_nodrop = True  # waits for whoever is behind, as our topics do
-            socket.xpub_verbose = True  # tells of each subscriber, not only of the first
+            socket.xpub_nodrop = True  # Waits for slow subscribers, as Parley's topics do.
+            socket.xpub_verbose = True  # Reports each subscriber, not only the first.
         port = as_server(socket, task)
         answering = []
         if not notes:
@@ -310,7 +310,7 @@ async def _count_async(socket: Any) -> None:
 
 
 class ZeroMQAsyncioClient:
-    """Sockets of one context, each with a connection of its own and a task that reads."""
+    """Open sockets of one context, each with a separate connection and a reading task."""
 
     def __init__(self, context: Any, task: Task, port: int) -> None:
         self._context = context

@@ -1,8 +1,8 @@
 """`python -m benchmarks.pipeline [CASE...]`: events, notes, growth, follow, small.
 
-`events` and `notes` are bronze to silver beside a plain pool of processes. Both do the same
-work by turns in one run, after one round that does not count; what is said is the median,
-and the ratio of the two. `small` are the commands, for 98,000 events.
+`events` and `notes` compare bronze to silver with a plain pool of processes. Both do the same work
+alternately in one run, after a warm-up round; the results are the median, and the ratio of the two.
+`small` runs the commands with 98,000 events.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def compare(spark: SparkSession, case: str, count: int, rounds: int, cores: int) -> None:
-    """Silver of one journal, beside the plain pool."""
+    """Compare the silver step of one journal with the plain pool."""
     is_notes = case == "notes"
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)

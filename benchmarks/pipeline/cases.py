@@ -112,7 +112,7 @@ def _write(directory: Path, key: bytes, rate: int, stop: Event) -> None:
 
 
 def small(count: int, cores: int) -> dict[str, float]:
-    """Seconds that each command takes with so many events; `again` has nothing new."""
+    """Return the seconds of each command with this many events; `again` has no new data."""
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         (place / "journals").mkdir()

@@ -1,7 +1,7 @@
-"""Journals of any size, made by real cores and the journal's own writing side, without a net.
+"""Journals of any size, made by real cores and the journal's own writer, without a network.
 
-What is in the files is what two nodes would have written; only the transport, the loop and
-the writer's thread are left out, which make no bytes.
+The files are the same as two nodes would write; only the transport, the loop and the writer's
+thread are left out.
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ class _Loop:
 
 
 class _FileJournal:
-    """The journal of one side, written when told."""
+    """The journal of one side, written on request."""
 
     def __init__(
         self,
@@ -132,9 +132,9 @@ def _live(name: SegmentName) -> SegmentName:
 
 
 class Talk:
-    """A session whose first side keeps a journal of what it sends: calls, or coalesced notes.
+    """A session whose first side writes a journal of its sent events: calls, or coalesced notes.
 
-    `clock` gives ns since the epoch; without one each event is 20 us after the last.
+    `clock` returns ns since the epoch; by default, each event is 20 us after the last.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         java_options=JAVA_OPTIONS,
         settings={
             "spark.sql.shuffle.partitions": "2",
-            # For a few rows it takes longer to compile a plan than to interpret it.
+            # For a few rows, compiling a plan takes longer than interpreting it.
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.local.dir": str(tmp_path_factory.mktemp("spark")),

@@ -1,8 +1,8 @@
-"""Tampers with journals, knowing docs/journal.md and docs/protocol.md and nothing of our code.
+"""Tampers with journals, based on docs/journal.md and docs/protocol.md, without the project's code.
 
-Only the standard library and cbor2, so that a mistake in our own reading of the format
-cannot hide one in what checks it. Whatever holds no key can make right is made right. Whole
-journals are in memory: it is for tests.
+It uses only the standard library and cbor2, so that a mistake in the project's reader can't hide a
+mistake in its verification. It corrects everything that can be corrected without a key. Whole
+journals are in memory, because it is for tests.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ DIRECTIONS = ("received", "sent")
 
 @dataclass(frozen=True)
 class Fault:
-    """What was done, where: `place` is that of the first event concerned, as it was."""
+    """A fault: `place` is the original place of the first event concerned."""
 
     kind: str
     file: str
@@ -72,7 +72,7 @@ class Record:
         self.body = self.body[:4] + cbor2.dumps(cells, canonical=True)
 
     def encode(self) -> bytes:
-        """As it stands in a file."""
+        """Return the encoded form in a file."""
         data = struct.pack(">BQ", self.kind, self.time) + self.body
         return struct.pack(">II", len(data), zlib.crc32(data)) + data
 
@@ -201,8 +201,8 @@ def load(directory: Path) -> list[Session]:
     ]
 
 
-# Kinds. Each is given a session that nobody tampered with, a direction and chance, changes
-# the files, and returns what it did, or None if it cannot be done there.
+# Kinds of faults. Each function gets an untouched session, a direction and a random source, changes
+# the files, and returns the fault, or None if it is impossible there.
 
 
 def bit_flip(session: Session, direction: int, chance: Random) -> Fault | None:
@@ -306,7 +306,7 @@ def forged_code(session: Session, direction: int, chance: Random) -> Fault | Non
 
 
 def early_end(session: Session, direction: int, chance: Random) -> Fault | None:
-    """A session that ends early, as if its connection had been lost, and nothing after it."""
+    """Cut a session short, as if its connection had been lost, without further records."""
     events = session.events(direction)
     updates = session.before_updates()
     good = [pair for pair in events[len(events) // 3 : -4] if id(pair[1]) not in updates]

@@ -1,8 +1,8 @@
-"""A program that takes journals in, for tests that kill it.
+"""A program that ingests journals, for tests that kill it.
 
     python -m tests.pipeline.ingest_program JOURNALS TABLES [--hang-in N FILE]
 
-What it prints are the home of Spark's Java, and the number of rows of bronze.
+It prints the home directory of Spark's Java, and the number of rows of bronze.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from tests.pipeline.conftest import JAVA_OPTIONS
 
 @dataclass(frozen=True)
 class Hang:
-    """A step that says that a batch is in bronze, and then does not end."""
+    """A step that reports that a batch is in bronze, and then hangs."""
 
     batch: int
     file: str

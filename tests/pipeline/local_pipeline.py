@@ -1,7 +1,7 @@
 """Batches of a journal through the pipeline's steps in this process: no Spark, no tables.
 
-Planning, reading, verifying and stitching are the pipeline's own; what is done here is what
-Spark does between them: it keeps rows, unites them and puts them in order.
+Planning, reading, verifying and stitching are the pipeline's own; this module replaces Spark's part
+between them: it keeps rows, unites them and sorts them.
 """
 
 import json
@@ -36,7 +36,7 @@ _COLUMNS: Final = [name for name in WALKED_ARROW.names if name in EVENT_COLUMNS 
 
 
 class Told(NamedTuple):
-    """What the tables hold in the end: the events in order, findings, what sessions' rows say."""
+    """The final content of the tables: the events in order, findings, rows of sessions."""
 
     events: pa.Table
     findings: list[str]
@@ -49,7 +49,7 @@ class Told(NamedTuple):
 
 
 class Walks:
-    """Ranges verified, each by a task of its own, and once: the same bytes have the same rows."""
+    """Verify ranges, each in a separate task, and once: the same bytes have the same rows."""
 
     def __init__(self, keys: Sequence[bytes], *, range_size: int = RANGE_SIZE) -> None:
         self._walk = make_audit_task(keys, payloads=True)
@@ -138,6 +138,6 @@ def _told(walked: Rows, stitched: Rows, waiting: list[pa.RecordBatch]) -> Told:
     events = pa.Table.from_batches(batches, schema).combine_chunks()
     keys = [(name, "ascending") for name in ("journal", "segment", "offset", "place", "item")]
     findings = walked.others(FINDING) + stitched.others(FINDING)
-    # Where reading began says nothing of the journal.
+    # The start of reading is independent of the journal.
     sessions = [row for row in walked.others(SESSION) if json.loads(row)["what"] != "live"]
     return Told(events.take(pc.sort_indices(events, keys)), sorted(findings), sorted(sessions))

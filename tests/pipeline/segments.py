@@ -1,6 +1,6 @@
-"""Small segments made by the journal's encoders, of records that say nothing: for readers.
+"""Small segments made by the journal's encoders, with empty records, for readers.
 
-A segment's bytes follow from its arguments.
+A segment's bytes are a function of its arguments.
 """
 
 from dataclasses import dataclass

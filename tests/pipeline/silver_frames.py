@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 
 class Talk:
-    """What two nodes say in one session: `say` adds an event to both ends' journals."""
+    """The events of two nodes in one session: `say` adds an event to both ends' journals."""
 
     def __init__(self, session: str, one: str = "a", other: str = "b") -> None:
         self.session = session
@@ -88,7 +88,7 @@ class Talk:
         self.say(other, "result", ms + took, async_id=async_id, category=3, code=code)
 
     def about(self, journal: str, what: str, ms: float = 0, **columns: Any) -> None:
-        """A row of what one journal says of the session."""
+        """Return a row of one journal about the session."""
         one, other = self.nodes
         dialled = journal == one
         row: Row = {
@@ -110,7 +110,7 @@ class Talk:
         self.sessions.append(row | columns)
 
     def close(self, by: str, ms: float, code: int = 0) -> None:
-        """`by` sends Close, and both journals say so."""
+        """`by` sends Close, and both journals record it."""
         self.say(by, "close", ms, stream=0, code=code, category=1)
         for node in self.nodes:
             other = self.nodes[node == self.nodes[0]]
@@ -153,8 +153,9 @@ class Talk:
 
 
 def tunnel(trace: str, *path: str, account: str | None = None, **columns: Any) -> dict[str, Row]:
-    """What the servers between the ends of a path say of a tunnel, by server; of an `account`
-    also its home, which is first. As many bytes went each way at all of them."""
+    """Return the records of the servers between the ends of a path about a tunnel, by server; of an
+    `account` also its home, which is first. The same number of bytes went each way at all of them.
+    """
     whole = (account, *path)
     row: Row = {
         "offset": 50,

@@ -1,4 +1,6 @@
-"""What was taken out of a journal is told as absent: secrets, the ends of sessions, of segments."""
+"""Records removed from a journal are reported as missing: secrets, ends of sessions and of
+segments.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -57,9 +59,8 @@ def made() -> MemoryJournal:
 
 
 def rewritten(segments: Segments, keep: Callable[[int, int, bytes], bytes | None]) -> Segments:
-    """With other bodies of records, or without some, and ends that fit: as a forger would.
-
-    `keep` is told the segment's number, the kind and the body.
+    """Rewrite a segment with other bodies of records, or without some, with matching ends, as a
+    forger would. `keep` gets the segment's number, the kind and the body.
     """
     found: Segments = {}
     for number, (stem, data) in enumerate(segments.items()):
@@ -121,7 +122,7 @@ def without_secret(generation: int) -> Segments:
 
 
 def without_tail() -> Segments:
-    """Of the first session nothing is left in the segment in which it ends."""
+    """The segment in which it ends has no other record of the first session."""
 
     def keep(number: int, kind: int, body: bytes) -> bytes | None:
         of_it = keys.SESSION_START <= kind <= keys.SESSION_END and body[:4] == bytes(4)
@@ -182,7 +183,7 @@ def test_it_is_absent_where_a_range_ends_before_anything_needs_it(tmp_path: Path
             (tmp_path / name / (stem + CLOSED)).write_bytes(made_of[stem])
         walks = Walks(private, range_size=1)
         assert kinds(walks.told_by([tmp_path / "whole"])) == {}
-        # Two of its directions: what goes on is not what began.
+        # Two of its directions: the continuation doesn't match the beginning.
         found = Walks(private, range_size=1).told_by([tmp_path / "without"])
         assert kinds(found) == {"checkpoint-mismatch": 2}
 

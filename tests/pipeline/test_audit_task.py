@@ -1,4 +1,4 @@
-"""One task's walk over rows of bronze, without Spark: what it gives out, and what it writes."""
+"""One task over rows of bronze, without Spark: its results and its files."""
 
 from collections import Counter
 from pathlib import Path

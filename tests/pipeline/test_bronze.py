@@ -51,12 +51,12 @@ def expected(*segments: Made) -> Counter[tuple[str, int]]:
 
 
 def statuses(tables: Tables) -> Counter[tuple[str, int, str]]:
-    """Where the events of silver are, and what they are worth."""
+    """Return the places and the verification results of silver's events."""
     return Counter((row.segment, row.offset, row.status) for row in events(tables).collect())
 
 
 def audited(*segments: Made) -> Counter[tuple[str, int, str]]:
-    """The same as an audit of all records says it."""
+    """Return the same from an audit of all records."""
     audit = audit_of({made.name.stem: made.data for made in segments})
     at = [EVENT_COLUMNS.index(name) for name in ("segment", "offset", "status")]
     return Counter(tuple(row[index] for index in at) for row in audit.take_events())
@@ -132,7 +132,7 @@ def test_a_run_that_is_killed_and_run_again_leaves_each_record_once(
     assert {(row.segment, row["count"], row.batch) for row in counts} == {
         (made.name.stem, len(made.offsets), batch) for batch, made in enumerate(killed.segments)
     }
-    # Nothing is new, and nothing comes twice.
+    # There is no new data, and no duplicates.
     ingest(spark, killed.journals, killed.root, steps=[Count()])
     assert tables.bronze().count() == sum(len(made.offsets) for made in killed.segments)
 

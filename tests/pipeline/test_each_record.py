@@ -1,7 +1,7 @@
-"""Whatever record is taken out, put in twice or altered shows, but for what the format names.
+"""Every removed, duplicated or altered record is detected, except for those that the format names.
 
-Lengths, checksums, counts and offsets are made right behind each alteration, as a forger
-would; what goes unnoticed here stands in docs/journal.md as the node's bare word.
+Lengths, checksums, counts and offsets are corrected after each alteration, as a forger would;
+docs/journal.md lists the undetected ones as unverifiable data.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ MAPS: Final = {
     keys.KEY_UPDATE: 5,
     keys.SESSION_END: 4,
 }
-# What a node says of its transports and tunnels, and nobody can check by its journal alone.
+# A node's records of its transports and tunnels, which its journal alone can't prove.
 SAID: Final = (keys.PARTED, keys.RESUMED, keys.TUNNEL)
 # What can be the last of a session that is still open.
 ENDS: Final = (keys.SESSION_END, keys.KEY_UPDATE)

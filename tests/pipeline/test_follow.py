@@ -1,6 +1,6 @@
-"""`parley pipeline follow` as a process of its own: journals that grow, and a signal.
+"""`parley pipeline follow` as a separate process: growing journals, and a signal.
 
-What the tables hold afterwards is what one audit of the same bytes says.
+Afterwards, the tables match one audit of the same bytes.
 """
 
 import json
@@ -70,7 +70,7 @@ def follow(place: Path) -> subprocess.Popen[bytes]:
     places = {"journals": "journals", "tables": "tables", "auditor-key": "auditor.key"}
     options = [f"--{name}={place / file}" for name, file in places.items()]
     options += ["--every=0.1", "--refresh=600", "--master=local[2]", "--memory=1g", "--json"]
-    # As in conftest: for a few rows it takes longer to compile a plan than to interpret it.
+    # As in conftest: for a few rows, compiling a plan takes longer than interpreting it.
     settings = ("wholeStage false", "factoryMode NO_CODEGEN")
     defaults = "".join(f"spark.sql.codegen.{setting}\n" for setting in settings)
     (place / "spark-defaults.conf").write_text(defaults)

@@ -1,4 +1,4 @@
-"""The gold tables: what each counts, and what it must not count twice."""
+"""The gold tables: their counts, without double counting."""
 
 import pyarrow as pa
 import pytest
@@ -54,7 +54,7 @@ def conversation() -> list[Talk]:
     first.about("a", "resumed", 86, resumption=1)
     first.about("b", "resumed", 87, resumption=2)
     first.close("b", 90)
-    second = Talk("second")  # of which b's journal has nothing
+    second = Talk("second")  # b's journal has no record of it.
     second.call("a", "add", 120_000, 100)
     second.lose("b")
     return [first, second]

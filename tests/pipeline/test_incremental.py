@@ -1,7 +1,7 @@
-"""Gold brought up to date batch by batch is what it would be if it were made all at once.
+"""Gold tables that are updated batch by batch equal gold tables that are built at once.
 
-Journals are read, verified and stitched by the pipeline's own steps in this process; files are
-where Spark would put them.
+The pipeline's own steps read, verify and stitch journals in this process; files are where Spark
+would put them.
 """
 
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ class Lake:
         self._batches = 0
 
     def take(self, journals: Path) -> None:
-        """A batch of what is new."""
+        """Process a batch of new data."""
         listing, after = Listing.of(str(journals)), Progress(self._progress.as_offset())
         for file in listing.segments:
             read_on(file, after, Budget(), self._range_size)
@@ -194,9 +194,8 @@ def test_gold_is_the_same_however_it_came_about(
     steps: tuple[tuple[float, float], ...],
     is_altered: bool,
 ) -> None:
-    """As it is of all rows of silver at once; and, if the journals are whole, of one batch.
-
-    Of altered ones silver itself says where reading began.
+    """Compare with all rows of silver at once; and, if the journals are untouched, with one batch.
+    For altered ones, silver itself defines where reading began.
     """
     if is_altered:
         segments = {stem: altered(data) for stem, data in segments.items()}
@@ -228,7 +227,7 @@ def test_what_did_not_change_is_not_made_again(
     files = {path: path.stat().st_mtime_ns for path in lake.root.rglob("*.parquet")}
     lake.refresh(2)
     assert {path: path.stat().st_mtime_ns for path in lake.root.rglob("*.parquet")} == files
-    # The slot before is kept for those who read it, and not for ever.
+    # The previous slot is kept for current readers, but not forever.
     remove_old(lake.store, START + timedelta(minutes=1) + refreshing.KEEP / 2)
     assert (lake.root / "gold" / "graph" / "slot=0").is_dir()
     remove_old(lake.store, START + timedelta(minutes=1) + refreshing.KEEP)
@@ -278,7 +277,7 @@ def test_what_was_there_for_the_next_batch_goes_when_gold_is_made(
     assert tips() == [1, 2, 3, 4]
     lake.refresh(1)
     assert tips() == [3, 4]
-    # And what is too much for this process is left to Spark.
+    # Spark processes data that is too large for this process.
     monkeypatch.setattr(here, "MOST_BYTES", 1_000)
     assert not here.stitch_locally(lake.root, 2)
 
@@ -386,7 +385,7 @@ def test_events_that_are_damaged_are_said(tmp_path: Path, segments: dict[str, by
 def test_gold_of_batches_that_were_made_again_is_made_anew(
     tmp_path: Path, segments: dict[str, bytes], again: tuple[float, ...]
 ) -> None:
-    """The numbers of batches are the same; what is in them is not."""
+    """The numbers of batches are the same, but not their contents."""
     journals, root = tmp_path / "journals", tmp_path / "lake"
     first = Lake(root)
     for minute, part in enumerate((0.2, 0.5)):

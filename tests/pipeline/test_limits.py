@@ -34,7 +34,7 @@ DAY = 86_400 * 10**9
 
 
 def of_days(*days: int) -> pa.RecordBatch:
-    """An event for each of these days, at an offset that says which."""
+    """Return an event for each of these days, at an offset that identifies it."""
     head = (NODE, STEM, "01" * 16, "sent", NODE, "b" * 52)
     rows = [
         CompactRow(
@@ -76,7 +76,7 @@ def test_a_task_of_too_many_dates_has_few_files_and_each_row_once(
         )
     ]
     assert Counter(pair for some in found.values() for pair in some) == Counter(given)
-    # Dates that have a directory of their own have nothing of others in it but in the first.
+    # Dates with a separate directory contain no other dates, except in the first.
     first, *others = sorted(found)
     assert len(found[first]) == len(given) - len(others)
     for name in others:
@@ -106,7 +106,7 @@ def test_traffic_of_too_many_dates_is_in_one_file(tmp_path: Path) -> None:
 
 
 def test_other_rows_of_too_many_dates_have_few_directories(tmp_path: Path) -> None:
-    """Those that Spark writes, and those of stitching, which has their times alone."""
+    """Return the files that Spark writes, and those of stitching, which only has their times."""
     days = 3 * event_files.MAX_DATES
     rows = [{"segment": STEM, "offset": day, "time_ns": NOW + day * DAY} for day in range(days)]
     for batch in (other_batch(rows, FINDING), of_days(*range(days))):
@@ -195,7 +195,7 @@ def test_small_files_of_many_bytes_are_not_read_at_once(
 
 
 def span(session: int) -> dict[str, Any]:
-    """One that goes on, of a session whose start is not there: a finding and a tip."""
+    """A continued session without its start: a finding and a hint."""
     return {
         "journal": NODE,
         "segment": STEM,
@@ -238,7 +238,7 @@ def test_findings_and_tips_are_given_out_before_the_end(monkeypatch: pytest.Monk
         assert batch.num_rows <= 8
         if part in (FINDING, TIP):
             told.update((part, row["session"]) for row in rows)
-            # Of all sessions but the one that is looked at, no more than so many wait.
+            # Of all sessions except the current one, at most this many wait.
             assert taken - counts[part] <= 8
     assert counts == {FINDING: 50, TIP: 50, SEGMENT: 1}
     assert set(told.values()) == {1}

@@ -12,7 +12,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text(encoding="
 
 
 def section(*headings: str) -> str:
-    """What stands under a heading, under others."""
+    """Return the content under a heading, under others."""
     text = PAGE
     for level, heading in enumerate(headings, 2):
         mark = "#" * level
@@ -22,7 +22,7 @@ def section(*headings: str) -> str:
 
 
 def first_cells(text: str) -> set[str]:
-    """What is in code in the first cells of tables."""
+    """Return the code in the first cells of tables."""
     lines = [line for line in text.splitlines() if line.startswith("| `")]
     return {name for line in lines for name in re.findall(r"`([^`]+)`", line.split("|")[1])}
 

@@ -1,7 +1,7 @@
-"""Simulated journals through the whole pipeline: what was planted is found, nothing is invented.
+"""Simulated journals through the whole pipeline: planted faults are found, without false findings.
 
-One run reads untouched journals and journals in which a forger, which knows only the documents,
-has planted faults. The pipeline doesn't get the list of faults.
+One run reads untouched journals and journals in which a forger, which knows only the documents, has
+planted faults. The pipeline doesn't get the list of faults.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from tests.pipeline import forger, tunnel_forger
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(240)]
 
-# How each shows itself, in the journal itself or beside the other end's.
+# The finding for each fault, in the journal itself or compared with the other end's.
 SHOWN_AS = {
     "bit-flip": {"bad-chain", "bad-seal"},  # the latter where the bit is one of a seal
     "drop": {"gap"},
@@ -54,7 +54,7 @@ TUNNELS_SHOWN_AS = {
 class Result:
     honest: Simulated
     faults: list[forger.Fault]
-    tunnels: dict[str, str]  # what was done to a server's record, by trace
+    tunnels: dict[str, str]  # The change of a server's record, by trace.
     findings: list[Row]
     tables: Tables
 
@@ -69,7 +69,7 @@ def joined(directory: Path) -> None:
         same = {"trace": bytes([number]) * 16, "length": 4, "began": began, "ended": began + 0.001}
         join(made.journals[0], tunnel_record(**same, hop=1, before=server(1), after=BOB.node_id))
         join(made.journals[1], tunnel_record(**same, hop=2, before=ALICE.node_id, after=server(4)))
-    for _ in range(20):  # so that both journals go on behind all of them
+    for _ in range(20):  # So that both journals continue after all of them.
         made.pair.a.core.send(1, 0, 64, 1, b"", lbm=False)
         made.pump()
     made.run(0.05)
@@ -81,7 +81,7 @@ def joined(directory: Path) -> None:
 
 
 def make_more(directory: Path) -> Path:
-    """A segment that nobody has read yet: a copy of one, of another run."""
+    """Add an unread segment: a copy of another run's."""
     path = next(directory.glob("*.pjl"))
     node, _, number = path.name.split("-")
     more = directory / f"{node}-20990101T000000000000Z-{number}"
@@ -108,7 +108,7 @@ def result(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Res
     refresh(tables)
     found = read_gold(spark, tables.root, "findings")
     assert found is not None
-    # All that there is was taken in, and that can be told without Spark.
+    # All data was ingested, which is known without Spark.
     assert up_to_date_outcome(str(place / "journals" / "*"), tables.root) is not None
     more = make_more(place / "journals" / "honest")
     assert up_to_date_outcome(str(place / "journals" / "*"), tables.root) is None

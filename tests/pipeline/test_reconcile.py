@@ -28,7 +28,7 @@ def talk(session: str, events: int = 9, **nodes: str) -> Talk:
 
 
 def findings(*talks: Talk) -> list[dict[str, Any]]:
-    """What is found in these sessions' journals; of events only what is asked for is read."""
+    """Return the findings in these sessions' journals; only requested events are read."""
 
     def read(wanted: EventQuery) -> pa.Table:
         rows = events_of(*talks)
@@ -50,7 +50,7 @@ def findings(*talks: Talk) -> list[dict[str, Any]]:
 def test_each_difference_between_two_journals_is_told_once(
     monkeypatch: pytest.MonkeyPatch, bits: int, many: int
 ) -> None:
-    # Two places in a block as well: what is alike beside what is not; and one session at a time.
+    # Also with two places in a block: equal ones next to different ones; and one session at a time.
     monkeypatch.setattr(facts, "BLOCK_BITS", bits)
     monkeypatch.setattr(events, "MANY_EVENTS", many)
     whole = talk("whole")
@@ -69,12 +69,12 @@ def test_each_difference_between_two_journals_is_told_once(
     altered.row("a", "a", 5).update(digest=b"x" * 16, status="bad-chain")
     altered.row("b", "b", 2).update(wire_size=99)
 
-    lost = talk("lost")  # the connection broke: nothing is proven
+    lost = talk("lost")  # The connection broke: there is no proof.
     lost.drop("b", "a", 8, 9)
     lost.about("a", "end", code=-1, remote=False, sent_place=9, received_place=2)
     lost.about("b", "end", code=-1, remote=False, sent_place=2, received_place=7)
 
-    claimed = talk("claimed")  # it broke as well, but b says at its end that it had them
+    claimed = talk("claimed")  # It broke as well, but b's end record shows that b had them.
     claimed.drop("b", "a", 8, 9)
     claimed.about("b", "end", code=-1, remote=False, sent_place=2, received_place=9)
 
@@ -93,7 +93,7 @@ def test_each_difference_between_two_journals_is_told_once(
     pruned = talk("pruned")  # old segments of one side were removed
     pruned.drop("b", "a", 0, 1, 2)
 
-    each = talk("each")  # no digest of what is not verified: nothing to compare by
+    each = talk("each")  # Unverified events have no digest to compare.
     each.row("a", "a", 5).update(digest=b"", status="gap")
 
     copied = talk("copied")
@@ -160,7 +160,9 @@ def test_a_long_run_is_told_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_of_a_long_session_only_blocks_that_are_not_alike_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is between them is not in memory, nor what another session has at their places."""
+    """The events between them are not in memory, and neither are another session's at their
+    places.
+    """
     monkeypatch.setattr(facts, "BLOCK_BITS", 2)
     talks = [talk("early", 99), talk("late", 99)]
     talks[0].drop("b", "a", 1)

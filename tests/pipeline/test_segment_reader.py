@@ -50,7 +50,7 @@ def test_the_columns_of_a_sound_segment(tmp_path: Path) -> None:
     assert event["time"] == datetime.fromtimestamp(event["time_ns"] // 10**9, UTC)
     assert found[0]["session"] is None
     assert found[1]["direction"] is None
-    # A range is one day's: that of its first record.
+    # A range belongs to one day: the day of its first record.
     assert {row["date"] for row in found} == {date(2025, 11, 14)}
 
 
@@ -128,7 +128,7 @@ def test_what_happens_to_a_file_before_it_is_read(tmp_path: Path) -> None:
     # Closed, and so renamed.
     closed = path.rename(tmp_path / str(MADE.name))
     assert len(rows(path, range_)) == len(MADE.offsets)
-    # Cut: what is there, and a row for what is not.
+    # Truncated: the existing part, and a row for the missing one.
     closed.write_bytes(MADE.data[: MADE.blocks[1]])
     *found, last = rows(closed, range_)
     assert [row["offset"] for row in found] == [o for o in MADE.offsets if o < MADE.blocks[1]]
@@ -167,7 +167,7 @@ def test_a_foreign_file_is_a_row() -> None:
 
 
 def test_a_file_cut_to_before_its_range_is_told_where_the_range_begins(tmp_path: Path) -> None:
-    """Whoever follows the rows takes them in order: what is before is another range's."""
+    """Readers get rows in order: earlier rows belong to another range."""
     path = MADE.write(tmp_path)
     start = MADE.blocks[1]
     path.write_bytes(MADE.data[: start // 2])

@@ -1,4 +1,4 @@
-"""Silver is what one audit from beginning to end says, however the records come in."""
+"""Silver equals one audit from beginning to end, however the records arrive."""
 
 from collections import Counter
 from pathlib import Path

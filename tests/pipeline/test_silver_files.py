@@ -57,7 +57,7 @@ def test_a_file_is_read_in_pieces_of_about_a_size(
     offsets = [row for piece in pieces for row in piece.column("offset").to_pylist()]
     assert offsets == [*range(1_000)]
     assert 100 < pieces[0].num_rows < 200
-    # A row of any size is read, and not each by itself.
+    # A row of any size is read, and rows are read together.
     monkeypatch.setattr(module, "PIECE_SIZE", 1)
     assert next(read_file(path)).num_rows == module.LEAST_ROWS
     assert list(read_file(write(tmp_path / "none.parquet", 0))) == []

@@ -175,7 +175,7 @@ def test_a_pattern_names_several_directories_and_the_closed_segment_counts(tmp_p
     stream = Stream(f"{tmp_path}/*")
     found = stream.batch()
     assert {stem for stem, _, _ in found} == {made.name.stem, other.name.stem}
-    # It is cut before its second block: a row says that it has no end.
+    # It is truncated before its second block: a row reports the missing end.
     records = made.offsets.index(made.blocks[1])
     assert sum(stem == made.name.stem for stem, _, _ in found) == records + 1
     assert read(JournalStreamReader({"path": f"{tmp_path}/none*"}), {}, {}) == []

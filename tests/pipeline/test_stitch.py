@@ -1,4 +1,4 @@
-"""What follows from spans that are beside each other, and the pass over rows; without Spark."""
+"""Results of adjacent spans, and the pass over rows; without Spark."""
 
 from collections import Counter
 from typing import Any
@@ -23,7 +23,7 @@ def stem(number: int = 0, run: str = RUN) -> str:
 
 
 def span(start: int, end: int, offset: int, **other: Any) -> dict[str, Any]:
-    """One that goes from place `start` to `end`, with a chain that says so."""
+    """Return a span from place `start` to `end`, with a matching chain."""
     return {
         "journal": NODE,
         "segment": stem(),
@@ -160,7 +160,7 @@ def pending(number: int, where: str, payload: bytes = b"x") -> list[pa.RecordBat
 
 
 def rows_of(batches: list[pa.RecordBatch]) -> list[dict[str, Any]]:
-    """What stitching gives, but for the summaries of it."""
+    """Return the results of stitching without its summaries."""
     rows = (row for batch in batches for row in batch.to_pylist())
     return [row for row in rows if row["part"] not in (SUMMARY, WAITING)]
 
@@ -201,7 +201,7 @@ def test_events_of_a_span_that_no_seal_follows_are_unsealed() -> None:
         other_batch([segment_row(stem())], SEGMENT),
         other_batch(list(broken), SPAN),
         *pending(5, f"{stem()}:0"),
-        # Of a span that nobody told of.
+        # Of an unreported span.
         *pending(6, f"{stem()}:50"),
     ]
     given = rows_of(list(stitch_rows(batches)))

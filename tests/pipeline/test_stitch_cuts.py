@@ -1,4 +1,4 @@
-"""However a journal is cut into batches, the tables say the same of it; without Spark."""
+"""The tables don't depend on how a journal is divided into batches; without Spark."""
 
 from collections import Counter
 from dataclasses import replace

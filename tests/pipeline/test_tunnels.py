@@ -7,7 +7,7 @@ from parley._pipeline.reconcile.tunnels import MOST_LOST, compare_tunnels
 from tests.pipeline.silver_frames import START, Row, in_ns, micros, tunnel
 
 LATER = START + timedelta(hours=1)
-# `z` keeps no journal, and that of `l` begins too late.
+# `z` keeps no journal, and the journal of `l` begins too late.
 COVERED = {
     **dict.fromkeys("abcd", (micros(START), micros(LATER))),
     "l": (micros(LATER), micros(LATER)),
@@ -15,7 +15,7 @@ COVERED = {
 
 
 def scenes() -> list[list[Row]]:
-    """For each what the servers on the way say."""
+    """Return the records of the servers along each path."""
     whole = tunnel("whole", "s", "a", "b", "c", "t")
 
     account = tunnel("account", "a", "b", "t", account="phone")  # whose home is no origin
@@ -29,14 +29,14 @@ def scenes() -> list[list[Row]]:
     too_much["a"]["forward"] += MOST_LOST + 1
     too_much_back = tunnel("too much back", "s", "a", "b", "t")
     too_much_back["b"]["back"] += MOST_LOST + 1
-    made_up = tunnel("made up", "s", "a", "b", "t")  # more went on than came
+    made_up = tunnel("made up", "s", "a", "b", "t")  # More bytes left than arrived.
     made_up["b"]["forward"] += 1
     made_up_back = tunnel("made up back", "s", "a", "b", "t")
     made_up_back["a"]["back"] += 1
     another_path = tunnel("another path", "s", "a", "b", "t")
     another_path["b"]["length"] = 5
 
-    hidden = tunnel("hidden", "s", "a", "b", "c", "t")  # two say it of one
+    hidden = tunnel("hidden", "s", "a", "b", "c", "t")  # Two servers report it about one.
     del hidden["b"]
     last = tunnel("last", "s", "a", "b", "t")  # and one of the last one before the target
     del last["b"]
@@ -53,7 +53,7 @@ def scenes() -> list[list[Row]]:
 
     twice = tunnel("twice", "s", "a", "b", "t")  # an origin used its trace again, a shorter way too
     shorter = tunnel("twice", "s", "a", "b")
-    short = tunnel("thrice", "s", "a", "b", "t")  # and `b` says one less of it
+    short = tunnel("thrice", "s", "a", "b", "t")  # And `b` reports one less.
     others = [twice, twice, shorter, short, short, {"a": short["a"]}]
     return [
         list(made.values())
@@ -85,7 +85,7 @@ def test_each_difference_between_two_servers_is_told_once() -> None:
         ("tunnel elsewhere", "tunnel-missing", "d"),
         ("tunnel thrice", "tunnel-missing", "b"),
     }
-    # Both neighbours of the server that hides it say so.
+    # Both neighbours of the server that hides it report it.
     assert len(rows) == len(told) + 2
     [outside] = [row for row in rows if row["kind"] == "not-covered"]
     assert (outside["journal"], outside["events"]) == ("l", 2)

@@ -11,7 +11,7 @@ from tests.pipeline.forger import Record, Segment
 TUNNEL = 12
 TRACE, LENGTH, FORWARD, BACK = 298, 300, 305, 306
 
-# What a server may make of its record of a tunnel; None: it has none.
+# Possible changes of a server's record of a tunnel; None: it has none.
 KINDS: dict[str, Callable[[Any], Any]] = {
     "hidden": lambda cells: None,
     "more": lambda cells: {**cells, FORWARD: cells[FORWARD] + 1},
@@ -21,7 +21,9 @@ KINDS: dict[str, Callable[[Any], Any]] = {
 
 
 def forge(directory: Path, node: str) -> dict[str, str]:
-    """One fault of each kind, in the node's records in their order; what was done, by trace."""
+    """Plant one fault of each kind in the node's records, in order, and return the changes by
+    trace.
+    """
     left, done = list(KINDS), {}
     for path in sorted(directory.glob(f"{node}*.pjl")):
         segment = Segment(path)

@@ -1,7 +1,7 @@
-"""A signature's two integers out of strict DER, for the vectors that are written so.
+"""Decode a signature's two integers from strict DER, for the vectors in this form.
 
-Rule: what is not DER to the last bit (X.690, sections 8.3 and 10.1) gives None. The product
-reads no DER: this turns vectors into its form and is nobody's code but the tests'.
+Input that is not DER to the last bit (X.690, sections 8.3 and 10.1) gives None. The product doesn't
+read DER: this converts vectors, only in tests.
 """
 
 _SEQUENCE = 0x30

@@ -1,7 +1,7 @@
-"""Running the cases of a file, and counting what became of them.
+"""Run the cases of a file, and count their outcomes.
 
-Rule: each case is run or left out, and whatever departs from 'run, and as the vector says'
-carries a remark, which docs/wycheproof.md repeats with its count. Knows no algorithm.
+Each case is run or left out. Every deviation from 'run, with the result of the vector' has a
+remark, which docs/wycheproof.md repeats with its count. Independent of algorithms.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ class Verdict:
 
 AS_SAID = Verdict()
 
-# Runs one case: raises (an assertion, most often) if our wrapper does not do what it should.
+# Runs one case and raises (mostly an AssertionError) if the wrapper misbehaves.
 Run = Callable[[Case], Verdict]
 
 

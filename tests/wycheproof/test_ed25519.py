@@ -14,8 +14,8 @@ def run_ed25519(case: Case) -> Verdict:
     public = bytes.fromhex(case.group["publicKey"]["pk"])
     weak = {"SmallOrderPublicKey", "MixedOrderPublicKey"} & case.flags
     if weak:
-        # Such a key makes signatures that one verifier takes and another refuses, and one of
-        # small order makes them for messages that nobody signed.
+        # Such a key makes signatures that some verifiers accept and others reject, and one of small
+        # order makes them for unsigned messages.
         assert case.result != "valid"
         with pytest.raises(InvalidKeyError):
             ED25519.verifier(public)

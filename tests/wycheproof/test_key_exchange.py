@@ -1,7 +1,7 @@
 """Wycheproof's x25519 and ML-KEM-768 vectors through crypto/key_exchange.py.
 
-ML-KEM has no exchange of its own here: its half of `x25519-mlkem768` is tested, beside an
-X25519 half that is the same in every case.
+ML-KEM has no separate exchange here: the tests use its half of `x25519-mlkem768` with an X25519
+half that is the same in every case.
 """
 
 import pytest
@@ -18,7 +18,7 @@ HYBRID = KEX["x25519-mlkem768"]
 # The X25519 half: our scalar, and as the other side's public value the base point.
 SCALAR = b"\x42" * 32
 BASE_POINT = b"\x09" + bytes(31)
-# The ML-KEM half, where X25519 is what is tested.
+# The ML-KEM half, in tests of X25519.
 SEED = b"\x17" * 64
 
 

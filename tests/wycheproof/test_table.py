@@ -1,6 +1,6 @@
-"""docs/wycheproof.md says what is run and what is not: held to what really happens.
+"""The tables of docs/wycheproof.md match the tests that run and those left out.
 
-Rule: every file that concerns an algorithm of our registry stands in one of its two tables.
+Every file about an algorithm of the registry is in one of its two tables.
 """
 
 from pathlib import Path

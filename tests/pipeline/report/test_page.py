@@ -1,4 +1,4 @@
-"""The page: whole, and with nothing in it that a stranger could make run."""
+"""The page is complete, and peers can't inject executable content."""
 
 from base64 import b64decode, b64encode
 from dataclasses import replace
@@ -79,7 +79,7 @@ def test_nothing_in_it_runs_or_loads(page: Page) -> None:
             value = attributes.get(name)
             assert value is None or value.startswith(("#", "data:image/svg+xml;base64,")), tag
     policy = [one for one in page.all("meta") if one.get("http-equiv")]
-    # One script, which is known by its hash: no stranger's text has that.
+    # One script, identified by its hash; a peer's text can't match it.
     [script] = page.scripts
     assert script == (Path(parley._pipeline.report.__file__).parent / "tables.js").read_text(
         "utf-8"
@@ -94,7 +94,7 @@ def test_nothing_in_it_runs_or_loads(page: Page) -> None:
     ]
     for loads in ("innerHTML", "fetch", "XMLHttpRequest", "import(", "eval"):
         assert loads not in script
-    # It stands before everything that it is about.
+    # It precedes everything that it refers to.
     assert page.elements[2][1].get("charset") == "utf-8"
     assert page.elements[3][1] == policy[0]
 

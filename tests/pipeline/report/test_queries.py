@@ -123,7 +123,7 @@ def test_figures_of_small_tables() -> None:
         TunnelLink("a", "b", 1, 7, 6),
         TunnelLink("b", "d", 1, 7, 6),
     ]
-    assert figures.servers == figures.node_rows  # of `d` nothing else is known
+    assert figures.servers == figures.node_rows  # No other data about `d` exists.
     assert figures.tunnel_rows == [
         TunnelSummary("1", ["c", "a", None], 1, 1, MICROS, 9, 2**63 - 1, 5),
         TunnelSummary("2", ["c", "a", "b", "d"], 1, 1, MICROS, 9, 7, 6),
@@ -140,7 +140,7 @@ def test_every_list_has_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     cut += ["session_rows", "suites", "closings", "node_rows", "tunnel_rows", "links"]
     cut += ["talks", "talked"]
     assert {name: len(getattr(figures, name)) for name in cut} == dict.fromkeys(cut, 1)
-    # What is cut off is counted all the same.
+    # Truncated rows are still counted.
     assert (figures.sessions, figures.nodes, figures.events) == (2, 3, 9)
     assert figures.tunnels == 2
     assert figures.edges == [Edge("a", "b", 1, 6, 600), Edge("b", "a", 1, 1, 100)]

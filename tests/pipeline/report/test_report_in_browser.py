@@ -83,7 +83,7 @@ def test_nothing_but_tables_and_pictures_is_wider_than_the_page(
     assert page.execute_script("return document.documentElement.scrollWidth") <= width
     page.execute_script("location.hash = arguments[0]", page_id("5e" * 32))
     for caption in page.find_elements(By.CSS_SELECTOR, "caption div"):
-        if caption.is_displayed():  # that of a session stands in a frame
+        if caption.is_displayed():  # A session's page is in a frame.
             frame = caption.find_element(By.XPATH, "ancestor::div[@class='wide']")
             right = frame.rect["x"] + frame.rect["width"]
             assert caption.rect["x"] + caption.rect["width"] <= right + 1, caption.text
@@ -99,6 +99,6 @@ def test_what_to_do_about_a_finding_is_in_sight(page: WebDriver) -> None:
 
 
 def test_nothing_was_refused_or_loaded(page: WebDriver) -> None:
-    """No stranger's script ran, and the page's own is the one that its policy lets in."""
+    """No injected script ran, and the policy allows only the page's own."""
     assert page.get_log("browser") == []  # type: ignore[no-untyped-call]  # selenium's
     assert ONE in page.page_source
