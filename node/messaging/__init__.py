@@ -1,1 +1,1 @@
-"""Calls, and what else is said in events of categories 3 and up. Pure: no I/O, no time."""
+"""Calls, topics and named events: the messages of event categories 3 and above. Does no I/O."""

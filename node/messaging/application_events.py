@@ -1,4 +1,4 @@
-"""The application's own events on streams: their types, and requests among them (section 2)."""
+"""Application events on streams: their types, and requests and responses among them (section 2)."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
@@ -42,9 +42,12 @@ LAST_NUMBER: Final = 255
 
 
 class Carries(NamedTuple):
-    """What a stream carries: events of `categories`, answers among them always, others
-    if `events`; Data if `data`. `asks` says whether events ask by their async id, and `calls`
-    whether calls, topics and named events are accepted too."""
+    """The events that a stream accepts.
+
+    Attributes: categories: the accepted event categories. events: whether events other than answers
+    are accepted. data: whether Data events are accepted. asks: whether an event with a request ID
+    is a request. calls: whether calls, topics and named events are also accepted.
+    """
 
     categories: range
     events: bool = True
@@ -55,17 +58,23 @@ class Carries(NamedTuple):
     def encode(
         self, category: int, subcategory: int, data: Encodable, payload: bytes | None, largest: int
     ) -> tuple[bytes, bool]:
-        """The payload of an event on such a stream, and whether it is LBM: a `payload` is, but
-        for an application's. Raises ValueError for another's event, else as `encode_payload`."""
+        """Return the payload of an event on such a stream, and whether it is LBM.
+
+        A `payload` given as bytes is LBM unless the category is an application's.
+
+        Raises:
+            ValueError: the stream does not accept this type; other errors are those of
+                `encode_payload`.
+        """
         check_type(category, subcategory, self)
         body, lbm = encode_payload(data, payload, largest)
         return body, lbm or category < FIRST_APPLICATION_CATEGORY
 
 
 APPLICATION: Final = Carries(range(FIRST_APPLICATION_CATEGORY, LAST_NUMBER + 1))
-# A stream `bus` where it was opened: nothing is asked there.
+# The opening side of a `bus` stream, which receives no requests.
 BUS_ASKING: Final = Carries(range(BUS, BUS + 1), events=False, data=False)
-# Streams with reserved labels, where they were opened and where they are served.
+# Streams with reserved labels, first for the opening side, then for the serving side.
 TUNNEL_EVENTS: Final = Carries(range(TUNNEL, TUNNEL + 1), calls=False)
 FEDERATION_EVENTS: Final = Carries(
     range(FEDERATION, FEDERATION + 1), data=False, asks=False, calls=False
@@ -78,23 +87,29 @@ ANSWERING: Final = {
 
 
 def check_type(category: int, subcategory: int, carries: Carries = APPLICATION) -> None:
-    """Raise ValueError unless the category is one that the stream carries (an application's:
-    64..255) and the subcategory 1..255."""
+    """Raise ValueError unless the stream accepts the category and the subcategory is 1..255.
+
+    Application categories are 64..255.
+    """
     if category not in carries.categories or not 1 <= subcategory <= LAST_NUMBER:
-        raise ValueError(f"{category}/{subcategory} is not a type of an application's event")
+        first, last = carries.categories[0], carries.categories[-1]
+        raise ValueError(
+            f"invalid event type {category}/{subcategory}: expected a category from {first} to "
+            f"{last} and a subcategory from 1 to {LAST_NUMBER}"
+        )
 
 
 def answering_types(types: Iterable[tuple[int, int]]) -> frozenset[tuple[int, int]]:
-    """The types of events that are answers, as pairs of category and subcategory.
+    """Check the types of answering events, given as pairs of category and subcategory.
 
     Raises:
-        ValueError: one of them is not a type of an application's event.
+        ValueError: an item is not the type of an application event.
     """
     try:
         answers = frozenset((category, subcategory) for category, subcategory in types)
     except (TypeError, ValueError):
         raise ValueError(
-            f"answers is {types!r}; it must be pairs of category and subcategory"
+            f"invalid answers {types!r}: expected pairs of category and subcategory"
         ) from None
     for category, subcategory in answers:
         check_type(category, subcategory)
@@ -102,7 +117,7 @@ def answering_types(types: Iterable[tuple[int, int]]) -> frozenset[tuple[int, in
 
 
 def parse_types(given: Iterable[tuple[int, int]]) -> frozenset[tuple[int, int]]:
-    """Return an application's event types, pairs of category and subcategory.
+    """Check an application's event types, given as pairs of category and subcategory.
 
     Raises:
         ConfigError: a category is not 64..255, or a subcategory not 1..255.
@@ -116,42 +131,50 @@ def parse_types(given: Iterable[tuple[int, int]]) -> frozenset[tuple[int, int]]:
 def encode_payload(
     data: Encodable, payload: bytes | bytearray | memoryview | None, largest: int
 ) -> tuple[bytes, bool]:
-    """The payload of an event, empty for none, and whether it is LBM.
+    """Return the payload of an event, empty if there is none, and whether it is LBM.
 
-    `data` goes into cell 22, `payload` as it is; `largest` is the agreed `max_payload`.
+    `data` is encoded in cell 22; `payload` is sent unchanged. `largest` is the agreed
+    `max_payload`.
 
     Raises:
         ValueError: both are given.
-        LbmEncodeError: `data` has no encoding.
-        PayloadTooLargeError: it is longer than `largest`.
-        LocalProtocolError: `payload` is the single byte 0x00, which means 'none'.
+        LbmEncodeError: `data` cannot be encoded.
+        PayloadTooLargeError: the payload is longer than `largest`.
+        LocalProtocolError: `payload` is the single byte 0x00, which means "no payload".
     """
     if payload is not None and data is not None:
         raise ValueError(
-            f"data is a {type(data).__name__} and payload has {len(payload):,} bytes; give one of "
-            "them"
+            f"cannot send data (a {type(data).__name__}) and payload ({len(payload):,} bytes): "
+            "give one of them"
         )
     if payload is not None:
         body = bytes(memoryview(payload))
         if body == NO_PAYLOAD:
-            raise LocalProtocolError("the payload 0x00 means that the event has no payload")
+            raise LocalProtocolError(
+                "cannot send the payload 0x00: it means that the event has no payload"
+            )
     else:
         body = b"" if data is None else encode({keys.DATA: data})
     if len(body) > largest:
-        raise PayloadTooLargeError(f"a payload of {len(body)} bytes; {largest} were agreed")
+        raise PayloadTooLargeError(
+            f"cannot send a payload of {len(body)} bytes: {largest} were agreed"
+        )
     return body, payload is None
 
 
-# Requests of the base protocol, which take their ids from the same table.
+# Requests of the base protocol, whose IDs are in the same table.
 _BASE_REQUESTS: Final = frozenset(
     {(SIM, CALL), (SIM, SUBSCRIBE), (SIM, UNSUBSCRIBE), (SIM, NOTIFY), (NAMED, EMIT)}
 )
 
 
 class OutgoingRequest:
-    """A request of ours. `on_done` is called once: `answer` is there, or it is `late`, or
-    the stream has ended so that no answer can come. `unwanted` gets the answer that comes
-    after it was given up."""
+    """An outgoing request.
+
+    `on_done` is called once: when `answer` is set, when the deadline passes (`late`), or when the
+    stream ends so that no answer can arrive. `unwanted` receives an answer that arrives after the
+    request was cancelled.
+    """
 
     __slots__ = ("answer", "async_id", "done", "late", "on_done", "slot", "stream", "unwanted")
 
@@ -166,16 +189,18 @@ class OutgoingRequest:
         self.unwanted: Callable[[bytes], None] | None = None
 
     def finish(self) -> None:
-        """Let who waits look; a second time changes nothing."""
+        """Call `on_done` unless the request has already finished."""
         if not self.done:
             self.done = True
             self.on_done()
 
 
 class IncomingRequest:
-    """A request of the other side. `over` once it was answered or is `cancelled`: nobody
-    waits for its answer, or none can be sent. `on_over` is called then. `weight` is charged
-    for it, since whoever is to answer has its payload."""
+    """An incoming request. Its payload is charged as `weight` until it is over.
+
+    `over` is set, and `on_over` called, when it is answered or when its answer is no longer wanted
+    or cannot be sent (`cancelled`).
+    """
 
     __slots__ = (
         "answered",
@@ -197,7 +222,7 @@ class IncomingRequest:
         self.on_over: Callable[[], None] | None = None
 
     def end(self, *, cancelled: bool) -> None:
-        """It is over; a second time changes nothing."""
+        """End the request, unless it has already ended."""
         if not self.over:
             self.over = True
             self.cancelled = cancelled
@@ -206,9 +231,9 @@ class IncomingRequest:
 
 
 class StreamRequests:
-    """All requests by application events on one connection, both ways.
+    """The requests by application events on one connection, in both directions.
 
-    `require_free` raises if the other side's id is taken by a request of another kind.
+    `require_free` raises if another kind of request uses the peer's request ID.
     """
 
     __slots__ = ("_connection", "_deadlines", "_incoming", "_outgoing", "_require_free")
@@ -228,12 +253,12 @@ class StreamRequests:
         self._incoming: IncomingRequests[IncomingRequest] = IncomingRequests(count_limit)
 
     def __repr__(self) -> str:
-        return f"<StreamRequests: {len(self._outgoing)} of ours, {len(self._incoming)} of theirs>"
+        return f"<StreamRequests: {len(self._outgoing)} outgoing, {len(self._incoming)} incoming>"
 
     def __len__(self) -> int:
         return len(self._outgoing) + len(self._incoming)
 
-    # Asking.
+    # Outgoing requests.
 
     def ask(
         self,
@@ -246,10 +271,10 @@ class StreamRequests:
         timeout: float | None,
         on_done: Callable[[], None],
     ) -> OutgoingRequest:
-        """Send a request; `timeout` is seconds from `now`, None for no deadline.
+        """Send a request; `timeout` is in seconds from `now`, None for no deadline.
 
         Raises:
-            LocalError: the stream is not open for sending, or 65,535 requests wait on it already.
+            LocalError: the stream is not open for sending, or 65,535 requests are waiting on it.
         """
         request = OutgoingRequest(stream, on_done)
         request.async_id = async_id = self._outgoing.add(stream, request)
@@ -266,8 +291,11 @@ class StreamRequests:
     def cancel(
         self, request: OutgoingRequest, unwanted: Callable[[bytes], None] | None = None
     ) -> None:
-        """Nobody waits for it any more: send Cancel; its id stays busy for now. `unwanted` gets
-        the payload of its answer, be it there already or to come."""
+        """Stop waiting for a request and send Cancel; its ID stays in use until it is answered.
+
+        `unwanted` receives the payload of its answer, whether it has arrived already or arrives
+        later.
+        """
         if not request.done:
             request.done = True
             request.unwanted = unwanted
@@ -277,7 +305,7 @@ class StreamRequests:
             unwanted(request.answer.payload)
 
     def answer_received(self, event: Event) -> bool:
-        """Take an event of an answering type; returns whether there was its request."""
+        """Process an event of an answering type; return whether its request was found."""
         request = self._outgoing.pop(event.stream, event.async_id)
         if request is None:
             return False
@@ -289,14 +317,15 @@ class StreamRequests:
             request.unwanted(event.payload)
         return True
 
-    # Being asked.
+    # Incoming requests.
 
     def request_received(self, stream: int, async_id: int, size: int) -> IncomingRequest | None:
-        """Remember a request with a payload of `size` bytes, to be answered; None if too many
-        are unanswered, or there is no room.
+        """Register a request with a payload of `size` bytes.
+
+        Returns None if too many requests are unanswered or the memory budget is exhausted.
 
         Raises:
-            RemoteProtocolError: `protocol-error`, the id belongs to an unanswered one.
+            RemoteProtocolError: `protocol-error`, an unanswered request has the same ID.
         """
         self._require_free(stream, async_id)
         incoming, account = self._incoming, self._connection.account
@@ -306,20 +335,20 @@ class StreamRequests:
         ):
             return None
         request = IncomingRequest(stream, async_id, weight)
-        incoming.add(stream, async_id, request)  # which refuses an id that is taken
+        incoming.add(stream, async_id, request)  # Raises if the ID is already in use.
         return request
 
     def answer_sent(self, request: IncomingRequest) -> None:
-        """Its answer is queued: the id is free as soon as it arrives."""
+        """Remove a request whose answer is queued; its ID is free when the answer arrives."""
         if self._incoming.pop(request.stream, request.async_id) is not None:
             self._connection.account.release(request.weight)
         request.end(cancelled=False)
 
     def claims(self, event: Event) -> bool:
-        """Whether an event of the base protocol is about these requests: a Cancel.
+        """Handle a Cancel for one of these requests; return whether the event was one.
 
         Raises:
-            RemoteProtocolError: `protocol-error`, it asks under an id that is taken here.
+            RemoteProtocolError: `protocol-error`, the event is a request with an ID that is in use.
         """
         stream, async_id, category, subcategory, payload, _ = event
         if (category, subcategory) == (SIM, CANCEL):
@@ -331,17 +360,17 @@ class StreamRequests:
     # Ends and deadlines.
 
     def local_ended(self, stream: int) -> None:
-        """Our direction has ended: nothing on it can be answered any more."""
+        """Cancel the incoming requests of a stream, because no answers can be sent on it."""
         self._cut_off(self._incoming.end_stream(stream))
 
     def remote_ended(self, stream: int) -> None:
-        """The other side's direction has ended: it answers nothing any more."""
+        """Finish the outgoing requests of a stream, because no answers can arrive on it."""
         for request in self._outgoing.end_stream(stream):
             request.slot.discard(request)
             request.finish()
 
     def abandon(self, stream: int) -> None:
-        """Nobody here waits for answers on it any more: say so, as long as that is possible."""
+        """Cancel all outgoing requests of a stream whose answers are no longer wanted."""
         for request in self._outgoing.end_stream(stream):
             if not request.done:
                 request.slot.discard(request)
@@ -349,20 +378,18 @@ class StreamRequests:
                 request.finish()
 
     def connection_ended(self) -> None:
-        """Both directions of all streams have ended."""
+        """End all requests of the connection."""
         for outgoing in self._outgoing.end_all():
             outgoing.slot.discard(outgoing)
             outgoing.finish()
         self._cut_off(self._incoming.end_all())
 
     def expire(self, request: OutgoingRequest) -> None:
-        """Give up a request whose deadline has passed."""
+        """Finish and cancel a request whose deadline has passed."""
         if not request.done:
             request.late = True
             self._send_cancel(request)
             request.finish()
-
-    # Inside.
 
     def _cut_off(self, requests: list[IncomingRequest]) -> None:
         for request in requests:
@@ -374,7 +401,7 @@ class StreamRequests:
             payload = encode({keys.REQUEST: request.async_id})
             self._connection.send(request.stream, 0, SIM, CANCEL, payload)
         except LocalError:
-            return  # our direction is finished, or the connection is closing
+            return  # The sending direction is finished, or the connection is closing.
 
     def _cancelled(self, stream: int, payload: bytes) -> bool:
         try:
@@ -384,6 +411,6 @@ class StreamRequests:
         request = self._incoming.get(stream, async_id)
         if request is None:
             return False
-        # It stays in the table: it is still owed its one answer.
+        # The request stays registered, because it must still be answered once.
         request.end(cancelled=True)
         return True

@@ -1,7 +1,6 @@
-"""Many deadlines under one timer: adding and dropping one costs well below 1 us.
+"""Many deadlines under one timer: adding and removing one takes well below 1 us.
 
-A deadline is kept in the 1/64 s in which it falls and comes due at the end of it, never
-early.
+Deadlines are grouped in slots of 1/64 s. A deadline expires at the end of its slot, never early.
 """
 
 from heapq import heappop, heappush
@@ -11,24 +10,23 @@ from parley._node.protocol.config_types import require_number
 
 T = TypeVar("T")
 
-# 31 years, which the numbers of every clock and timer can hold.
+# 31 years, a limit that all clocks and timers can represent.
 LONGEST_DEADLINE_MS: Final = 10**12
 LONGEST_TIMEOUT: Final = LONGEST_DEADLINE_MS / 1000
 INFINITY: Final = float("inf")
-# What `DeadlineQueue.add` returns for an item without a deadline; nothing is ever added to it.
+# Returned by `DeadlineQueue.add` for an item without a deadline; it always stays empty.
 NO_SLOT: Final[set[Any]] = set()
 
 _PER_SECOND = 64
-# Emptied slots that are kept on top of as many as were in use.
+# How many empty slots are allowed in addition to twice the slots in use.
 SPARE = 256
 
 
 class DeadlineQueue(Generic[T]):
-    """Things with a deadline in seconds of `now`. `T` is hashed by identity or value; it is
-    watched until it is discarded from what `add` returned.
+    """Items with deadlines, in seconds of `now`. Items must be hashable.
 
-    Nothing is due before `earliest` (infinity for never), which may be that of something
-    that is watched no more.
+    To remove an item, discard it from the set that `add` returned. No item expires before
+    `earliest` (infinity if there are no items), which can also belong to an item that was removed.
     """
 
     __slots__ = ("_sweep_at", "earliest", "order", "slots")
@@ -43,7 +41,7 @@ class DeadlineQueue(Generic[T]):
         return sum(len(slot) for slot in self.slots.values())
 
     def add(self, item: T, deadline: float) -> set[T]:
-        """Watch `item`; returns the set that it is to be discarded from to watch it no more."""
+        """Add an item; return the set from which to discard the item to remove it."""
         slot = int(deadline * _PER_SECOND) + 1
         items = self.slots.get(slot)
         if items is None:
@@ -56,7 +54,7 @@ class DeadlineQueue(Generic[T]):
         return items
 
     def pop_due(self, now: float) -> list[T]:
-        """What is due at `now`, which is watched no more."""
+        """Remove and return the items whose deadline has passed at `now`."""
         result: list[T] = []
         order = self.order
         while order and (order[0] / _PER_SECOND <= now or not self.slots[order[0]]):
@@ -65,17 +63,17 @@ class DeadlineQueue(Generic[T]):
         return result
 
     def _sweep(self) -> None:
-        """Far deadlines of calls that were answered long ago must not pile up."""
+        """Remove empty slots, so that the distant deadlines of answered calls don't accumulate."""
         self.slots = {slot: items for slot, items in self.slots.items() if items}
         self.order = sorted(self.slots)
         self._sweep_at = 2 * len(self.slots) + SPARE
 
 
 def clamp_timeout(timeout: float | None) -> float | None:
-    """A time-out in seconds that timers can hold; None, as infinity, for none.
+    """Clamp a timeout in seconds to the range of timers; return None for None and infinity.
 
     Raises:
-        ValueError: it isn't a number.
+        ValueError: `timeout` isn't a number.
     """
     if type(timeout) is float and 0.0 <= timeout <= LONGEST_TIMEOUT:
         return timeout

@@ -1,7 +1,7 @@
-"""Where an event of the application goes: requests, topics, a stream's reader, or nowhere.
+"""Delivers received events to requests, topics, named events or stream readers.
 
-An event that nobody takes is dropped and counted, and a request of the base
-protocol among them is answered all the same (docs/protocol.md section 2).
+Events without a receiver are dropped and counted; a request of the base protocol is answered even
+then (docs/protocol.md section 2).
 """
 
 from collections.abc import Callable, Container
@@ -34,14 +34,17 @@ from parley._node.protocol.codes import (
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.event import Event
 
-# Takes an event; returns whether its cost is kept until it is used.
+# Processes an event; returns whether its cost stays charged until later.
 Take = Callable[[Event, float], bool]
 
 
 class Dispatch:
-    """Sends each event of one connection on its way. `on_stream` takes 2/5 Data, and on streams
-    from 2 up the events of categories from 6 up, among which requests are. It takes every event on
-    the streams of `restricted`, which don't carry calls, topics or named events."""
+    """Delivers the events of one connection.
+
+    `on_stream` receives Data (2/5) and, on streams from 2 up, events of category 6 and above,
+    including requests. It receives all events on the streams in `restricted`, which don't carry
+    calls, topics or named events.
+    """
 
     __slots__ = (
         "_account",
@@ -90,10 +93,10 @@ class Dispatch:
         }
 
     def receive(self, event: Event, now: float) -> None:
-        """Deliver one event; what it cost is given back unless a reader keeps it.
+        """Deliver one event; return its credit unless a reader keeps it.
 
         Raises:
-            RemoteProtocolError: an async id is used twice, or answers pile up.
+            RemoteProtocolError: a request ID is used twice, or too many unread answers accumulate.
         """
         stream, async_id, category, subcategory, _, cost = event
         if category > ACCOUNT or (stream > MAIN_STREAM and stream in self._restricted):
@@ -105,7 +108,7 @@ class Dispatch:
             and (async_id or subcategory == CANCEL)
             and self._requests.claims(event)
         ):
-            pass  # a Cancel of an application's request, which goes no further
+            pass  # A Cancel of an application's request needs no further processing.
         elif category == SIM:
             take = self.sim.get(subcategory)
             if take is None:

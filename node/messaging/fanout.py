@@ -1,9 +1,9 @@
-"""One topic's notes on their way to its subscribers, whatever dialects they speak.
+"""Delivery of one topic's notes to its subscribers, in any dialect.
 
-A note is encoded once, and what is published in one turn goes out together. A subscriber that does
-not keep up costs a bounded amount of memory, then its oldest notes or its subscription, but never
-its connection, and it costs no other subscriber anything. How notes travel is the dialect's
-(`StreamFeed` natively); nothing here knows handlers or the time.
+A note is encoded once, and all notes published in one iteration of the event loop are sent
+together. A slow subscriber uses a bounded amount of memory; then it loses its oldest notes or its
+subscription, but never its connection. It does not delay other subscribers. Subclasses of `Feed`
+(natively `StreamFeed`) define how notes are sent. This module knows neither handlers nor the time.
 """
 
 from abc import ABC, abstractmethod
@@ -18,24 +18,24 @@ from parley._node.protocol.memory_budget import MemoryBudget
 
 Slow = Literal["unsubscribe", "drop-oldest"]
 
-# Bytes of cost published in one turn of the loop before `publish` lets others run.
+# Bytes of cost to publish in one iteration of the event loop before `publish` yields.
 TURN_SIZE: Final = 256 * 1024
-# What a turn may be, at most, of a subscriber's buffer and of its memory account. A note with
-# headers takes up to 10 times its cost in memory.
+# The largest share of one iteration in a subscriber's buffer and in its memory budget. A note with
+# headers uses up to 10 times its cost in memory.
 _TURN_PART: Final = 4
 _TURN_MEMORY_PART: Final = 64
-# A subscriber is crowded when less than 1/4 of its account is free, and until 1/2 of it is.
+# A subscriber is crowded when less than 1/4 of its memory budget is free, until 1/2 is free.
 _CROWDED_PART: Final = 4
 _UNCROWDED_PART: Final = 2
 
 
 class Feed(ABC):
-    """The notes that wait for one subscriber, at most the fanout's `limit` bytes of cost.
+    """The queue of notes for one subscriber, at most the fanout's `limit` bytes of cost.
 
-    What waits is charged to the subscriber's `account`: where there is no room it is as if
-    there were more than the limit. `owner` is whoever the caller says; `on_closed` is called
-    when no more notes go to it, `on_over` when it has all that it ever gets. `dropped` counts
-    the notes that it lost.
+    Queued notes are charged to the subscriber's `account`; if it is exhausted, the queue counts as
+    over its limit. `owner` is chosen by the caller. `on_closed` is called when the feed accepts no
+    more notes, `on_over` when the subscriber has received all that it will receive. `dropped`
+    counts the notes that it lost.
     """
 
     __slots__ = (
@@ -65,21 +65,21 @@ class Feed(ABC):
         self._on_closed = on_closed
         self._finishing = False
         self.waiting: deque[Batch] = deque()
-        self._untold = False  # the subscriber does not know yet of its last losses
+        self._untold = False  # Whether the subscriber has not been informed of its last losses.
         self.owner = owner
         self.cost = 0
         self.dropped = 0
-        self.lagging = False  # the publisher waited for it in vain
+        self.lagging = False  # Whether the publisher waited for it without success.
         self.open = True
         self.on_over: Callable[[], None] | None = None
 
     @property
     def topic(self) -> str:
-        """What is subscribed to."""
+        """The name of the topic."""
         return self._fanout.topic
 
     def push(self, batch: Batch) -> None:
-        """Send a batch, or keep it until the subscriber takes more."""
+        """Send a batch, or queue it until the subscriber accepts more."""
         if not self.open:
             return
         self._put(batch)
@@ -92,21 +92,22 @@ class Feed(ABC):
         if self._is_crowded and not self.lagging and self.open:
             fanout.crowded.add(self)
         elif self._is_uncrowded:
-            fanout.uncrowd(self)  # it lost what was waited for
+            fanout.uncrowd(self)  # It lost the notes that the publisher waited for.
 
     @abstractmethod
     def pump(self) -> None:
-        """Hand on what may go now; call `_drained` after it, and `close` when all of a feed
-        that is `finishing` went."""
+        """Send what can be sent now, then call `_drained`; call `close` after the end of a
+        finishing feed.
+        """
 
     def finish(self) -> None:
-        """Nothing more is published: the end goes after what waits."""
+        """Accept no more notes and send the end after the queued notes."""
         self._finishing = True
         self._fanout.leave(self)
         self.pump()
 
     def close(self) -> None:
-        """No more notes go to this subscriber; what waits is forgotten."""
+        """Send no more notes to this subscriber and discard the queued ones."""
         if self.open:
             self.open = False
             while self.waiting:
@@ -117,7 +118,7 @@ class Feed(ABC):
                 self.over()
 
     def drop_slow_subscriber(self) -> None:
-        """End the subscription because its notes are not read; all that waits is lost."""
+        """End the subscription because it is too slow; all queued notes are lost."""
         self._lost(sum(len(batch.notes) for batch in self.waiting) + self._unwritten())
         self._cut_off()
         self.close()
@@ -125,32 +126,32 @@ class Feed(ABC):
 
     @property
     def left(self) -> tuple[int, int]:
-        """What it has not been sent: bytes of cost here, events on the connection."""
+        """What has not been sent: bytes of cost in this queue, events in the connection's queue."""
         return self.cost, 0
 
     @property
     def behind(self) -> int:
-        """How many notes it has yet to read out of what a topic remembers."""
+        """How many notes of the topic's history it still has to read."""
         return 0
 
     @property
     def is_finishing(self) -> bool:
-        """Whether the end went after all notes, and the subscriber has not answered it yet."""
+        """Whether the end was sent after all notes, and the subscriber has not confirmed it yet."""
         return False
 
     def over(self) -> None:
-        """Nothing of it is on its way any more: the subscriber has all, or gets no more."""
+        """Record that the subscriber has received everything that it will receive."""
         if self.on_over is not None:
             self.on_over()
 
-    # For the dialects.
+    # Implemented by dialects.
 
     @abstractmethod
     def _cut_off(self) -> None:
-        """The subscriber was too slow: tell it, if there is a word for that."""
+        """Inform a slow subscriber that it was dropped, if the dialect has a message for it."""
 
     def _unwritten(self) -> int:
-        """How many notes that were handed on will be lost with the subscription."""
+        """Return how many notes in the connection's queue would be lost with the subscription."""
         return 0
 
     def _put(self, batch: Batch) -> None:
@@ -159,13 +160,13 @@ class Feed(ABC):
         self._account.charge_shared(batch.weight)
 
     def _put_back(self, batch: Batch) -> None:
-        """What is left of the batch that was taken last."""
+        """Return the rest of the last batch to the queue."""
         self.waiting.appendleft(batch)
         self.cost += batch.cost
         self._account.charge_shared(batch.weight)
 
     def _take(self) -> Batch:
-        """The next batch."""
+        """Remove and return the next batch."""
         batch = self.waiting.popleft()
         self.cost -= batch.cost
         self._account.charge_shared(-batch.weight)
@@ -173,7 +174,7 @@ class Feed(ABC):
 
     @property
     def _is_over(self) -> bool:
-        """Whether more waits than may."""
+        """Whether the queue exceeds its limit."""
         if self.cost > self._fanout.limit:
             return True
         return bool(self.waiting) and not self._account.has_room()
@@ -189,12 +190,12 @@ class Feed(ABC):
         return self.cost <= self._fanout.low_water and self._has_memory(_UNCROWDED_PART)
 
     def _has_memory(self, part: int) -> bool:
-        """Whether this part of the subscriber's account is free, or no note waits."""
+        """Whether this part of the subscriber's memory budget is free, or the queue is empty."""
         account = self._account
         return not self.waiting or account.has_room(account.limit // part)
 
     def _drained(self) -> None:
-        """Something was handed on: whoever publishes may go on if little is left."""
+        """Let the publisher continue if the queue has become short."""
         if not self.waiting or self._is_uncrowded:
             self.lagging = False
             self._fanout.uncrowd(self)
@@ -225,14 +226,16 @@ class Feed(ABC):
 
 
 class Fanout:
-    """The subscribers of one topic. `limit` is what may wait for each, in bytes of cost
-    (a note costs its encoding and 64 bytes); `slow` is what happens beyond it.
+    """The subscribers of one topic.
 
-    `crowded` are the subscribers for which the publisher should wait, `turn_size` is
-    what was published since the last `flush`, in bytes of cost, and `turn_limit` what may be before
-    the publisher has to flush; `published` counts notes, `delivered` each
-    once for each subscriber. `kept` is what a topic remembers that does, and `emitted` the number
-    of the last note of it that was pushed to all subscribers.
+    Each subscriber's queue is limited to `limit` bytes of cost (a note costs its encoded size plus
+    64 bytes); `slow` selects what happens beyond it.
+
+    Attributes: crowded: the subscribers for which the publisher should wait. turn_size: bytes of
+    cost published since the last `flush`. turn_limit: the most bytes of cost before the publisher
+    must flush. published: how many notes were published. delivered: how many notes were delivered,
+    counting each subscriber. kept: the history of the topic, if it keeps one. emitted: the number
+    of the last note that was pushed to all subscribers.
     """
 
     __slots__ = (
@@ -282,8 +285,8 @@ class Fanout:
         self._on_uncrowded = on_uncrowded  # called when a subscriber is no longer crowded
         self._pending: list[bytes] = []
         self._pending_size = 0
-        self._missing = 0  # before the first that is pending
-        self._replaced = 0  # of these, the last ones
+        self._missing = 0  # Notes missing before the first pending one.
+        self._replaced = 0  # How many of the missing notes, the last ones, were replaced.
 
     def add(
         self,
@@ -293,9 +296,12 @@ class Fanout:
         replaced: int = 0,
         key: bytes = b"",
     ) -> None:
-        """Publish an encoded note; it is sent with the next `flush`, or when many wait. `missing`
-        notes before it never came here; the last `replaced` of these were replaced by later notes.
-        `key` is that of a topic that keeps the newest note of each key."""
+        """Publish an encoded note; it is sent with the next `flush`, or earlier if many are
+        pending.
+
+        `missing` notes before it never arrived here; the last `replaced` of these were replaced by
+        newer notes. `key` is the note's key if the topic keeps the newest note of each key.
+        """
         size = len(note)
         self.published += 1
         self.turn_size += size + EVENT_COST
@@ -316,12 +322,12 @@ class Fanout:
         self._pending_size += size
 
     def flush(self) -> None:
-        """Send what was published."""
+        """Send the pending notes."""
         self.turn_size = 0
         self._cut()
 
     def join(self, feed: Feed) -> None:
-        """A subscriber more, for all that is published from now on."""
+        """Add a subscriber, which receives all notes published from now on."""
         self._cut()
         if self.kept is not None:
             self.emitted = self.kept.last
@@ -330,19 +336,21 @@ class Fanout:
         self.feeds[feed] = None
 
     def leave(self, feed: Feed) -> None:
-        """A subscriber less."""
+        """Remove a subscriber."""
         self.feeds.pop(feed, None)
         self.uncrowd(feed)
 
     def uncrowd(self, feed: Feed) -> None:
-        """A subscriber has room again, or is not waited for any more."""
+        """Stop waiting for a subscriber, because it has capacity again or was skipped."""
         if self.crowded:
             self.crowded.discard(feed)
             if self._on_uncrowded is not None:
                 self._on_uncrowded()
 
     def skip_crowded(self) -> None:
-        """The publisher has waited long enough for those that are crowded."""
+        """Stop waiting for the crowded subscribers, because the publisher has waited long
+        enough.
+        """
         for feed in list(self.crowded):
             feed.lagging = True
             self.uncrowd(feed)
@@ -356,14 +364,14 @@ class Fanout:
         self._cut()
         if self.kept is not None:
             self.kept.skip(count)
-            # Whoever subscribes later begins after them.
+            # Later subscribers begin after the missing notes.
             self._missing, self._replaced = (count, replaced) if self.feeds else (0, 0)
             return
         for feed in self.feeds:
             feed._lost(count)
 
     def _emit(self, notes: list[bytes], headers: Headers | None) -> None:
-        """Push these notes, with the number of notes that are missing before them."""
+        """Push these notes, with the number of missing notes before them."""
         batch = Batch(notes, headers, self._missing, self._replaced)
         self._missing = self._replaced = 0
         if self.kept is not None:

@@ -1,4 +1,4 @@
-"""The notes of one topic on their way to one native subscriber (sections 12 and 18)."""
+"""Delivery of one topic's notes to a native subscriber (sections 12 and 18)."""
 
 from collections import deque
 from collections.abc import Callable
@@ -24,15 +24,17 @@ from parley._node.protocol.limits import NOTES_COUNT
 if TYPE_CHECKING:
     from parley._node.messaging.fanout import Fanout
 
-# Events of one subscription that wait in the connection's own queue at a time.
+# The most events of one subscription in the connection's send queue.
 WAITING_EVENTS: Final = 4
-# All of them: what may wait for a subscriber is less.
+# No limit: a subscriber's queue is always shorter.
 LAST_EVENTS: Final = 1 << 31
 
 
 class StreamFeed(Feed):
-    """The notes that wait for one subscriber, on the stream of its subscription. `begins` is
-    what its acceptance says of that, of a topic that remembers."""
+    """The queue of notes for one native subscriber, sent on its subscription's stream.
+
+    If the topic keeps a history, `begins` is the position that the acceptance reports.
+    """
 
     begins: Beginning | None = None
 
@@ -59,16 +61,18 @@ class StreamFeed(Feed):
         super().__init__(fanout, owner, on_closed, connection.account)
         self._connection = connection
         self.max_payload = max_payload
-        self._room = min(BATCH_ROOM, max_payload - NOTES_OVERHEAD)  # for the notes of an event
-        # How many notes were in each of the last events handed on to the connection.
+        # The space for notes in one event.
+        self._room = min(BATCH_ROOM, max_payload - NOTES_OVERHEAD)
+        # How many notes were in each of the last events in the connection's queue.
         self._handed_on: deque[int] = deque(maxlen=WAITING_EVENTS)
-        self._asked = False  # to be told when the stream is empty
+        # Whether a notification was requested for when the stream's queue is empty.
+        self._asked = False
         self._finished = False
         self.stream = stream
-        self.awaits_finish = True  # that of the subscriber; before and after ours
+        self.awaits_finish = True  # Whether the subscriber's Finish is still expected.
 
     def push(self, batch: Batch) -> None:
-        """Send a batch, or keep it until the subscriber accepts more."""
+        """Send a batch, or queue it until the subscriber accepts more."""
         connection, stream = self._connection, self.stream
         if (
             self.waiting
@@ -82,7 +86,7 @@ class StreamFeed(Feed):
         # The subscriber keeps up: the batch isn't queued here.
         subcategory, payload = batch.payload()
         if len(payload) > self.max_payload:
-            self._lost(len(batch.notes))  # no subscriber of this connection can ever take it
+            self._lost(len(batch.notes))  # It is too long for every subscriber of this connection.
             return
         try:
             connection.send(stream, 0, SIM, subcategory, payload)
@@ -91,7 +95,7 @@ class StreamFeed(Feed):
             self.close()  # the connection is closing, or the stream was reset
 
     def pump(self, events: int = WAITING_EVENTS) -> None:
-        """Hand on to the connection what it may write soon, up to so many events."""
+        """Move notes to the connection's queue until it has `events` events of this stream."""
         connection, stream = self._connection, self.stream
         try:
             while self.waiting and connection.outbox.waiting(stream) < events:
@@ -112,18 +116,18 @@ class StreamFeed(Feed):
         self._drained()
 
     def flush(self) -> None:
-        """Hand on everything: the connection is about to be closed."""
+        """Move all notes to the connection's queue, before the connection is closed."""
         self._fanout.flush()
         self.pump(LAST_EVENTS)
 
     def writable(self) -> None:
-        """Nothing of us waits on the connection any more."""
+        """Continue sending, because the stream's queue is empty."""
         self._asked = False
         if self.open:
             self.pump()
 
     def reset(self, code: int, text: str) -> None:
-        """End the subscription by Reset: all that waits is lost."""
+        """End the subscription with a Reset; all queued notes are lost."""
         with suppress(LocalError):  # the connection is closing
             self._connection.reset_stream(self.stream, code, text)
         self._finished = False
@@ -131,23 +135,21 @@ class StreamFeed(Feed):
 
     @property
     def left(self) -> tuple[int, int]:
-        """What it has not been sent: bytes of cost here, events on the connection."""
+        """What has not been sent: bytes of cost in this queue, events in the connection's queue."""
         return self.cost, self._connection.outbox.waiting(self.stream)
 
     @property
     def is_finishing(self) -> bool:
-        """Whether Finish went after all notes, and the subscriber has not answered it yet."""
+        """Whether Finish was sent after all notes, and the subscriber has not confirmed it yet."""
         return self._finished and self.awaits_finish
 
     def over(self) -> None:
-        """Nothing of it is on its way any more: the subscriber has all, or gets no more."""
+        """Record that the subscriber has received everything that it will receive."""
         self.awaits_finish = False
         super().over()
 
-    # Inside.
-
     def _next(self) -> Batch | None:
-        """The next event's notes: as many of what waits as fit in one."""
+        """Return the notes of the next event: as many queued notes as fit."""
         batch = self._take()
         room = self._room
         if self._untold:
@@ -159,12 +161,12 @@ class StreamFeed(Feed):
         if self._untold:
             batch = self._with_dropped_count(batch)
         if len(batch.notes) == 1 and len(batch.payload()[1]) > self.max_payload:
-            self._lost(1)  # no subscriber of this connection can ever take it
+            self._lost(1)  # It is too long for every subscriber of this connection.
             return None
         return batch
 
     def _merge_batches(self, batch: Batch, room: int) -> Batch:
-        """Small batches of several turns, as one."""
+        """Merge small batches of several iterations into one."""
         waiting, notes, size = self.waiting, list(batch.notes), batch.size
         while waiting:
             more = waiting[0]
@@ -179,7 +181,7 @@ class StreamFeed(Feed):
         return Batch(notes) if len(notes) > len(batch.notes) else batch
 
     def _first_of(self, batch: Batch, room: int) -> Batch:
-        """The notes that fit into `room`, at least one; the rest goes back."""
+        """Return the notes that fit into `room` bytes, at least one; queue the rest again."""
         if len(batch.notes) == 1:
             return batch
         count = size = 0
@@ -193,7 +195,7 @@ class StreamFeed(Feed):
         return first
 
     def _with_dropped_count(self, batch: Batch) -> Batch:
-        """A note with the number of those that were lost, unless it has no room for it."""
+        """Add the number of lost notes to a note, if the header fits."""
         telling = batch.with_header(DROPPED_HEADER, self.dropped)
         if len(telling.payload()[1]) > self.max_payload:
             return batch
@@ -204,18 +206,21 @@ class StreamFeed(Feed):
         self.reset(CloseCode.SLOW_CONSUMER, slow_text(self.dropped))
 
     def _unwritten(self) -> int:
-        """How many notes wait on the connection: Reset takes them with it."""
+        """Return how many notes are in the connection's queue; a Reset discards them."""
         events = self._connection.outbox.waiting(self.stream)
         return sum(list(self._handed_on)[-events:]) if events else 0
 
 
-# No number of a note is as high.
+# Larger than every note number.
 _NEVER: Final = 1 << 64
 
 
 class HistoryFeed(StreamFeed):
-    """The notes for one subscriber that has those up to `after`. Each note has a number; an
-    event says that of its first note if it is not the one after the last that went."""
+    """The queue of a subscriber that already has the notes up to `after`.
+
+    Notes are numbered. An event includes the number of its first note unless it directly follows
+    the last note that was sent.
+    """
 
     __slots__ = ("_is_behind", "_kept", "_next_number", "_replaced", "_tells", "_until", "begins")
 
@@ -230,60 +235,60 @@ class HistoryFeed(StreamFeed):
         owner: object,
         on_closed: Callable[[Any], None],
     ) -> None:
-        # A note that only fits without its number could not be told from one that is lost.
+        # Reserve space for the number: without it, the subscriber would count the note as lost.
         room = max_payload - NUMBER_OVERHEAD
         super().__init__(fanout, connection, stream, room, owner, on_closed)
         self._kept = kept
         self.begins = kept.begin(after)
-        # The number of the next note that is handed on: of the first that waits, if any does.
+        # The number of the next note to send: the first queued one, if any.
         self._next_number = self.begins.position.number + 1
         self._is_behind = self._next_number <= kept.last
-        self._tells = True  # the next event says its number
-        self._replaced = 0  # notes directly before the next one that were replaced
-        self._until = _NEVER  # the last note that it gets, once it is finishing
+        self._tells = True  # Whether the next event must include its number.
+        self._replaced = 0  # How many notes directly before the next one were replaced.
+        self._until = _NEVER  # The last note to send, once it is finishing.
 
     @property
     def behind(self) -> int:
-        """How many notes it is yet to read out of those that are kept."""
+        """How many notes of the history it still has to read."""
         return self._kept.count(self._next_number, self._end) if self._is_behind else 0
 
     @property
     def left(self) -> tuple[int, int]:
-        """What it has not been sent: bytes of cost and notes here, events on the connection."""
+        """What has not been sent: bytes of cost and notes here, events in the connection's
+        queue.
+        """
         cost, events = super().left
         return cost + self.behind, events
 
     def push(self, batch: Batch) -> None:
-        """Send a batch, or keep it; one that is behind finds it among those that are kept."""
+        """Send or queue a batch; a feed that is behind will read it from the history instead."""
         if not self._is_behind:
             Feed.push(self, batch)
 
     def pump(self, events: int = WAITING_EVENTS) -> None:
-        """Hand on to the connection what it may write soon, up to so many events."""
+        """Move notes to the connection's queue until it has `events` events of this stream."""
         if self._is_behind and self.open:
             self._read_on(events)
         if self.open and not self._is_behind:
             super().pump(events)
 
     def flush(self) -> None:
-        """Hand on everything, as far as it would wait for any subscriber: the connection is
-        about to be closed."""
+        """Move notes to the connection's queue before the connection is closed, up to the usual
+        limit.
+        """
         self._fanout.flush()
         self.pump(WAITING_EVENTS + self._fanout.limit // BATCH_ROOM)
         if not self._is_behind:
             self.pump(LAST_EVENTS)
 
     def finish(self) -> None:
-        """Nothing more is published: the end goes after what waits, and what is kept."""
+        """Accept no more notes; send the end after the queued notes and the history."""
         self._until = self._fanout.emitted
         super().finish()
 
-    # Inside.
-
     @property
     def _end(self) -> int:
-        """The last note that went to all others: what follows it will be pushed here as well,
-        once this feed is live."""
+        """The last note sent to all subscribers; later notes are pushed once this feed is live."""
         return min(self._fanout.emitted, self._until)
 
     def _read_on(self, events: int) -> None:
@@ -306,9 +311,10 @@ class HistoryFeed(StreamFeed):
         self._is_behind = False
 
     def _skip_lost(self) -> bool:
-        """What is not kept any more is lost, and so is what this connection can never carry:
-        thousands of notes may be that. Replaced notes are passed over. Whether there is a note to
-        be read then."""
+        """Skip notes that were discarded, replaced, or are too long; return whether a note is left.
+
+        There can be thousands of these.
+        """
         kept, end = self._kept, self._end
         forgotten = min(kept.first - 1, end) + 1 - self._next_number
         if forgotten > 0:
@@ -330,7 +336,8 @@ class HistoryFeed(StreamFeed):
         if self._tells:
             numbered = batch.with_number(self._next_number, self._replaced)
             if len(numbered.payload()[1]) > self.max_payload + NUMBER_OVERHEAD:
-                numbered = batch.with_number(self._next_number)  # they count as a gap
+                # Without the number of replaced notes, the subscriber counts them as missing.
+                numbered = batch.with_number(self._next_number)
             self._tells, self._replaced = False, 0
             self._next_number += len(batch.notes)
             return numbered
@@ -352,21 +359,21 @@ class HistoryFeed(StreamFeed):
             self._drop_oldest()
 
     def _fall_behind(self) -> None:
-        """What waits is kept as well: it is read from there, and takes no room here."""
+        """Discard the queue, which is also in the history, and read it from there later."""
         while self.waiting:
             self._take()
         self._is_behind = True
         self.pump()
 
     def _lost(self, count: int) -> None:
-        """Numbers tell of it, and no header does."""
+        """Count lost notes; the subscriber recognises them by their numbers, without a header."""
         super()._lost(count)
         self._untold = False
         self._pass_over(count)
         self._replaced = 0
 
     def _pass_over(self, count: int) -> None:
-        """The next note has a number that is higher by this."""
+        """Increase the number of the next note."""
         self._next_number += count
         self._replaced += count
         self._tells = True

@@ -18,25 +18,25 @@ from parley._lbm.codec import Encodable, Value, decode_value, encode_value
 from parley._node.errors import FormatError as FormatError
 from parley._node.errors import codec_fault
 
-# As many as a payload of LBM may have.
+# The same limit as for LBM payloads.
 MOST_ITEMS: Final = 131_072
 _JSON_TEXT: Final = re.compile(rb'"[^"]*"')
 
 
 def has_too_many(count: Callable[[bytes], int], data: bytes) -> bool:
-    """Whether a payload has more items than that, counted by its format's function."""
+    """Whether a payload has more items than allowed; `count` counts them."""
     return len(data) > MOST_ITEMS and count(data) > MOST_ITEMS
 
 
 def json_items(data: bytes) -> int:
-    """Values in a JSON text: one, and more for each container and each comma."""
-    # One after the other, each in one go: an expression for both would be slow on bad texts.
+    """Count the values in a JSON text, approximately: one plus one per container and comma."""
+    # Two passes, because one regular expression for both would be slow on malformed texts.
     bare = _JSON_TEXT.sub(b"", data.replace(b"\\\\", b"").replace(b'\\"', b""))
     return 1 + bare.count(b",") + bare.count(b"[") + bare.count(b"{")
 
 
 def cbor_items(data: bytes) -> int:
-    """Heads in a CBOR text; counts no further than one too many."""
+    """Count the heads in CBOR data, up to one more than allowed."""
     position, count, size = 0, 0, len(data)
     while position < size and count <= MOST_ITEMS:
         head = data[position]
@@ -44,7 +44,7 @@ def cbor_items(data: bytes) -> int:
         count += 1
         major, short = head >> 5, head & 31
         if short < 24 or short > 27:
-            length = short  # 28 to 31 have no number after them, nor bytes
+            length = short  # The values 28 to 31 have no argument.
         else:
             width = 1 << short - 24
             length = int.from_bytes(data[position : position + width])
@@ -55,7 +55,7 @@ def cbor_items(data: bytes) -> int:
 
 
 def msgpack_items(data: bytes) -> int:
-    """Heads in a MessagePack text; counts no further than one too many."""
+    """Count the heads in MessagePack data, up to one more than allowed."""
     position, count, size = 0, 0, len(data)
     while position < size and count <= MOST_ITEMS:
         head = data[position]
@@ -71,7 +71,7 @@ def msgpack_items(data: bytes) -> int:
     return count
 
 
-# From 0xC4 on: bytes of the length, bytes besides, whether as many bytes follow.
+# From 0xC4 on: bytes of the length, additional bytes, and whether a length of bytes follows.
 _MSGPACK: Final = (
     *((1, 0, True), (2, 0, True), (4, 0, True)),  # bin
     *((1, 1, True), (2, 1, True), (4, 1, True)),  # ext
@@ -85,13 +85,13 @@ _MSGPACK: Final = (
 )
 
 
-# How a payload is asked for by name; `raw` has no format id at all.
+# The names of the formats; `raw` has no format ID.
 FormatName = Literal["lbm", "msgpack", "json", "cbor", "raw"]
 
-# Levels of CBOR, as in LBM; the others have those of their libraries.
+# The nesting limit of CBOR, as in LBM; the other formats have those of their libraries.
 DEEPEST: Final = 16
-# Tags of CBOR for which its library has a decoder of its own. Some make objects that are
-# no values (dates, regular expressions, cycles), and none belongs here.
+# CBOR tags that the library would decode. Some create objects that are not plain values, such as
+# dates, regular expressions or cycles; all are refused.
 _KNOWN_TAGS: Final = (
     *(0, 1, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 52, 54, 100, 256, 258, 260, 261, 1004),
     *(43_000, 55_799),
@@ -99,7 +99,7 @@ _KNOWN_TAGS: Final = (
 
 
 class Format(IntEnum):
-    """Format ids; 0 to 3 as the existing implementation of the byte-exact dialect has them."""
+    """Format IDs; 0 to 3 are those of the existing implementation of the byte-exact dialect."""
 
     MESSAGEPACK = 0
     BINCODE = 1
@@ -118,33 +118,37 @@ NAMES: Final[Mapping[str, Format]] = {
 
 
 def encode_as(format_id: int, value: Encodable) -> bytes:
-    """The payload of a value, without the format id.
+    """Encode a value, without the format ID.
 
     Raises:
-        FormatError: the value has no form in this format, or nobody here knows it.
+        FormatError: the value cannot be encoded in this format, or the format is unknown.
     """
     encoder = _ENCODERS.get(format_id)
     if encoder is None:
-        raise FormatError(f"nothing can be encoded as format {format_id}")
+        raise FormatError(f"cannot encode a value in format {format_id}: the format is unknown")
     try:
         return encoder(value)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise FormatError(f"no form in format {format_id}: {codec_fault(error)}") from error
+        raise FormatError(
+            f"cannot encode the value in format {format_id}: {codec_fault(error)}"
+        ) from error
 
 
 def decode_as(format_id: int, data: bytes) -> Value:
-    """The value of a payload, without the format id; bincode and postcard stay bytes.
+    """Decode a payload without its format ID; bincode and postcard payloads stay bytes.
 
     Raises:
-        FormatError: it is not of this format, or nobody here knows that.
+        FormatError: the data is not valid in this format, or the format is unknown.
     """
     decoder = _DECODERS.get(format_id)
     if decoder is None:
-        raise FormatError(f"unknown payload format {format_id}")
+        raise FormatError(f"cannot decode the payload: format {format_id} is unknown")
     try:
         return _plain(decoder(data))
     except _FAILURES as error:
-        raise FormatError(f"not of format {format_id}: {codec_fault(error)}") from error
+        raise FormatError(
+            f"cannot decode the payload in format {format_id}: {codec_fault(error)}"
+        ) from error
 
 
 _FAILURES: Final = (
@@ -169,11 +173,13 @@ def _encode_json(value: Encodable) -> bytes:
 def _as_dict(value: object) -> dict[Any, Any]:
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"{type(value).__name__} has no form here")
+    raise TypeError(f"{type(value).__name__} cannot be encoded")
 
 
 def _require_text_keys(value: Encodable) -> None:
-    """JSON's encoder would write a number as its digits, and read back text."""
+    """Check that all keys are text; otherwise the JSON encoder would silently convert numbers to
+    text.
+    """
     left: list[Any] = [value]
     levels = 0
     while left:
@@ -184,7 +190,7 @@ def _require_text_keys(value: Encodable) -> None:
         if isinstance(item, Mapping):
             if not all(isinstance(key, str) for key in item):
                 wrong = next(key for key in item if not isinstance(key, str))
-                raise TypeError(f"a map's keys are text in JSON, not {ascii(wrong)[:40]}")
+                raise TypeError(f"the keys of a map must be text in JSON, not {ascii(wrong)[:40]}")
             left += [inner for inner in item.values() if isinstance(inner, _CONTAINERS)]
         elif isinstance(item, list | tuple):
             left += [inner for inner in item if isinstance(inner, _CONTAINERS)]
@@ -197,7 +203,7 @@ def _require_few(count: Callable[[bytes], int], data: bytes) -> None:
 
 def _decode_msgpack(data: bytes) -> Any:
     _require_few(msgpack_items, data)
-    most = min(len(data), MOST_ITEMS)  # for so many there is space at once
+    most = min(len(data), MOST_ITEMS)  # The library allocates this many items immediately.
     return msgpack.unpackb(
         data, strict_map_key=False, max_array_len=most, max_map_len=most, max_ext_len=0
     )
@@ -206,7 +212,7 @@ def _decode_msgpack(data: bytes) -> Any:
 def _decode_json(data: bytes) -> Any:
     _require_few(json_items, data)
     value = json.loads(data.decode(), parse_constant=_no_constant)
-    if b"\\ud" in data.lower():  # surrogates, which by themselves are not text
+    if b"\\ud" in data.lower():  # Unpaired surrogates are not valid text.
         json.dumps(value, ensure_ascii=False).encode()
     return value
 
@@ -224,16 +230,16 @@ def _decode_cbor(data: bytes) -> Any:
         semantic_decoders=_NO_TAGS,
         max_depth=DEEPEST,
         allow_duplicate_keys=False,
-        read_size=1,  # so that what is left over can be seen
+        read_size=1,  # Don't read ahead, so that trailing data can be detected.
     )
     value = decoder.decode()
     if stream.read(1):
-        raise ValueError(f"something follows the value of {stream.tell() - 1:,} bytes")
+        raise ValueError(f"data follows the value of {stream.tell() - 1:,} bytes")
     return value
 
 
 def _no_tag(*_: object) -> NoReturn:
-    raise ValueError("a tag")
+    raise ValueError("tags are not supported")
 
 
 _NO_TAGS: Final[dict[int, Callable[..., NoReturn]]] = dict.fromkeys(_KNOWN_TAGS, _no_tag)
@@ -241,7 +247,7 @@ _ENCODERS: Final[dict[int, Callable[[Encodable], bytes]]] = {
     Format.MESSAGEPACK: _encode_msgpack,
     Format.JSON: _encode_json,
     Format.LBM: encode_value,
-    Format.CBOR: encode_value,  # the deterministic encoding is CBOR as well
+    Format.CBOR: encode_value,  # LBM's deterministic encoding is valid CBOR.
 }
 _DECODERS: Final[dict[int, Callable[[bytes], Any]]] = {
     Format.MESSAGEPACK: _decode_msgpack,
@@ -257,7 +263,7 @@ _CONTAINERS: Final = (Mapping, list, tuple)
 
 
 def _plain(value: Any) -> Value:
-    """The value, if nothing in it is of a type that a value may not have."""
+    """Return the value if it only contains plain types."""
     if type(value) in _SCALARS:
         return cast("Value", value)
     left = [value]

@@ -1,8 +1,7 @@
-"""What a node remembers of the calls that are made once: by node id and key, what was asked and its
-Result (section 18).
+"""The results of calls with `once`, by node ID and key, with a hash of each request (section 18).
 
-Nothing that was answered in the last ten minutes is thrown away, so where there is no room nothing
-new begins. What is older is forgotten. Runs nothing.
+Results are kept for ten minutes, then forgotten. While the memory is exhausted, new calls cannot
+begin. This module does not run handlers.
 """
 
 from collections import deque
@@ -17,37 +16,37 @@ from parley._node.protocol.codes import ResultCode
 from parley._node.protocol.limits import ONCE_KEPT, ONCE_RESULT
 from parley._node.protocol.memory_budget import MemoryBudget
 
-# The entry in the node information of a node that remembers, and its size.
+# The entry in the node information of a node that supports `once`, and the size of its value.
 ONCE_INFO: Final = "once"
 ONCE_EPOCH_SIZE: Final = 8
 
-# What they take in memory besides payloads, in bytes of CPython.
-ONCE_WEIGHT: Final = 640  # a call that is remembered
-ONCE_ID_WEIGHT: Final = 1_024  # a node id of which there are any
+# Memory per entry in CPython, in bytes, in addition to payloads.
+ONCE_WEIGHT: Final = 640  # A remembered call.
+ONCE_ID_WEIGHT: Final = 1_024  # A node ID with remembered calls.
 
-# The part of what others have left of the memory of all that one node id gets.
+# One node ID can use 1/8 of the memory that the other node IDs have left.
 ONCE_PART: Final = 8
 
-# By these codes a handler says that it did nothing; all others are its answer. Those from 64 on
-# are the application's.
+# Codes with which a handler reports that it did nothing, so the result is not remembered. Codes
+# from 64 on belong to the application.
 NOT_REMEMBERED: Final = range(ResultCode.OVERLOADED, 64)
 
 Wake = Callable[[], None]
-# In place of a set for each call that is answered.
+# Used instead of a new set for each answered call.
 _NOBODY: Final[set[Wake]] = set()
 
 
 def fingerprint(topic: str, data: Encodable) -> bytes:
-    """What a call asks: a hash of its topic and its data."""
+    """Return a hash of a call's topic and data."""
     name = topic.encode()
     return SHA256.digest(len(name).to_bytes(8, "big") + name + encode_value(data))
 
 
 class IdempotentCall:
-    """A call that was begun: its handler runs, or its `answer` (with that `code`) is known.
+    """A call whose handler is running, or whose `answer` and `code` are known.
 
-    `callers` is how many Calls wait for it. `begun`, `runner` and `timer` are for whoever runs
-    the handler; `ended` says that the handler is over.
+    `callers` counts the requests that wait for it. The code that runs the handler uses `begun`,
+    `runner` and `timer`; `ended` means that the handler has ended.
     """
 
     __slots__ = (
@@ -70,7 +69,7 @@ class IdempotentCall:
         self.asker = asker
         self.key = key
         self.question = question
-        self.weight = weight  # of what its handler was given, until that is over
+        self.weight = weight  # The size of its request, charged until the handler has ended.
         self.answer: FinalAnswer | None = None
         self.answered_at = 0.0
         self.code = 0
@@ -83,7 +82,7 @@ class IdempotentCall:
 
 
 class _Asker:
-    """What is remembered of one node id; `line` are those that wait for room."""
+    """The remembered calls of one node ID; `line` contains the callers that wait for capacity."""
 
     __slots__ = ("account", "calls", "line", "node_id", "running")
 
@@ -96,13 +95,14 @@ class _Asker:
 
 
 class IdempotencyCache:
-    """The calls of all node ids that are remembered. `epoch` are 8 random bytes that tell it from
-    that of another run of the node. `on_ended` is called when a handler is over.
+    """The remembered calls of all node IDs.
 
-    `results` is how many of one node id there may be, `peer_memory` what those may take and
-    `memory` what all of them may, in bytes; `total` is an account that this is a part of. Beyond
-    its first call, a node id gets at most an eighth of what the others have left of `memory`, so
-    that a few of them can't use it up.
+    `epoch` is 8 random bytes that identify this run of the node. `on_ended` is called when a
+    handler ends. `results` limits the calls per node ID. `peer_memory` limits the memory of one
+    node ID and `memory` that of all, in bytes; both are part of `total`.
+
+    Beyond its first call, a node ID can use at most an eighth of the `memory` that the others have
+    left, so that a few node IDs can't use all of it.
     """
 
     def __init__(
@@ -116,20 +116,20 @@ class IdempotencyCache:
         on_ended: Callable[[], None] = lambda: None,
     ) -> None:
         self.epoch = epoch
-        self.running = 0  # handlers
+        self.running = 0  # The number of running handlers.
         self._on_ended = on_ended
         self._results = results
         self._peer_memory = peer_memory
         self.total = MemoryBudget(memory, total)
         self.askers: dict[NodeId, _Asker] = {}
-        self._answered: deque[IdempotentCall] = deque()  # the oldest first
+        self._answered: deque[IdempotentCall] = deque()  # The oldest first.
 
     def begin_epoch(self, epoch: bytes) -> None:
-        """The node runs once more."""
+        """Set the epoch of a new run of the node."""
         self.epoch = epoch
 
     def change_limits(self, results: int, peer_memory: int, memory: int) -> None:
-        """Have these from now on; what is remembered already stays."""
+        """Change the limits; existing results are kept."""
         self._results, self._peer_memory, self.total.limit = results, peer_memory, memory
         for asker in self.askers.values():
             asker.account.limit = peer_memory
@@ -139,13 +139,13 @@ class IdempotencyCache:
 
     @property
     def held(self) -> int:
-        """Bytes of memory that are held."""
+        """The memory in use, in bytes."""
         return self.total.held
 
     def find(
         self, who: NodeId, key: bytes, question: bytes, now: float
     ) -> IdempotentCall | ResultCode | None:
-        """The call of this key, None if it is unknown; code 23 if it was another one."""
+        """Return the call of this key, None if it is unknown, or code 23 if the request differs."""
         self._forget_old(now)
         asker = self.askers.get(who)
         call = None if asker is None else asker.calls.get(key)
@@ -154,8 +154,10 @@ class IdempotencyCache:
         return call
 
     def begin(self, who: NodeId, key: bytes, question: bytes, weight: int) -> IdempotentCall | None:
-        """A new call, whose request takes `weight` bytes; None if there is no room for it and the
-        longest Result. To be followed by `answer` and `end`."""
+        """Register a new call whose request takes `weight` bytes; `answer` and `end` must follow.
+
+        Returns None if there is not enough memory for it and the longest Result.
+        """
         asker = self.askers.get(who)
         if asker is None:
             account = MemoryBudget(self._peer_memory, self.total)
@@ -174,8 +176,10 @@ class IdempotencyCache:
         return call
 
     def answer(self, call: IdempotentCall, code: int, answer: FinalAnswer, now: float) -> None:
-        """The Result of a call is known; later ones change nothing. With a code by which nothing
-        was done it is forgotten again."""
+        """Store the Result of a call, unless it has one.
+
+        If the code means that the handler did nothing, the call is forgotten instead.
+        """
         if call.answer is not None:
             return
         call.answer, call.code = answer, code
@@ -193,11 +197,11 @@ class IdempotencyCache:
         self.next_in_line(asker.node_id)
 
     def end(self, call: IdempotentCall) -> None:
-        """Its handler is over. One without an answer was stopped with its node."""
+        """Record that the handler has ended; without an answer, it was stopped with its node."""
         if call.ended:
             return
         call.ended = True
-        call.runner = call.timer = None  # they know the session
+        call.runner = call.timer = None  # They refer to the session.
         self.answer(call, ResultCode.OVERLOADED, encode_result(ResultCode.OVERLOADED), 0.0)
         asker = call.asker
         asker.account.release(call.weight)
@@ -208,25 +212,25 @@ class IdempotencyCache:
         self._on_ended()
 
     def clear(self) -> None:
-        """Forget everything; no handler runs."""
+        """Forget all results. No handler may be running."""
         for asker in self.askers.values():
             asker.account.release(asker.account.held)
         self.askers.clear()
         self._answered.clear()
 
-    # Those for whose call there is no room.
+    # Callers that wait for capacity.
 
     def may_wait(self, who: NodeId) -> bool:
-        """Whether there may be room for one more once a handler of this node id is over."""
+        """Whether another call of this node ID could begin when one of its handlers ends."""
         asker = self.askers.get(who)
         return asker is not None and asker.running > 0 and len(asker.calls) < self._results
 
     def queue(self, who: NodeId, wake: Wake) -> None:
-        """`wake` is called when there may be room; `leave_line` when it was of no use."""
+        """Call `wake` when there may be capacity; call `leave_line` if it was not used."""
         self.askers[who].line[wake] = None
 
     def leave_line(self, who: NodeId, wake: Wake) -> None:
-        """Whoever was to be woken waits no more; it may be the turn of the next one."""
+        """Remove a waiting caller; wake the next one if it had already been woken."""
         asker = self.askers.get(who)
         if asker is not None and wake in asker.line:
             del asker.line[wake]
@@ -234,17 +238,15 @@ class IdempotencyCache:
             self.next_in_line(who)
 
     def next_in_line(self, who: NodeId) -> None:
-        """There may be room for one more of this node id."""
+        """Wake the next waiting caller of this node ID."""
         asker = self.askers.get(who)
         if asker is not None and asker.line:
             wake = next(iter(asker.line))
             del asker.line[wake]
             wake()
 
-    # Inside.
-
     def _may_grow(self, account: MemoryBudget, size: int) -> bool:
-        """Whether a node id of which something is remembered may hold `size` bytes more."""
+        """Whether a node ID with remembered calls can use `size` more bytes."""
         left = self.total.limit - (self.total.held - account.held)
         return ONCE_PART * (account.held + size) <= left and account.has_room(size)
 
@@ -263,7 +265,7 @@ class IdempotencyCache:
         self._leave(asker)
 
     def _leave(self, asker: _Asker) -> None:
-        """Nothing is left of a node id of which nothing is remembered and nothing runs."""
+        """Remove a node ID without remembered calls and running handlers."""
         if not asker.calls and not asker.running and self.askers.get(asker.node_id) is asker:
             del self.askers[asker.node_id]
             asker.account.release(ONCE_ID_WEIGHT)

@@ -14,15 +14,17 @@ from parley._node.protocol import event_types
 from parley._node.protocol.codes import NOTES
 from parley._node.protocol.memory_budget import EVENT_WEIGHT, MemoryBudget
 
-# Notes that come on stream 1, where no credit bounds them: bytes of memory that may wait.
+# The limit for notes on stream 1, which has no credit, in bytes of memory.
 UNPAID_LIMIT: Final = 256 * 1024
 
 
 class NoteInbox:
-    """What waits for one reader. `on_note` is called when something came, `consume` with
-    what was read, and in how many events. What no credit bounds is charged to `account`.
-    `dropped` is how many notes the publisher says were lost, `malformed`
-    how many events could not be read."""
+    """The unread notes of one reader.
+
+    `on_note` is called when an event has arrived, `consume` with the cost and number of events that
+    were read. Events without credit are charged to `account`. `dropped` is the number of lost notes
+    as reported by the publisher, `malformed` the number of events that could not be decoded.
+    """
 
     __slots__ = (
         "_account",
@@ -55,17 +57,17 @@ class NoteInbox:
         self.malformed = 0
 
     def __len__(self) -> int:
-        """Return the number of waiting events."""
+        """Return the number of unread events."""
         return len(self.waiting)
 
     @property
     def unread_costs(self) -> list[int]:
-        """The costs of the events that hold credit that was not given back."""
+        """The costs of events whose credit has not been returned."""
         in_use = [self._in_use] if self._in_use else []
         return in_use + [cost for _, _, cost in self.waiting if cost]
 
     def put(self, subcategory: int, payload: bytes, cost: int) -> bool:
-        """A Notify or Notes came; False if there is no room for one that cost nothing."""
+        """Store a Notify or Notes; False if it has no credit and the memory budget is exhausted."""
         if self.closed:
             self._consume(cost, 1)
             return True
@@ -79,11 +81,12 @@ class NoteInbox:
         return True
 
     def take(self) -> tuple[list[Value], Mapping[str, Value]]:
-        """The notes of the next event, and their headers; no notes if it was malformed.
-        Call `used` when they were.
+        """Return the notes of the next event and their headers; no notes if it is malformed.
+
+        Call `used` after the notes were processed.
 
         Raises:
-            IndexError: nothing waits.
+            IndexError: the inbox is empty.
         """
         subcategory, payload, cost = self.waiting.popleft()
         if cost:
@@ -98,14 +101,14 @@ class NoteInbox:
             return [], NO_HEADERS
 
     def used(self) -> None:
-        """Give back the credit of what was taken."""
+        """Return the credit of the events that were taken."""
         if self._in_use:
             cost, count = self._in_use, self._in_use_events
             self._in_use = self._in_use_events = 0
             self._consume(cost, count)
 
     def close(self) -> None:
-        """Nobody reads any more: forget what waits, and what may still come."""
+        """Discard all unread and future events."""
         self.closed = True
         self.used()
         while self.waiting:
@@ -115,7 +118,9 @@ class NoteInbox:
         self._pay(-self._unpaid)
 
     def _read(self, subcategory: int, payload: bytes) -> tuple[list[Value], Mapping[str, Value]]:
-        """The notes of an event, and their headers; raises LbmDecodeError."""
+        """Decode the notes of an event and their headers; raise LbmDecodeError if it is
+        malformed.
+        """
         if subcategory == NOTES:
             notes: list[Value] = event_types.NOTES.read(payload)[keys.NOTES]
             return notes, NO_HEADERS
@@ -135,12 +140,12 @@ LAST_NUMBER: Final = MAX_UINT
 
 
 class NumberedInbox(NoteInbox):
-    """What waits for a reader that had the notes up to `after`.
+    """The unread notes of a reader that already has the notes up to `after`.
 
-    `number` is that of the last note that was read, `gaps` how many were missing before it,
-    `replaced` how many did not come because later notes of their keys replaced them, and
-    `repeated` how many came that had been taken. `recovered` says that no note is missing
-    between `after` and the beginning.
+    Attributes: number: the number of the last note that was read. gaps: how many notes before it
+    are missing. replaced: how many notes before it were replaced by newer notes with the same key.
+    repeated: how many notes arrived again that had already been read. recovered: whether no note is
+    missing between `after` and the beginning.
     """
 
     __slots__ = ("_wire", "epoch", "gaps", "number", "recovered", "repeated", "replaced")
@@ -157,17 +162,17 @@ class NumberedInbox(NoteInbox):
         (self.epoch, number), recovered = begins
         same = after is not None and after.epoch == self.epoch
         before = after.number if after is not None and same else number
-        # What the numbers say holds, whatever the publisher says.
+        # Check the publisher's claim against the numbers.
         self.recovered = recovered and same and number <= before
         self.gaps = max(0, number - before)
         self.repeated = self.replaced = 0
-        # The last note on the wire, and the last that was taken.
+        # The last note that arrived, and the last that was taken.
         self._wire = number
         self.number = max(before, number)
 
     @property
     def position(self) -> TopicPosition:
-        """That of the last note that came, read or not. It looks through all that waits."""
+        """The position of the last note that arrived, read or not. Decodes all unread events."""
         wire, number = self._wire, self.number
         for subcategory, payload, _ in self.waiting:
             try:
@@ -199,7 +204,7 @@ class NumberedInbox(NoteInbox):
 
 
 def _read_cells(subcategory: int, payload: bytes) -> tuple[list[Value], Mapping[int, Any]]:
-    """The notes of an event, and its cells; raises LbmDecodeError."""
+    """Decode the notes of an event and its cells; raise LbmDecodeError if it is malformed."""
     if subcategory == NOTES:
         cells = event_types.NOTES.read(payload)
         return cells[keys.NOTES], cells
@@ -208,13 +213,13 @@ def _read_cells(subcategory: int, payload: bytes) -> tuple[list[Value], Mapping[
 
 
 def _last_of(notes: list[Value], cells: Mapping[int, Any], wire: int) -> int:
-    """The number of an event's last note, `wire` being that of the one before it.
+    """Return the number of an event's last note; `wire` is the number of the note before the event.
 
     Raises:
-        LbmDecodeError: there are no such numbers.
+        LbmDecodeError: the number exceeds the largest possible one.
     """
     number = cells.get(keys.NUMBER)
     before = wire if type(number) is not int else number - 1
     if before + len(notes) > LAST_NUMBER:
-        raise LbmDecodeError(f"a note has the number {before + len(notes)}; the last is 2^64 - 1")
+        raise LbmDecodeError(f"invalid note number {before + len(notes)}: the largest is 2^64 - 1")
     return before + len(notes)

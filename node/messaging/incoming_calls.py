@@ -1,6 +1,6 @@
-"""The peer's requests, calls and subscriptions, and our responses (section 9).
+"""Incoming requests (calls and subscriptions) and their responses (section 9).
 
-Every request with an async id gets exactly one final response, whatever its handler does.
+Every request with a request ID gets exactly one final response, whatever its handler does.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,9 +47,9 @@ from parley._node.protocol.memory_budget import REQUEST_WEIGHT, MemoryBudget
 from parley._node.protocol.reports import WindowReceived
 from parley._node.protocol.request_ids import LAST_ASYNC_ID, IncomingRequests
 
-# A payload up to this size is decoded before the handler is looked up.
+# Payloads up to this size are decoded before the handler is looked up.
 SHORT_PAYLOAD: Final = 1_024
-# Events that may wait to be written while a peer over its memory budget sends more requests.
+# The most queued events while a peer over its memory budget sends more requests.
 UNREAD_EVENTS: Final = 4_096
 # A longer response is replaced by `overloaded` when the memory budget is exhausted.
 SHORT_ANSWER: Final = 512
@@ -58,16 +58,16 @@ Waker = Callable[[], None]
 
 
 class IncomingCall:
-    """A request of the peer: a call, a subscription or (in a subclass) a named event.
+    """An incoming request: a call, a subscription or (in a subclass) a named event.
 
-    The constructor takes what the peer sent at the time `came`; `entry` is the registered
-    handler. After the final response (`answered`) the handler's result is ignored. `deadline` is
-    in seconds of the connection's clock. `cost` is the stream credit that the request keeps until
-    it is answered, `weight` its charge to the memory budget. `encoded` is a final response that
-    was encoded early. `IncomingCalls` sets `entry` and `slot`; all else changes by methods.
+    The constructor takes the request as received at the time `came`; `entry` is the registered
+    handler. After the final response (`answered`), the handler's result is ignored. `deadline` is
+    in seconds of the connection's clock. `cost` is the stream credit that the request uses until it
+    is answered, `weight` its charge to the memory budget. `encoded` is a final response that was
+    encoded early. `IncomingCalls` sets `entry` and `slot`; methods change everything else.
     """
 
-    category: ClassVar[int] = SIM  # of its responses
+    category: ClassVar[int] = SIM  # The category of its responses.
 
     __slots__ = (
         "_credit",
@@ -130,8 +130,11 @@ class IncomingCall:
         self._wakers: set[Waker] | None = None
 
     def end(self, account: MemoryBudget | None = None) -> None:
-        """Ignore what the handler returns from now on. Releases the charge if `account` is given;
-        else the handler still runs, and a second call follows when it returns."""
+        """Ignore the handler's result from now on.
+
+        With `account`, the charge is released. Without it, the handler is still running, and `end`
+        must be called again when it returns.
+        """
         self.answered = True
         self.slot.discard(self)
         if account is not None:
@@ -143,13 +146,13 @@ class IncomingCall:
         self.encoded = answer
 
     def credit(self, window: int) -> SendCredit:
-        """The credit for Chunks: `window` at first, unless the request names its own."""
+        """Return the credit for Chunks: at first `window`, unless the request specifies its own."""
         if self._credit is None:
             self._credit = SendCredit(self.window or window)
         return self._credit
 
     def add_waker(self, wake: Waker) -> None:
-        """Call `wake` each time that another part of the response may be sent."""
+        """Call `wake` whenever another part of the response can be sent."""
         if self._wakers is None:
             self._wakers = set()
         self._wakers.add(wake)
@@ -170,21 +173,24 @@ class CallRunner(Protocol):
         """Return the handler's entry for a Call or Subscribe, or the code of a refusal."""
 
     def run(self, call: IncomingCall) -> None:
-        """Start the handler of a request. One that has begun reports its end with
-        `IncomingCalls.answer`, and is charged to the memory budget until then."""
+        """Start the handler of a request.
+
+        A handler that has begun reports its end with `IncomingCalls.answer`; until then it is
+        charged to the memory budget.
+        """
 
     def stop(self, call: IncomingCall) -> bool:
-        """Cancel the handler of a request; returns whether it has begun."""
+        """Cancel the handler of a request; return whether it has begun."""
 
     def request_ended(self, call: IncomingCall | None, code: int) -> None:
-        """A request is over, or (None) was refused before it existed."""
+        """Record that a request ended, or (None) was refused before it was registered."""
 
 
 class BlockedAnswers:
-    """Streamed responses that wait until their stream's queue is empty, by stream.
+    """Streamed responses that wait until the queue of their stream is empty.
 
-    Chunks need no stream credit, but a queued Result before them does, so they must not
-    pile up behind it. Stream 1 has no credit: everything queued there is written.
+    Chunks need no stream credit, but a queued Result before them does, so Chunks must not
+    accumulate behind it. Stream 1 has no credit, so everything queued there is sent.
     """
 
     __slots__ = ("_connection", "waiting")
@@ -197,7 +203,7 @@ class BlockedAnswers:
         return len(self.waiting)
 
     def is_free(self, call: IncomingCall) -> bool:
-        """Whether a Chunk for `call` may be queued; if not, it is woken later.
+        """Whether a Chunk for `call` can be queued; if not, the call is woken later.
 
         Raises:
             LocalError: the connection is closing.
@@ -210,7 +216,7 @@ class BlockedAnswers:
         return False
 
     def writable(self, stream: int) -> None:
-        """The stream's queue is empty, or the stream is over."""
+        """Wake the calls of a stream whose queue is empty, or which has ended."""
         for call in self.waiting.pop(stream, ()):
             call.wake()
 
@@ -228,9 +234,9 @@ Begin = Callable[[IncomingCall], None]
 class PerTopicQueue:
     """Subscribe and Unsubscribe requests of one peer, processed one at a time for each topic.
 
-    A Subscribe can take time to be decided. Later requests about the same topic wait for it, so
-    that the last one wins (docs/protocol.md rule 9.32). Waiting requests are
-    unanswered and bounded as such. Call `end` when a request is answered.
+    A Subscribe can take time to be decided. Later requests for the same topic wait, so that the
+    last one takes effect (docs/protocol.md appendix C, point 40). Waiting requests count as
+    unanswered. Call `end` when a request is answered.
     """
 
     __slots__ = ("_beginning", "requests")
@@ -240,11 +246,11 @@ class PerTopicQueue:
         self.requests: dict[str, dict[IncomingCall, Begin]] = {}
 
     def is_free(self, topic: str) -> bool:
-        """Whether a request about this topic would begin immediately."""
+        """Whether a request for this topic would begin immediately."""
         return topic not in self.requests
 
     def take(self, request: IncomingCall, begin: Begin) -> None:
-        """Call `begin` with the request, now or when those before it are answered."""
+        """Call `begin` with the request, now or after earlier requests are answered."""
         requests = self.requests.get(request.topic)
         if requests is not None:
             requests[request] = begin
@@ -265,7 +271,8 @@ class PerTopicQueue:
         self.requests.clear()
 
     def _advance(self, topic: str) -> None:
-        # A loop: a peer can queue a thousand requests that are answered as soon as they begin.
+        # Use a loop, because a peer can queue a thousand requests that are answered as soon as they
+        # begin.
         requests = self.requests[topic]
         self._beginning.add(topic)
         while requests:
@@ -279,7 +286,7 @@ class PerTopicQueue:
 
 
 class IncomingCalls:
-    """The peer's unanswered requests on one connection, whose handlers `runner` runs."""
+    """The unanswered requests of a peer on one connection; `runner` runs their handlers."""
 
     __slots__ = (
         "_account",
@@ -304,7 +311,8 @@ class IncomingCalls:
         self._account = connection.account
         self._runner = runner
         self._unanswered: IncomingRequests[IncomingCall] = IncomingRequests(count_limit)
-        self._silent: set[IncomingCall] = set()  # requests without async id: no response
+        # Requests without a request ID, which get no response.
+        self._silent: set[IncomingCall] = set()
         self._blocked = BlockedAnswers(connection)
         self._deadlines = deadlines
         self.turns = PerTopicQueue()
@@ -315,11 +323,12 @@ class IncomingCalls:
     # Requests.
 
     def request_received(self, event: Event, now: float) -> bool:
-        """Process a Call or Subscribe and start its handler; returns whether the event's cost
-        stays charged until the response.
+        """Process a Call or Subscribe and start its handler.
+
+        Returns whether the event's cost stays charged until the response.
 
         Raises:
-            RemoteProtocolError: as `require_free`.
+            RemoteProtocolError: for the reasons that `require_free` documents.
         """
         stream, async_id, _, subcategory, payload, cost = event
         if len(payload) > SHORT_PAYLOAD:
@@ -334,12 +343,13 @@ class IncomingCalls:
         except LbmDecodeError:
             return self.refuse(stream, async_id, ResultCode.MALFORMED)
         topic = fields[keys.TOPIC]
-        # The entry of a Subscribe is looked up when its turn has come.
+        # The entry of a Subscribe is looked up when it begins.
         entry = self._runner.find(CALL, topic) if subcategory == CALL else None
         if isinstance(entry, ResultCode) and entry:
             return self.refuse(stream, async_id, entry)
         if not async_id and subcategory == SUBSCRIBE:
-            self._connection.count_dropped()  # its response would have named the stream
+            # Without a response, the subscriber would not learn the stream.
+            self._connection.count_dropped()
             return False
         weight += REQUEST_WEIGHT
         call = IncomingCall(subcategory, topic, fields, stream, async_id, weight, cost, entry, now)
@@ -354,7 +364,7 @@ class IncomingCalls:
         return True
 
     def _early_refusal(self, subcategory: int, payload: bytes) -> ResultCode:
-        """Refuse a long request, as far as possible without decoding it."""
+        """Refuse a long request, if possible without decoding it."""
         topic = peek_text(payload, keys.TOPIC) if subcategory == CALL else None
         if topic is not None:
             code = self._runner.find(CALL, topic)
@@ -371,11 +381,13 @@ class IncomingCalls:
             self._runner.run(call)
 
     def admit(self, call: IncomingCall, *, always: bool = False) -> bool:
-        """Register a request and charge it; False if that exceeds a limit (section 8). Unread
-        responses are charged too: a peer that doesn't read them cannot send more requests.
+        """Register and charge a request; return False if that exceeds a limit (section 8).
+
+        Unread responses are also charged, so a peer that doesn't read them cannot send more
+        requests.
 
         Raises:
-            RemoteProtocolError: as `require_free`.
+            RemoteProtocolError: for the reasons that `require_free` documents.
         """
         requests, account = self._unanswered, self._account
         most = requests.count_limit
@@ -407,11 +419,11 @@ class IncomingCalls:
         return self._account.has_room(weight)
 
     def require_free(self, stream: int, async_id: int) -> None:
-        """Check that a request may use this async id.
+        """Check that a request can use this request ID.
 
         Raises:
-            RemoteProtocolError: an unanswered request has it; or the peer doesn't read its
-                responses, so that too many events wait to be written.
+            RemoteProtocolError: an unanswered request has the same ID, or too many responses are
+                queued because the peer doesn't read them.
         """
         if self._connection.outbox.count > UNREAD_EVENTS:
             self._require_read()
@@ -442,7 +454,7 @@ class IncomingCalls:
     def stream_reset(self, stream: int) -> None:
         """Stop the handlers of a stream on which responses can no longer be sent."""
         silent = [call for call in self._silent if call.stream == stream]
-        # The newest first: a queued request ends before its turn comes.
+        # The newest first, so that a queued request ends before it begins.
         for call in [*silent, *reversed(self._unanswered.end_stream(stream))]:
             self._abandon(call, ResultCode.CANCELLED)
 
@@ -462,7 +474,7 @@ class IncomingCalls:
             self._stop_handler(call)
 
     def _stop_handler(self, call: IncomingCall) -> None:
-        if not self._runner.stop(call):  # one that has begun is charged until it returns
+        if not self._runner.stop(call):  # A handler that has begun is charged until it returns.
             call.end(self._account)
 
     # Responses.
@@ -470,14 +482,16 @@ class IncomingCalls:
     def answer(
         self, call: IncomingCall, code: int, data: Encodable = None, stream: int = 0
     ) -> None:
-        """Send the final response; a second one is ignored. The response to an accepted Subscribe
-        names `stream`, whose queued events are written after it.
+        """Send the final response; a second one is ignored.
+
+        The response to an accepted Subscribe includes `stream`; events queued there are sent after
+        it.
 
         Raises:
-            LbmEncodeError: `data` has no encoding; the request is still unanswered.
+            LbmEncodeError: `data` cannot be encoded; the request is still unanswered.
         """
         if call.answered:
-            call.end(self._account)  # its handler ran on after the caller had left
+            call.end(self._account)  # The handler continued after the caller had stopped waiting.
             return
         answer = call.encoded
         if answer is None:
@@ -487,11 +501,13 @@ class IncomingCalls:
                 answer = encode_end(code, data)
             else:
                 answer = encode_result(code, data, stream if call.subcategory == SUBSCRIBE else 0)
-        call.end(self._account)  # it makes room for its own response
+        call.end(self._account)  # Release the charge first, to free memory for the response.
         self._finish(call, code, answer, stream)
 
     def make(self, call: IncomingCall, code: int, data: Encodable = None) -> int:
-        """Encode the final response before `answer` sends it; returns its size; raises as that."""
+        """Encode the final response before `answer` sends it, and return its size; raises as
+        `answer`.
+        """
         answer = call.encoded or _encode_final(call, code, data)
         call.prepare(answer)
         return len(answer[2])
@@ -503,11 +519,12 @@ class IncomingCalls:
         code: ResultCode,
         make: Callable[[int], FinalAnswer] = encode_result,
     ) -> bool:
-        """Respond with a bare code, which `make` encodes; without async id the request is
-        dropped. Returns False: its cost is given back.
+        """Respond with only a code, which `make` encodes; drop a request without a request ID.
+
+        Returns False, because its cost is returned.
 
         Raises:
-            RemoteProtocolError: as `require_free`.
+            RemoteProtocolError: for the reasons that `require_free` documents.
         """
         self._runner.request_ended(None, code)
         if async_id:
@@ -517,17 +534,19 @@ class IncomingCalls:
         return False
 
     def answer_at_once(self, stream: int, async_id: int, answer: FinalAnswer) -> None:
-        """Respond with a short answer to a request without handler; raises as `require_free`."""
+        """Send a short answer to a request without a handler; raises as `require_free`."""
         self.require_free(stream, async_id)
         category, subcategory, payload = answer
-        with suppress(LocalError):  # the connection is closing, or the stream is gone
+        with suppress(LocalError):  # The connection is closing, or the stream has ended.
             self._connection.send(stream, async_id, category, subcategory, payload)
 
     def chunk(self, call: IncomingCall, payload: bytes) -> bool:
-        """Send one item of a streamed response; False without credit, or if the stream is blocked.
+        """Send one item of a streamed response; False if there is no credit or the stream is
+        blocked.
 
         Raises:
-            LocalError: the caller has left, not open, the stream is gone, or the item is too large.
+            LocalError: the caller no longer waits, the connection or stream has ended, or the item
+                is too large.
         """
         credit = call.credit(self._connection.limits.stream_window)
         size = self.send_part(call, SIM, CHUNK, payload) if credit.left > 0 else 0
@@ -537,14 +556,14 @@ class IncomingCalls:
         return True
 
     def send_part(self, call: IncomingCall, category: int, subcategory: int, payload: bytes) -> int:
-        """Send a part of a response, before the final one; returns its size as sent, 0 if the
-        stream is blocked.
+        """Send a part of a response before the final one; return its size, or 0 if the stream is
+        blocked.
 
         Raises:
-            LocalError: as `chunk`.
+            LocalError: for the reasons that `chunk` documents.
         """
         if call.answered or not call.async_id:
-            # After the final response another call can have the id.
+            # After the final response, another call can use the same ID.
             call_id = f"async id {call.async_id}, stream {call.stream}"
             raise LocalProtocolError(f"cannot answer the call ({call_id}): no caller waits for it")
         if not self._blocked.is_free(call):
@@ -555,7 +574,7 @@ class IncomingCalls:
         """Add credit for the Chunks of a response.
 
         Raises:
-            RemoteProtocolError: `protocol-error`, more than 2^31 - 1.
+            RemoteProtocolError: `protocol-error`, the credit exceeds 2^31 - 1.
         """
         call = self._unanswered.get(report.stream, report.request)
         if call is not None:
@@ -563,11 +582,11 @@ class IncomingCalls:
             call.wake()
 
     def stream_writable(self, stream: int) -> None:
-        """The queue of `stream` is empty: continue streamed responses."""
+        """Continue streamed responses, because the queue of `stream` is empty."""
         self._blocked.writable(stream)
 
     def _finish(self, call: IncomingCall, code: int, answer: FinalAnswer, release: int = 0) -> None:
-        """Remove a request and send its final response, which may `release` a stream."""
+        """Remove a request and send its final response, which can `release` a stream."""
         self._runner.request_ended(call, code)
         if self._blocked.waiting:
             self._blocked.forget(call)
@@ -589,7 +608,7 @@ class IncomingCalls:
                         call, ResultCode.PAYLOAD_TOO_LARGE
                     )
                     send(stream, async_id, category, subcategory, payload, releases=release)
-            except LocalError:  # the connection is closing, or the stream is gone
+            except LocalError:  # The connection is closing, or the stream has ended.
                 if release:
                     with suppress(LocalError):
                         self._connection.streams.release(release)

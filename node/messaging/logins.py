@@ -1,7 +1,7 @@
-"""Login and Logout on one connection, both ways: category 5 (docs/protocol.md section 20).
+"""Login and Logout on one connection, in both directions: category 5 (docs/protocol.md section 20).
 
-They are of stream 1, and a Login or Logout with an async id gets one Answer. Who may log in is
-decided above.
+They are sent on stream 1; a Login or Logout with a request ID gets one Answer. `Decide` decides who
+may log in.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,12 +27,12 @@ from parley._node.protocol.connection import Connection
 from parley._node.protocol.event import Event
 from parley._node.protocol.payload_schema import PayloadSchema
 
-# Answers a Login with these exports; with None, a Logout.
+# Decides on a Login with these exports, or on a Logout (None).
 Decide = Callable[[Sequence[str] | None], ResultCode]
 
 
 class OutgoingLogin(OutgoingCall):
-    """A Login or Logout of ours."""
+    """An outgoing Login or Logout."""
 
     category: ClassVar[int] = ACCOUNT
     __slots__ = ()
@@ -55,7 +55,7 @@ class Logins:
         self._incoming = incoming
         self._decide = decide
 
-    # Ours.
+    # Outgoing requests.
 
     def login(
         self,
@@ -64,10 +64,12 @@ class Logins:
         timeout: float | None,
         on_done: Callable[[], None],
     ) -> OutgoingCall:
-        """Log in; the answer's `code` is 0 then. `timeout` is seconds from `now`.
+        """Send a Login; its answer has code 0 if it is accepted. `timeout` is in seconds from
+        `now`.
 
         Raises:
-            LocalError: not open, too large, or 65,535 requests wait already.
+            LocalError: the connection isn't open, the Login is too large, or 65,535 requests are
+                waiting.
         """
         cells: dict[int, Encodable] = {keys.EXPORTS: list(exports)} if exports else {}
         return self._ask(LOGIN, encode(cells), now, timeout, on_done)
@@ -75,25 +77,25 @@ class Logins:
     def logout(
         self, now: float, timeout: float | None, on_done: Callable[[], None]
     ) -> OutgoingCall:
-        """Log out; as `login`."""
+        """Send a Logout; raises as `login`."""
         return self._ask(LOGOUT, encode({}), now, timeout, on_done)
 
-    # From the connection. Nothing here keeps the cost of an event.
+    # Called by the connection. All return False, because the cost of these events is returned.
 
     def login_received(self, event: Event, now: float) -> bool:
-        """Take a Login.
+        """Process a Login.
 
         Raises:
-            RemoteProtocolError: as `IncomingCalls.require_free`.
+            RemoteProtocolError: for the reasons that `IncomingCalls.require_free` documents.
         """
         return self._received(event, federation_types.LOGIN)
 
     def logout_received(self, event: Event, now: float) -> bool:
-        """Take a Logout; raises as `login_received`."""
+        """Process a Logout; raises as `login_received`."""
         return self._received(event, federation_types.LOGOUT)
 
     def answer_received(self, event: Event, now: float) -> bool:
-        """Take the Answer to a Login or Logout of ours."""
+        """Process the Answer to an outgoing Login or Logout."""
         call = self._outgoing.final_received(event)
         if call is not None:
             try:
@@ -102,8 +104,6 @@ class Logins:
                 code = ResultCode.MALFORMED
             call.finish(code, None)
         return False
-
-    # Inside.
 
     def _ask(
         self,
@@ -134,5 +134,4 @@ class Logins:
 
 
 def encode_account_answer(code: int) -> FinalAnswer:
-    """An Answer."""
     return ACCOUNT, ACCOUNT_ANSWER, encode({keys.CODE: int(code)})

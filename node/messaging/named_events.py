@@ -1,6 +1,6 @@
 """Named events on one connection, in both directions: category 4 (section 10).
 
-An event whose async id is not 0 gets exactly one End or Error, even if its handler fails.
+An event with a request ID gets exactly one End or Error, even if its handler fails.
 """
 
 from collections import deque
@@ -23,16 +23,32 @@ from parley._node.protocol.event import Event
 from parley._node.protocol.limits import EVENT_COST
 from parley._node.protocol.memory_budget import REPLY_WEIGHT, REQUEST_WEIGHT, MemoryBudget
 
-# What may wait unread for one event of ours: bytes of cost (a reply and 64), and of memory.
+# Limits for the unread replies to one event: bytes of cost (a reply and 64), and of memory.
 REPLIES_SIZE: Final = 1 << 20
 REPLIES_MEMORY: Final = 4 << 20
-# A code of our own, which cannot come from the wire: more replies waited than that.
+# A local code, never sent: too many replies are unread.
 UNREAD: Final = -3
 
 
 class Reply(Payload):
-    """A reply to an event of ours. `name` and `namespace` are what it was called, each empty
-    if there was none; `last` says that the handler is done."""
+    """A reply to an emitted event.
+
+    Attributes: name: the name of the reply; empty if it has none. namespace: the namespace of the
+    reply; empty if it has none. last: whether the handler has finished.
+
+    Example:
+
+        from parley import Identity, Node
+
+        async with Node(Identity.create()) as server:
+            @server.on("price")
+            async def price(event):
+                return 42
+
+            peer = await node.connect(await server.listen("tcp://127.0.0.1:0"))
+            reply = await peer.emit("price", "ACME").reply()
+            assert reply.data == 42
+    """
 
     __slots__ = ("last", "name", "namespace")
 
@@ -55,9 +71,12 @@ class Reply(Payload):
 
 
 class OutgoingEmit(OutgoingCall):
-    """An event of ours whose replies are wanted. `on_done` is called for each reply as well;
-    its final answer's `data` is the last reply, or None. What waits unread is charged to
-    `account`; of its cost on the wire (a reply and 64) at most `REPLIES_SIZE` waits."""
+    """An outgoing event that expects replies.
+
+    `on_done` is also called for each reply. The `data` of its final answer is the last reply, or
+    None. Unread replies are charged to `account`; their cost on the wire (a reply and 64 bytes) is
+    limited to `REPLIES_SIZE`.
+    """
 
     category: ClassVar[int] = NAMED
     __slots__ = ("_costs", "account", "cost", "replies")
@@ -70,11 +89,12 @@ class OutgoingEmit(OutgoingCall):
         self._costs: deque[int] = deque()
 
     def __del__(self) -> None:
-        self.drop_replies()  # whoever left without a word
+        self.drop_replies()  # The emitter may have been dropped without cancelling.
 
     def put(self, reply: Any, weight: int, size: int = 0) -> bool:
-        """A reply of so many bytes of memory, and `size` on the wire, came; False if too many
-        wait already."""
+        """Store a reply of `weight` bytes of memory and `size` bytes on the wire; False at the
+        limit.
+        """
         weight, cost = weight + REPLY_WEIGHT, size + EVENT_COST
         if self.cost + cost > REPLIES_SIZE or not self.account.has_room(weight):
             return False
@@ -86,36 +106,37 @@ class OutgoingEmit(OutgoingCall):
         return True
 
     def take(self) -> Any:
-        """The next reply; raises IndexError if none waits."""
+        """Return the next reply; raise IndexError if there is none."""
         reply, weight = self.replies.popleft()
         self.account.release(weight)
         self.cost -= self._costs.popleft()
         return reply
 
     def drop_replies(self) -> None:
-        """Nobody reads what waits."""
+        """Discard unread replies."""
         while self.replies:
             self.take()
 
 
 def check_names(name: object, namespace: object) -> None:
-    """What an event and its namespace are called is text.
+    """Check that the name of an event and its namespace are text.
 
     Raises:
-        LocalProtocolError: it is not; what has no namespace has the empty one.
+        LocalProtocolError: one of them isn't.
     """
     if not isinstance(name, str):
-        raise LocalProtocolError(f"the name of an event is text, not {type(name).__name__}")
+        raise LocalProtocolError(f"invalid event name {name!r}: expected text")
     if not isinstance(namespace, str):
-        kind = type(namespace).__name__
-        raise LocalProtocolError(f"a namespace is text, not {kind}; without one leave it empty")
+        raise LocalProtocolError(
+            f"invalid namespace {namespace!r}: expected text; leave it out if there is none"
+        )
 
 
 NO_FIELDS: Final[dict[int, Any]] = {}
 
 
 class IncomingEmit(IncomingCall):
-    """An event of the peer, for its handler; `topic` is its name."""
+    """An incoming event, for its handler; `topic` is its name."""
 
     category: ClassVar[int] = NAMED
     __slots__ = ("namespace", "payload")
@@ -137,24 +158,26 @@ class IncomingEmit(IncomingCall):
         self.payload = payload
 
 
-# What `find` says of an event that nobody handles.
+# Returned by `find_event` if an event has no handler.
 NO_HANDLER: Final = ResultCode.TOPIC_NOT_FOUND
-ACCEPTED: Final = ResultCode.ACCEPTED  # members of enumerations are slow to look up
+ACCEPTED: Final = ResultCode.ACCEPTED  # Enumeration members are slow to look up.
 
 
 class EventRunner(Protocol):
     """Finds and runs the handlers of named events."""
 
     def find_event(self, namespace: str, name: str) -> object:
-        """Return the entry of an event's handler, or the code of a refusal (`NO_HANDLER`: the
-        event is ignored). `namespace` is empty for none."""
+        """Return the entry of an event's handler, or a code that refuses the event.
+
+        With `NO_HANDLER`, the event is ignored. `namespace` is empty if the event has none.
+        """
 
     def run_event(self, emit: IncomingEmit) -> None:
         """Start the handler of an event."""
 
 
 class NamedEvents:
-    """The named events of one connection. `ignored` counts those without a handler."""
+    """The named events of one connection. `ignored` counts events without a handler."""
 
     __slots__ = ("_connection", "_incoming", "_outgoing", "_runner", "ignored")
 
@@ -171,14 +194,15 @@ class NamedEvents:
         self._runner = runner
         self.ignored = 0
 
-    # Ours.
+    # Outgoing events.
 
     def emit(self, name: str, namespace: str, payload: Payload) -> None:
-        """Send an event on stream 1 to which no reply is wanted.
+        """Send an event on stream 1 without waiting for replies.
 
         Raises:
-            LocalError: not open, or too large.
-            LbmEncodeError, FormatError: the payload has no form in its format.
+            LocalError: the connection isn't open, or the event is too large.
+            LbmEncodeError: the payload cannot be encoded.
+            FormatError: the payload cannot be encoded in its format.
         """
         body = encode_event(payload, name, namespace)
         self._connection.send(MAIN_STREAM, 0, NAMED, EMIT, body)
@@ -192,8 +216,12 @@ class NamedEvents:
         now: float,
         timeout: float | None,
     ) -> None:
-        """Send an event on stream 1; `emit` gets its replies. Raises as `emit`, and
-        LimitReachedError if 65,535 requests wait already."""
+        """Send an event on stream 1; `emit` receives its replies.
+
+        Raises:
+            LimitReachedError: 65,535 requests are already waiting; other errors are those of
+                `emit`.
+        """
         body = encode_event(payload, name, namespace)
         emit.account = MemoryBudget(REPLIES_MEMORY, self._connection.account)
         self._outgoing.ask(emit, NAMED, EMIT, body, now, clamp_timeout(timeout))
@@ -201,28 +229,31 @@ class NamedEvents:
     def encode_reply(
         self, emit: IncomingCall, name: str, payload: Payload, namespace: str = ""
     ) -> bytes:
-        """A reply to an event; the name goes with it if it is not that of the event.
+        """Encode a reply to an event; its name is included only if it differs from the event's
+        name.
 
         Raises:
-            LbmEncodeError, FormatError: the payload has no form in its format.
+            LbmEncodeError: the payload cannot be encoded.
+            FormatError: the payload cannot be encoded in its format.
         """
         return encode_event(payload, name if name and name != emit.topic else None, namespace)
 
     def reply(self, emit: IncomingCall, body: bytes) -> bool:
-        """Reply to an event, before its last reply; False if its stream has no room now.
+        """Send a reply that isn't the last one; False if its stream has no capacity now.
 
         Raises:
-            LocalError: nobody waits for it, not open, or too large.
+            LocalError: the emitter no longer waits, the connection isn't open, or the reply is too
+                large.
         """
         return bool(self._incoming.send_part(emit, NAMED, REPLY_EVENT, body))
 
-    # From the connection. Each returns whether the cost of the event is kept for now.
+    # Called by the connection. Each returns whether the cost of the event stays charged.
 
     def emit_received(self, event: Event, now: float) -> bool:
-        """Take an Emit: start its handler.
+        """Process an Emit and start its handler.
 
         Raises:
-            RemoteProtocolError: as `IncomingCalls.require_free`.
+            RemoteProtocolError: for the reasons that `IncomingCalls.require_free` documents.
         """
         stream, async_id, _, _, body, cost = event
         try:
@@ -237,7 +268,7 @@ class NamedEvents:
             if entry == NO_HANDLER:
                 self.ignored += 1
                 self._connection.count_dropped(charged=False)
-                entry = ACCEPTED  # an empty End
+                entry = ACCEPTED  # Answer with an empty End.
             self._refuse(stream, async_id, entry)
             return False
         weight += REQUEST_WEIGHT
@@ -250,10 +281,10 @@ class NamedEvents:
         return True
 
     def reply_received(self, event: Event, now: float) -> bool:
-        """Take a Reply: it goes to the emission that waits for it."""
+        """Process a Reply and pass it to the waiting emission."""
         emit = self._outgoing.get(event)
         if not isinstance(emit, OutgoingEmit) or emit.done:
-            # What has enough replies, or was given up, may go on for a while.
+            # Replies can continue to arrive after an emission was cancelled or has enough of them.
             self._connection.count_dropped(charged=emit is None)
             return False
         try:
@@ -268,7 +299,7 @@ class NamedEvents:
         return False
 
     def end_received(self, event: Event, now: float) -> bool:
-        """Take an End: the last reply to an event of ours."""
+        """Process an End, the last reply to an outgoing event."""
         emit = self._outgoing.final_received(event)
         if emit is None:
             return False
@@ -283,7 +314,7 @@ class NamedEvents:
         return False
 
     def error_received(self, event: Event, now: float) -> bool:
-        """Take an Error: the end of an event of ours."""
+        """Process an Error, which ends an outgoing event."""
         emit = self._outgoing.final_received(event)
         if emit is None:
             return False
@@ -296,25 +327,24 @@ class NamedEvents:
         emit.finish(code, text)
         return False
 
-    # Inside.
-
     def _refuse(self, stream: int, async_id: int, code: ResultCode) -> None:
         if not async_id and not code:
-            return  # counted as ignored already
+            return  # It was already counted as ignored.
         try:
             self._incoming.refuse(stream, async_id, code, encode_end)
         except LocalError:
-            return  # the connection is closing
+            return  # The connection is closing.
 
 
 def encode_event(payload: Payload, name: str | None, namespace: str = "") -> bytes:
-    """The payload of an Emit or, without a name if that is the event's own, of a Reply.
+    """Encode the payload of an Emit, or of a Reply (without a name if it is the event's own).
 
     Raises:
-        LbmEncodeError, FormatError: its payload has no form in its format.
+        LbmEncodeError: the payload cannot be encoded.
+        FormatError: the payload cannot be encoded in its format.
     """
     cells = payload.cells()
-    # Keys that ascend are encoded in half the time.
+    # Encoding takes half the time if the keys are in ascending order.
     format_id = cells.pop(keys.FORMAT, None)
     if name is not None:
         cells[keys.NAME] = name
@@ -326,6 +356,6 @@ def encode_event(payload: Payload, name: str | None, namespace: str = "") -> byt
 
 
 def read_reply(cells: dict[int, Any], *, last: bool = False) -> Reply:
-    """What the cells of a Reply or End say."""
+    """Make a Reply from the cells of a Reply or End event."""
     name, namespace = cells.get(keys.NAME, ""), cells.get(keys.NAMESPACE, "")
     return Reply(*read_cells(cells), name, last, namespace)

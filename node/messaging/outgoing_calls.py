@@ -1,7 +1,7 @@
-"""Our calls and subscriptions, and the peer's responses (section 9).
+"""Outgoing calls and subscriptions, and their responses (section 9).
 
-They are sent on stream 1. A caller that gives up sends Cancel; the async id stays in use until
-the final response arrives.
+They are sent on stream 1. A caller that stops waiting sends Cancel; the request ID stays in use
+until the final response arrives.
 """
 
 from collections import deque
@@ -44,10 +44,10 @@ from parley._node.protocol.request_ids import OutgoingRequests
 
 
 class ChunkInbox:
-    """Chunks that came and were not read. `size` is the window, in bytes of cost.
+    """The unread Chunks of a call. `size` is the receive window, in bytes of cost.
 
-    `on_chunk` is called for each that comes, `grant` with credit for the other side. What
-    waits is charged to `account`.
+    `on_chunk` is called for each Chunk that arrives, `grant` with credit for the peer. Unread
+    Chunks are charged to `account`.
     """
 
     __slots__ = ("_account", "_grant", "_on_chunk", "_waiting", "_window")
@@ -69,13 +69,13 @@ class ChunkInbox:
         return len(self._waiting)
 
     def __del__(self) -> None:
-        self.clear()  # whoever left without a word
+        self.clear()  # The answer stream may have been dropped without cancelling.
 
     def put(self, payload: bytes) -> bool:
-        """A Chunk came; False if there is no room for it.
+        """Store a Chunk; False if the memory budget is exhausted.
 
         Raises:
-            RemoteProtocolError: `protocol-error`, it came at no credit.
+            RemoteProtocolError: `protocol-error`, the peer had no credit for it.
         """
         self.drop(payload)
         if not self._account.has_room(len(payload) + REPLY_WEIGHT):
@@ -86,20 +86,20 @@ class ChunkInbox:
         return True
 
     def drop(self, payload: bytes) -> None:
-        """Use up the credit of a Chunk that is not kept; raises as `put`."""
+        """Use up the credit of a Chunk that is discarded; raises as `put`."""
         self._window.take(len(payload) + EVENT_COST)
 
     def clear(self) -> None:
-        """Nobody reads any more."""
+        """Discard all unread Chunks."""
         while self._waiting:
             self._account.release(len(self._waiting.popleft()) + REPLY_WEIGHT)
 
     def take(self) -> Value:
-        """The item of the next Chunk.
+        """Return the item of the next Chunk.
 
         Raises:
-            LbmDecodeError: it is malformed.
-            IndexError: nothing waits.
+            LbmDecodeError: the Chunk is malformed.
+            IndexError: there are no unread Chunks.
         """
         payload = self._waiting.popleft()
         self._account.release(len(payload) + REPLY_WEIGHT)
@@ -114,15 +114,15 @@ NO_CELLS: Final[Mapping[int, Any]] = {}
 
 
 class OutgoingCall:
-    """A request of ours. `code` and `data` are its response once `done`.
+    """An outgoing request. `code` and `data` are its response once it is `done`.
 
-    `on_done` is called once: when the response arrived, the deadline passed (code 17) or the
-    connection ended (code `LOST`, with `close_code` and `close_text`). `on_final` is called with
-    code and stream (or 0) of the final response, even after the caller gave up; `cells`
-    are then the fields of a Result. `chunks` buffers a streamed response.
+    `on_done` is called once: when the response has arrived, the deadline has passed (code 17) or
+    the connection has ended (code `LOST`, with `close_code` and `close_text`). `on_final` is called
+    with the code and stream (or 0) of the final response, even after the caller stopped waiting;
+    `cells` are then the fields of a Result. `chunks` buffers a streamed response.
     """
 
-    category: ClassVar[int] = SIM  # of its responses
+    category: ClassVar[int] = SIM  # The category of its responses.
 
     __slots__ = (
         "async_id",
@@ -164,7 +164,7 @@ C = TypeVar("C", bound=OutgoingCall)
 
 
 class OutgoingCalls:
-    """Our requests on one connection without a final response."""
+    """The outgoing requests of one connection that have no final response yet."""
 
     __slots__ = ("_connection", "_deadlines", "waiting")
 
@@ -189,13 +189,15 @@ class OutgoingCalls:
         window: int | None = None,
         once: bytes | None = None,
     ) -> OutgoingCall:
-        """Send a call on stream 1. `timeout` is in seconds from `now`; None or infinity means no
-        deadline. `window` is the receive window of a streamed response in bytes, `once` an
-        idempotency key.
+        """Send a call on stream 1.
+
+        `timeout` is in seconds from `now`; None or infinity means no deadline. `window` is the
+        receive window of a streamed response in bytes, `once` an idempotency key.
 
         Raises:
-            LocalError: not open, too large, or 65,535 requests wait already.
-            LbmEncodeError: `data` or `headers` have no encoding, nor have models in them.
+            LocalError: the connection isn't open, the call is too large, or 65,535 requests are
+                waiting.
+            LbmEncodeError: `data` or `headers`, or a model in them, cannot be encoded.
             ValueError: `window` is not 1..2^31-1.
         """
         if timeout is not None and not (
@@ -234,8 +236,11 @@ class OutgoingCalls:
         window: int | None = None,
         after: TopicPosition | None = None,
     ) -> OutgoingCall:
-        """Ask for a topic's notes, those that come `after` a position if it remembers them;
-        raises as `call`. The answer's `stream` brings them."""
+        """Send a Subscribe for a topic's notes; raises as `call`.
+
+        If the topic keeps a history, the notes begin `after` a position. The answer's `stream`
+        carries them.
+        """
         cells: dict[int, Any] = {keys.TOPIC: topic}
         if data is not None:
             cells[keys.DATA] = data
@@ -253,7 +258,7 @@ class OutgoingCalls:
     def unsubscribe(
         self, topic: str, now: float, timeout: float | None, on_done: Callable[[], None]
     ) -> OutgoingCall:
-        """Ask for no more notes of a topic; raises as `call`."""
+        """Send an Unsubscribe for a topic; raises as `call`."""
         payload = encode({keys.TOPIC: topic})
         timeout = clamp_timeout(timeout)
         return self.ask(OutgoingCall(on_done), SIM, UNSUBSCRIBE, payload, now, timeout)
@@ -267,11 +272,13 @@ class OutgoingCalls:
         now: float,
         timeout: float | None,
     ) -> C:
-        """Send a request of any kind on stream 1; `call` gets its answer. `timeout` is
-        seconds from `now` within reason, or None.
+        """Send a request of any kind on stream 1; `call` receives its answer.
+
+        `timeout` is in seconds from `now`, already clamped, or None.
 
         Raises:
-            LocalError: not open, too large, or 65,535 requests wait already.
+            LocalError: the connection isn't open, the request is too large, or 65,535 requests are
+                waiting.
         """
         call.async_id = async_id = self.waiting.add(MAIN_STREAM, call)
         try:
@@ -284,29 +291,32 @@ class OutgoingCalls:
         return call
 
     def stop_waiting(self, call: OutgoingCall) -> None:
-        """Nobody reads on of what answers `call`, which may go on; its id stays busy until
-        the final answer."""
+        """Ignore further answers to `call` without cancelling; its ID stays in use until the final
+        answer.
+        """
         call.done = True
         call.slot.discard(call)
 
     def cancel(self, call: OutgoingCall) -> None:
-        """Nobody waits for `call` any more: send Cancel; its id stays busy for now."""
+        """Stop waiting for `call` and send Cancel; its ID stays in use until the final answer."""
         if call.done:
             return
         call.done = True
         call.slot.discard(call)
         self._send_cancel(call)
 
-    # From the connection.
+    # Called by the connection.
 
     def get(self, event: Event) -> OutgoingCall | None:
-        """The request of ours that an event is about, if it has no final answer yet."""
+        """Return the request that an event answers, if it has no final answer yet."""
         return self.waiting.get(event.stream, event.async_id)
 
     def final_received(self, event: Event) -> OutgoingCall | None:
-        """The request that an event is the final answer to; its id is free from now on. None,
-        and counted, if none waits; None too if it is answered as another kind of request
-        would be, which is a malformed answer."""
+        """Return the request that an event finally answers, and free its ID.
+
+        Returns None, and counts the event as dropped, if there is no such request. Also returns
+        None if the event answers another kind of request; the answer then counts as malformed.
+        """
         call = self.waiting.by_id.pop(event.stream << 16 | event.async_id, None)
         if call is None:
             self._connection.count_dropped()
@@ -320,7 +330,7 @@ class OutgoingCalls:
         return call
 
     def result_received(self, event: Event, now: float) -> bool:
-        """Take a Result: the final answer to a request of ours."""
+        """Process a Result, the final answer to an outgoing request."""
         call = self.final_received(event)
         if call is None:
             return False
@@ -337,11 +347,13 @@ class OutgoingCalls:
         return False
 
     def chunk_received(self, event: Event, now: float) -> bool:
-        """Take a Chunk of an answer. The credit of a request holds until its final answer, also
-        when the request was given up or expects no Chunks.
+        """Process a Chunk of an answer.
+
+        The credit of a request is valid until its final answer, even if the caller stopped waiting
+        or expects no Chunks.
 
         Raises:
-            RemoteProtocolError: `protocol-error`, it came at no credit.
+            RemoteProtocolError: `protocol-error`, the peer had no credit for it.
         """
         call = self.waiting.get(event.stream, event.async_id)
         if call is None or call.category != SIM:
@@ -359,22 +371,20 @@ class OutgoingCalls:
         return False
 
     def expire(self, call: OutgoingCall) -> None:
-        """End a request whose deadline has passed."""
+        """Cancel and finish a request whose deadline has passed."""
         if not call.done:
             self._send_cancel(call)
             call.finish(ResultCode.DEADLINE_EXCEEDED, None)
 
     def connection_ended(self, code: int, text: str) -> None:
-        """No answer will come: what waits is finished with `LOST`."""
+        """Finish all waiting requests with `LOST`."""
         for call in self.waiting.end_all():
             call.close_code = code
             call.close_text = text
             call.finish(LOST, None)
 
-    # Inside.
-
     def _chunks_of(self, call: OutgoingCall) -> ChunkInbox:
-        """The inbox of a call, which has credit even if nobody reads Chunks of it."""
+        """Return the inbox of a call, which has credit even if its Chunks are not read."""
         if call.chunks is None:
             connection = self._connection
             size = connection.limits.stream_window
@@ -391,16 +401,16 @@ class OutgoingCalls:
             payload = encode({keys.REQUEST: call.async_id})
             self._connection.send(MAIN_STREAM, 0, SIM, CANCEL, payload)
         except LocalError:
-            return  # the connection is closing: nobody is left to tell
+            return  # The connection is closing, so Cancel is not needed.
 
 
 def _ignore(credit: int = 0) -> None:
-    """Grant nothing and wake no reader: the Chunks of the call are dropped."""
+    """Grant no credit and wake no reader, because the Chunks of the call are dropped."""
 
 
 def _require_window(window: int) -> int:
     if type(window) is not int or not 1 <= window <= LARGEST_CREDIT:
-        raise ValueError(f"window is {window!r}; it must be 1..{LARGEST_CREDIT} bytes")
+        raise ValueError(f"invalid window {window!r}: expected 1 to {LARGEST_CREDIT} bytes")
     return window
 
 
@@ -418,6 +428,6 @@ def _require_position(after: Any) -> TopicPosition:
         if right and 0 <= number <= MAX_UINT:
             return TopicPosition(epoch, number)
     raise ValueError(
-        f"after is {after!r}; it must be a TopicPosition: an epoch of {EPOCH_SIZE} bytes and a "
-        "number from 0 on"
+        f"invalid after {after!r}: expected a TopicPosition with an epoch of {EPOCH_SIZE} bytes "
+        "and a number from 0 on"
     )

@@ -1,7 +1,6 @@
-"""What a named event carries: a value in some format, bytes, or two payloads in tandem.
+"""Payloads of named events: a value in some format, raw bytes, or a tandem of two payloads.
 
-It stays as it came until somebody reads it, and who reads says as what. Knows
-no events.
+A received payload stays encoded until a reader decodes it.
 """
 
 from collections.abc import Mapping
@@ -17,68 +16,84 @@ _LENGTH: Final = Struct(">Q")
 
 
 class Tandem(NamedTuple):
-    """Two payloads that travel as one; each is read by itself (appendix B).
+    """Two payloads that are sent as one (appendix B).
 
-    On the wire: u64 length || first || u64 length || second. A payload with a format id
-    is made by `formatted` and read by `FormattedPayload`.
+    Encoded as u64 length || first || u64 length || second. If a payload includes a format ID,
+    encode it with `formatted` and read it with `FormattedPayload`.
+
+    Example:
+
+        from parley import Tandem
+
+        both = Tandem(b"header", b"body")
+        assert Tandem.parse(both.encode()) == both
+        await peer.emit("order", both)
     """
 
     first: bytes
     second: bytes
 
     def encode(self) -> bytes:
-        """As bytes.
+        """Encode both payloads.
 
         Raises:
             FormatError: one of them is not bytes.
         """
-        given: tuple[Any, ...] = self  # whatever was put there
+        given: tuple[Any, ...] = self  # Applications can pass values of any type.
         first, second = [_bytes(each) for each in given]
         return b"".join((_LENGTH.pack(len(first)), first, _LENGTH.pack(len(second)), second))
 
     @classmethod
     def parse(cls, data: bytes) -> "Tandem":
-        """Read what `encode` makes.
+        """Decode bytes made by `encode`.
 
         Raises:
-            FormatError: it is not, as a whole, a tandem payload.
+            FormatError: `data` is not exactly one tandem payload.
         """
         first, rest = _part(data)
         second, rest = _part(rest)
         if rest:
-            raise FormatError(f"{len(rest):,} bytes follow the second payload")
+            raise FormatError(
+                f"invalid tandem payload: {len(rest):,} bytes follow the second payload"
+            )
         return cls(first, second)
 
 
 def _part(data: bytes) -> tuple[bytes, bytes]:
     if len(data) < _LENGTH.size:
-        raise FormatError(f"a tandem payload that is cut off: a length of {len(data)} bytes")
+        raise FormatError(f"truncated tandem payload: its length field has {len(data)} of 8 bytes")
     (size,) = _LENGTH.unpack_from(data)
     end = _LENGTH.size + size
     if len(data) < end:
         has = len(data) - _LENGTH.size
-        raise FormatError(f"a tandem payload that is cut off: {has:,} of {size:,} bytes")
+        raise FormatError(f"truncated tandem payload: {has:,} of {size:,} bytes")
     return data[_LENGTH.size : end], data[end:]
 
 
 class Payload:
-    """A payload of a named event. `format` is its format id, None for raw bytes."""
+    """A payload of a named event. `format` is its format ID, None for raw bytes.
+
+    Example:
+
+        @node.on("order")
+        async def order(event):
+            print(event.payload.data, event.payload.format)
+    """
 
     __slots__ = ("_data", "_raw", "format")
 
     def __init__(self, raw: bytes | None, format_id: int | None, data: Any = None) -> None:
-        """Either its bytes, or (with `raw` None) the value that they stand for."""
+        """`raw` is the encoded payload; if it is None, `data` is the value to encode."""
         self._raw = raw
         self._data = data
         self.format = format_id
 
     @property
     def data(self) -> Value:
-        """The value; bytes if there is no format id, or its format says nothing of types
-        (bincode, postcard).
+        """The decoded value; bytes if there is no format ID, or for bincode and postcard.
 
         Raises:
-            FormatError: it is not of the format that it says, or nobody here reads that.
+            FormatError: the bytes are not valid in their format, or the format is unknown.
         """
         if self._raw is None:
             data: Value = self._data
@@ -87,10 +102,10 @@ class Payload:
 
     @property
     def raw(self) -> bytes:
-        """The bytes, without the format id.
+        """The encoded bytes, without the format ID.
 
         Raises:
-            FormatError: a value that has no form in the format.
+            FormatError: the value cannot be encoded in the format.
         """
         if self._raw is None:
             self._raw = encode_as(self.format or 0, self._data)
@@ -98,18 +113,19 @@ class Payload:
 
     @property
     def tandem(self) -> Tandem:
-        """The two payloads in it.
+        """The two payloads of a tandem.
 
         Raises:
-            FormatError: it is none of that kind.
+            FormatError: it isn't a tandem.
         """
         return Tandem.parse(self.raw)
 
     def cells(self) -> dict[int, Encodable]:
-        """The cells of a native event: the value itself in LBM, else bytes (section 10).
+        """Return the cells of a native event: the value itself in LBM, otherwise bytes (section
+        10).
 
         Raises:
-            FormatError: the value has no form in the format.
+            FormatError: the value cannot be encoded in the format.
         """
         if self.format is None:
             return {keys.DATA: self.raw}
@@ -122,8 +138,17 @@ class Payload:
 
 
 class FormattedPayload(Payload):
-    """Bytes of which the first may be a format id: nothing else says so, so that `data`
-    takes them for one, and `raw` and `tandem` take all of them."""
+    r"""Bytes that may begin with a format ID.
+
+    The event does not specify whether there is one: `data` uses the first byte as the format ID,
+    `raw` and `tandem` use all bytes.
+
+    Example:
+
+        from parley import FormattedPayload
+
+        assert FormattedPayload(b"\x03[1, 2]").data == [1, 2]
+    """
 
     __slots__ = ()
 
@@ -132,23 +157,29 @@ class FormattedPayload(Payload):
 
     @property
     def data(self) -> Value:
-        """The value in the format that the first byte says; None if there is no byte.
+        """The value, decoded in the format of the first byte; None if there are no bytes.
 
         Raises:
-            FormatError: it is not of that format, or the format is unknown.
+            FormatError: the bytes are not valid in that format, or the format is unknown.
         """
         return decode_as(self.raw[0], self.raw[1:]) if self.raw else None
 
     def cells(self) -> dict[int, Encodable]:
-        """The cells of a native event: raw bytes, since nothing says that they are more."""
+        """Return the cells of a native event: the raw bytes, without a format."""
         return {keys.DATA: self.raw}
 
 
 def formatted(value: Encodable, name: FormatName) -> bytes:
-    """A format id and the value in that format, as the byte-exact dialect has it.
+    """Encode a value with its format ID in front, as the byte-exact dialect does.
+
+    Example:
+
+        from parley import FormattedPayload, formatted
+
+        assert FormattedPayload(formatted([1, 2], "json")).data == [1, 2]
 
     Raises:
-        FormatError: it has no form there.
+        FormatError: the value cannot be encoded in the format.
     """
     if name == "raw":
         return _bytes(value)
@@ -156,10 +187,10 @@ def formatted(value: Encodable, name: FormatName) -> bytes:
 
 
 def make_payload(value: Encodable | Tandem | Payload, name: FormatName) -> Payload:
-    """The payload of a value in a format; a Tandem or Payload is taken as it is.
+    """Make the payload of a value in a format; a Tandem or Payload keeps its own.
 
     Raises:
-        FormatError: there is no such format, or bytes were wanted for a raw payload.
+        FormatError: the format is unknown, or `raw` got something other than bytes.
     """
     if isinstance(value, Payload):
         return value
@@ -167,14 +198,14 @@ def make_payload(value: Encodable | Tandem | Payload, name: FormatName) -> Paylo
         return Payload(value.encode(), None)
     if name == "raw":
         return Payload(_bytes(value), None)
-    known: Any = name  # text, in a program that is right
+    known: Any = name  # Checked below, because applications can pass other types.
     if not isinstance(known, str) or known not in NAMES:
-        raise FormatError(f"there is no format {name!r}: {', '.join(NAMES)} or raw")
+        raise FormatError(f"unknown format {name!r}: expected {', '.join(NAMES)} or raw")
     return Payload(None, NAMES[name], value)
 
 
 def read_cells(cells: Mapping[int, Any]) -> tuple[bytes | None, int | None, Value]:
-    """What the cells of a native event (as `event_types` reads them) say, as `Payload` takes it."""
+    """Return the arguments of `Payload` for the cells of a native event."""
     if keys.DATA not in cells:
         return None, FORMAT_LBM, None
     data = cells[keys.DATA]
@@ -185,4 +216,4 @@ def read_cells(cells: Mapping[int, Any]) -> tuple[bytes | None, int | None, Valu
 def _bytes(value: Encodable | Tandem) -> bytes:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
-    raise FormatError(f"raw payloads are bytes, not {type(value).__name__}")
+    raise FormatError(f"cannot send a raw payload of type {type(value).__name__}: expected bytes")

@@ -22,7 +22,7 @@ class RequestRunner(CallRunner, EventRunner, Protocol):
 
 
 class RequestMux:
-    """Creates the tables of requests, which share async ids and `deadlines`."""
+    """Creates the tables of requests, which share request IDs and `deadlines`."""
 
     __slots__ = ("deadlines", "incoming", "logins", "named", "outgoing", "stream_requests")
 
@@ -53,7 +53,7 @@ class RequestMux:
                 self.stream_requests.expire(request)
 
     def connection_ended(self, code: int, text: str) -> None:
-        """End our requests with `LOST` and stop all handlers."""
+        """End outgoing requests with `LOST` and stop all handlers."""
         self.outgoing.connection_ended(code, text)
         self.incoming.connection_ended()
         self.stream_requests.connection_ended()

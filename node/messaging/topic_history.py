@@ -1,4 +1,4 @@
-"""The notes that a topic keeps for subscribers that come back (section 18)."""
+"""The notes that a topic keeps for subscribers that reconnect (section 18)."""
 
 from bisect import bisect_left
 from collections.abc import Mapping
@@ -11,72 +11,88 @@ from parley._node.messaging.notes import Batch, Headers
 from parley._node.protocol.config_types import require_number
 from parley._node.protocol.limits import EVENT_COST, NOTES_COUNT
 
-# Bytes of cost that a topic remembers which says how many notes, but not how long they are.
+# The default size of a history that is limited by the number of notes, in bytes of cost.
 KEEP_BYTES: Final = 16 << 20
 LEAST_KEEP_BYTES: Final = 1 << 10
-# Places of the list that may be empty before it is made shorter.
+# How many empty places the list of notes can have before it is shortened.
 SLACK: Final = 1_024
 
 
 class TopicPosition(NamedTuple):
-    """A place among the notes of a topic that remembers: `number` is that of the last note that
-    was taken, 0 for none; `epoch` (8 bytes) is new with each start of the topic."""
+    """A position in the notes of a topic that keeps a history.
+
+    `number` is the number of the last note received, 0 for none. `epoch` is 8 bytes that change
+    whenever the topic starts.
+
+    Example:
+
+        from parley import TopicPosition
+
+        position = TopicPosition(epoch=bytes(8), number=12)
+        async with peer.subscribe("news", after=position) as news:
+            print(news.recovered)
+    """
 
     epoch: bytes
     number: int
 
 
 class Beginning(NamedTuple):
-    """Where a subscription begins: `position` is the last before what will come, `recovered`
-    whether that is all that came after what the subscriber has."""
+    """Where a subscription begins.
+
+    `position` is the last note before the ones to be sent. `recovered` is whether these include
+    every note after the subscriber's own position.
+    """
 
     position: TopicPosition
     recovered: bool
 
     def cells(self) -> dict[int, Any]:
-        """The cells of the Result that says so."""
+        """Return the cells for the Result."""
         epoch, number = self.position
         return {keys.TOPIC_EPOCH: epoch, keys.NUMBER: number, keys.RECOVERED: self.recovered}
 
 
 def read_position(cells: Mapping[int, Any]) -> TopicPosition | None:
-    """What a Subscribe says of where it goes on; None if it says nothing.
+    """Read the position in a Subscribe; None if there is none.
 
     Raises:
-        LbmDecodeError: it says half of it.
+        LbmDecodeError: it is incomplete.
     """
     epoch, number = cells.get(keys.TOPIC_EPOCH), cells.get(keys.NUMBER)
     if epoch is None and number is None:
         return None
     if epoch is None or number is None:
         alone = "an epoch" if number is None else f"number {number}"
-        raise LbmDecodeError(f"{alone} alone: an epoch and a number must be sent together")
+        raise LbmDecodeError(
+            f"incomplete position with only {alone}: expected an epoch and a number"
+        )
     return TopicPosition(epoch, number)
 
 
 def read_beginning(cells: Mapping[int, Any]) -> Beginning | None:
-    """What the Result of a Subscribe says of its beginning; None for a topic that does not
-    remember.
+    """Read the beginning in the Result of a Subscribe; None if the topic keeps no history.
 
     Raises:
-        LbmDecodeError: it says a part of it.
+        LbmDecodeError: it is incomplete.
     """
     position, recovered = read_position(cells), cells.get(keys.RECOVERED)
     if position is None and recovered is None:
         return None
     if position is None or recovered is None:
         missing = "recovered" if recovered is None else "epoch and number"
-        raise LbmDecodeError(f"a beginning without {missing}: it has epoch, number and recovered")
+        raise LbmDecodeError(
+            f"incomplete beginning without {missing}: expected epoch, number and recovered"
+        )
     return Beginning(position, recovered)
 
 
 class TopicHistory:
-    """The last notes of a topic: at most `most` notes, and `most_bytes` of cost (each note's
-    encoding, its headers, and 64 bytes).
+    """The last notes of a topic: at most `most` notes and `most_bytes` of cost.
 
-    `first` is the number of the oldest note that is kept, `last` that of the newest one that
-    was published, 0 before the first; nothing is kept if `first` is above it. `cost` is what
-    the notes cost that are kept.
+    The cost of a note is its encoded size, its headers and 64 bytes. `first` is the number of the
+    oldest note in the history. `last` is that of the newest published note, 0 before the first. If
+    `first` is larger than `last`, the history is empty. `cost` is the total cost.
     """
 
     __slots__ = (
@@ -98,17 +114,19 @@ class TopicHistory:
         self.first = last + 1
         self.last = last
         self.cost = 0
-        # A list, since subscribers read at any place; places before `_start` are empty.
+        # A list, because subscribers read at any position; positions before `_start` are empty.
         self.notes: list[bytes] = []
         self._start = 0
-        self._headers: dict[int, Headers] = {}  # by number; most notes have none
+        self._headers: dict[int, Headers] = {}  # By number; most notes have none.
 
     def __len__(self) -> int:
-        """How many notes are kept."""
+        """Return how many notes are in the history."""
         return self.last + 1 - self.first
 
     def add(self, note: bytes, headers: Headers | None, key: bytes = b"") -> None:
-        """Add an encoded note; the oldest make room for it. Only `CompactedHistory` uses `key`."""
+        """Add an encoded note and discard the oldest if necessary. Only `CompactedHistory` uses
+        `key`.
+        """
         self.notes.append(note)
         self.last += 1
         self.cost += len(note) + EVENT_COST
@@ -119,16 +137,20 @@ class TopicHistory:
             self.forget_oldest()
 
     def skip(self, count: int) -> None:
-        """So many notes, which would be next, never came. What is kept follows on each other, so
-        all before them is forgotten."""
+        """Skip the numbers of notes that never arrived.
+
+        All notes before them are discarded, because the history must be consecutive.
+        """
         while len(self):
             self.forget_oldest()
         self.last += count
         self.first = self.last + 1
 
     def read(self, number: int, until: int, room: int) -> Batch:
-        """The notes from `number` on as far as one event has them: up to `until`, and `room`
-        bytes; one with headers is alone. `number` is kept, and not above `until`."""
+        """Return the notes from `number` to `until` that fit into one event of `room` bytes.
+
+        A note with headers is returned alone. `number` must be in the history and at most `until`.
+        """
         at = self._start + number - self.first
         end = at + min(until + 1 - number, NOTES_COUNT)
         headers = self._headers.get(number)
@@ -142,8 +164,10 @@ class TopicHistory:
         return Batch(notes)
 
     def too_long(self, number: int, until: int, room: int) -> int:
-        """How many notes from `number` on, which is kept, up to `until` take more than `room`
-        bytes, each with its headers: those in a row, up to the first that does not."""
+        """Count the notes from `number` to `until`, headers included, that exceed `room` bytes.
+
+        Stops at the first note that fits. `number` must be in the history.
+        """
         headers, at = self._headers, self._start - self.first
         for one in range(number, until + 1):
             size = len(self.notes[at + one])
@@ -152,21 +176,21 @@ class TopicHistory:
         return until + 1 - number
 
     def replaced(self, number: int, until: int) -> int:
-        """Return how many notes in a row, from `number` on up to `until`, were replaced."""
+        """Return how many consecutive notes from `number` to `until` were replaced."""
         return 0
 
     def count(self, number: int, until: int) -> int:
-        """Return how many notes are kept of those from `number` on up to `until`."""
+        """Return how many notes from `number` to `until` are in the history."""
         return max(0, until + 1 - max(number, self.first))
 
     def begin(self, after: TopicPosition | None) -> Beginning:
-        """Where a subscriber begins that has the notes up to `after`."""
+        """Return where a subscriber begins that has the notes up to `after`."""
         if after is not None and after.epoch == self.epoch and self._follows(after.number):
             return Beginning(after, True)
         return Beginning(TopicPosition(self.epoch, self.first - 1), False)
 
     def _follows(self, number: int) -> bool:
-        """Whether every note after this one is kept."""
+        """Whether all notes after this one are in the history."""
         return self.first - 1 <= number <= self.last
 
     def forget_oldest(self) -> None:
@@ -188,8 +212,9 @@ def create_history(
     keep_bytes: int | None,
     kind: type[TopicHistory] | None = None,
 ) -> TopicHistory | None:
-    """Return an empty `TopicHistory` (or its subclass `kind`) with these bounds in notes and bytes
-    of cost; None without any option.
+    """Create an empty history (`kind` is a subclass) with limits in notes and in bytes of cost.
+
+    Returns None if no option is given.
 
     Raises:
         ConfigError: an option is out of its range.
@@ -206,31 +231,34 @@ def create_history(
     return (kind or TopicHistory)(epoch, min(keep or most, most), keep_bytes)
 
 
-# What each note costs in addition to its encoding, its headers, its key and 64 bytes: the tables.
+# The cost of a note for the tables, in addition to its encoding, headers, key and 64 bytes.
 KEY_COST: Final = 192
 
 
 class CompactedHistory(TopicHistory):
-    """The newest note of each key: at most `most` keys, and `most_bytes` of cost.
+    """The newest note of each key: at most `most` keys and `most_bytes` of cost.
 
-    Every note from the number `first` on is kept, or was replaced by a later note of its key.
+    Each note from the number `first` on is in the history, or was replaced by a newer note of its
+    key.
     """
 
     __slots__ = ("_by_key", "_keys", "numbers")
 
     def __init__(self, epoch: bytes, most: int, most_bytes: int, last: int = 0) -> None:
         super().__init__(epoch, most, most_bytes, last)
-        # Ascending numbers, with the note and the key of each. A replaced note is b"".
+        # Numbers in ascending order, with the note and the key of each. A replaced note is b"".
         self.numbers: list[int] = []
         self._keys: list[bytes] = []
         self._by_key: dict[bytes, int] = {}  # the number of each key's note
 
     def __len__(self) -> int:
-        """Return how many notes are kept: one for each key."""
+        """Return how many notes are in the history, one for each key."""
         return len(self._by_key)
 
     def add(self, note: bytes, headers: Headers | None, key: bytes = b"") -> None:
-        """Add an encoded note in place of the note of the same key; the oldest make room."""
+        """Add an encoded note in place of the note of the same key; discard the oldest if
+        necessary.
+        """
         replaced = self._by_key.pop(key, None)
         if replaced is not None:
             self._remove(bisect_left(self.numbers, replaced))
@@ -249,8 +277,11 @@ class CompactedHistory(TopicHistory):
             self._shorten()
 
     def read(self, number: int, until: int, room: int) -> Batch:
-        """Return the notes from `number` on, which is kept, that fit into one event: those with
-        consecutive numbers, up to `until`, and `room` bytes; one with headers is alone."""
+        """Return consecutive notes from `number` to `until` that fit into one event of `room`
+        bytes.
+
+        A note with headers is returned alone. `number` must be in the history.
+        """
         at = bisect_left(self.numbers, number)
         headers = self._headers.get(number)
         if headers is not None:
@@ -268,21 +299,20 @@ class CompactedHistory(TopicHistory):
         return Batch(notes)
 
     def too_long(self, number: int, until: int, room: int) -> int:
-        """Return 1 if the note `number`, which is kept, takes more than `room` bytes with its
-        headers, else 0."""
+        """Return 1 if the note `number` with its headers exceeds `room` bytes, else 0."""
         size = len(self.notes[bisect_left(self.numbers, number)])
         headers = self._headers.get(number)
         return int(size + (headers.size if headers else 0) > room)
 
     def replaced(self, number: int, until: int) -> int:
-        """Return how many notes in a row, from `number` on up to `until`, were replaced."""
+        """Return how many consecutive notes from `number` to `until` were replaced."""
         for place in range(bisect_left(self.numbers, number), len(self.numbers)):
             if self.notes[place]:
                 return min(self.numbers[place], until + 1) - number
         return until + 1 - number
 
     def count(self, number: int, until: int) -> int:
-        """Return how many notes are kept of those from `number` on up to `until`."""
+        """Return how many notes from `number` to `until` are in the history."""
         numbers = self.numbers
         start, end = bisect_left(numbers, number), bisect_left(numbers, until + 1)
         return sum(1 for note in self.notes[start:end] if note)
@@ -304,7 +334,7 @@ class CompactedHistory(TopicHistory):
             self.cost -= headers.size
 
     def _shorten(self) -> None:
-        """Drop the places of replaced and forgotten notes."""
+        """Remove the positions of replaced and discarded notes."""
         places = [place for place, note in enumerate(self.notes) if note]
         self.numbers = [self.numbers[place] for place in places]
         self._keys = [self._keys[place] for place in places]

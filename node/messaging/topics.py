@@ -1,8 +1,8 @@
-"""Subscriptions over one connection, both ways: what we publish to, what we read (section 9).
+"""Published and received subscriptions of one connection (section 9).
 
-A subscription is one stream, opened by the publisher's side with the label
-`topic:NAME`; Open goes before the Result, and the Result before the first note. Knows
-no handlers: who may subscribe was decided when `accept` is called.
+A subscription is one stream, opened by the publisher with the label `topic:NAME`. The stream is
+opened before the Result, and the Result is sent before the first note. Authorisation is decided
+before `open_feed` is called.
 """
 
 from collections.abc import Callable
@@ -25,24 +25,24 @@ from parley._node.protocol.memory_budget import EVENT_WEIGHT
 from parley._node.protocol.reports import StreamFinished, StreamReset, StreamWritable
 
 LABEL: Final = "topic:"
-# What a Call names whose data is to be published (section 19): this, and the topic.
+# A Call to this prefix and a topic publishes its data (section 19).
 PUBLISH: Final = "publish:"
-# Makes the feed of a stream; the second argument is told when it is closed.
+# Makes the feed of a stream; its second argument is called when the feed is closed.
 MakeFeed = Callable[[int, Callable[[StreamFeed], None]], StreamFeed]
-# What a Result has besides its data, at most: code, stream and heads; and where it begins.
+# The most bytes of a Result besides its data (code, stream, heads), and those of its beginning.
 _RESULT_OVERHEAD: Final = 32
 _BEGINNING: Final = 32
 
 
 class NoteReceiver(Protocol):
-    """Where the notes of a subscription go."""
+    """The receiver of a subscription's notes."""
 
     @property
     def closed(self) -> bool:
-        """Whether they are not read any longer."""
+        """Whether the notes are no longer read."""
 
     def put(self, subcategory: int, payload: bytes, cost: int) -> bool:
-        """A Notify or Notes came; False if there is no room for one that cost nothing."""
+        """Store a Notify or Notes; False if it has no credit and there is no capacity."""
 
 
 class Reader(Protocol):
@@ -50,18 +50,21 @@ class Reader(Protocol):
 
     @property
     def inbox(self) -> NoteReceiver:
-        """What takes the notes that come."""
+        """The receiver of the notes."""
 
     def ended(self, reset: StreamReset | None) -> None:
-        """No more notes will come: the publisher finished, or reset."""
+        """Called when the publisher has finished or reset the stream."""
 
     def lost(self, code: int, text: str) -> None:
-        """The connection is over."""
+        """Called when the connection has ended."""
 
 
 class Topics:
-    """The subscriptions of one connection. `knows` tells whether we publish a topic; `asked` are
-    the topics for which a subscription here waits to be accepted."""
+    """The subscriptions of one connection.
+
+    `knows` returns whether this node publishes a topic. `asked` contains the topics with a pending
+    outgoing Subscribe.
+    """
 
     __slots__ = (
         "_connection",
@@ -86,10 +89,12 @@ class Topics:
         self._knows = knows
         self._feeds: dict[int, StreamFeed] = {}
         self._feeds_by_topic: dict[str, StreamFeed] = {}
-        self._finished: dict[int, StreamFeed] = {}  # until the subscriber answers Finish
-        self._expected: dict[str, int] = {}  # how many of our Subscribes wait for an answer
-        self._given_up: dict[str, int] = {}  # how many of these nobody waits for
-        self._offered: dict[int, str] = {}  # streams that were opened in answer to them
+        # Feeds whose Finish the subscriber has not answered.
+        self._finished: dict[int, StreamFeed] = {}
+        # How many outgoing Subscribes of a topic are unanswered.
+        self._expected: dict[str, int] = {}
+        self._given_up: dict[str, int] = {}  # How many of these are no longer wanted.
+        self._offered: dict[int, str] = {}  # Streams that were opened in response to them.
         self._readers: dict[int, tuple[str, Reader]] = {}
         self._readers_by_topic: dict[str, Reader] = {}
         self.asked: set[str] = set()
@@ -97,29 +102,31 @@ class Topics:
     # Publishing.
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether the other side gets this topic's notes from us."""
+        """Whether the peer has subscribed to this topic."""
         return topic in self._feeds_by_topic
 
     def open_feed(
         self, call: IncomingCall, data: Encodable, make: MakeFeed, *, remembers: bool = False
     ) -> StreamFeed | None:
-        """Accept a Subscribe: open its stream, answer with `data`, and with where it begins if
-        the topic `remembers`; None if that failed, which the answer says then.
+        """Accept a Subscribe: open its stream and send the answer with `data`.
+
+        If the topic `remembers`, the answer includes where the notes begin. Returns None if it
+        failed, after answering with the reason.
 
         Raises:
-            LbmEncodeError: `data` has no encoding; the request is still unanswered.
+            LbmEncodeError: `data` cannot be encoded; the request is still unanswered.
         """
         answer = self._incoming.answer
         limit = self._connection.limits.max_payload
         overhead = _RESULT_OVERHEAD + _BEGINNING * remembers
         if data is not None and len(encode_value(data)) + overhead > limit:
             return answer(call, ResultCode.PAYLOAD_TOO_LARGE)
-        if call.answered:  # cancelled meanwhile
+        if call.answered:  # It was cancelled while it was being decided.
             return None
         try:
             stream = self._connection.open_stream(LABEL + call.topic, credit=call.window)
             self._connection.streams.hold(stream)
-        except LocalError:  # no stream is free, or the connection is closing
+        except LocalError:  # No stream is available, or the connection is closing.
             return answer(call, ResultCode.OVERLOADED)
         feed = make(stream, self._forget)
         self._feeds[stream] = self._feeds_by_topic[call.topic] = feed
@@ -128,14 +135,15 @@ class Topics:
         else:
             call.prepare(encode_accepted(data, stream, feed.begins.cells()))
             answer(call, ResultCode.ACCEPTED, None, stream)
-            feed.pump()  # what is kept
+            feed.pump()  # Send the history.
         return feed
 
     def unsubscribe_received(self, event: Event, now: float) -> bool:
-        """Take an Unsubscribe, whose turn may come later; returns whether its cost is kept.
+        """Process an Unsubscribe, perhaps after earlier requests; return whether its cost stays
+        charged.
 
         Raises:
-            RemoteProtocolError: as `IncomingCalls.require_free`.
+            RemoteProtocolError: for the reasons that `IncomingCalls.require_free` documents.
         """
         stream, async_id, _, subcategory, payload, cost = event
         incoming = self._incoming
@@ -151,32 +159,37 @@ class Topics:
         return True
 
     def flush(self) -> None:
-        """Hand on all that waits for the other side: the connection is to be closed."""
+        """Move all queued notes to the connection's queue, before the connection is closed."""
         for feed in list(self._feeds.values()):
             feed.flush()
 
     # Subscribing.
 
     def expect(self, topic: str, window: int | None = None) -> None:
-        """A Subscribe of ours is on its way; `window` is what it names, in bytes of cost."""
+        """Expect the stream of an outgoing Subscribe; `window` is its window, in bytes of cost."""
         self._expected[topic] = self._expected.get(topic, 0) + 1
-        # Notes may come before its answer is looked at. Of several the largest counts
-        # until it is known which one was accepted.
+        # Notes can arrive before the answer is processed. With several Subscribes, use the largest
+        # window until it is known which one was accepted.
         connection, label = self._connection, LABEL + topic
         with suppress(LocalError):  # the connection is closing
             windows = connection.streams.windows
             windows[label] = max(windows.get(label, 0), window or connection.limits.stream_window)
 
     def abandon_subscribe(self, topic: str) -> bool:
-        """Nobody waits any more for the answer to a Subscribe of ours; returns whether nobody here
-        wants the topic then. It may be accepted all the same before its Cancel comes, and would be
-        in the way of the next one, unless an Unsubscribe goes before that."""
+        """Stop waiting for the answer to an outgoing Subscribe; return whether to send an
+        Unsubscribe.
+
+        The peer may accept it before its Cancel arrives. That would block the next Subscribe unless
+        an Unsubscribe precedes it. It isn't sent while another subscription here needs the topic.
+        """
         given_up = self._given_up[topic] = self._given_up.get(topic, 0) + 1
         return given_up == self._expected.get(topic) and topic not in self._readers_by_topic
 
     def expect_no_more(self, topic: str, named: int, *, given_up: bool = False) -> None:
-        """A Subscribe of ours got its final answer: streams opened for it that nobody
-        reads are ended, first of all the one that the answer `named`."""
+        """Handle the final answer to an outgoing Subscribe.
+
+        Ends streams opened for it that are not read, first of all the one that the answer `named`.
+        """
         if given_up and self._given_up.get(topic, 0) > 1:
             self._given_up[topic] -= 1
         elif given_up:
@@ -193,7 +206,7 @@ class Topics:
             self.abandon(stream)
 
     def stream_opened(self, stream: int, label: str) -> bool:
-        """Take a stream that carries notes; False if we asked for none of that topic."""
+        """Accept a stream that carries notes; False if no Subscribe for its topic is pending."""
         topic = label.removeprefix(LABEL)
         if self._expected.get(topic, 0) <= len(self._offers(topic)):
             return False
@@ -201,8 +214,10 @@ class Topics:
         return True
 
     def read(self, topic: str, stream: int, reader: Reader, window: int | None = None) -> bool:
-        """Our Subscribe, which named `window`, was accepted; False if its stream was not
-        opened for that topic."""
+        """Start reading an accepted Subscribe; False if its stream was not opened for that topic.
+
+        `window` is the window of the Subscribe.
+        """
         if self._offered.get(stream) != topic:
             return False
         connection = self._connection
@@ -214,36 +229,36 @@ class Topics:
         return True
 
     def reader_of(self, topic: str) -> Reader | None:
-        """The reader of a topic that was not left."""
+        """Return the active reader of a topic."""
         return self._readers_by_topic.get(topic)
 
     def replace(self, topic: str, stream: int, reader: Reader) -> None:
-        """Have another reader read the stream of a topic."""
+        """Replace the reader of a topic's stream."""
         self._readers[stream] = topic, reader
         self._readers_by_topic[topic] = reader
 
     def reads(self, stream: int) -> bool:
-        """Whether notes may still come on a stream that is read."""
+        """Whether a stream is being read and notes can still arrive."""
         return stream in self._readers
 
     def leave(self, stream: int) -> None:
-        """Our Unsubscribe is on its way: another subscription of the topic may follow."""
+        """Allow another subscription of the topic, because an Unsubscribe was sent."""
         entry = self._readers.get(stream)
         if entry is not None and self._readers_by_topic.get(entry[0]) is entry[1]:
             del self._readers_by_topic[entry[0]]
 
     def abandon(self, stream: int) -> None:
-        """Nobody reads the stream of a subscription any more: end it at once."""
+        """Reset the stream of a subscription that is no longer read."""
         self._offered.pop(stream, None)
         self._end_reading(stream)
         with suppress(LocalError):  # the connection is closing
             self._connection.reset_stream(stream, CloseCode.CANCELLED)
 
     def notes_received(self, event: Event, now: float) -> bool:
-        """Take a Notify or Notes.
+        """Process a Notify or Notes.
 
         Raises:
-            RemoteProtocolError: as `IncomingCalls.require_free`.
+            RemoteProtocolError: for the reasons that `IncomingCalls.require_free` documents.
         """
         stream, async_id, _, subcategory, payload, cost = event
         entry = self._readers.get(stream)
@@ -252,7 +267,7 @@ class Topics:
         code, reader = self._checked(event, entry[1] if entry else None)
         kept = False
         if code == ResultCode.ACCEPTED and reader is not None:
-            # Off the subscription's own stream it has no credit to wait for.
+            # On another stream than the subscription's own, it has no credit.
             kept = reader.inbox.put(subcategory, payload, cost if entry else 0)
             code = ResultCode.ACCEPTED if kept else ResultCode.OVERLOADED
         if async_id and subcategory != NOTES:
@@ -262,10 +277,10 @@ class Topics:
             self._connection.count_dropped(charged=mistaken)
         return kept and entry is not None
 
-    # From the connection.
+    # Called by the connection.
 
     def changed(self, report: StreamFinished | StreamReset | StreamWritable) -> bool:
-        """Take what happened to a stream; False if it is none of ours."""
+        """Process the report of a stream; False if the stream belongs to no subscription."""
         stream = report.stream
         feed = self._feeds.get(stream)
         if feed is not None:
@@ -274,7 +289,7 @@ class Topics:
             elif isinstance(report, StreamReset):
                 feed.close()
             else:
-                feed.awaits_finish = False  # earlier than it need be
+                feed.awaits_finish = False  # The subscriber finished earlier than required.
             return True
         if stream in self._finished:
             if not isinstance(report, StreamWritable):
@@ -284,12 +299,12 @@ class Topics:
             if isinstance(report, StreamReset):
                 del self._offered[stream]
             elif isinstance(report, StreamFinished):
-                self.abandon(stream)  # over before it began: nobody will read it
+                self.abandon(stream)  # It ended before it was accepted, so it will not be read.
             return True
         return self._reader_changed(report)
 
     def connection_ended(self, code: int, text: str) -> None:
-        """Nothing comes or goes any more."""
+        """Close all feeds and readers."""
         for feed in list(self._feeds.values()):
             feed.close()
         while self._finished:
@@ -302,10 +317,8 @@ class Topics:
         self._given_up.clear()
         self._offered.clear()
 
-    # Inside.
-
     def _unsubscribe(self, call: IncomingCall) -> None:
-        """Answer an Unsubscribe whose turn has come: Result, then Finish."""
+        """Answer an Unsubscribe with a Result, then Finish."""
         answer = self._incoming.answer
         feed = self._feeds_by_topic.get(call.topic)
         if feed is None:
@@ -316,7 +329,7 @@ class Topics:
             return
         feed.close()
         held = 0
-        # It may be gone already: what came with this may have reset it.
+        # The stream may have ended, if events that arrived together with this one reset it.
         with suppress(LocalError):
             self._connection.streams.drop_waiting(feed.stream)
             self._connection.finish_stream(feed.stream)
@@ -339,7 +352,7 @@ class Topics:
         return True
 
     def _checked(self, event: Event, reader: Reader | None) -> tuple[ResultCode, Reader | None]:
-        """Read a note that has to be answered, or that names its topic itself."""
+        """Check a note that must be answered, or that includes its topic."""
         topic = None
         try:
             if event.subcategory == NOTES:
@@ -355,7 +368,7 @@ class Topics:
         return ResultCode.ACCEPTED, reader
 
     def _carries_notes(self, stream: int) -> bool:
-        """Whether a stream has the label of a topic: notes on it are of no other."""
+        """Whether a stream is labelled with a topic; it then carries no notes of other topics."""
         return stream in self._offered or stream in self._feeds or stream in self._finished
 
     def _end_reading(self, stream: int) -> None:

@@ -1,1 +1,1 @@
-"""One native connection as its user sees it."""
+"""One native connection, as an application uses it."""

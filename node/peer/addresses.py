@@ -1,4 +1,6 @@
-"""The addresses of one node, and resolvers for addresses that are found when they are dialled."""
+"""The addresses of one node, and resolvers for addresses that are looked up when they are
+dialled.
+"""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
@@ -9,39 +11,43 @@ from parley._node.discovery.discovery import SCHEME, resolve
 from parley._node.errors import AddressError, ConfigError, UnreachableError
 from parley._node.transport.address import Address
 
-# Addresses of one node that a link keeps, and as many that one resolver may propose.
+# The most addresses of one link; also the most addresses that are used of one resolver.
 MOST_PLACES: Final = 16
 
-# Finds addresses of a node: `scheme://NODEID` in, `tcp://..` and `unix://..` out, the best first;
-# an empty list, or UnreachableError, where nothing is found. What is found is only a proposal: the
-# handshake has to prove the node id.
+# Finds the addresses of a node: it takes `scheme://NODEID` and returns `tcp://..` and `unix://..`
+# addresses, the best first. It returns an empty list or raises UnreachableError if it finds no
+# address. The addresses need not be trusted, because the handshake authenticates the node ID.
 Resolver = Callable[[str], Awaitable[Sequence[str]]]
 
-# By scheme.
+# Resolvers by scheme.
 RESOLVERS: Final[dict[str, Resolver]] = {SCHEME: resolve}
 
 
 class AddressList:
-    """Where one node may be reached; `node_id` is the one id that the addresses carry, or else
-    that of the node which answered first. The address that answered last is tried first.
+    """The addresses of one node; the address that answered last is tried first.
+
+    `node_id` is the node ID in the addresses, otherwise the ID of the node that answered first.
 
     Raises:
-        AddressError: one is not an address.
-        ConfigError: they carry different node ids, or are more than 16.
+        AddressError: an address is invalid.
+        ConfigError: the addresses have different node IDs, or there are more than 16.
     """
 
     def __init__(self, address: str, also: Sequence[str] = ()) -> None:
         if isinstance(also, str) or not isinstance(also, Iterable):
-            raise ConfigError(f"also is {also!r}; it must be a list of addresses")
+            raise ConfigError(f"invalid also {also!r}: expected a list of addresses")
         texts = list(dict.fromkeys([address, *also]))
         if len(texts) > MOST_PLACES:
-            raise ConfigError(f"{len(texts)} addresses of one node: at most {MOST_PLACES}")
+            raise ConfigError(
+                f"cannot use {len(texts)} addresses for {address!r}: the limit is {MOST_PLACES}"
+            )
         self._texts = texts
         ids = {found for found in map(_read, texts) if found is not None}
         if len(ids) > 1:
             found_ids = ", ".join(sorted(map(str, ids)))
             raise ConfigError(
-                f"the addresses carry different node ids: a link has one node, not {found_ids}"
+                f"cannot combine the addresses of {address!r}: they have different node IDs "
+                f"({found_ids}); use one link for each node"
             )
         self._given: NodeId | None = next(iter(ids), None)
         self.node_id = self._given
@@ -51,10 +57,10 @@ class AddressList:
         return self._texts[0].partition("#")[0]
 
     async def found(self) -> list[str]:
-        """The addresses to dial now, with the node id if one of them carries it.
+        """Return the addresses to dial now, with the node ID if one of them includes it.
 
         Raises:
-            UnreachableError: none was found.
+            UnreachableError: no address was found.
         """
         found: list[str] = []
         failed: UnreachableError | None = None
@@ -70,13 +76,13 @@ class AddressList:
                 continue
             found += [self._pinned(one) for one in list(proposed)[:MOST_PLACES]]
         if not found:
-            raise failed or UnreachableError(f"{self}: no address was found")
+            raise failed or UnreachableError(f"cannot connect to {self}: no address was found")
         found = list(dict.fromkeys(found))
         found.sort(key=lambda address: address.partition("#")[0] != self._last)
         return found
 
     def answered(self, address: str, node_id: NodeId | None) -> None:
-        """The node answered there: from now on it is this one, and is dialled there first."""
+        """Record that the node answered at an address, which is dialled first from now on."""
         self.node_id, self._last = self.node_id or node_id, address.partition("#")[0]
 
     def _pinned(self, text: str) -> str:
@@ -91,4 +97,6 @@ def _read(text: str) -> NodeId | None:
     try:
         return NodeId.parse(rest)
     except IdentityError as error:
-        raise AddressError(f"after {scheme}:// stands a node id") from error
+        raise AddressError(
+            f"invalid address {text!r}: expected a node ID after '{scheme}://'"
+        ) from error

@@ -1,7 +1,7 @@
-"""`AnswerStream`: the answer to a call, item by item, no faster than it is read.
+"""`AnswerStream`: the items of a streamed answer, with back-pressure.
 
-Leaving its `async with` before the end cancels the call; nothing of it is left but its id, until
-the other side has answered.
+Leaving its `async with` block before the end cancels the call. Only the request ID stays in use,
+until the peer has answered.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -23,10 +23,19 @@ from parley._node.transport.conditions import Condition
 
 
 class AnswerStream(Generic[D]):
-    """The items of a streamed answer, in their order. Made by `Peer.call_stream`.
+    """The items of a streamed answer, in order. Made by `Peer.call_stream`.
 
-    `result` is what the final answer carried once the items are at their end: None,
-    unless the handler was not a generator. Made with `returns`, each item is of that type.
+    Enter it with `async with`, then iterate with `async for`. With `returns`, each item is
+    converted to that type.
+
+    Attributes: result: the value of the final answer, available after the last item. It is None if
+    the handler is a generator.
+
+    Example:
+
+        async with peer.call_stream("greet", "Ann") as answer:
+            assert [item async for item in answer] == []
+        assert answer.result == "hello Ann"
     """
 
     def __init__(
@@ -61,10 +70,11 @@ class AnswerStream(Generic[D]):
         return f"<AnswerStream of {self.topic!r} from {self.peer}>"
 
     async def __aenter__(self) -> Self:
-        """Call; raises as `Peer.call` does for what was not sent.
+        """Send the call.
 
         Raises:
-            ValueError: `window` is out of its range.
+            ValueError: `window` is out of range.
+            ParleyError: the call cannot be sent, for the reasons that `Peer.call` documents.
         """
         data, timeout, headers = self._arguments
         if not self._chain:
@@ -81,9 +91,7 @@ class AnswerStream(Generic[D]):
             self._leave()
             raise
         if self._call is None:
-            raise ParleyError(
-                f"the call of {self.topic!r} was not sent: an interceptor did not call proceed"
-            )
+            raise ParleyError(f"cannot call {self.topic!r}: an interceptor did not call proceed")
         return self
 
     async def _ask(
@@ -92,7 +100,6 @@ class AnswerStream(Generic[D]):
         timeout: float | None,
         headers: Mapping[str, Encodable] | None,
     ) -> None:
-        """Send the call."""
         if self._call is not None:
             raise ParleyError(
                 f"cannot call {self.topic!r} again with the same object; use call_stream again"
@@ -123,25 +130,27 @@ class AnswerStream(Generic[D]):
         return self
 
     async def __anext__(self) -> D:
-        """The next item.
+        """Return the next item.
 
         Raises:
-            MalformedDataError: it is not of the type; the next one can be read.
-            CallRefused: the final answer's code is not 0.
-            CallTimeout: it took too long.
-            PeerClosedError: the connection is over.
-            ClosedResourceError: it was left.
-            BusyResourceError: two tasks read.
+            MalformedDataError: the item does not match the type; reading can continue with the
+                next.
+            CallRefused: the final answer has a code other than 0.
+            CallTimeout: the answer was not complete in time.
+            PeerClosedError: the connection has ended.
+            ClosedResourceError: the answer stream was left.
+            BusyResourceError: another task is reading.
         """
         call, inbox = self._call, self._inbox
         if call is None or inbox is None:
             raise ParleyError(
-                f"the call of {self.topic!r} is not sent yet; use `async with` before `async for`"
+                f"cannot read the answer of {self.topic!r}: the call isn't sent yet; "
+                "use `async with` before `async for`"
             )
         with self._reading:
             await self._changes.until(lambda: bool(inbox) or call.done or self._closed)
             if self._closed:
-                raise anyio.ClosedResourceError
+                raise anyio.ClosedResourceError(f"the answer of {self.topic!r} was left")
             if inbox:
                 try:
                     item: Any = inbox.take()
@@ -153,7 +162,7 @@ class AnswerStream(Generic[D]):
             raise StopAsyncIteration
 
     def _leave(self) -> None:
-        """Want no more items: cancel the call, forget what waits."""
+        """Cancel the call and discard unread items."""
         call, live = self._call, self._live
         if call is not None and not self._closed:
             code = call.code if call.done else GIVEN_UP
@@ -170,11 +179,11 @@ class AnswerStream(Generic[D]):
             try:
                 self._live.core.streams.grant(MAIN_STREAM, self._call.async_id, credit)
             except LocalError:
-                return  # the connection is closing
+                return  # The connection is closing.
 
 
 def answer_of(call: OutgoingCall) -> Value:
-    """The data of an answered request, or what its code means for the caller."""
+    """Return the data of an answered request, or raise the error for its code."""
     if call.code == ResultCode.ACCEPTED:
         return cast("Value", call.data)
     if call.code == LOST:

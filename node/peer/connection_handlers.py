@@ -1,7 +1,7 @@
-"""Our end of one connection: the parts that speak on it, and what the core reports to each.
+"""The handlers of one connection: they receive its events and the reports of the protocol core.
 
-Reports are taken in their order, and the end of the connection ends all that waits on it, at
-once, with its code. How it ended is in the log.
+Reports are processed in order. When the connection ends, all pending operations on it end
+immediately with its close code, and the reason is logged.
 """
 
 import logging
@@ -56,12 +56,12 @@ CODES: Final = frozenset(CloseCode)
 
 
 def direction(live: LiveConnection) -> str:
-    """Who dialled a connection: `dialled` from here, or `accepted`."""
+    """Return `dialled` if this node opened the connection, otherwise `accepted`."""
     return "dialled" if live.core.initiator else "accepted"
 
 
 def count_handshake(live: LiveConnection, result: str) -> None:
-    """A handshake is over."""
+    """Count a completed handshake with its result."""
     metrics = live.metrics
     metrics.handshakes[direction(live), result] += 1
     if result == "ok":
@@ -69,9 +69,10 @@ def count_handshake(live: LiveConnection, result: str) -> None:
 
 
 def count_ending(live: LiveConnection, ended: ConnectionEnded) -> None:
-    """A connection is over; one whose handshake was not is a handshake that failed."""
+    """Count a connection that ended, as a failed handshake if its handshake was not complete."""
     known = ended.code in CODES
-    code = code_name(ended.code) if known else "other"  # no peer makes labels
+    # Only known codes become metric labels, because the peer chooses the code.
+    code = code_name(ended.code) if known else "other"
     if live.agreed is not None:
         live.metrics.ended[code] += 1
     elif live.driver.was_connected:
@@ -82,31 +83,34 @@ def count_ending(live: LiveConnection, ended: ConnectionEnded) -> None:
 
 logger = logging.getLogger("parley.peer")
 
-# Lines about strangers: at once, and from then on for each second.
+# Rate limit of log lines about unauthenticated peers: burst, then lines per second.
 BURST: Final = 100
 PER_SECOND: Final = 10
 
 
-# Lines about what is not a node: a probe comes again and again, and says nothing new.
+# Rate limit of log lines about other protocols, because a probe repeats without new information.
 FOREIGN_BURST: Final = 10
 FOREIGN_PER_SECOND: Final = 1 / 60
-# Seconds in which a responder that does not trust us says so: for us the session is open by then.
+# How many seconds after the handshake a refusal counts as "not trusted". The responder sends its
+# refusal when the session is already open for the dialling node.
 REFUSED_WITHIN: Final = 15.0
-# Places of which is remembered why they could not be dialled.
+# The most addresses whose last dial error is stored.
 MOST_PLACES: Final = 1_024
 
 
 class ConnectionLog:
-    """The log of how the connections of one node ended, a line each. Whoever was never let in
-    cannot fill the log: how many lines were left out is said with the next one. Of dials that
-    failed there is a line when the reason at that place has changed."""
+    """Logs how the connections of one node end, one line each.
+
+    Lines about unauthenticated peers are rate-limited; the next line reports how many were left
+    out. A failed dial is logged when its reason differs from the last one at the same address.
+    """
 
     __slots__ = ("_failed", "_foreign", "_strangers")
 
     def __init__(self) -> None:
         self._strangers = RateLimitedLogger(BURST, PER_SECOND)
         self._foreign = RateLimitedLogger(FOREIGN_BURST, FOREIGN_PER_SECOND)
-        self._failed: OrderedDict[str, str] = OrderedDict()  # by place; the newest last
+        self._failed: OrderedDict[str, str] = OrderedDict()  # By address; the newest last.
 
     def ended(
         self,
@@ -117,17 +121,17 @@ class ConnectionLog:
         stranger: bool,
         refused: bool = False,
     ) -> None:
-        """Log an ending; `stranger` says that the handshake was never completed, `refused` that it
-        was our dial that failed: then whoever dialled is told, and `dial_failed` is as well.
+        """Log the end of a connection; `stranger` means that the handshake was not completed.
 
-        `now` is seconds of a clock that never goes back, the same for all calls.
+        `refused` means that this node's dial failed; the caller gets an error and `dial_failed`
+        logs it. `now` is in seconds of one monotonic clock.
         """
         if stranger and not self._strangers.allows(now):
             return
         self._break_silence()
         quiet = ended.code in (CloseCode.NORMAL, CloseCode.GOING_AWAY)
-        # Whoever hangs up before it is anybody only had a look, as scanners do, and as our own
-        # command line does at an address that is new to it.
+        # A connection that closes before authentication is usually a port scan, or the command line
+        # looking up the ID of a node that it does not know yet.
         looked = stranger and ended.code == CloseCode.CONNECTION_LOST
         level = logging.INFO if quiet or refused or looked else logging.WARNING
         if access.logger.isEnabledFor(level):
@@ -143,21 +147,25 @@ class ConnectionLog:
             access.logger.log(level, "%s ended: %s (%s)", who, name, text, extra=extra)
 
     def turned_away(self, name: str, reason: str, now: float) -> None:
-        """Log that a connection from `name` was closed before anything was said on it."""
+        """Log that a connection from `name` was closed before any data was exchanged."""
         if self._strangers.allows(now):
             self._break_silence()
             extra = {"event": "connection.turned-away", "address": name, "reason": reason}
-            access.logger.warning("turned away a connection from %s: %s", name, reason, extra=extra)
+            access.logger.warning("rejected a connection from %s: %s", name, reason, extra=extra)
 
     def met_foreign(self, name: str, what: str, now: float) -> None:
-        """Log that something else than a node, such as 'an HTTP client', came from `name`."""
+        """Log a connection from `name` that uses another protocol; `what` is, for example, 'an HTTP
+        client'.
+        """
         text = "%s from %s connected to a native port, which serves only nodes"
         extra = {"event": "connection.foreign", "address": name, "what": what}
         self._foreign.log(access.logger, logging.WARNING, now, text, what, name, extra=extra)
 
     def dial_failed(self, place: str, why: str, *, refused: bool) -> None:
-        """Log that a dial failed, if the last one there did not fail in the same way; `refused`
-        says that somebody answered. Whoever dialled is told of each."""
+        """Log a failed dial, at debug level if the last dial there failed for the same reason.
+
+        `refused` means that the other side answered and refused. The caller always gets an error.
+        """
         changed = self._failed.pop(place, None) != why
         self._failed[place] = why
         if len(self._failed) > MOST_PLACES:
@@ -173,14 +181,14 @@ class ConnectionLog:
         )
 
     def used(self, place: str) -> None:
-        """A dial led to a session, which is over: the next dial that fails is news."""
+        """Record that a dial succeeded, so that the next failure at this address is logged."""
         self._failed.pop(place, None)
 
     def _break_silence(self) -> None:
         if self._strangers.silent:
             left_out = self._strangers.take_left_out()
             access.logger.warning(
-                "%d endings of strangers were not logged",
+                "%d closed connections of unauthenticated peers were not logged",
                 left_out,
                 extra={"event": "log.rationed", "left_out": left_out},
             )
@@ -188,7 +196,7 @@ class ConnectionLog:
 
 @dataclass(frozen=True, slots=True)
 class NodeContext:
-    """What a node gives each of its connections."""
+    """The parts of a node that its connections use."""
 
     backend: Backend
     config: NodeConfig
@@ -198,12 +206,11 @@ class NodeContext:
     once: IdempotencyCache
     sessions: SessionTable
     metrics: Metrics
-    barrier: WriteBarrier  # that the transports of the connection wait at
+    barrier: WriteBarrier  # The transports of the connection wait at this barrier.
 
 
 class ConnectionHandlers:
-    """The parts of one connection. `dialled` is the name under which trust policies know a peer
-    that was dialled."""
+    """The handlers of one connection. `dialled` is the dialled peer's name in trust policies."""
 
     __slots__ = (
         "_emitted",
@@ -245,13 +252,13 @@ class ConnectionHandlers:
         )
 
     def emitter_of(self, name: str) -> NativeEmitter:
-        """What sends one event of this name, inside of its interceptors if there are any."""
+        """Return the emitter for an event of this name, with interceptors if there are any."""
         if not self._emitted:
             return self.emitter
         return InterceptedEmitter(self._live, self.calls, self._emitted, name)
 
     def take(self, reports: list[Report]) -> None:
-        """Take what happened, in its order."""
+        """Process reports in order."""
         live = self._live
         now = live.backend.now()
         dispatch = self.dispatch.receive
@@ -269,16 +276,17 @@ class ConnectionHandlers:
             self.streams.reports_taken()
 
     def transport_closed(self) -> None:
-        """The transport is closed: nothing more will be reported."""
+        """Record that the transport is closed; no more reports follow."""
         live = self._live
         live.transport_closed()
-        if live.ended is None and live.became is None:  # a bug kept the core from telling
+        # The core did not report the end because of a bug.
+        if live.ended is None and live.became is None:
             self._connection_ended(ConnectionEnded(CloseCode.INTERNAL_ERROR, "", False, "a bug"))
         live.changed()
 
     def _take_other(self, report: Report) -> None:
         live = self._live
-        match report:  # what every connection has comes first
+        match report:  # The reports that every connection has come first.
             case PeerIdentified():
                 self.trust_decision.decide(report)
             case HandshakeCompleted(agreed):
@@ -351,6 +359,6 @@ class ConnectionHandlers:
         live.changed()
 
     def _not_trusted(self, ended: ConnectionEnded, now: float) -> bool:
-        """Whether the responder has refused us, once the handshake was over for us."""
+        """Whether the responder refused this node after the handshake."""
         said = ended.remote and ended.code == CloseCode.AUTHENTICATION_FAILED
         return said and now - self._opened < REFUSED_WITHIN

@@ -1,5 +1,5 @@
-"""Dialling a node: its addresses in turn, whom it may prove to be, and what a dial that failed
-leaves behind: nothing.
+"""Dialling a node: trying its addresses in order, checking its identity, and cleaning up failed
+dials.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -22,20 +22,20 @@ from parley._node.trust.policies import AcceptHook, Pinned, ResolvedPolicy, Trus
 
 
 def parse_addresses(address: str, also: Iterable[str]) -> list[Address]:
-    """The addresses of one node; if one of them carries its id, so do all.
+    """Parse the addresses of one node; if one includes the node ID, it applies to all.
 
     Raises:
-        AddressError: not an address.
-        ConfigError: two carry different ids.
+        AddressError: an address is invalid.
+        ConfigError: two addresses have different node IDs.
     """
     if isinstance(also, str) or not isinstance(also, Iterable):
-        raise ConfigError(f"also is {also!r}; it must be a list of addresses")
+        raise ConfigError(f"invalid also {also!r}: expected a list of addresses")
     first, *others = [Address.parse(text) for text in (address, *also)]
     for other in others:
         if first.node_id is None and other.node_id is not None:
             first = first.with_node_id(other.node_id)
         if other.node_id not in (None, first.node_id):
-            raise ConfigError(f"{other} is not another address of {first}")
+            raise ConfigError(f"invalid also '{other}': it has another node ID than {first}")
     if first.node_id is None:
         return [first, *others]
     return [one.with_node_id(first.node_id) for one in (first, *others)]
@@ -44,19 +44,19 @@ def parse_addresses(address: str, also: Iterable[str]) -> list[Address]:
 def policy_for(
     target: Address | None, trust: TrustPolicy | AcceptHook | None, config: NodeConfig
 ) -> ResolvedPolicy:
-    """Whom to trust at an address: the node whose id it carries, otherwise as `trust` says.
+    """Return the trust policy for an address: its node ID if it has one, otherwise `trust`.
 
     Raises:
-        ConfigError: neither is given, or it does not go with plaintext.
+        ConfigError: neither is given, or the policy cannot be combined with plaintext.
     """
     if target is not None and target.node_id is not None:
         if trust is not None:
-            as_policy(trust)  # an error in it is reported, although the address decides
+            as_policy(trust)  # Check the policy even though the address decides.
         trust = Pinned(target.node_id)
     if trust is None:
         where = "this node" if target is None else f"the node at {target}"
         raise ConfigError(
-            f"cannot decide whether to trust {where}: the address has no node id, and no trust "
+            f"cannot decide whether to trust {where}: the address has no node ID, and no trust "
             "policy is given; append #NODEID, or give trust="
         )
     policy = as_policy(trust)
@@ -71,8 +71,10 @@ def policy_for(
 async def open_peer(
     peer: Peer, dials: Sequence[Dial], timeout: float, anew: Callable[[TrustPolicy], Peer]
 ) -> None:
-    """Dial until one of the ways leads to an answer, and do the handshake there; raises as
-    `Node.connect`. `anew` makes another peer, in case that the session is not known any more."""
+    """Dial until an address answers, then do the handshake; raises the errors of `Node.connect`.
+
+    `anew` creates another peer, for the case that the remote node no longer knows the session.
+    """
     backend = peer.backend
     resumer = SessionResumer(peer.live, dials, proof(peer, anew))
     peer.live.use_resumer(resumer)
@@ -81,12 +83,15 @@ async def open_peer(
             resumer.next = await _dial(peer, dials, backend.now() + timeout)
             await peer.live.opened()
         if scope.cancelled_caught:
-            raise HandshakeError(CloseCode.TIMEOUT, f"no handshake in {timeout:g} s")
+            raise HandshakeError(
+                CloseCode.TIMEOUT, f"the handshake did not complete in {timeout:g} s"
+            )
 
 
 async def _dial(peer: Peer, dials: Sequence[Dial], until: float) -> int:
-    """Dial in turn, each with its share of the time; returns the number of the one that
-    answered."""
+    """Dial in order, each with its share of the time; return the index of the dial that
+    answered.
+    """
     *others, final = dials
     for number, dial in enumerate(others):
         share = (until - peer.backend.now()) / (len(dials) - number)
@@ -95,18 +100,18 @@ async def _dial(peer: Peer, dials: Sequence[Dial], until: float) -> int:
         if peer.driver.was_connected:
             return number
     await final(lambda: peer.driver)
-    return len(others)  # if not even that one: the peer was given up, and its end says why
+    return len(others)  # If this dial also failed, the peer has ended with the reason.
 
 
 async def open_over(peer: Peer, stream: ByteStream) -> None:
-    """Do the handshake over a byte stream, on either side; raises as `Node.connect`."""
+    """Do the handshake over a byte stream, as either side; raises the errors of `Node.connect`."""
     StreamTransport(stream, peer.driver, peer.backend)
     with drop_on_failure(peer):
         await peer.live.opened()
 
 
 def stream_dial(redial: Callable[[], Awaitable[ByteStream]], backend: Backend) -> Dial:
-    """How the session of a byte stream is given another one."""
+    """Return a dial function that opens another byte stream for a session."""
 
     async def dial(accept: Callable[[], Driver | None]) -> None:
         stream = await redial()
@@ -120,10 +125,10 @@ def stream_dial(redial: Callable[[], Awaitable[ByteStream]], backend: Backend) -
 
 
 def proof(peer: Peer, anew: Callable[[TrustPolicy], Peer]) -> Prove:
-    """How it is proved that a peer answers: by a session of its own, which ends at once."""
+    """Return a function that opens and closes a session of its own to prove that a peer answers."""
 
     async def prove(dial: Dial) -> None:
-        assert peer.node_id is not None  # else there was nothing to resume
+        assert peer.node_id is not None  # A session can only resume if its peer is authenticated.
         fresh = anew(Pinned(peer.node_id))
         with drop_on_failure(fresh), anyio.fail_after(DIAL_TIMEOUT):
             await dial(lambda: fresh.driver)
@@ -135,15 +140,13 @@ def proof(peer: Peer, anew: Callable[[TrustPolicy], Peer]) -> Prove:
 
 @contextmanager
 def drop_on_failure(peer: Peer) -> Iterator[None]:
-    """A dial that failed, timed out or was cancelled (be it at the last moment, when the
-    peer is open but was not returned) leaves nothing behind."""
+    """Clean up after a dial that failed, timed out or was cancelled, even at the last moment."""
     try:
         yield
     except (HandshakeError, TimeoutError) as error:
         peer.driver.blame()
         _log_failure(peer, error, refused=True)
-        # A responder that refused is yet to say so (Reject or Close); the core bounds how
-        # long it lingers for that.
+        # The responder still has to send its Reject or Close; the core limits how long this takes.
         if peer.core.state is not State.CLOSING:
             peer.live.drop(CloseCode.GOING_AWAY)
         raise
@@ -155,9 +158,9 @@ def drop_on_failure(peer: Peer) -> Iterator[None]:
 
 
 def _log_failure(peer: Peer, error: Exception, *, refused: bool) -> None:
-    """Say why a dial failed, as this side knows it."""
+    """Log why a dial failed."""
     if not peer.core.initiator:
-        return  # it was not dialled here, and its end is in the log
+        return  # It was accepted, not dialled, and its end is logged elsewhere.
     ended, why = peer.live.ended, str(error) or "it took too long"
     if ended is not None and ended.reason not in why:
         why = f"{why}: {ended.reason}"

@@ -10,7 +10,7 @@ from parley._node.transport.backend import Backend
 
 
 class NativeEmitter:
-    """Our events to one peer, on its connection's main stream: an `Emitter`."""
+    """An `Emitter` for one native peer; it sends on the main stream of the connection."""
 
     __slots__ = ("_calls", "_live", "backend", "marks_end")
 
@@ -22,38 +22,38 @@ class NativeEmitter:
 
     @property
     def can_send(self) -> bool:
-        """Whether a sender need not wait."""
+        """Whether an event can be sent without waiting."""
         return self._live.driver.can_send
 
     async def wait_writable(self, timeout: float | None) -> float | None:
-        """Wait while too much waits to be written; CallTimeout if it takes too long."""
+        """Wait until the send queue has capacity; CallTimeout if it takes longer than `timeout`."""
         return await self._live.wait_writable(timeout)
 
     def send(self, name: str, namespace: str, payload: Payload) -> None:
-        """Send an event to which no reply is wanted."""
+        """Send an event without waiting for replies."""
         self._calls.named.emit(name, namespace, payload)
 
     def ask(
         self, emit: OutgoingEmit, name: str, namespace: str, payload: Payload, timeout: float | None
     ) -> None:
-        """Send an event; `emit` gets its replies."""
+        """Send an event; `emit` receives its replies."""
         self._calls.named.ask(emit, name, namespace, payload, self.backend.now(), timeout)
 
     def stop_waiting(self, emit: OutgoingEmit) -> None:
-        """Wait for no more of its replies."""
+        """Stop waiting for replies to an event."""
         self._calls.outgoing.stop_waiting(emit)
 
     def cancel(self, emit: OutgoingEmit) -> None:
-        """Want none of its replies: Cancel."""
+        """Send a Cancel for an event and discard further replies."""
         self._calls.outgoing.cancel(emit)
 
     def closed_error(self) -> PeerClosedError:
-        """Why nothing can be sent any more."""
+        """Return the error to raise when the connection has ended."""
         return self._live.closed_error()
 
 
 class InterceptedEmitter(NativeEmitter):
-    """Sends one event of this `name`, once the interceptors of `chain` have returned."""
+    """Sends one event named `name` after running the interceptors in `chain`."""
 
     __slots__ = ("_chain", "_name")
 
@@ -64,14 +64,14 @@ class InterceptedEmitter(NativeEmitter):
 
     @property
     def can_send(self) -> bool:
-        """Never: `wait_writable` is always waited for."""
+        """Always False, so that callers wait with `wait_writable`."""
         return False
 
     async def wait_writable(self, timeout: float | None) -> float | None:
-        """Run the interceptors, then wait as for any event.
+        """Run the interceptors, then wait for capacity.
 
         Raises:
-            ParleyError: one did not proceed. And what they raise.
+            ParleyError: an interceptor did not call proceed. Their own exceptions propagate.
         """
         timeouts: list[float | None] = []
 
@@ -82,6 +82,6 @@ class InterceptedEmitter(NativeEmitter):
         await self._chain.run(Intercepted(self._chain, peer, self._name, timeout=timeout), proceed)
         if not timeouts:
             raise ParleyError(
-                f"the event {self._name!r} was not emitted: an interceptor did not call proceed"
+                f"cannot emit event {self._name!r}: an interceptor did not call proceed"
             )
         return await super().wait_writable(timeouts[-1])

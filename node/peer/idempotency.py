@@ -12,21 +12,31 @@ from parley._node.peer.answer_stream import answer_of
 from parley._node.protocol.codes import LOST, CloseCode
 from parley._node.protocol.limits import ONCE_AGAIN, ONCE_KEY_SIZE
 
-# It goes on while the machine sleeps, as the other node's ten minutes do; the loop's may not. (On
-# Linux it is CLOCK_BOOTTIME; elsewhere CLOCK_MONOTONIC goes on.)
+# This clock must also count while the machine sleeps, because the remote cache expires after ten
+# minutes of real time. The loop's clock may stop. Outside Linux, CLOCK_MONOTONIC keeps counting.
 _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class IdempotencyKey:
-    """A key for `Peer.call(.., once=key)`, over as many sessions as it takes; 16 random bytes by
-    default.
+    """A key for `Peer.call(.., once=key)`, usable across sessions; 16 random bytes by default.
 
-    `epoch` is the `once_epoch` of the peer that was asked first, and `sent` when that was, in
-    seconds of the loop's clock; None until then. Once `is_over` no further try will do: the node
-    has forgotten the key, or was asked more than 5 minutes ago.
+    Attributes: value: the 16 bytes. epoch: the `once_epoch` of the first peer that was called; None
+    before the first call. sent: when the first call was sent, in seconds of the loop's clock; None
+    before. is_over: whether the key can no longer be used, because the node has forgotten it or
+    more than 5 minutes have passed.
+
+    Example:
+
+        from parley import IdempotencyKey
+
+        key = IdempotencyKey()
+        try:
+            await peer.call("greet", "Ann", once=key)
+        except Exception as error:
+            print(f"call again with the same key: {error}")
 
     Raises:
-        ValueError: `value` is not 16 bytes.
+        ValueError: `value` is not 16 bytes long.
     """
 
     __slots__ = ("_began", "_lost", "epoch", "is_over", "sent", "value")
@@ -35,12 +45,12 @@ class IdempotencyKey:
         if value is None:
             value = random_bytes(ONCE_KEY_SIZE)
         if len(value) != ONCE_KEY_SIZE:
-            raise ValueError(f"the key of a call that is made once is {ONCE_KEY_SIZE} bytes")
+            raise ValueError(f"invalid key of {len(value)} bytes: expected {ONCE_KEY_SIZE} bytes")
         self.value = bytes(value)
         self.epoch: bytes | None = None
         self.sent: float | None = None
         self.is_over = False
-        self._began = 0.0  # `sent` of the clock that goes on
+        self._began = 0.0  # The time of `sent` on the clock that counts during sleep.
         self._lost: tuple[int, str] = (CloseCode.NORMAL, "")
 
     def __repr__(self) -> str:
@@ -48,54 +58,52 @@ class IdempotencyKey:
 
     @classmethod
     def of(cls, once: "bool | bytes | IdempotencyKey") -> "IdempotencyKey":
-        """The key that `once=` of a call names: a new one for True.
+        """Return the key for a `once=` argument: a new key for True.
 
         Raises:
-            TypeError: it is something else. A key must not be taken for a mere yes: with a new one
-                in its place the handler would run again.
-            ValueError: it is not 16 bytes.
+            TypeError: it has another type. Treating a key of the wrong type as True would create a
+                new key and run the handler again.
+            ValueError: the key is not 16 bytes long.
         """
         if isinstance(once, IdempotencyKey):
             return once
         if once is not True and not isinstance(once, bytes):
-            raise TypeError(
-                f"once is True, 16 bytes or an IdempotencyKey, not {type(once).__name__}"
-            )
+            raise TypeError(f"invalid once {once!r}: expected True, 16 bytes or an IdempotencyKey")
         return cls(None if once is True else once)
 
     def sending(self, epoch: bytes, now: float) -> None:
-        """It is sent for the first time."""
+        """Record the first sending."""
         self.epoch, self.sent, self._began = epoch, now, time_with_sleep()
 
     def age(self, now: float) -> float:
-        """Seconds since it was sent first, 0 if it never was; the machine's sleep included."""
+        """Return the seconds since the first sending, including the machine's sleep; 0 before."""
         if self.sent is None:
             return 0.0
         return max(now - self.sent, time_with_sleep() - self._began)
 
     def unknown(self) -> OutcomeUnknownError:
-        """The error for a call that was sent, and will not be asked again."""
+        """Return the error for a call that was sent and will not be repeated."""
         assert self.epoch is not None
         assert self.sent is not None
         return OutcomeUnknownError(*self._lost, self.value, self.epoch, self.sent)
 
     def lost(self, code: int, text: str) -> OutcomeUnknownError:
-        """The same, with why its session ended."""
+        """Record why the session ended; return the error for a call that was sent."""
         self._lost = code, text
         return self.unknown()
 
 
 def time_with_sleep() -> float:
-    """Seconds of a clock that goes on while the machine sleeps."""
+    """Return the time of a clock that counts while the machine sleeps, in seconds."""
     return time.clock_gettime(_CLOCK)
 
 
 def epoch_to_ask(key: IdempotencyKey, epoch: bytes | None, now: float) -> bytes:
-    """The epoch of a peer, if that may be asked at `now`.
+    """Return the peer's epoch, after checking that the call can be sent at `now`.
 
     Raises:
-        NotOnceError: the peer remembers nothing, and no other was asked.
-        OutcomeUnknownError: another was asked that remembers no more, or too long ago.
+        NotOnceError: the peer does not support `once`, and the key has not been used.
+        OutcomeUnknownError: the first call was sent too long ago, or the node has restarted.
     """
     if key.sent is None:
         if epoch is None:
@@ -107,8 +115,10 @@ def epoch_to_ask(key: IdempotencyKey, epoch: bytes | None, now: float) -> bytes:
 
 
 def answer_of_once(key: IdempotencyKey, call: OutgoingCall, *, again: bool) -> Value:
-    """The data of an answered call, or what its code means for the caller; `again` says that it
-    was sent before."""
+    """Return the data of an answered call, or raise the error for its code.
+
+    `again` means that the call was sent before.
+    """
     if call.code == LOST:
         raise key.lost(call.close_code, call.close_text)
     try:
@@ -116,6 +126,6 @@ def answer_of_once(key: IdempotencyKey, call: OutgoingCall, *, again: bool) -> V
     except CallRefused as refused:
         if not again or refused.code not in NOT_REMEMBERED:
             raise
-        # This Call was not carried out, but the first one may have been.
+        # The node did not run this call, but it may have run the first one.
         key.is_over = True
         raise key.unknown() from refused

@@ -1,7 +1,7 @@
-"""`Link`: one node, kept reachable for as long as it is wanted (section 18).
+"""`Link`: a self-reconnecting connection to one node (section 18).
 
-Below it, a session outlives its transport (section 17). What a link adds begins where a session
-ends: it dials again, what asks waits for the connection, and its subscriptions go on.
+A session already survives the loss of its transport (section 17). A link also survives the end of a
+session: it reconnects, requests wait for the new connection, and subscriptions continue.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,38 +47,50 @@ if TYPE_CHECKING:
     from parley._node.bus.remote.store import ClientBuses
 
 
-# Subscriptions of a link.
+# The most subscriptions of one link.
 MOST_SUBSCRIPTIONS: Final = 1_024
-_UNKNOWN: Final = "the other side says that it does not know the session"
-# A responder that does not trust us says so only once the handshake is over for us.
+_UNKNOWN: Final = "the node reports that it does not know the session"
+# The responder sends this refusal only after the handshake is complete for the dialling node.
 _NOT_TRUSTED: Final = frozenset({CloseCode.AUTHENTICATION_FAILED, CloseCode.PEER_NOT_TRUSTED})
 
 
 class Dialler(Protocol):
-    """What a link asks of its node."""
+    """The parts of a node that a link uses."""
 
     @property
     def backend(self) -> Backend:
-        """The loop it runs in; ParleyError if it does not run."""
+        """The running event loop; raises ParleyError if the node isn't running."""
 
     async def connect(self, address: str, *, trust: TrustPolicy | AcceptHook | None = None) -> Peer:
-        """Dial a node and do the handshake; raises as `Node.connect`."""
+        """Dial a node and do the handshake; raises the errors of `Node.connect`."""
 
     def add_addresses(self, peer: Peer, addresses: Iterable[str]) -> None:
-        """Let the session of a peer that was dialled go on over these addresses, too."""
+        """Allow the session of a dialled peer to resume over these addresses."""
 
     @property
     def metrics(self) -> Metrics:
-        """What is counted of it."""
+        """The node's metrics."""
 
 
 class Link(ReconnectingClient[Peer]):
-    """A node that is kept reachable while `async with node.link(..) as link` lasts. It dials at
-    once, and again with growing pauses whenever a session is over.
+    """A self-reconnecting connection to one node, active while `async with node.link(..) as link`
+    runs.
 
-    A link has one node: the one whose id the addresses carry, or else the one that answered first.
-    If that is refused, refuses us, or has nothing in common with us, it is dialled on, with the
-    longest pauses: somebody may change a setting.
+    It dials immediately, and reconnects with increasing pauses whenever a session ends.
+
+    A link connects to one node only: the node whose ID is in the addresses, otherwise the node that
+    answered first. If that node is refused, refuses this node or has no common algorithm, the link
+    retries with the longest pause, because an operator can change the setting.
+
+    Example:
+
+        from parley import Identity, Node
+
+        async with Node(Identity.create()) as server:
+            address = await server.listen("tcp://127.0.0.1:0")
+            async with node.link(address) as link:
+                peer = await link.ready(timeout=10)
+                assert peer.node_id == server.node_id
     """
 
     def __init__(
@@ -96,9 +108,12 @@ class Link(ReconnectingClient[Peer]):
         if trust is not None:
             as_policy(trust)
         elif self._places.node_id is None:
-            raise ConfigError(f"{self._places} carries no node id, and no trust policy is given")
+            raise ConfigError(
+                f"cannot decide whether to trust the node at {self._places}: the address has no "
+                "node ID, and no trust policy is given; append #NODEID, or give trust="
+            )
         self._node = node
-        self._among = among  # the node's links that run
+        self._among = among  # The node's active links.
         self._trust = trust
         self._subscriptions: set[object] = set()
         self._buses: ClientBuses | None = None
@@ -108,29 +123,27 @@ class Link(ReconnectingClient[Peer]):
         return f"<Link to {self._places}, {'up' if self.is_up else 'down'}>"
 
     def __str__(self) -> str:
-        """The link as log lines name it."""
         return f"link to {self._places}"
-
-    # What is known of it.
 
     @property
     def peer(self) -> Peer | None:
-        """The node, over the session of this moment; None while the link is down."""
+        """The peer of the current session; None while the link is down."""
         peer = self._current
         return peer if peer is not None and peer.is_open else None
 
     @property
     def is_up(self) -> bool:
-        """Whether there is a session; one that is suspended counts, since it may go on."""
+        """Whether there is a session. A suspended session counts, because it can resume."""
         return self.peer is not None
 
-    # Life.
-
     async def __aenter__(self) -> Self:
-        """Start to dial; returns at once. ParleyError: the node is not running, or the link was
-        entered before."""
+        """Start dialling and return immediately.
+
+        Raises:
+            ParleyError: the node isn't running, or the link was entered before.
+        """
         if self._loop is not None:
-            raise ParleyError("a link is entered once")
+            raise ParleyError(f"cannot enter the {self._what} again; call node.link again")
         self._loop = self._node.backend
         self._redial.begin(self._loop)
         self._among.add(self)
@@ -142,13 +155,17 @@ class Link(ReconnectingClient[Peer]):
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        """Dial no more and close the session; by an exception without waiting for that."""
+        """Stop dialling and close the session; after an exception, don't wait for the peer."""
         await self.aclose(graceful=exc_type is None)
 
     async def aclose(self, *, graceful: bool = True) -> None:
-        """End it: who waits for it meets PeerClosedError. `graceful` waits for the Close."""
+        """End the link; pending requests raise PeerClosedError. `graceful` waits for the peer's
+        Close.
+        """
         if graceful and self._usable() is not None:
-            await self.close_buses()  # as long as events can be given back
+            # Close the buses first, because events can only be returned while the connection is
+            # open.
+            await self.close_buses()
         self._among.discard(self)
         self._finish()
         if self._loop is None:
@@ -161,24 +178,29 @@ class Link(ReconnectingClient[Peer]):
                 await self.close_buses(str(self.over_error()))
         finally:
             if peer is not None:
-                peer.live.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
+                # This does nothing if the session is already closed.
+                peer.live.drop(CloseCode.GOING_AWAY)
             await self._stop()
 
     async def node_ends(self, *, graceful: bool) -> None:
-        """No session follows the one that there is, which the node closes; as `aclose`."""
+        """End the link together with its node, which closes the current session."""
         if graceful and self._usable() is not None:
             await self.close_buses()
         self._finish()
-        await yield_to_loop(self.backend)  # what was begun a moment ago has to run to be ended
+        # Tasks that were just started must run once before they can be cancelled.
+        await yield_to_loop(self.backend)
 
     def redial(self) -> None:
-        """The network has changed: make a new transport for the session now or, while the link is
-        down, dial now. A session that does not resume is left alone."""
+        """Reconnect immediately, for example after the network has changed.
+
+        While the link is up, the session gets a new transport if it can resume; otherwise it is
+        left as it is. While the link is down, it dials without waiting for the next attempt.
+        """
         peer = self.peer
         if peer is None:
             self._redial.hurry()
             return
-        with suppress(LocalError, PeerClosedError):  # it cannot be resumed, or it ends
+        with suppress(LocalError, PeerClosedError):  # It cannot be resumed, or it is ending.
             peer.redial()
 
     # Requests.
@@ -223,16 +245,30 @@ class Link(ReconnectingClient[Peer]):
         once: bool | bytes | IdempotencyKey = False,
         returns: Any = None,
     ) -> Any:
-        """As `Peer.call`, once there is a connection, for which it waits within `timeout`.
+        """Call a topic as `Peer.call` does, after waiting for a connection within `timeout`.
 
-        A call with `once` whose session ends is asked again over the next one, as long as the node
-        is the same process and for at most 5 minutes.
+        If the session ends during a call with `once`, the call is repeated over the next session,
+        for at most 5 minutes and unless the node has restarted.
+
+        Example:
+
+            from parley import Identity, Node
+
+            async with Node(Identity.create()) as server:
+                @server.on_call("echo")
+                async def echo(call):
+                    return call.data
+
+                async with node.link(await server.listen("tcp://127.0.0.1:0")) as link:
+                    assert await link.call("echo", "hello") == "hello"
 
         Raises:
-            CallTimeout: no answer in time, or no connection: then its cause is why.
-            PeerClosedError: the session ended before the answer came, or the link was left.
-            OutcomeUnknownError: with `once`, it was sent and cannot be asked again.
-            LimitReachedError: 4,096 wait for the connection. And what `Peer.call` raises.
+            CallTimeout: no answer arrived in time. If there was no connection, its cause is the
+                reason.
+            PeerClosedError: the session ended before the answer arrived, or the link was left.
+            OutcomeUnknownError: the call with `once` was sent and cannot be repeated.
+            LimitReachedError: 4,096 requests are already waiting for the connection.
+            ParleyError: other errors of `Peer.call`.
         """
         if once is False:
             peer, timeout = await self.connected(timeout)
@@ -244,7 +280,7 @@ class Link(ReconnectingClient[Peer]):
     async def publish(
         self, topic: str, data: Encodable | Model = None, **options: Unpack[CallOptions]
     ) -> int | None:
-        """As `Peer.publish`; what waits, is asked again and is raised as by `call`."""
+        """Publish a note as `Peer.publish` does; wait, retry and raise errors as `call` does."""
         return await note_number(self.call(PUBLISH + topic, data, **options), topic)
 
     async def _call_once(
@@ -264,7 +300,7 @@ class Link(ReconnectingClient[Peer]):
                 if key.sent is None:
                     peer, left = await self.connected(left)
                 else:
-                    # When nothing can be asked again any more, waiting is over too.
+                    # Stop waiting when the call can no longer be repeated.
                     last = max(0.0, key.sent + ONCE_AGAIN - now())
                     peer, _ = await self.connected(last if left is None else min(left, last))
                     left = None if deadline is None else max(0.0, deadline - now())
@@ -279,7 +315,7 @@ class Link(ReconnectingClient[Peer]):
             except OutcomeUnknownError:
                 if key.is_over or self.is_over:
                     raise
-            except PeerClosedError:  # it was not sent over this session
+            except PeerClosedError:  # The call was not sent over this session.
                 if self.is_over:
                     raise
 
@@ -311,14 +347,17 @@ class Link(ReconnectingClient[Peer]):
         returns: Any = None,
         **options: Unpack[SubscribeOptions],
     ) -> LinkSubscription[Any]:
-        """As `Peer.subscribe`, but it goes on over sessions. `timeout` is for the connection and
-        the first answer. What is raised, and when: `LinkSubscription`."""
+        """Subscribe as `Peer.subscribe` does, and resubscribe in each later session.
+
+        `timeout` covers the first connection and the first answer. `LinkSubscription` documents the
+        errors.
+        """
         if returns is not None:
-            data_type(returns)  # raises now what is wrong with it
+            data_type(returns)  # Report an invalid type immediately.
         return LinkSubscription(self, self._name_there(topic), data, returns, **options)
 
     def _name_there(self, topic: str) -> str:
-        """What the other side calls a topic."""
+        """Return the peer's name of a topic; subclasses can map it."""
         return topic
 
     def emit(
@@ -329,46 +368,48 @@ class Link(ReconnectingClient[Peer]):
         namespace: str = "",
         format: FormatName = "lbm",
     ) -> Emission:
-        """As `Peer.emit`, once there is a connection: `reply()` and `replies()` wait for it within
-        their time-outs, `await` for as long as it takes. Replies end with the session over which
-        the event was sent: PeerClosedError. And what is raised as by `call`.
+        """Emit a named event as `Peer.emit` does, after waiting for a connection.
+
+        `reply()` and `replies()` wait for the connection within their timeouts; awaiting the event
+        waits without a limit. If the session that carried the event ends, waiting for replies
+        raises PeerClosedError. Other errors are those of `call`.
 
         Raises:
-            FormatError: as `Peer.emit`.
+            FormatError: the format is unknown, or `raw` got something other than bytes.
         """
         emitter = ReconnectingEmitter(self, lambda peer: peer.handlers.emitter_of(name))
         return Emission(emitter, name, namespace, make_payload(data, format))
 
     def bus(self, config: "BusConfig | None" = None) -> "Bus":
-        """The bus that the other node offers, as `Peer.bus`, for as long as the link lasts and as
-        the same consumer, over as many sessions as it takes.
+        """Return a client for the bus that the node offers. It works across sessions as one
+        consumer.
 
-        What is asked waits for the connection, for `config.timeout` seconds; consumers and handlers
-        wait on, with growing pauses. What was under way when a session ended raises
-        BusUnavailableError: nobody knows; publishing with a key is tried again.
+        Requests wait for the connection for up to `config.timeout` seconds; consumers and handlers
+        keep retrying with increasing pauses. A request that was in progress when a session ended
+        raises BusUnavailableError, because its result is unknown; publishing with a key is retried.
 
         Raises:
-            ParleyError: it is not within its `async with`.
+            ParleyError: the link isn't entered yet.
             PeerClosedError: the link has ended.
         """
         if self.is_over:
             raise self.over_error()
         if self._buses is None:
-            # Here: most links have none, and programs start sooner without it.
+            # Import it here: most links don't use a bus, and programs start faster without it.
             from parley._node.peer.link_store import link_buses
 
             self._buses = link_buses(self)
         return self._buses.open(config)
 
     async def close_buses(self, because: str = "") -> None:
-        """Close what `bus` has opened; as `Bus.aclose`."""
+        """Close the buses opened with `bus`, as `Bus.aclose` does."""
         if self._buses is not None:
             await self._buses.aclose(because)
 
-    # For what speaks on it.
+    # Used by subscriptions and buses.
 
     async def next_session(self) -> Peer:
-        """The peer, once there is a session; PeerClosedError if there will be none."""
+        """Wait for a session and return its peer; raise PeerClosedError if the link has ended."""
         await self.changes.until(lambda: self._usable() is not None or self.is_over)
         peer = self._usable()
         if peer is None:
@@ -376,29 +417,35 @@ class Link(ReconnectingClient[Peer]):
         return peer
 
     async def over(self) -> PeerClosedError:
-        """Wait for its end; returns what to raise then."""
+        """Wait until the link has ended and return the error that requests then raise."""
         await self.changes.until(lambda: self.is_over)
         return self.over_error()
 
     def over_error(self) -> PeerClosedError:
-        """What to raise once it is over."""
+        """Return the error that requests raise after the link has ended."""
         return PeerClosedError(CloseCode.GOING_AWAY, "the link has ended")
 
     def add_subscription(self, subscription: object) -> None:
-        """Keep a subscription over sessions; LimitReachedError beyond 1,024."""
+        """Register a subscription that continues across sessions; LimitReachedError beyond
+        1,024.
+        """
         if len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
-            raise LimitReachedError(f"a link has at most {MOST_SUBSCRIPTIONS:,} subscriptions")
+            raise LimitReachedError(
+                f"cannot subscribe over the {self}: it has {MOST_SUBSCRIPTIONS:,} subscriptions "
+                "already"
+            )
         self._subscriptions.add(subscription)
 
     def remove_subscription(self, subscription: object) -> None:
-        """Forget a subscription that has ended."""
+        """Remove a subscription that has ended."""
         self._subscriptions.discard(subscription)
 
-    # Inside.
-
     def _usable(self) -> Peer | None:
-        """The peer, if something can be asked of it: it is open, neither side is closing, and the
-        other one has not said that it does not know the session."""
+        """Return the peer if it accepts requests.
+
+        The connection must be open, neither side closing, and the peer must not have reported the
+        session as unknown.
+        """
         peer = self.peer
         if peer is None or self._left or not peer.core.accepts_events or peer.live.unknown:
             return None
@@ -409,7 +456,7 @@ class Link(ReconnectingClient[Peer]):
         super()._failed(why, seconds)
 
     def _went(self, why: Exception) -> None:
-        # A dial beside the session can fail in the moment in which the session has ended.
+        # A parallel dial can fail at the moment in which the session ends.
         peer = self._current
         if peer is not None and peer.live.ended is not None:
             why = _why_ended(peer.live)
@@ -427,10 +474,10 @@ class Link(ReconnectingClient[Peer]):
             peer = beside
 
     async def _keep(self, peer: Peer) -> Peer | None:
-        """Have a session, to its end; returns the one that was made beside it, if any was."""
+        """Serve a session until it ends; return the session that replaced it, if any."""
         live, beside = peer.live, None
         try:
-            live.asks_anew = False  # a new one is made here, and kept
+            live.asks_anew = False  # The link itself dials the new session.
             live.metrics.link_sessions += 1
             self._came(peer)
             while True:
@@ -443,14 +490,17 @@ class Link(ReconnectingClient[Peer]):
                 if live.ended is not None:
                     return beside
         finally:
-            if live.ended is None:  # otherwise its Close may still be on its way
+            if live.ended is None:  # Otherwise the Close may still be in transit.
                 live.drop(CloseCode.GOING_AWAY)
             self._up.cancel()
             self._current = None
 
     async def _dial_beside(self, live: LiveConnection) -> Peer | None:
-        """Dial for as long as a session is suspended and said to be unknown (section 17); returns
-        the new one, which ended that. The word is unproved: if it goes on first, it is kept."""
+        """Dial while the session is suspended and reported as unknown (section 17).
+
+        Returns the new session, which replaces the suspended one. The report isn't authenticated,
+        so if the suspended session resumes first, it is kept.
+        """
         made: Peer | None = None
 
         async def dial() -> None:
@@ -459,7 +509,7 @@ class Link(ReconnectingClient[Peer]):
             while made is None and not self._left:
                 await self._redial.pause_after_failure(why)
                 try:
-                    live.redial()  # if the word was a stranger's, the session is there first
+                    live.redial()  # If the report was forged, the session resumes first.
                     made = await self._dial()
                 except ParleyError as error:
                     why = error
@@ -474,7 +524,7 @@ class Link(ReconnectingClient[Peer]):
                 dialling.cancel_scope.cancel()
             if made is None or not live.unknown:
                 return None
-            live.lost("a new session was made beside it")
+            live.lost("replaced by a new session")
             beside, made = made, None
             return beside
         finally:
@@ -496,7 +546,7 @@ class Link(ReconnectingClient[Peer]):
                 self._places.answered(address, peer.node_id)
                 self._node.add_addresses(peer, [one for one in found if one != address])
                 return peer
-        raise failed or UnreachableError(f"{self._places}: no address was found")
+        raise failed or UnreachableError(f"cannot connect to {self._places}: no address was found")
 
 
 def _why_ended(live: LiveConnection) -> Exception:

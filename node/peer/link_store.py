@@ -1,8 +1,8 @@
-"""`LinkStore`: the bus of another node, over as many sessions as it takes, as a `Store`.
+"""`LinkStore`: the bus of another node as a `Store`, used across the sessions of a link.
 
-A request waits for a connection. What was under way when a session ended is unknown, and is tried
-again where that is safe (`node.bus.store_retry`). Consumers go on as the same ones: what they hold
-is handed out to them once more over the next session, so that their word on it counts there.
+Requests wait for a connection. The result of a request is unknown if its session ends; the request
+is retried where that is safe (`node.bus.store_retry`). Consumers keep their identity: the next
+session redelivers the events that they hold, so that they can be acknowledged there.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
@@ -27,37 +27,39 @@ T = TypeVar("T")
 
 _CLOSED: Final = "the bus is closed"
 
-# Events that a consumer is asked to be handed again at once. More would not fit into one answer.
+# How many events are recovered per request. More would not fit into one answer.
 AT_ONCE: Final = 100
-# Events that wait here to be handed to a consumer whose last session ended; others stay there.
+# The most recovered events that wait here for one consumer; others stay at the remote bus.
 MOST_AGAIN: Final = 1_000
 
 
 class _Seat:
-    """One consumer: what it holds, and where it stands in the session over `remote`."""
+    """One consumer: the events that it holds, and its state in the session of `remote`."""
 
     __slots__ = ("after", "again", "held", "lock", "missing", "owning", "remote")
 
     def __init__(self) -> None:
         self.after = ""
-        self.remote: RemoteStore | None = None  # which knows the consumer
-        self.held: dict[str, None] = {}  # ids of events without a word on them
-        self.missing: set[str] = set()  # of these, which this session has yet to hand out
-        self.again: list[Delivery] = []  # what it has handed out that the consumer does not hold
-        self.owning = False  # whether there may be more of what earlier sessions handed out
+        self.remote: RemoteStore | None = (
+            None  # The store in whose session the consumer has joined.
+        )
+        self.held: dict[str, None] = {}  # IDs of unacknowledged events.
+        self.missing: set[str] = set()  # The held events that this session has not redelivered yet.
+        self.again: list[Delivery] = []  # Redelivered events that the consumer does not hold.
+        self.owning = False  # Whether earlier sessions may have delivered more events.
         self.lock = anyio.Lock(fast_acquire=True)
 
     def rejoined(self, remote: RemoteStore) -> None:
-        """Another session knows it."""
+        """Record that the consumer has joined in another session."""
         self.remote = remote
         self.missing, self.owning = set(self.held), True
-        self.again.clear()  # the session hands it out as well
+        self.again.clear()  # The new session delivers them again.
 
 
 def _asks(
     method: Callable[Concatenate[RemoteStore, P], Awaitable[T]],
 ) -> Callable[Concatenate["LinkStore", P], Coroutine[Any, Any, T]]:
-    """Make a method that calls `method` of the store of the current session."""
+    """Return a method that calls `method` on the store of the current session."""
 
     async def ask(self: "LinkStore", /, *arguments: P.args, **options: P.kwargs) -> T:
         return await self._await_answer(method(await self._session(), *arguments, **options))
@@ -66,15 +68,18 @@ def _asks(
 
 
 class LinkStore:
-    """The bus that the node at the other end of a link offers. `open` waits for no connection; a
-    request waits for `BusConfig.timeout` seconds, and then raises BusUnavailableError."""
+    """The bus offered by the node at the other end of a link.
+
+    `open` does not wait for a connection. A request waits for `BusConfig.timeout` seconds and then
+    raises BusUnavailableError.
+    """
 
     def __init__(self, link: LinkSessions, config: BusConfig) -> None:
         self._link = link
         self.config = config
         self._closed = False
         self._peer: Peer | None = None
-        self._remote: RemoteStore | None = None  # over its session
+        self._remote: RemoteStore | None = None  # The store in that peer's session.
         self._seats: dict[ConsumerKey, _Seat] = {}
         self._waits: set[anyio.CancelScope] = set()
 
@@ -82,10 +87,10 @@ class LinkStore:
         return f"<LinkStore of {self._link!r}>"
 
     async def open(self, loop: Backend) -> None:
-        """Nothing: sessions come and go."""
+        """Do nothing: sessions are opened when they are needed."""
 
     async def aclose(self) -> None:
-        """Whatever waits ends with BusClosedError."""
+        """Close the store; waiting requests raise BusClosedError."""
         self._closed = True
         for scope in self._waits:
             scope.cancel()
@@ -99,11 +104,15 @@ class LinkStore:
     async def join(self, stream: str, group: str, consumer: str, after: str) -> None:
         place = stream, group, consumer
         if place not in self._seats and len(self._seats) >= limits.CONSUMERS:
-            raise BusBusyError(f"a bus speaks for {limits.CONSUMERS:,} consumers at most")
+            raise BusBusyError(
+                f"cannot add consumer {consumer!r}: the bus has {limits.CONSUMERS:,} consumers "
+                "already"
+            )
         seat = self._seats.setdefault(place, _Seat())
         async with seat.lock:
             seat.after = after
-            seat.held.clear()  # whoever joins holds nothing, and asks for its own by itself
+            # A consumer that joins holds no events; it requests its pending events itself.
+            seat.held.clear()
             remote = await self._session()
             await self._await_answer(remote.join(*place, after))
             if seat.remote is not remote:
@@ -135,7 +144,8 @@ class LinkStore:
         await self._await_answer(remote.touch(*place, ids))
 
     async def ack(self, stream: str, group: str, ids: Sequence[str]) -> int:
-        # Whose they are is not said. A session counts what it has handed out itself.
+        # `ack` does not name consumers, but each session only acknowledges events that it
+        # delivered.
         holders = [
             place
             for place, seat in self._seats.items()
@@ -185,10 +195,10 @@ class LinkStore:
     remove_consumers = _asks(RemoteStore.remove_consumers)
     remove_group = _asks(RemoteStore.remove_group)
 
-    # Sessions.
+    # Sessions and their stores.
 
     async def _session(self) -> RemoteStore:
-        """The bus over the session that there is."""
+        """Return the store of the current session, after waiting for a connection."""
         timeout = self.config.timeout
         with anyio.CancelScope() as scope:
             self._waits.add(scope)
@@ -215,7 +225,9 @@ class LinkStore:
         return self._remote
 
     async def _await_answer(self, answer: Awaitable[T]) -> T:
-        """An answer. The end of a session is not that of the bus."""
+        """Await an answer. The end of a session does not close the bus, so it raises another
+        error.
+        """
         try:
             return await answer
         except BusClosedError as error:
@@ -227,11 +239,14 @@ class LinkStore:
         if self._closed:
             raise BusClosedError(_CLOSED)
 
-    # Seats.
+    # The state of consumers.
 
     async def _seated(self, place: ConsumerKey) -> RemoteStore:
-        """The session that there is, once it knows a consumer and has handed out to it what it
-        holds. Where it does not, others have that by now."""
+        """Return the current store, after the consumer has joined and recovered the events that it
+        holds.
+
+        Held events that cannot be recovered have been given to other consumers.
+        """
         seat = self._seats[place]
         async with seat.lock:
             remote = await self._session()
@@ -261,7 +276,7 @@ class LinkStore:
         return found
 
     async def _own(self, seat: _Seat, place: ConsumerKey, remote: RemoteStore) -> None:
-        """Have more of what earlier sessions handed out handed out over this one."""
+        """Recover more events that earlier sessions delivered."""
         found = await self._await_answer(remote.recover_pending(*place, AT_ONCE))
         seat.owning = bool(found)
         for delivery in found:
@@ -277,7 +292,7 @@ class LinkStore:
 
 
 def link_buses(link: LinkSessions) -> ClientBuses:
-    """What opens buses over a link, and closes them with it."""
+    """Return the buses of a link, which are closed with it."""
 
     async def over() -> str:
         return str(await link.over())

@@ -1,9 +1,8 @@
-"""`LinkSubscription`: a topic of a node, as its subscriber reads it, over as many sessions as it
-takes.
+"""`LinkSubscription`: a subscription that continues across the sessions of a link.
 
-When a session ends it subscribes again over the next one; and over the same one where a node in
-between, which follows the topic for us, has lost its own. What had come and was not read stays
-readable, and comes first.
+When a session ends, it subscribes again over the next one. It also resubscribes in the same session
+if an intermediate node that relays the topic has lost its own subscription. Notes that arrived
+before can still be read and are returned first.
 """
 
 import logging
@@ -32,7 +31,7 @@ from parley._node.transport.task_scope import SingleTask
 
 
 class LinkSessions(Protocol):
-    """The sessions of a link, one after another."""
+    """The successive sessions of a link."""
 
     @property
     def is_over(self) -> bool:
@@ -40,31 +39,33 @@ class LinkSessions(Protocol):
 
     @property
     def backend(self) -> Backend:
-        """The loop it lives in; ParleyError before its `async with`."""
+        """The event loop; raises ParleyError before the link's `async with`."""
 
     async def connected(self, timeout: float | None) -> tuple[Peer, float | None]:
-        """The peer, once it can be asked at once, and what is left of `timeout`.
+        """Wait until the peer accepts requests; return it with the rest of `timeout`.
 
         Raises:
-            CallTimeout: no connection in time; its cause is why.
+            CallTimeout: there was no connection in time; its cause is the reason.
             PeerClosedError: the link has ended.
-            LimitReachedError: 4,096 wait for the connection.
+            LimitReachedError: 4,096 requests are already waiting for the connection.
         """
 
     async def next_session(self) -> Peer:
-        """The peer, once there is a session; PeerClosedError if there will be none."""
+        """Wait for a session and return its peer; PeerClosedError if the link has ended."""
 
     async def over(self) -> PeerClosedError:
-        """Wait until the link has ended; returns what to raise then."""
+        """Wait until the link has ended and return the error to raise."""
 
     def over_error(self) -> PeerClosedError:
-        """What to raise once the link has ended."""
+        """Return the error to raise after the link has ended."""
 
     def add_subscription(self, subscription: object) -> None:
-        """Keep a subscription over sessions; LimitReachedError beyond 1,024."""
+        """Register a subscription that continues across sessions; LimitReachedError beyond
+        1,024.
+        """
 
     def remove_subscription(self, subscription: object) -> None:
-        """Forget a subscription that has ended."""
+        """Remove a subscription that has ended."""
 
 
 logger = logging.getLogger("parley.link")
@@ -72,8 +73,9 @@ logger = logging.getLogger("parley.link")
 H = TypeVar("H", bound="Callable[[], Awaitable[None] | None]")
 T = TypeVar("T")
 
-# A node that has just started may not have the topic yet, or be busy: it is asked again. So is one
-# that had accepted what we gave up at that moment, and has not heard of it yet.
+# Retry after these codes. A node that has just started may not have created the topic yet, or may
+# be busy. A node may also have accepted a subscription that was cancelled here at the same moment,
+# and not have received the cancellation yet.
 PASSING: Final = frozenset(
     {
         ResultCode.TOPIC_NOT_FOUND,
@@ -85,20 +87,34 @@ PASSING: Final = frozenset(
     }
 )
 PAUSES: Final = Backoff(first=0.2, longest=10.0)
-# Sessions whose notes wait unread, at most: the next one is subscribed to when the reader has
-# come to the end of the first.
+# The most sessions with unread notes. Before subscribing in another session, wait until the notes
+# of the oldest one have been read.
 _MOST_UNREAD: Final = 2
 
 
 class LinkSubscription(Generic[D]):
-    """The notes of a topic, in their order: `async with link.subscribe("prices") as sub`, then
-    `async for note in sub`. One task may read at a time.
+    """The notes of a topic, in order, across the sessions of a link.
 
-    `data` is what came with the acceptance over the session whose notes are read now, `headers`
-    came with the last note. `sessions` counts the sessions over which it was accepted. The end of
-    the notes is the publisher's: it closed the topic. What is published between two sessions comes
-    if the topic remembers it (`Node.topic(keep=)`); `recovered` and `gaps` tell what does not.
-    Made with `returns`, each note is of that type.
+    Made by `Link.subscribe`. Enter it with `async with`, then iterate with `async for`; only one
+    task can read at a time. Iteration ends when the publisher closes the topic.
+
+    Notes that are published between two sessions arrive only if the topic keeps a history
+    (`Node.topic(keep=)`). `recovered` and `gaps` report missing notes.
+
+    Attributes: data: the publisher's acceptance data in the session whose notes are being read.
+    headers: the headers of the last note. sessions: in how many sessions the publisher accepted the
+    subscription.
+
+    Example:
+
+        from parley import Identity, Node
+
+        async with Node(Identity.create()) as server:
+            topic = server.topic("prices", keep=10)
+            async with node.link(await server.listen("tcp://127.0.0.1:0")) as link:
+                async with link.subscribe("prices") as prices:
+                    await topic.publish({"ACME": 42})
+                    assert await anext(prices) == {"ACME": 42}
     """
 
     def __init__(
@@ -117,19 +133,21 @@ class LinkSubscription(Generic[D]):
         self._asked = data
         self._timeout = options.get("timeout", DEFAULT_TIMEOUT)
         self._window = options.get("window")
-        self._after = options.get("after")  # the position of parts that were read to their end
+        # The position after the sessions whose notes have all been read.
+        self._after = options.get("after")
         self._returns = returns
         self._on_malformed = checked_on_malformed(options.get("on_malformed", "raise"))
         self._begun = False
-        self._parts: deque[Subscription[D]] = deque()  # of one session each, the oldest first
-        self._part: Subscription[D] | None = None  # the one that is read
+        self._parts: deque[Subscription[D]] = deque()  # One per session, the oldest first.
+        self._part: Subscription[D] | None = None  # The part that is being read.
         self._hook: Callable[[], Awaitable[None] | None] | None = None
         self._session: Peer | None = None
-        self._newest: Subscription[D] | None = None  # over that session
-        # Of parts that were read to their end.
+        self._newest: Subscription[D] | None = None  # The subscription in that session.
+        # Totals of the parts that were read to their end.
         self._dropped = self._malformed = self._gaps = self._number = 0
         self._recovered = False
-        # Whether a note has told that one of them was not recovered; and one of the first part.
+        # `_told`: whether a note was read since the last unrecovered part. `_read_any`: whether a
+        # note of the current part was read.
         self._told, self._read_any = True, False
         self._error: Exception | None = None
         self._left = False
@@ -142,67 +160,80 @@ class LinkSubscription(Generic[D]):
 
     @property
     def dropped(self) -> int:
-        """How many notes were lost because we did not keep up, as far as we were told."""
+        """How many notes were lost because they were read too slowly, as reported by the
+        publisher.
+        """
         return self._dropped + sum(part.dropped for part in self._parts)
 
     @property
     def malformed(self) -> int:
-        """How many notes were skipped because they are not of the type."""
+        """How many notes were skipped because they don't match the type in `returns`."""
         return self._malformed + sum(part.malformed for part in self._parts)
 
-    # Of a topic that remembers.
+    # Of a topic that keeps a history.
 
     @property
     def number(self) -> int:
-        """The number of the last note that was read; as `Subscription.number`."""
+        """The number of the last note that was read; see `Subscription.number`."""
         return self._parts[0].number if self._parts else self._number
 
     @property
     def recovered(self) -> bool:
-        """Whether every note that was published since the session before comes over the one whose
-        notes are read now; as `Subscription.recovered`. Sessions of which no note was read count
-        as one with the next."""
+        """Whether the session being read receives every note published since the previous session.
+
+        Sessions of which no note was read count as part of the next session. See
+        `Subscription.recovered`.
+        """
         return self._is_recovered(self._parts[0]) if self._parts else self._recovered
 
     @property
     def gaps(self) -> int:
-        """How many notes are missing before the last one that was read, by their numbers. Those
-        that a topic had when it was started anew are not known, and not counted."""
+        """How many notes are missing before the last one that was read, according to their numbers.
+
+        Notes that a topic published before it was restarted are not counted.
+        """
         return self._gaps + (self._parts[0].gaps if self._parts else 0)
 
     @property
     def position(self) -> TopicPosition | None:
-        """Where a later subscription goes on (`after=`); as `Subscription.position`."""
+        """Where a later subscription can continue (`after=`); see `Subscription.position`."""
         return (self._parts[-1].position if self._parts else None) or self._after
 
-    # Of its sessions.
+    # Sessions.
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing follows the notes that came: the publisher has ended it, or refuses it;
-        the link has ended; or it was left."""
+        """Whether no further notes will arrive.
+
+        The publisher closed the topic or refuses the subscription, the link has ended, or the
+        subscription was left.
+        """
         is_complete = bool(self._parts) and self._parts[-1].is_complete
         return is_complete or self._left or self._error is not None
 
     def on_session(self, hook: H) -> H:
-        """Have a function called each time that it goes on over another session; as a decorator,
-        or not. It is called by the task that reads, before the first note of that session, and
-        what it raises is raised there. A coroutine function is awaited. There is one of them.
+        """Register the function to call whenever reading continues in another session.
+
+        Can be used as a decorator. The reading task calls the function before the first note of
+        that session; exceptions propagate to the reader. A coroutine function is awaited. There is
+        only one such function; a later one replaces it.
         """
         require_callable(hook, "a hook of on_session")
         self._hook = hook
         return hook
 
     async def ready(self, timeout: float | None = None) -> Peer:
-        """Wait until it is subscribed over a session that is open; returns that session's peer.
-        `timeout` is seconds, None: as long as it takes.
+        """Wait until the subscription is active in an open session; return the peer of that
+        session.
+
+        `timeout` is in seconds; None waits without a limit.
 
         Raises:
-            CallTimeout: it is not subscribed by then.
-            CallRefused: the publisher refuses it.
+            CallTimeout: it did not become active in time.
+            CallRefused: the publisher refuses the subscription.
             PeerClosedError: the link has ended.
-            ClosedResourceError: it was left, or the publisher has ended it.
-            ParleyError: it isn't entered yet.
+            ClosedResourceError: the subscription was left, or the publisher closed the topic.
+            ParleyError: the subscription isn't entered yet.
         """
         self._require_begun()
         await wait_within(
@@ -213,24 +244,28 @@ class LinkSubscription(Generic[D]):
         if self._error is not None and not self._left:
             raise self._error
         if self.is_over or self._session is None:
-            raise anyio.ClosedResourceError
+            raise anyio.ClosedResourceError(f"the subscription to {self.topic!r} has ended")
         return self._session
 
-    # Beginning and end.
+    # Entering and leaving.
 
     async def __aenter__(self) -> Self:
-        """Subscribe, once there is a connection.
+        """Wait for a connection and subscribe.
 
         Raises:
-            SubscribeRefused: the publisher said no (code 3).
+            SubscribeRefused: the publisher refused the subscription (code 3).
             CallRefused: another code.
-            CallTimeout: no answer in time, or no connection: then its cause is why.
+            CallTimeout: no answer arrived in time. If there was no connection, its cause is the
+                reason.
             PeerClosedError: the link has ended.
-            LimitReachedError: 4,096 wait for the connection, or the link has 1,024 subscriptions.
-            LbmEncodeError: the data has no encoding.
+            LimitReachedError: 4,096 requests are already waiting for the connection, or the link
+                has 1,024 subscriptions.
+            LbmEncodeError: the data cannot be encoded.
         """
         if self._begun:
-            raise ParleyError("a subscription is made once")
+            raise ParleyError(
+                f"cannot enter the subscription to {self.topic!r} again; call subscribe again"
+            )
         self._begun = True
         link = self._link
         link.add_subscription(self)
@@ -265,25 +300,28 @@ class LinkSubscription(Generic[D]):
         return self
 
     async def __anext__(self) -> D:
-        """The data of the next note.
+        """Return the data of the next note.
 
         Raises:
-            StreamResetError: the subscription was lost; code 33, slow-consumer, means that we did
-                not keep up.
-            CallRefused: the publisher refuses it after a session ended.
+            StreamResetError: the subscription was lost; code 33 (slow-consumer) means that notes
+                were read too slowly.
+            CallRefused: the publisher refused the subscription in a later session.
             PeerClosedError: the link has ended.
-            ClosedResourceError: it was left.
-            BusyResourceError: two tasks read.
+            ClosedResourceError: the subscription was left.
+            BusyResourceError: another task is reading.
         """
         return await self._read(Subscription.__anext__)
 
     def batches(self) -> Batches[D]:
-        """The notes in lists of those that came together, 1 to 4,096: `async for notes in
-        sub.batches()`; raises as `async for` does."""
+        """Iterate over the notes in batches: `async for notes in sub.batches()`.
+
+        A batch is a list of 1 to 4,096 notes that arrived together. Raises the errors of `async
+        for`.
+        """
         return Batches(self.next_batch)
 
     async def next_batch(self) -> list[D]:
-        """The next of `batches`; none at the end. Raises as `async for` does."""
+        """Return the next batch, or an empty list at the end. Raises the errors of `async for`."""
         return await self._read(Subscription.next_batch)
 
     async def _read(self, read: Callable[[Subscription[D]], Awaitable[T]]) -> T:
@@ -321,7 +359,7 @@ class LinkSubscription(Generic[D]):
             )
 
     async def _turn_to(self, part: Subscription[D]) -> None:
-        """What is read next comes over another session."""
+        """Switch to the notes of another session and call the `on_session` function."""
         self._part, self.data = part, part.data
         if self._hook is not None:
             made = self._hook()
@@ -329,7 +367,7 @@ class LinkSubscription(Generic[D]):
                 await made
 
     def _at_end(self, part: Subscription[D]) -> None:
-        """All that a session brought was read."""
+        """Remove a session whose notes have all been read."""
         if self._parts and self._parts[0] is part:
             self._done_with(self._parts.popleft())
             self._changes.notify()
@@ -345,8 +383,6 @@ class LinkSubscription(Generic[D]):
 
     def _is_recovered(self, part: Subscription[D]) -> bool:
         return part.recovered and self._told
-
-    # Inside.
 
     @property
     def _is_subscribed(self) -> bool:
@@ -408,7 +444,7 @@ class LinkSubscription(Generic[D]):
         """Subscribe over the next session.
 
         Raises:
-            CallRefused: the publisher refuses, and not for a moment.
+            CallRefused: the publisher refuses the subscription with a code that isn't temporary.
             PeerClosedError: the link has ended.
         """
         link, failures = self._link, 0
@@ -424,7 +460,7 @@ class LinkSubscription(Generic[D]):
                 failures += 1
                 seconds = PAUSES.delay(failures, random_fraction())
                 logger.info(
-                    "topic %r of the %s: %s; asked again in %.1f s",
+                    "cannot subscribe to topic %r of the %s: %s; retrying in %.1f s",
                     self.topic,
                     link,
                     one_line(str(error)),

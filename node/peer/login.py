@@ -1,4 +1,4 @@
-"""Logging in at a home, and out (section 20)."""
+"""Logging in and out at a home server (section 20)."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,28 +7,29 @@ from parley._node.peer.answer_stream import answer_of
 from parley._node.peer.peer import Peer
 from parley._node.protocol.errors import ConnectionClosedError
 
-# Seconds for an answer.
+# In seconds.
 LOGIN_TIMEOUT = 10.0
 
 
 async def log_in(
     peer: Peer, exports: Sequence[str] = (), timeout: float | None = LOGIN_TIMEOUT
 ) -> None:
-    """Log in at a peer, which from then on lets others reach this node over this session. `exports`
-    are for people there to see.
+    """Log in at a home server, so that other nodes can reach this node through this session.
+
+    The server shows `exports` to its users.
 
     Raises:
-        CallRefused: we have no account there (code 20), or too many are logged in (19).
-        CallTimeout: no answer in time.
-        PeerClosedError: the connection is over.
-        PayloadTooLargeError: there are too many exports for it.
+        CallRefused: this node has no account there (code 20), or too many nodes are logged in (19).
+        CallTimeout: no answer arrived in time.
+        PeerClosedError: the connection has ended.
+        PayloadTooLargeError: the list of exports is too large.
     """
     logins, now = peer.calls.logins, peer.backend.now
     await _ask(peer, lambda done: logins.login(exports, now(), timeout, done))
 
 
 async def log_out(peer: Peer, timeout: float | None = LOGIN_TIMEOUT) -> None:
-    """Log out; raises as `log_in`."""
+    """Log out; raises the errors of `log_in`."""
     logins, now = peer.calls.logins, peer.backend.now
     await _ask(peer, lambda done: logins.logout(now(), timeout, done))
 

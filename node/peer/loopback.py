@@ -1,8 +1,8 @@
-"""A node that meets itself: a session of its own in memory, with everything a peer's session has.
+"""A node's connection to itself: an in-memory session with all features of a peer's session.
 
-No node proves its own id to itself, since an answer with one's own key is what a mirror would give
-(section 4). So the end that asks has an identity for the occasion, and what this is known to be,
-the node itself, is written into the session once both ends are there: they are made here together.
+A node never accepts its own key as its peer's identity, because an attacker could simply reflect
+its messages (section 4). Therefore the dialling end uses a temporary identity. Both ends are
+created here, so they are known to be this node, and its identity is set once both are open.
 """
 
 from dataclasses import replace
@@ -17,13 +17,15 @@ from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode
 from parley._node.transport.memory import memory_pair
 
-# Where such a session comes from, for the log.
+# The peer's name in the log.
 LOCAL_NAME: Final = "local"
 
 
 async def open_local(peer: Peer, back: Peer, identity: PublicIdentity) -> None:
-    """Join the two ends of a node's session with itself, whose `identity` both are to have;
-    nothing of it is left if that fails."""
+    """Connect the two ends of a node's session with itself; both get `identity`.
+
+    If that fails, both ends are closed.
+    """
     ours, theirs = memory_pair()
     try:
         with ungrouped():
@@ -35,5 +37,5 @@ async def open_local(peer: Peer, back: Peer, identity: PublicIdentity) -> None:
         back.live.drop(CloseCode.GOING_AWAY)
         raise
     for end in (peer, back):
-        assert end.live.agreed is not None  # they are open
+        assert end.live.agreed is not None  # Set, because both ends are open.
         end.live.handshake_completed(replace(end.live.agreed, identity=identity))

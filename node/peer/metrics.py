@@ -1,6 +1,6 @@
-"""What is told of a node's connections: those there are, and the sums of those that were.
+"""Metrics of a node's connections: the open connections, and totals that include closed ones.
 
-A connection counts for itself what it does in bulk; what it had counted is kept when it is gone.
+Each connection counts its own traffic; its totals are added here when it closes.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from parley._node.trust.admission import Admission
 
 
 class Traffic(NamedTuple):
-    """What one connection has counted: bytes both ways, events that nobody took, and waits."""
+    """The traffic of one connection: bytes received and sent, dropped events, and waits."""
 
     came: int = 0
     went: int = 0
@@ -29,7 +29,7 @@ class Traffic(NamedTuple):
 
 
 def traffic_of(peer: Peer) -> Traffic:
-    """Those of a connection, so far."""
+    """Return the traffic of a connection so far."""
     driver, core = peer.driver, peer.core
     return Traffic(
         driver.bytes_received,
@@ -41,7 +41,7 @@ def traffic_of(peer: Peer) -> Traffic:
 
 
 class ConnectionCollector:
-    """The connections of one node."""
+    """Collects the metrics of the connections of one node."""
 
     def __init__(
         self,
@@ -61,11 +61,11 @@ class ConnectionCollector:
         self._gone = Traffic()
 
     def gone(self, peer: Peer) -> None:
-        """One is gone, and was there until now."""
+        """Add the totals of a connection that has closed."""
         self._gone = Traffic(*map(sum, zip(self._gone, traffic_of(peer), strict=True)))
 
     def families(self) -> Iterator[MetricFamily]:
-        """What is told of them."""
+        """Yield the metric families."""
         config, peers = self._config, list(self._peers)
         states = Counter((direction(peer.live), _state(peer)) for peer in peers)
         yield labelled(catalogue.CONNECTIONS, states.items())

@@ -1,7 +1,7 @@
-"""`Peer`: the other node of one connection, as applications use it.
+"""`Peer`: the remote node of one connection, as applications use it.
 
-It joins the connection with what speaks on it and with the handlers of its node. Whatever waits
-here ends with the connection, at once, with its code.
+When the connection ends, every pending operation fails immediately with the connection's close
+code.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -46,9 +46,8 @@ DEFAULT_TIMEOUT = 30.0
 class CallOptions(RequestOptions, total=False):
     """Options of a call. By default `timeout` is 30 s.
 
-    Attributes:
-        once: run the handler at most once, also if the call is repeated on another connection with
-            the same key: True for a new key, or a key of 16 bytes.
+    Attributes: once: run the handler at most once, even if the call is repeated on another
+    connection with the same key: True for a new key, or a key of 16 bytes.
     """
 
     once: bool | bytes | IdempotencyKey
@@ -57,9 +56,8 @@ class CallOptions(RequestOptions, total=False):
 class StreamCallOptions(RequestOptions, total=False):
     """Options of a call whose answer is a stream of items. By default there is no `timeout`.
 
-    Attributes:
-        window: bytes of cost that may wait unread (an item's payload and 64), 1 to 2^31-1; by
-            default the agreed window.
+    Attributes: window: bytes of unread items to buffer, 1 to 2^31-1; each item counts as its
+    payload plus 64 bytes. By default, the window agreed in the handshake.
     """
 
     window: int | None
@@ -68,15 +66,12 @@ class StreamCallOptions(RequestOptions, total=False):
 class SubscribeOptions(TypedDict, total=False):
     """Options of a subscription.
 
-    Attributes:
-        timeout: seconds until the publisher's response, default 30; None: as long as the
-            connection is open.
-        window: bytes of cost that may wait unread, as in `StreamCallOptions`.
-        after: the position of an earlier subscription, after which this one continues if the topic
-            keeps a history.
-        on_malformed: what happens with notes of another type than `returns`: "raise"
-            MalformedDataError (the default), "skip" the note, or call a function with the note's
-            data and the error and then skip it.
+    Attributes: timeout: seconds to wait for the publisher's response, default 30; None waits until
+    the connection ends. window: bytes of unread notes to buffer, as in `StreamCallOptions`. after:
+    the position of an earlier subscription; this one continues after it if the topic keeps a
+    history. on_malformed: what to do with notes that don't match `returns`: "raise"
+    MalformedDataError (the default), "skip" the note, or call a function with the note's data and
+    the error and then skip the note.
     """
 
     timeout: float | None
@@ -86,10 +81,11 @@ class SubscribeOptions(TypedDict, total=False):
 
 
 async def note_number(call: Awaitable[Value], topic: str) -> int | None:
-    """Await the call that publishes a note and return the note's number, None if it has none.
+    """Await the call that publishes a note; return the note's number, or None if it has none.
 
     Raises:
-        CallRefused: the error explains a topic that doesn't exist or has no writers.
+        CallRefused: the publication was refused. If the topic doesn't exist or has no writers, the
+            message explains it.
     """
     try:
         answer = await call
@@ -104,8 +100,17 @@ async def note_number(call: Awaitable[Value], topic: str) -> int | None:
 
 
 class Peer:
-    """The other node. Made by `Node`. `name`, for the log, is the address dialled or where the
-    connection came from."""
+    """The remote node of one connection, returned by `Node.connect` and passed to handlers.
+
+    Use it as an async context manager to close the connection at the end of the block. `name`
+    appears in the log: it is the address that was dialled, or the address that the connection came
+    from.
+
+    Example:
+
+        print(peer.node_id, peer.suite)
+        assert await peer.call("greet", "Ann") == "hello Ann"
+    """
 
     def __init__(
         self,
@@ -135,94 +140,101 @@ class Peer:
         return f"<Peer {self.node_id.short if self.node_id else self.name}>"
 
     def __str__(self) -> str:
-        """The peer as log lines name it."""
         return f"peer {self.node_id.short if self.node_id else self.name}"
-
-    # What is known of it.
 
     @property
     def node_id(self) -> NodeId | None:
-        """The id that the other side has proved; None on an unencrypted connection."""
+        """The node ID that the peer has proved; None on an unencrypted connection."""
         return self.live.node_id
 
     @property
     def suite(self) -> Suite | None:
-        """The algorithms agreed on; None on an unencrypted connection."""
+        """The cipher suite of the connection; None if it is unencrypted."""
         return self.live.agreed.suite if self.live.agreed else None
 
     @property
     def encrypted(self) -> bool:
-        """Whether the connection is encrypted and its peer authenticated."""
+        """Whether the connection is encrypted and the peer authenticated."""
         return self.suite is not None
 
     @property
     def role(self) -> str:
-        """What the other side claims to be: a claim, from which no rights follow."""
+        """The role that the peer claims in its handshake. It is unverified and grants no
+        permissions.
+        """
         return self.live.agreed.remote_role if self.live.agreed else ""
 
     @property
     def info(self) -> Mapping[str, Value]:
-        """What the other side says of itself."""
+        """The application data that the peer sent in its handshake (unverified)."""
         return self.live.agreed.info if self.live.agreed else {}
 
     @property
     def limits(self) -> Limits:
-        """The limits that both sides keep."""
+        """The limits agreed in the handshake, which both sides enforce."""
         return self.live.limits
 
     @property
     def is_gone(self) -> bool:
-        """Whether its transport is closed."""
+        """Whether the transport is closed."""
         return self.live.gone
 
     @property
     def is_suspended(self) -> bool:
-        """Whether the session has lost its transport and waits for another; what is asked of it
-        meanwhile waits with it. It is open all the same."""
+        """Whether the session has lost its transport and waits to resume.
+
+        A suspended session is still open: new requests are queued until it resumes.
+        """
         return self.live.is_suspended
 
     @property
     def path(self) -> tuple[NodeId, ...]:
-        """The way of its transport through a federation (section 19), from origin to target; empty
-        for a direct one. Only the neighbour is proven: nothing is authorised by the others."""
+        """The node IDs on the connection's path through a federation, from origin to target
+        (section 19).
+
+        It is empty for a direct connection. Only the neighbouring node is authenticated, so don't
+        base permissions on the other IDs.
+        """
         return self.live.path
 
     @property
     def resumes(self) -> int:
-        """How often the session went on over a new transport."""
+        """How many times the session resumed over a new transport."""
         return self.live.resumes
 
     @property
     def running_calls(self) -> int:
-        """How many handlers of this peer's calls run."""
+        """How many handlers of this peer's calls are running."""
         return len(self.calls.incoming)
 
     @property
     def ignored(self) -> int:
-        """Named events of the peer for which there was no handler."""
+        """How many named events of the peer had no handler."""
         return self.calls.named.ignored
 
     @property
     def dropped(self) -> int:
-        """Events that nobody took."""
+        """Number of received events that no handler consumed."""
         return self.core.dropped
 
     # Requests.
 
     @property
     def is_open(self) -> bool:
-        """Whether the handshake is over and the connection is not."""
+        """Whether the handshake is complete and the connection has not ended."""
         return self.live.is_open
 
     @property
     def once_epoch(self) -> bytes | None:
-        """8 bytes that are others each time the other node starts, if it remembers calls that are
-        made once; None if it does not."""
+        """The peer's epoch for calls with `once`: 8 bytes that change whenever the peer restarts.
+
+        None if the peer doesn't support such calls.
+        """
         epoch = self.live.agreed.info.get(ONCE_INFO) if self.live.agreed else None
         return epoch if type(epoch) is bytes and len(epoch) == ONCE_EPOCH_SIZE else None
 
     def closed_error(self) -> PeerClosedError:
-        """Why nothing can be asked any more."""
+        """Return the error that requests on this closed connection raise."""
         return self.live.closed_error()
 
     @overload
@@ -265,34 +277,42 @@ class Peer:
         once: bool | bytes | IdempotencyKey = False,
         returns: Any = None,
     ) -> Any:
-        """Call a topic and return the data of its answer. `timeout` is seconds for all of it and
-        travels as the call's deadline; None waits as long as the connection lives.
+        """Call a topic of the peer and return the data of its answer.
 
-        With `once` the handler runs once at most, also if the call is asked again on another
-        connection with the same key: True for a new key, or its 16 bytes.
+        `timeout` is in seconds and covers the whole call; it is sent to the peer as the call's
+        deadline. None waits until the connection ends.
 
-        `data` may be or hold a dataclass, a msgspec Struct, a pydantic model, a date or the like,
-        and with `returns` the answer is of that type: a class, or a hint such as `list[Order]`.
+        With `once`, the handler runs at most once, even if the call is repeated on another
+        connection with the same key. Pass True to create a new key, or a key of 16 bytes.
+
+        `data` can be or contain a dataclass, a msgspec Struct, a pydantic model, a date or a
+        similar value. With `returns`, the answer is converted to that type: a class, or a hint such
+        as `list[Order]`.
+
+        Example:
+
+            assert await peer.call("greet", "Ann", timeout=5, returns=str) == "hello Ann"
 
         Raises:
-            CallRefused: answered with a code other than 0.
-            CallTimeout: no answer in time.
-            PeerClosedError: the connection is over.
-            OutcomeUnknownError: it ended, and a call with `once` may be asked again.
-            NotOnceError: with `once`, not run: the peer or its handler does not remember.
-            PayloadTooLargeError: not sent.
-            LimitReachedError: 65,535 calls wait for their answers.
-            LbmEncodeError: `data` has no encoding.
-            StreamedAnswerError: use `call_stream`.
-            MalformedDataError: the answer is not of the type `returns`.
-            ConfigError: that cannot be checked.
-            TypeError, ValueError: `once` is not a key.
+            CallRefused: the peer answered with a code other than 0.
+            CallTimeout: no answer arrived in time.
+            PeerClosedError: the connection has ended.
+            OutcomeUnknownError: the connection ended during a call with `once`, which can be
+                repeated.
+            NotOnceError: the peer or its handler doesn't support `once`; the handler did not run.
+            PayloadTooLargeError: `data` is too large to send.
+            LimitReachedError: 65,535 calls are already waiting for answers.
+            LbmEncodeError: `data` cannot be encoded.
+            StreamedAnswerError: the answer is a stream of items; use `call_stream`.
+            MalformedDataError: the answer does not match `returns`.
+            ConfigError: `returns` is not a type that can be checked.
+            TypeError: `once` is not True, bytes or an IdempotencyKey.
+            ValueError: the key in `once` is not 16 bytes long.
         """
         wanted = None if returns is None else data_type(returns)
         if self.interceptors.call_out and type(headers) is not PassedHeaders:
-            key = (
-                once if once is False else IdempotencyKey.of(once)
-            )  # one, however often it is tried
+            # The same key is used for every attempt.
+            key = once if once is False else IdempotencyKey.of(once)
             answer = await self._intercepted(topic, data, timeout, headers, key)
             return answer if wanted is None else wanted.read(answer)
         if once is not False:
@@ -325,8 +345,6 @@ class Peer:
         headers: Mapping[str, Encodable] | None,
         once: IdempotencyKey | bool,
     ) -> Value:
-        """Call through the interceptors."""
-
         async def proceed(one: Intercepted) -> Value:
             passed, timeout = PassedHeaders(one.headers), one.timeout
             return await self.call(topic, one.data, timeout=timeout, headers=passed, once=once)
@@ -370,12 +388,15 @@ class Peer:
     async def publish(
         self, topic: str, data: Encodable | Model = None, **options: Unpack[CallOptions]
     ) -> int | None:
-        """Publish a note of a topic of the peer, which names us among the topic's `writers`.
-        Returns its number, None if the topic does not remember; the options are those of `call`.
+        """Publish a note to a topic of the peer, whose `writers` must include this node.
+
+        Returns the note's number, or None if the topic keeps no history. The options are those of
+        `call`.
 
         Raises:
-            CallRefused: 1 no such topic, or it has no writers; 20 we are none of them; 21 too long;
-                23 not of the topic's type. And what `call` raises.
+            CallRefused: code 1, the topic does not exist or has no writers; 20, this node is not a
+                writer; 21, the note is too long; 23, it does not match the topic's type. Other
+                errors are those of `call`.
         """
         return await note_number(self.call(PUBLISH + topic, data, **options), topic)
 
@@ -409,10 +430,17 @@ class Peer:
         window: int | None = None,
         returns: Any = None,
     ) -> AnswerStream[Any]:
-        """Call a topic whose handler answers in items: `async with` it, then `async for`. `timeout`
-        is seconds for all of it. `window` is what may wait unread here, in bytes of cost (an item's
-        payload and 64), 1..2^31-1; by default the agreed window. With `returns` each item is of
-        that type, as in `call`."""
+        """Call a topic whose handler answers with a stream of items.
+
+        Use the result with `async with`, then iterate over it with `async for`. `timeout` is in
+        seconds and covers the whole answer. `window` limits how many bytes of unread items are
+        buffered, 1 to 2^31-1; each item counts as its payload plus 64 bytes. By default, it is the
+        window agreed in the handshake. With `returns`, each item is converted to that type, as in
+        `call`.
+
+        Raises:
+            ConfigError: `returns` is not a type that can be checked.
+        """
         kind = None if returns is None else data_type(returns)
         chain, arguments = self.interceptors.call_out, (topic, data, timeout, headers)
         return AnswerStream(self.live, self.outgoing, chain, *arguments, window, kind)
@@ -448,13 +476,26 @@ class Peer:
         returns: Any = None,
         on_malformed: OnMalformed = "raise",
     ) -> Subscription[Any]:
-        """Subscribe to a topic that the peer publishes: `async with` it, then `async for`.
-        `timeout` is seconds until the answer, `data` is for the publisher to decide on; `window`
-        as in `call_stream`. A topic that remembers goes on `after` the position of an earlier
-        subscription. With `returns` each note is of that type, as in `call`; `on_malformed` is what
-        to do with others: "raise" MalformedDataError, "skip" the note, or a function of the note's
-        data and the error that is called before the note is skipped. What is raised, and when:
-        `Subscription`."""
+        """Subscribe to a topic that the peer publishes.
+
+        Use the result with `async with`, then iterate over it with `async for`. `data` is passed to
+        the publisher, which can use it to accept or refuse. `timeout` is how many seconds to wait
+        for the publisher's answer. `window` limits unread notes as in `call_stream`.
+
+        If the topic keeps a history, `after` continues after the position of an earlier
+        subscription. With `returns`, each note is converted to that type, as in `call`.
+        `on_malformed` selects what to do with notes that don't match: "raise" MalformedDataError,
+        "skip" the note, or call a function with the note's data and the error and then skip the
+        note. Entering and reading raise the errors that `Subscription` documents.
+
+        Example:
+
+            async with peer.subscribe("news") as news:
+                print(news.topic, news.position)
+
+        Raises:
+            ConfigError: `returns` is not a type that can be checked, or `on_malformed` is invalid.
+        """
         kind = None if returns is None else data_type(returns)
         arguments = topic, data, timeout, window, after, kind, on_malformed
         return Subscription(self.live, self.outgoing, self.topics, self.interceptors, *arguments)
@@ -467,25 +508,37 @@ class Peer:
         namespace: str = "",
         format: FormatName = "lbm",
     ) -> Emission:
-        """Emit a named event: `await` it, or ask it for its `reply()` or `replies()`. `format` is
-        what the data travels in; `raw` takes bytes as they are, a Tandem two payloads. What is
-        raised, and when: `Emission`.
+        """Emit a named event.
+
+        Await the result to send the event without waiting for replies, or use its `reply()` or
+        `replies()`. `format` is the encoding of the data: `raw` requires bytes, and a `Tandem` has
+        two payloads. `Emission` documents the errors that sending raises.
+
+        Example:
+
+            await peer.emit("order", {"id": 7, "amount": 3})
 
         Raises:
-            FormatError: there is no such format, or `raw` is given something other than bytes.
+            FormatError: the format is unknown, or `raw` got something other than bytes.
         """
         end = self.handlers
         emitter = end.emitter_of(name) if self.interceptors.event_out else end.emitter
         return Emission(emitter, name, namespace, make_payload(data, format))
 
     def open_stream(self, label: str, answers: Iterable[tuple[int, int]] = ()) -> Stream:
-        """Open a stream to the handler that the other side has for `label`. `answers` are the
-        types of events, as (category, subcategory), that answer `stream.request`.
+        """Open a stream to the peer's handler for `label`.
+
+        `answers` lists the event types, as (category, subcategory), that answer `stream.request`.
+
+        Example:
+
+            async with peer.open_stream("upload") as stream:
+                await stream.send(b"first part")
 
         Raises:
-            PeerClosedError: the connection is over.
-            ConfigError: `answers` are not types.
-            LimitReachedError: as many streams are open as were agreed.
+            PeerClosedError: the connection has ended.
+            ConfigError: `answers` does not contain event types.
+            LimitReachedError: as many streams are open as were agreed in the handshake.
         """
         chain = self.interceptors.stream_out
         if not chain:
@@ -496,72 +549,83 @@ class Peer:
         return stream
 
     def bus(self, config: "BusConfig | None" = None) -> "Bus":
-        """The bus that the other side offers (docs/bus.md): for as long as this connection
-        lives, and as far as the other side allows. `config` has what is decided on this side:
-        `service`, `consumer`, `timeout`. One on the next connection goes on as the same consumer if
-        `config.consumer` is the same."""
+        """Return a client for the bus that the peer offers (docs/bus.md).
+
+        It can be used until this connection ends, within the permissions that the peer grants.
+        `config` sets the local options `service`, `consumer` and `timeout`. To continue as the same
+        consumer on a later connection, use the same `config.consumer`.
+        """
         if self._buses is None:
-            # Here: most connections have none, and programs start sooner without it.
+            # Import it here: most connections don't use a bus, and programs start faster without
+            # it.
             from parley._node.bus.remote.store import connection_buses
 
             self._buses = connection_buses(self.live, self.streams)
         return self._buses.open(config)
 
     async def ping(self) -> float:
-        """The round-trip time in seconds.
+        """Measure the round-trip time to the peer, in seconds.
+
+        Example:
+
+            print(f"{await peer.ping() * 1000:.1f} ms")
 
         Raises:
-            PeerClosedError: the connection is over.
-            LimitReachedError: 64 wait already, or there were more than 8,192 at once and 512 a
-                second.
+            PeerClosedError: the connection has ended.
+            LimitReachedError: 64 pings are already waiting, or the rate limit is exceeded (8,192 at
+                once, then 512 per second).
         """
         return await self.live.ping()
 
     def update_keys(self) -> None:
-        """Go on under the next keys in our direction.
+        """Switch to the next sending keys.
 
         Raises:
-            PeerClosedError: the connection is over.
-            LimitReachedError: more than 32 at once, and one in 2 s in which there is a transport.
+            PeerClosedError: the connection has ended.
+            LimitReachedError: the rate limit is exceeded (32 at once, then one per 2 s).
         """
         self.live.update_keys()
 
     async def rekey(self) -> int:
-        """Agree on fresh keys for both directions; returns the rekey's number. One that is under
-        way already, by either side's wish, is joined.
+        """Exchange fresh keys for both directions and return the number of the rekey.
+
+        If a rekey is already in progress, wait for that one.
 
         Raises:
-            PeerClosedError: the connection is over, or ended before the rekey was finished, within
-                30 s.
-            LimitReachedError: the last rekey is less than 10 s old.
+            PeerClosedError: the connection ended before the rekey completed, or it did not complete
+                within 30 s.
+            LimitReachedError: the last rekey was less than 10 s ago.
         """
         return await self.live.rekey()
 
     def redial(self) -> None:
-        """Make a new transport now, the side that dialled alone: the network has changed, or
-        the pause before the next attempt is too long. The old transport goes when the new one is
-        there; `resumes` says when.
+        """Open a new transport for the session immediately, for example after the network has
+        changed.
+
+        Only the side that dialled can do so. The old transport is closed once the new one is in
+        use, and `resumes` increases by one.
 
         Raises:
-            PeerClosedError: the connection is over.
-            LocalProtocolError: the other side dialled, or no resuming was agreed.
+            PeerClosedError: the connection has ended.
+            LocalProtocolError: the peer dialled this connection, or resumption was not agreed.
         """
         self.live.redial()
 
-    # Its end.
-
     async def closed(self) -> ConnectionEnded:
-        """Wait for the end of the connection; returns why it ended."""
+        """Wait until the connection ends and return the reason."""
         return await self.live.closed()
 
     async def close(self, code: int = CloseCode.NORMAL, text: str = "") -> None:
-        """End gracefully: what is queued goes first; returns when the transport is closed.
+        """Close the connection gracefully: send queued events first, then wait until the transport
+        is closed.
 
         Raises:
-            ValueError: `code` is not one that Close may carry.
+            ValueError: `code` is not allowed in a Close.
         """
         if self._buses is not None:
-            await self._buses.aclose()  # as long as events can be given back
+            # Close the buses first, because events can only be returned while the connection is
+            # open.
+            await self._buses.aclose()
         self.live.draining = True
         self.topics.flush()
         self.core.close(self.backend.now(), code, text)
@@ -572,7 +636,7 @@ class Peer:
         return self
 
     async def __aexit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
-        """Close; by an exception without waiting for it."""
+        """Close the connection; after an exception, don't wait for the peer."""
         if exc_type is None:
             await self.close()
         else:

@@ -36,48 +36,50 @@ from parley._node.transport.task_scope import SingleTask
 
 logger = logging.getLogger("parley.link")
 
-# Hooks of each kind.
+# The most hooks of each kind.
 MOST_HOOKS: Final = 64
 
 Hook = Callable[..., Awaitable[None] | None]
 
 
 class Hooks:
-    """The hooks of one kind, in the order in which they were added. Functions are called at once,
-    coroutine functions run in tasks of their own: one at a time each, so that one which is still
-    running when its turn comes again misses that turn, which is logged."""
+    """The hooks of one kind, called in the order in which they were added.
+
+    Functions are called directly; coroutine functions run in their own tasks. If a coroutine
+    function is still running when it would be called again, that call is skipped and logged.
+    """
 
     def __init__(self, kind: str, argument: str) -> None:
-        """`argument` is the name of the argument that its hooks get."""
+        """`argument` is the name of the argument that the hooks receive."""
         self._kind = kind
         self._argument = argument
         self._hooks: list[Hook] = []
         self._running: dict[Hook, Runner] = {}
 
     def add(self, hook: Hook) -> None:
-        """Add one.
+        """Add a hook.
 
         Raises:
-            ConfigError: it cannot be called, or there are 64.
+            ConfigError: it isn't callable, or there are 64 hooks already.
         """
         require_callable(hook, f"a hook of {self._kind}", self._argument)
         if len(self._hooks) >= MOST_HOOKS:
-            raise ConfigError(f"there are at most {MOST_HOOKS} hooks of a kind")
+            raise ConfigError(f"cannot add a hook to {self._kind}: the limit is {MOST_HOOKS} hooks")
         self._hooks.append(hook)
 
     def call(self, loop: Backend, argument: Any) -> None:
-        """Call them all."""
+        """Call all hooks."""
         for hook in self._hooks:
             if not is_async(hook):
                 try:
                     hook(argument)
                 except APPLICATION_ERRORS:
                     logger.exception(
-                        "a hook of %s failed", self._kind, extra={"event": "hook.failed"}
+                        "an %s hook failed", self._kind, extra={"event": "hook.failed"}
                     )
             elif hook in self._running:
                 logger.warning(
-                    "%s: %s is still running, and misses a turn",
+                    "%s: skipped %s, which is still running",
                     self._kind,
                     getattr(hook, "__qualname__", type(hook).__qualname__),
                     extra={"event": "hook.missed"},
@@ -86,7 +88,7 @@ class Hooks:
                 self._running[hook] = loop.spawn(self._run, hook, argument)
 
     def cancel(self) -> None:
-        """Cancel those that run."""
+        """Cancel the running hooks."""
         running, self._running = self._running, {}
         for runner in running.values():
             runner.cancel()
@@ -100,23 +102,22 @@ class Hooks:
         except anyio.get_cancelled_exc_class():
             raise
         except PeerClosedError as error:
-            logger.info("a hook of %s: %s", self._kind, error, extra={"event": "hook.ended"})
+            logger.info("an %s hook ended: %s", self._kind, error, extra={"event": "hook.ended"})
         except APPLICATION_ERRORS:
-            logger.exception("a hook of %s failed", self._kind, extra={"event": "hook.failed"})
+            logger.exception("an %s hook failed", self._kind, extra={"event": "hook.failed"})
         finally:
             if self._running.get(hook) is mine:
                 self._running.pop(hook, None)
 
 
-_FRACTION_SIZE: Final = 6  # bytes
+_FRACTION_SIZE: Final = 6  # In bytes.
 
-# What an attempt does: it dials and uses what it has dialled until that is over, and returns why
-# it is over, or raises that.
+# One attempt: it dials, uses the connection until it ends, and returns or raises the reason.
 Attempt = Callable[[], Awaitable[Exception]]
-# Told of each end: why, and in how many seconds the next attempt is.
+# Called when an attempt ends, with the reason and the seconds until the next attempt.
 Told = Callable[[Exception, float], None]
 
-# What ends in this way does so again until somebody has changed a setting.
+# These failures repeat until an operator changes a setting.
 _LASTING: Final = frozenset(
     {
         CloseCode.NO_COMMON_ALGORITHM,
@@ -134,9 +135,11 @@ def random_fraction() -> float:
 
 
 def is_lasting(error: Exception) -> bool:
-    """Whether dialling again soon would be in vain: the other side is another node, one side does
-    not trust the other or gives it no account, the two have nothing in common, or a setting is
-    wrong."""
+    """Return whether dialling again soon cannot succeed.
+
+    Either the address leads to another node, one side does not trust the other or gives it no
+    account, they have no common algorithm or version, or a setting is wrong.
+    """
     if isinstance(error, CallRefused):
         return error.code == ResultCode.NOT_AUTHORISED
     if isinstance(error, HandshakeError | PeerClosedError):
@@ -145,10 +148,11 @@ def is_lasting(error: Exception) -> bool:
 
 
 class RetryLoop:
-    """Makes attempts in a task of its own, one at a time, from `begin` to `stop`.
+    """Makes connection attempts in its own task, one at a time, from `begin` to `stop`.
 
-    `failures` counts attempts in a row whose connection did not hold for `pauses.steady`. After
-    what `is_lasting` the pause is the longest at once. `over` is called when it makes no more.
+    `failures` counts consecutive attempts whose connection lasted less than `pauses.steady`. After
+    an error for which `is_lasting` is true, the next pause is the longest one. `over` is called
+    when the loop ends.
     """
 
     def __init__(
@@ -165,7 +169,7 @@ class RetryLoop:
         self._told = told
         self._tell_over = over
         if pauses is not None and not isinstance(pauses, Backoff):
-            raise ConfigError(f"pauses is {pauses!r}; it must be a Backoff")
+            raise ConfigError(f"invalid pauses {pauses!r}: expected a Backoff")
         self._pauses = pauses or Backoff()
         self._draw = draw
         self._established: float | None = None
@@ -177,42 +181,45 @@ class RetryLoop:
 
     @property
     def is_over(self) -> bool:
-        """Whether it makes no more attempts, or none yet: before `begin`, after `stop`, or since
-        its loop ended."""
+        """Whether no attempts are made: before `begin`, after `stop`, or after the loop has
+        ended.
+        """
         return self._job is None or not self._job.running
 
     def begin(self, loop: Backend) -> None:
-        """Start to dial; ParleyError if it has started already."""
+        """Start dialling; raise ParleyError if it has already started."""
         if not self.is_over:
-            raise ParleyError("it is dialling already")
+            raise ParleyError("cannot start the retry loop: it is already running")
         self._loop, self.failures = loop, 0
         self._finishing, self._established = False, None
         self._job = SingleTask(loop, self._changes)
         self._job.start(self._run)
 
     def established(self) -> None:
-        """The attempt that runs has its connection."""
+        """Record that the current attempt has a connection."""
         self._established = self._running().now()
 
     def hurry(self) -> None:
-        """End the pause, if there is one: dial now."""
+        """Skip the current pause and dial now."""
         self._at_once = True
         self._changes.notify()
 
     def finish(self) -> None:
-        """Make no more attempts; one that has its connection goes on to its own end."""
+        """Make no further attempts; an attempt that has its connection continues until it ends."""
         self._finishing = True
         if self._established is None:
             self.cancel()
 
     def cancel(self) -> None:
-        """Make no more attempts, and end the one that runs."""
+        """Make no further attempts and cancel the current one."""
         if self._job is not None:
             self._job.cancel()
 
     async def pause_after_failure(self, why: Exception) -> None:
-        """Pause as after an attempt that ended because of `why`; for an attempt that dials more
-        than once. What it had counts as its connection no more."""
+        """Pause after a failure within an attempt that dials more than once; `why` is the reason.
+
+        The attempt's earlier connection no longer counts as established.
+        """
         seconds = self._seconds(why)
         self._at_once = False
         self._told(why, seconds)
@@ -220,16 +227,14 @@ class RetryLoop:
         await pause_until(self._running(), seconds, self._changes, lambda: self._at_once)
 
     async def stop(self) -> None:
-        """`cancel`, and wait until nothing of it runs; a cancellation does not shorten that."""
+        """Cancel the loop and wait until it has ended, even if the caller is cancelled."""
         if self._job is not None:
             with anyio.CancelScope(shield=True):
                 await self._job.end()
 
-    # Inside.
-
     def _running(self) -> Backend:
         if self._loop is None:
-            raise ParleyError("it was not begun")
+            raise ParleyError("cannot use the retry loop: it has not started")
         return self._loop
 
     async def _run(self) -> None:
@@ -249,9 +254,11 @@ class RetryLoop:
         except ParleyError as error:
             return error
         except Exception as error:
-            # A bug must not end what is kept, and its traceback must not be lost.
-            logger.exception("an attempt failed", extra={"event": "link.bug"})
-            return ParleyError(f"it failed: {type(error).__name__}")
+            # A bug must not end the retry loop, and its traceback must be logged.
+            logger.exception(
+                "an attempt to connect failed unexpectedly", extra={"event": "link.bug"}
+            )
+            return ParleyError(f"unexpected {type(error).__name__}; its traceback is in the log")
 
     def _seconds(self, why: Exception) -> float:
         established, steady = self._established, self._pauses.steady
@@ -262,18 +269,18 @@ class RetryLoop:
         return self._pauses.delay(self.failures, self._draw())
 
 
-# Calls, emissions, messages and subscriptions that wait for one connection.
+# The most calls, emissions, messages and subscriptions that wait for one connection.
 MOST_WAITING: Final = 4_096
 
 H = TypeVar("H", bound=Hook)
 
 
 class Connected(Protocol):
-    """The other side, over one connection."""
+    """The remote side of one connection."""
 
     @property
     def driver(self) -> Driver:
-        """What serves the connection."""
+        """The driver of the connection."""
 
     @property
     def is_open(self) -> bool:
@@ -284,9 +291,11 @@ C = TypeVar("C", bound=Connected)
 
 
 class ReconnectingClient(ABC, Generic[C]):
-    """`error` is why it is down, None while it is up. `sessions` counts the connections that were
-    established, `attempts` those that failed since, and `pause` is how many seconds after the last
-    of these the next one is made.
+    """A client that reconnects to one remote side.
+
+    Attributes: error: the reason why it is down; None while it is up. sessions: how many
+    connections were established. attempts: how many attempts have failed since the last connection.
+    pause: seconds from the last failed attempt to the next one.
     """
 
     def __init__(
@@ -295,9 +304,9 @@ class ReconnectingClient(ABC, Generic[C]):
         pauses: Backoff | None = None,
         draw: Callable[[], float] = random_fraction,
     ) -> None:
-        """`what` names it in errors and in the log."""
+        """`what` names the client in errors and in the log."""
         self.error: Exception | None = None
-        self._reported = ""  # the text of the last failure, also once the link is up
+        self._reported = ""  # The text of the last failure, kept while the link is up.
         self.sessions = 0
         self.attempts = 0
         self.pause = 0.0
@@ -314,28 +323,33 @@ class ReconnectingClient(ABC, Generic[C]):
             self._attempt, self._failed, over=self.changes.notify, pauses=pauses, draw=draw
         )
 
-    # What is known of it.
-
     @property
     def backend(self) -> Backend:
-        """The loop it lives in; ParleyError before its `async with`."""
+        """The event loop; raises ParleyError before the `async with` block is entered."""
         if self._loop is None:
-            raise ParleyError(f"the {self._what} is not running: use `async with`")
+            raise ParleyError(
+                f"cannot use the {self._what}: it isn't running; enter it with `async with`"
+            )
         return self._loop
 
     @property
     def is_over(self) -> bool:
-        """Whether no connection follows the one that there is, or was."""
+        """Whether no further connection will be made."""
         return self._left or (self._loop is not None and self._redial.is_over)
 
     async def ready(self, timeout: float | None = None, *, attempts: int | None = None) -> C:
-        """Wait until it is up; returns the other side. `timeout` is seconds, None: as long as it
-        takes. After so many failed `attempts` in a row it waits no longer either.
+        """Wait until it is up and return the remote side.
+
+        `timeout` is in seconds; None waits without a limit. With `attempts`, it also stops waiting
+        after that many consecutive failed attempts.
 
         Raises:
-            UnreachableError, HandshakeError, NotTrustedError, RelayRefusedError, PeerClosedError:
-                it is not up by then; the last reason.
-            PeerClosedError: it is over.
+            UnreachableError: it could not connect in time. This and the next four errors are the
+                reason of the last failed attempt.
+            HandshakeError: the handshake failed.
+            NotTrustedError: one side does not trust the other.
+            RelayRefusedError: a relay refused the connection.
+            PeerClosedError: the last connection was closed, or no further connection will be made.
         """
         with anyio.move_on_after(timeout):
             await self.changes.until(
@@ -350,33 +364,43 @@ class ReconnectingClient(ABC, Generic[C]):
             return current
         if self.is_over:
             raise self.over_error()
-        raise self.error or UnreachableError(f"{self._what}: no connection in {timeout:g} s")
+        raise self.error or UnreachableError(
+            f"cannot use the {self._what}: no connection in {timeout:g} s"
+        )
 
     def on_up(self, hook: H) -> H:
-        """Have a function called with the other side each time a connection was established; as a
-        decorator, or not. A coroutine function runs in a task, which ends with the connection.
+        """Register a function to call with the remote side whenever a connection is established.
+
+        Can be used as a decorator. A coroutine function runs in a task, which is cancelled when the
+        connection ends.
 
         Raises:
-            ConfigError: it is not a function, or there are 64 of them.
+            ConfigError: `hook` isn't callable, or there are 64 hooks already.
         """
         self._up.add(hook)
         return hook
 
     def on_down(self, hook: H) -> H:
-        """Have a function called with the error, each time a connection ended; as `on_up`, but its
-        task goes on until all of it is left."""
+        """Register a function to call with the error whenever a connection has ended.
+
+        Can be used as a decorator. A coroutine function runs in a task, which is cancelled only
+        when the client itself is left.
+
+        Raises:
+            ConfigError: `hook` isn't callable, or there are 64 hooks already.
+        """
         self._down.add(hook)
         return hook
 
-    # For what speaks on it.
+    # Used by requests.
 
     async def connected(self, timeout: float | None) -> tuple[C, float | None]:
-        """The other side, once it can be asked at once, and what is left of `timeout`.
+        """Wait until the remote side accepts requests; return it with the rest of `timeout`.
 
         Raises:
-            CallTimeout: it took longer; its cause is why there is no connection.
-            PeerClosedError: it is over.
-            LimitReachedError: 4,096 wait already.
+            CallTimeout: there was no connection in time; its cause is the reason.
+            PeerClosedError: no further connection will be made.
+            LimitReachedError: 4,096 requests are already waiting.
         """
         while True:
             current = self._usable()
@@ -389,20 +413,20 @@ class ReconnectingClient(ABC, Generic[C]):
 
     @abstractmethod
     def over_error(self) -> ParleyError:
-        """What to raise once it is over."""
+        """Return the error to raise after the client has ended."""
 
-    # For those who keep it up.
+    # Used by subclasses.
 
     @abstractmethod
     async def _attempt(self) -> Exception:
-        """Dial, and say `_came` of each connection; returns why the last one ended, once it has."""
+        """Dial, call `_came` for each connection, and return the reason why the last one ended."""
 
     @abstractmethod
     def _usable(self) -> C | None:
-        """The other side, if something can be asked of it."""
+        """Return the remote side, if it accepts requests."""
 
     def _came(self, current: C) -> None:
-        """A connection was established."""
+        """Record a new connection and call the `on_up` hooks."""
         self._current = current
         self.sessions += 1
         logger.info("%s is up", self._what, extra={"event": "link.up"})
@@ -410,36 +434,36 @@ class ReconnectingClient(ABC, Generic[C]):
         self._up.call(self.backend, current)
 
     def _holds(self) -> None:
-        """It is there: who waits may go on."""
+        """Record that the connection can be used, and wake the waiting requests."""
         self.attempts = 0
         self.error = None
         self._redial.established()
         self.changes.notify()
 
     def _went(self, why: Exception) -> None:
-        """No connection is there any more, if there was one."""
+        """Call the `on_down` hooks, if a connection was up."""
         if self._said_up:
             self._said_up = False
             self._down.call(self.backend, why)
 
     def _finish(self) -> None:
-        """No connection follows the one that there is."""
+        """Make no further connections after the current one."""
         self._left = True
         self._redial.finish()
         self.changes.notify()
 
     async def _stop(self) -> None:
-        """End what runs for it, and wait until it has."""
+        """Stop all tasks and wait until they have ended."""
         self._up.cancel()
         self._down.cancel()
         await self._redial.stop()
         self.changes.notify()
 
-    # Inside.
-
     async def _wait(self, timeout: float | None) -> float | None:
         if self._waiting >= MOST_WAITING:
-            raise LimitReachedError(f"{MOST_WAITING:,} wait for the connection already")
+            raise LimitReachedError(
+                f"cannot wait for the {self._what}: {MOST_WAITING:,} requests are already waiting"
+            )
         self._waiting += 1
         try:
             left = await wait_within(
@@ -458,7 +482,8 @@ class ReconnectingClient(ABC, Generic[C]):
         return left
 
     def _failed(self, why: Exception, seconds: float) -> None:
-        # One that is refused by a responder was up for a moment: that makes it no news.
+        # A responder refuses a node only after the link was up for a moment, so compare with the
+        # failure before and don't log the same failure twice.
         again = self.attempts or (isinstance(why, HandshakeError) and self._redial.failures > 1)
         told = again and str(why) == self._reported
         self.error, self.pause, self._reported = why, seconds, str(why)
@@ -481,18 +506,20 @@ C_co = TypeVar("C_co", covariant=True)
 
 
 class Connector(Protocol[C_co]):
-    """What connects, and connects again: a link, or a client."""
+    """A reconnecting link or client."""
 
     @property
     def backend(self) -> Backend:
-        """The loop it lives in; ParleyError before its `async with`."""
+        """The event loop; raises ParleyError before the `async with` block is entered."""
 
     async def connected(self, timeout: float | None) -> tuple[C_co, float | None]:
-        """The other side, once it can be asked at once, and what is left of `timeout`."""
+        """Wait until the remote side accepts requests; return it with the rest of `timeout`."""
 
 
 class ReconnectingEmitter(Generic[T]):
-    """Sends one event: an `Emitter`. `emitter_of` is what sends over one connection."""
+    """An `Emitter` for one event, which waits for a connection. `emitter_of` returns its
+    emitter.
+    """
 
     __slots__ = ("_emitter", "_emitter_of", "_waited", "marks_end")
 
@@ -501,43 +528,45 @@ class ReconnectingEmitter(Generic[T]):
     ) -> None:
         self._waited = waited
         self._emitter_of = emitter_of
-        self._emitter: Emitter  # from `wait_writable` on
+        self._emitter: Emitter  # Set by `wait_writable`.
         self.marks_end = marks_end
 
     @property
     def backend(self) -> Backend:
-        """The loop it lives in; ParleyError before the `async with` of what connects."""
+        """The event loop; raises ParleyError before the `async with` block is entered."""
         return self._waited.backend
 
     @property
     def can_send(self) -> bool:
-        """Never: `wait_writable` is always waited for."""
+        """Always False, so that callers wait with `wait_writable`."""
         return False
 
     async def wait_writable(self, timeout: float | None) -> float | None:
-        """Wait for a connection with room; raises as `ReconnectingClient.connected`."""
+        """Wait for a connection with free capacity; raises the errors of
+        `ReconnectingClient.connected`.
+        """
         reached, left = await self._waited.connected(timeout)
         self._emitter = emitter = self._emitter_of(reached)
         return left if emitter.can_send else await emitter.wait_writable(left)
 
     def send(self, name: str, namespace: str, payload: Payload) -> None:
-        """Send an event to which no reply is wanted."""
+        """Send an event without waiting for replies."""
         self._emitter.send(name, namespace, payload)
 
     def ask(
         self, emit: OutgoingEmit, name: str, namespace: str, payload: Payload, timeout: float | None
     ) -> None:
-        """Send an event; `emit` gets its replies."""
+        """Send an event; `emit` receives its replies."""
         self._emitter.ask(emit, name, namespace, payload, timeout)
 
     def stop_waiting(self, emit: OutgoingEmit) -> None:
-        """Wait for no more of its replies."""
+        """Stop waiting for replies to an event."""
         self._emitter.stop_waiting(emit)
 
     def cancel(self, emit: OutgoingEmit) -> None:
-        """Want none of its replies: its handler is to end, where that can be said."""
+        """Discard further replies and, if the protocol allows it, cancel the remote handler."""
         self._emitter.cancel(emit)
 
     def closed_error(self) -> PeerClosedError:
-        """Why nothing can be sent any more."""
+        """Return the error to raise when the connection has ended."""
         return self._emitter.closed_error()

@@ -55,19 +55,19 @@ from parley._node.transport.loop import Runner
 logger = logging.getLogger("parley.peer")
 account_logger = logging.getLogger("parley.accounts")
 
-# Items that are encoded at a time, in about a millisecond.
+# How many items are encoded per slice; takes about a millisecond.
 SLICE: Final = 2_000
 
 
 class HandlerTask:
-    """The task in which the handler of a request runs. The event loop sets `runner`."""
+    """The task that runs the handler of a request. The event loop sets `runner`."""
 
     begun = cancelled = False
     runner: Runner | None = None
 
 
 class Responses:
-    """The answers to the requests of one connection, and the `tasks` that make them."""
+    """The responses to the requests of one connection, and the `tasks` that produce them."""
 
     __slots__ = ("_handlers", "_live", "_one", "calls", "tasks")
 
@@ -75,18 +75,18 @@ class Responses:
         self.calls = calls
         self._live = live
         self._handlers = handlers
-        self._one = anyio.Lock()  # held while one answer of the connection is encoded in slices
+        self._one = anyio.Lock()  # Held while a large answer of the connection is encoded.
         self.tasks: dict[IncomingCall, HandlerTask] = {}
 
     def spawn(
         self, call: IncomingCall, serve: Callable[[IncomingCall, HandlerTask], Awaitable[None]]
     ) -> None:
-        """Run `serve` in a task, which ends with `send`."""
+        """Run `serve` in a task, which must end with `send`."""
         task = self.tasks[call] = HandlerTask()
         task.runner = self._live.backend.spawn(serve, call, task)
 
     def stop(self, call: IncomingCall) -> bool:
-        """Cancel the task of a request; returns whether it has begun."""
+        """Cancel the task of a request; return whether the task had begun."""
         task = self.tasks.pop(call, None)
         if task is None:
             return False
@@ -96,7 +96,7 @@ class Responses:
         return task.begun
 
     async def prepare(self, call: IncomingCall, code: int, data: Any) -> Outcome:
-        """Encode an answer that takes long, and let other connections run in between.
+        """Encode a large answer in slices, so that other connections can run in between.
 
         Returns the arguments for `send`.
         """
@@ -111,14 +111,15 @@ class Responses:
             return FAILED
 
     async def encode_large(self, data: Any) -> Any:
-        """Encode a value in slices: one of a connection at a time, and one slice of all
-        connections in each turn of the event loop. Returns a value that has other types as it is.
+        """Encode a value in slices; return a value of an unsupported type unchanged.
 
-        The handler may change the value meanwhile: a copy of it waits.
+        Each connection encodes one value at a time, and one slice of all connections is encoded per
+        iteration of the event loop. The value is copied first, because the handler can change it
+        later.
 
         Raises:
-            LbmEncodeError: it has no encoding.
-            CallRefused: too many answers wait.
+            LbmEncodeError: the value cannot be encoded.
+            CallRefused: too many answers are waiting.
         """
         try:
             copy = marshal.dumps(data)
@@ -147,17 +148,20 @@ class Responses:
             pieces.append(piece)
 
     async def wait_for_room(self, call: IncomingCall, code: int, data: Any) -> Outcome:
-        """Wait until there is room to write an answer, so that one is not lost because others
-        were faster; for a limited time, and with a limited amount of memory. Returns what is to
-        be given to `send`."""
+        """Wait until an answer can be written, so that it isn't lost because the connection is
+        busy.
+
+        Waits for a limited time and uses a limited amount of memory. Returns the arguments for
+        `send`.
+        """
         driver, account = self._live.driver, self._live.core.answers
         if driver.can_send or call.answered:
             return code, data
         try:
             size = self.calls.incoming.make(call, code, data)
         except (LbmEncodeError, FormatError):
-            return code, data  # `send` says so
-        del data  # it has been encoded
+            return code, data  # `send` reports the error.
+        del data  # Free the value, which is encoded now.
         if not account.has_room(size):
             return code, None
         account.charge(size)
@@ -169,7 +173,7 @@ class Responses:
         return code, None
 
     def send(self, call: IncomingCall, code: int, data: Any = None) -> None:
-        """Answer a request; that its handler failed, if what it made has no encoding."""
+        """Answer a request; if the answer cannot be encoded, answer that the handler failed."""
         self.tasks.pop(call, None)
         try:
             self.calls.incoming.answer(call, code, data)
@@ -180,8 +184,8 @@ class Responses:
             self._live.changed()
 
     def log_unsent(self, what: str, name: str) -> None:
-        """Log the exception that is being handled: an answer has no encoding."""
-        now, text = self._live.backend.now(), what + " has no encoding"
+        """Log the current exception: an answer could not be encoded."""
+        now, text = self._live.backend.now(), what + " cannot be encoded"
         self._handlers.unsent.log(
             logger,
             logging.ERROR,
@@ -197,7 +201,9 @@ TOO_LONG = "the answer is longer than what is remembered"
 
 
 class IdempotentCallHandlers:
-    """The handlers of one peer's calls that are to be made once; `memory` is the node's."""
+    """The handlers of one peer's calls with `once`; `memory` is the node's cache of their
+    results.
+    """
 
     __slots__ = ("_answers", "_handlers", "_live", "_memory")
 
@@ -210,11 +216,11 @@ class IdempotentCallHandlers:
         self._memory = memory
 
     def run(self, call: IncomingCall) -> None:
-        """Answer a Call that has a key, by its handler or by what that said."""
+        """Answer a call that has a key, from the cache or by running its handler."""
         live = self._live
         who = live.node_id
         if not call.async_id:
-            live.core.count_dropped()  # there is nothing to answer that it is not run
+            live.core.count_dropped()  # A message without a request ID cannot be answered.
             self._answers.send(call, ResultCode.NOT_ONCE)
         elif who is None or not call.entry.once:
             self._answers.send(call, ResultCode.NOT_ONCE)
@@ -224,11 +230,11 @@ class IdempotentCallHandlers:
     async def _serve(self, who: NodeId, call: IncomingCall, task: HandlerTask) -> None:
         live, answers, entry = self._live, self._answers, call.entry
         if call.answered:
-            return  # it was cancelled before its task began
+            return  # It was cancelled before its task began.
         task.begun = True
         outcome: Outcome = (ResultCode.CANCELLED, None)
         try:
-            # Each time: a right may have been taken away since.
+            # Check at each call, because the permission may have been revoked.
             if await is_permitted(entry.rules, live.remote, call.topic, self._handlers.roles):
                 outcome = await self._answered(call, who)
             else:
@@ -236,21 +242,21 @@ class IdempotentCallHandlers:
             if not live.driver.can_send:
                 outcome = await answers.wait_for_room(call, *outcome)
         finally:
-            # Also when it was cancelled: each call gets its one answer.
+            # Every call gets exactly one answer, even if it is cancelled.
             answers.send(call, *outcome)
 
     async def _answered(self, call: IncomingCall, who: NodeId) -> Outcome:
-        """The answer, or the code by which the handler is not run."""
+        """Return the answer, or the code that refuses the call."""
         found = await self._found(call, who)
         if isinstance(found, ResultCode):
             return found, None
         await self._wait(call, found)
-        assert found.answer is not None  # it was waited for
+        assert found.answer is not None  # Set, because `_wait` has returned.
         call.prepare(found.answer)
         return found.code, None
 
     async def _found(self, call: IncomingCall, who: NodeId) -> IdempotentCall | ResultCode:
-        """What is remembered of its key, or was begun for it, once there is room for that."""
+        """Return the cached call of this key, or start a new one when the cache has capacity."""
         memory, backend = self._memory, self._live.backend
         assert call.once is not None
         question = fingerprint(call.topic, call.data)
@@ -269,11 +275,11 @@ class IdempotentCallHandlers:
             except BaseException:
                 memory.leave_line(who, waiter.wake)
                 raise
-        memory.next_in_line(who)  # it may have been woken, and takes no room
+        memory.next_in_line(who)  # This caller may have been woken without using the free capacity.
         return found
 
     async def _wait(self, call: IncomingCall, once: IdempotentCall) -> None:
-        """Until it is answered. The last Call that is cancelled stops the handler."""
+        """Wait for the answer. If the last waiting caller cancels, stop the handler."""
         once.callers += 1
         waiter = self._live.backend.waiter()
         try:
@@ -287,12 +293,12 @@ class IdempotentCallHandlers:
                 self._stop(once, ResultCode.CANCELLED)
 
     def _was_cancelled(self, call: IncomingCall) -> bool:
-        """Whether a Cancel came for it: neither its session nor its time is over."""
+        """Whether the caller cancelled, rather than its session or deadline having ended."""
         live = self._live
         late = call.deadline is not None and live.backend.now() >= call.deadline
         return call.answered and not late and live.ended is None
 
-    # The handler.
+    # Running the handler.
 
     def _begin(self, once: IdempotentCall, call: IncomingCall) -> None:
         backend = self._live.backend
@@ -306,9 +312,9 @@ class IdempotentCallHandlers:
         once.begun = True
         remote = self._live.remote
         try:
-            if once.answer is None:  # else it was stopped before it began
+            if once.answer is None:  # Otherwise it was stopped before it began.
                 outcome = await run_handler(
-                    replace(call.entry, rules=()),  # they were asked
+                    replace(call.entry, rules=()),  # `_serve` has already checked the permissions.
                     Call(remote, call),
                     remote,
                     call.topic,
@@ -322,7 +328,7 @@ class IdempotentCallHandlers:
             self._end(once)
 
     def _stop(self, once: IdempotentCall, code: ResultCode) -> None:
-        """Its handler is to run no longer: `code` is its answer."""
+        """Stop the handler and answer with `code`."""
         if once.answer is None:
             self._memory.answer(once, code, encode_result(code), self._live.backend.now())
             once.runner.cancel()
@@ -335,8 +341,11 @@ class IdempotentCallHandlers:
         self._memory.end(once)
 
     def _final(self, call: IncomingCall, outcome: Outcome) -> FinalAnswer:
-        """The Result of what a handler did. One that is too long is a failure, also for the first
-        who asks: everybody who asks with this key gets the same."""
+        """Encode the handler's result.
+
+        A result that is too long to cache counts as a failure even for the first caller, because
+        all callers with the same key must get the same answer.
+        """
         try:
             answer = encode_result(*outcome)
         except LbmEncodeError:
@@ -344,7 +353,7 @@ class IdempotentCallHandlers:
             return encode_result(*FAILED)
         if len(answer[2]) <= ONCE_RESULT:
             return answer
-        now, text = self._live.backend.now(), "the answer to %r is longer than is remembered"
+        now, text = self._live.backend.now(), "the answer to %r is too long to be remembered"
         call.entry.failures.log(
             logger,
             logging.ERROR,
@@ -356,19 +365,20 @@ class IdempotentCallHandlers:
         return encode_result(ResultCode.HANDLER_FAILED, TOO_LONG)
 
     async def _no_items(self, items: AsyncGenerator[Any, Any]) -> Outcome:
-        """An answer in items is not remembered; nothing of the handler has run yet."""
+        """Refuse an answer in items, which cannot be cached; the generator has not run yet."""
         await items.aclose()
         return ResultCode.NOT_ONCE, None
 
 
-# What natively a handler's replies are in.
+# The default format of replies to native peers.
 NATIVE_FORMAT: Final[FormatName] = "lbm"
 
 
 class RequestHandlers:
-    """The requests of one peer: finds and runs the handlers of its calls, named events and
-    Subscribes, and decides on its logins. `published` are the node's topics, `cache` its remembered
-    results of calls with `once`.
+    """Runs the handlers of one peer's calls, subscriptions and named events, and decides on its
+    logins.
+
+    `published` contains the node's topics, `cache` its results of calls with `once`.
     """
 
     __slots__ = ("_handlers", "_live", "_once", "_published", "_responses", "calls", "topics")
@@ -388,10 +398,8 @@ class RequestHandlers:
         self._responses = Responses(live, handlers, calls)
         self._once = IdempotentCallHandlers(live, handlers, self._responses, cache)
 
-    # Calls.
-
     def find(self, subcategory: int, topic: str) -> Entry[CallHandler] | Topic | ResultCode:
-        """What a request for `topic` may run, or the code that refuses the request."""
+        """Return the handler or topic of a request, or the code that refuses the request."""
         live = self._live
         if live.driver.path and not self._handlers.exported(topic):
             return self._refused("call", topic, ResultCode.NOT_AUTHORISED)
@@ -405,7 +413,7 @@ class RequestHandlers:
         return self._refused("call", topic, ResultCode.OVERLOADED) if live.draining else entry
 
     def run(self, call: IncomingCall) -> None:
-        """Run what `find` found for a request."""
+        """Run the handler that `find` returned."""
         if call.subcategory != CALL:
             self._responses.spawn(call, self._serve_subscribe)
         elif call.once is not None:
@@ -415,19 +423,21 @@ class RequestHandlers:
             self._live.driver.pending_tasks.append((self._serve_call, call, task))
 
     def stop(self, call: IncomingCall) -> bool:
-        """Cancel the handler of a request; returns whether it has begun."""
+        """Cancel the handler of a request; return whether the handler had begun."""
         return self._responses.stop(call)
 
     def request_ended(self, call: IncomingCall | None, code: int) -> None:
-        """Count a call or event with its handler, or a request `refused` before that."""
+        """Count a finished call or event, or a request that was refused before its handler ran
+        (None).
+        """
         if call is None:
             self._live.metrics.refused[code] += 1
-        elif type(call.entry) is Entry:  # else a subscription, which its topic counts
+        elif type(call.entry) is Entry:  # The topic counts its own subscriptions.
             call.entry.tally.add(code, self._live.backend.now() - call.came)
 
     async def _serve_call(self, call: IncomingCall, task: HandlerTask) -> None:
         if call.answered:
-            return  # nobody waits for it any more
+            return  # The caller no longer waits.
         remote, answers = self._live.remote, self._responses
         task.begun = True
         outcome: Outcome = (ResultCode.CANCELLED, None)
@@ -446,14 +456,18 @@ class RequestHandlers:
                 outcome = await answer
             if not self._live.driver.can_send:
                 room = answers.wait_for_room(call, *outcome)
-                outcome = (ResultCode.CANCELLED, None)  # what was made waits there, encoded, alone
+                # From here on, only the encoded answer is kept in memory.
+                outcome = (
+                    ResultCode.CANCELLED,
+                    None,
+                )
                 outcome = await room
         finally:
-            # Also when it was cancelled: each call gets its one answer.
+            # Every call gets exactly one answer, even if it is cancelled.
             answers.send(call, *outcome)
 
     async def _stream_answer(self, call: IncomingCall, items: AsyncGenerator[Any, Any]) -> Outcome:
-        """Send what the handler yields as Chunks, no faster than they are read."""
+        """Send the items of a handler as Chunks, as fast as the peer reads them."""
 
         async def encode_item(item: Any) -> bytes:
             if is_large(item, SLICE):
@@ -466,7 +480,7 @@ class RequestHandlers:
     # Subscriptions.
 
     def _find_topic(self, name: str) -> Topic | ResultCode:
-        """The topic that a Subscribe to `name` is decided for, or the code that refuses it."""
+        """Return the topic of a Subscribe, or the code that refuses it."""
         found = self._published_topic(name)
         return self._refused("topic", name, found) if isinstance(found, ResultCode) else found
 
@@ -502,7 +516,7 @@ class RequestHandlers:
             answers.log_unsent("the answer to a subscription of %r", topic.name)
             code, data = FAILED
         finally:
-            # Also when it was cancelled: each request gets its one answer.
+            # Every request gets exactly one answer, even if it is cancelled.
             answers.send(call, code, data)
 
     def _accept(self, topic: Topic, call: IncomingCall, data: Any) -> None:
@@ -523,7 +537,7 @@ class RequestHandlers:
     # Named events.
 
     def find_event(self, namespace: str, name: str) -> Entry[Any] | ResultCode:
-        """The handler that an event may run, or the code that refuses the event."""
+        """Return the handler of an event, or the code that refuses the event."""
         if self._live.path and not self._handlers.exported(name):
             return self._refused("event", name, ResultCode.NOT_AUTHORISED)
         entry = self._handlers.find_event(namespace, name)
@@ -534,13 +548,13 @@ class RequestHandlers:
         return self._refused("event", name, ResultCode.OVERLOADED) if self._live.draining else entry
 
     def run_event(self, emit: IncomingEmit) -> None:
-        """Run the handler that `find_event` found for an event."""
+        """Run the handler that `find_event` returned."""
         task = self._responses.tasks[emit] = HandlerTask()
         self._live.driver.pending_tasks.append((self._serve_event, emit, task))
 
     async def _serve_event(self, emit: IncomingEmit, task: HandlerTask) -> None:
         if emit.answered:
-            return  # nobody waits for it any more
+            return  # The emitter no longer waits.
         remote, answers = self._live.remote, self._responses
         task.begun = True
         outcome: Outcome = (ResultCode.CANCELLED, None)
@@ -560,17 +574,23 @@ class RequestHandlers:
                 outcome = await answer
             if not self._live.driver.can_send:
                 room = answers.wait_for_room(emit, *outcome)
-                outcome = (ResultCode.CANCELLED, None)  # what was made waits there, encoded, alone
+                # From here on, only the encoded answer is kept in memory.
+                outcome = (
+                    ResultCode.CANCELLED,
+                    None,
+                )
                 outcome = await room
         finally:
-            # Also when it was cancelled: each event gets its one end.
+            # Every event ends exactly once, even if it is cancelled.
             answers.send(emit, *outcome)
 
     # Accounts.
 
     def login(self, exports: Sequence[str] | None) -> ResultCode:
-        """Take a Login with these exports, or with None a Logout; the code that answers it. Nobody
-        logs in through a tunnel: an account is reached over its link alone."""
+        """Process a Login with these exports, or a Logout (None); return the code of the answer.
+
+        Logins through a tunnel are refused: an account can be reached only over its direct link.
+        """
         live, accounts = self._live, self._handlers.accounts
         who = live.node_id
         if accounts is None or who is None or live.path:
@@ -595,7 +615,7 @@ class RequestHandlers:
         return code
 
     def connection_ended(self) -> None:
-        """Log the peer out: its session is over."""
+        """Log the peer out when its session ends."""
         accounts, who = self._handlers.accounts, self._live.node_id
         if accounts is not None and who is not None:
             accounts.logout(who, self._live)
@@ -607,7 +627,7 @@ class RequestHandlers:
 
 
 class NativeReplies:
-    """Replies to one event of a native peer."""
+    """Sends a handler's replies to one event of a native peer."""
 
     __slots__ = ("_answers", "_emit", "_live", "_said", "format")
 
@@ -615,7 +635,7 @@ class NativeReplies:
         self._live = live
         self._answers = answers
         self._emit = emit
-        self._said = 0  # bytes of cost since others ran
+        self._said = 0  # Bytes of cost sent since other tasks last ran.
         self.format: FormatName = NATIVE_FORMAT
 
     @property
@@ -624,12 +644,14 @@ class NativeReplies:
         return bool(self._emit.async_id) and not self._emit.answered
 
     async def reply(self, name: str, namespace: str, payload: Payload) -> None:
-        """Send one, when there is room. Its name goes along if it is not that of the event.
+        """Send a reply when there is capacity; its name is sent only if it differs from the event's
+        name.
 
         Raises:
-            PeerClosedError: the connection is over.
-            PayloadTooLargeError: it is.
-            LbmEncodeError, FormatError: it has no form in its format.
+            PeerClosedError: the connection has ended.
+            PayloadTooLargeError: the reply is too large.
+            LbmEncodeError: the reply cannot be encoded.
+            FormatError: the reply cannot be encoded in its format.
         """
         live, named = self._live, self._answers.calls.named
         body = named.encode_reply(self._emit, name, payload, namespace)
@@ -640,14 +662,14 @@ class NativeReplies:
         except LocalError:
             if self.wanted:
                 raise
-            # Nobody waits any more: nothing is lost.
+            # The emitter no longer waits, so no reply is lost.
         self._said += len(body) + EVENT_COST
         if self._said > TURN_SIZE:
             self._said = 0
             await yield_to_loop(live.backend)
 
     async def send_all(self, items: AsyncGenerator[Any, Any]) -> Outcome:
-        """Reply with each of what the handler yields."""
+        """Reply with each item of the handler's generator."""
         named, emit = self._answers.calls.named, self._emit
 
         async def encode_item(item: Any) -> bytes:

@@ -1,6 +1,6 @@
 """Runs an application's handlers for the streams that one peer opens.
 
-Each stream gets an end, whatever its handler does: it is closed, or reset with a code.
+Each stream is closed when its handler returns, or reset with a code when the handler fails.
 """
 
 import logging
@@ -33,9 +33,9 @@ from parley._node.remote.stream_table import StreamTable
 
 logger = logging.getLogger("parley.peer")
 
-# Handlers may outlive their streams, of which a peer may open ever more: how many do.
+# How many handlers can outlive their streams. Without a limit, a peer could start more and more.
 LINGERING_HANDLERS: Final = UNANSWERED_REQUESTS
-# How a stream is refused by its rules, handler or an interceptor: by the code of CallRefused.
+# The reset code for a CallRefused of a permission check, handler or interceptor.
 _RESETS: Final[dict[int, CloseCode]] = {
     ResultCode.OVERLOADED: CloseCode.OVERLOADED,
     ResultCode.NOT_AUTHORISED: CloseCode.NOT_AUTHORISED,
@@ -43,7 +43,7 @@ _RESETS: Final[dict[int, CloseCode]] = {
 
 
 class StreamHandlers:
-    """The handlers of streams, for one peer."""
+    """The handlers of the streams of one peer."""
 
     __slots__ = ("_handlers", "_live", "_running", "_streams")
 
@@ -54,7 +54,7 @@ class StreamHandlers:
         self._running = 0
 
     def opened(self, stream_id: int, label: str) -> None:
-        """Run the handler of a stream that the peer opened, or refuse it."""
+        """Run the handler of a stream that the peer opened, or refuse the stream."""
         live = self._live
         account = live.core.account
         entry = self._handlers.find_stream(label)
@@ -78,8 +78,10 @@ class StreamHandlers:
             live.backend.spawn(self._serve, entry, stream)
 
     def _is_exported(self, label: str) -> bool:
-        """Whether a peer that came through a tunnel may open it. On a stream `bus` it is each
-        request that is asked about."""
+        """Whether a peer that is connected through a tunnel may open this stream.
+
+        On a `bus` stream, the bus checks each request.
+        """
         if label in RESERVED_LABELS:
             return label == BUS_LABEL
         return self._handlers.exported(label)
@@ -87,7 +89,7 @@ class StreamHandlers:
     def _refuse(self, stream_id: int, label: str, code: CloseCode) -> None:
         live = self._live
         log_refused(self._handlers.refused, live.remote, "stream", label, code, live.backend.now())
-        with suppress(LocalError):  # we are closing: Close will tell
+        with suppress(LocalError):  # The connection is closing, and the Close ends the stream.
             live.core.reset_stream(stream_id, code)
 
     async def _serve(self, entry: Entry[StreamHandler], stream: Stream) -> None:
@@ -104,7 +106,7 @@ class StreamHandlers:
         except APPLICATION_ERRORS as error:
             failure = sole_error(error)
             if isinstance(failure, StreamResetError | PeerClosedError):
-                # Mostly this stream's own end; a handler may have met that of another one.
+                # Usually this stream was reset or lost, but the handler may also use other streams.
                 now, why = live.backend.now(), one_line(str(failure))
                 ended = self._handlers.ended
                 ended.log(
@@ -118,7 +120,7 @@ class StreamHandlers:
                 )
             elif isinstance(failure, CallRefused) and not failure.received:
                 code = _RESETS.get(failure.code, CloseCode.REFUSED)
-            else:  # also what another node refused to a call of the handler's own
+            else:  # Includes a refusal by another node that the handler called.
                 log_failure(entry, stream.label, live.remote, "the handler of stream %r")
                 code = CloseCode.INTERNAL_ERROR
         finally:
@@ -131,10 +133,10 @@ class StreamHandlers:
                 stream.reset(code)
 
     async def _run(self, entry: Entry[StreamHandler], stream: Stream) -> None:
-        """Ask the rules, wait for a slot, run the handler.
+        """Check permissions, wait for a slot and run the handler.
 
         Raises:
-            CallRefused: the rules do not permit it; and what the handler raises.
+            CallRefused: the permissions do not allow it; exceptions of the handler also propagate.
         """
         remote, slots = self._live.remote, entry.slots
         if entry.rules and not await is_permitted(

@@ -1,7 +1,7 @@
-"""`Subscription`: a topic of a peer, as its subscriber reads it.
+"""`Subscription`: the notes that one peer publishes to a topic, for one reader.
 
-Notes that are not read slow only their subscription. It ends with its `async with`: the publisher
-is told, and the connection stays as it was.
+Unread notes delay only their own subscription. Leaving its `async with` block unsubscribes; the
+connection stays open.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -35,7 +35,7 @@ from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.callables import require_callable
 from parley._node.transport.conditions import Condition, wait_within
 
-# Windows of the stream by which a subscription can be behind the fastest.
+# How far a subscription can fall behind the fastest one, in windows of the shared stream.
 MOST_BEHIND = 2
 TOO_SLOW = "another subscription of this program reads this topic faster"
 
@@ -46,15 +46,18 @@ class SharedReader(Protocol):
     inbox: NoteInbox
 
     def ended(self, reset: StreamReset | None) -> None:
-        """No more notes will come."""
+        """Called when no more notes will arrive."""
 
     def lost(self, code: int, text: str) -> None:
-        """The connection is over."""
+        """Called when the connection has ended."""
 
 
 class SharedStream:
-    """The subscriptions that read the stream `stream`. `consume` returns credit, as bytes of cost
-    and a number of events; `window` is the stream's, in bytes of cost."""
+    """Several subscriptions that read the same stream.
+
+    `consume` returns credit to the publisher, as bytes of cost and a number of events. `window` is
+    the window of the stream, in bytes of cost.
+    """
 
     def __init__(
         self, stream: int, window: int, consume: Callable[[int, int], None], first: SharedReader
@@ -63,37 +66,41 @@ class SharedStream:
         self._stream = stream
         self._most_behind = MOST_BEHIND * window
         self._consume = consume
-        # The costs of events that came and for which no credit was returned. At first these are
-        # the ones that the first subscription alone got.
+        # The costs of received events whose credit has not been returned yet. At first, these are
+        # the events that only the first subscription received.
         self._costs = first.inbox.unread_costs
         self._came, self._returned = sum(self._costs), 0
-        self._members = {first: 0}  # the cost of what each has read, or not got
+        # For each member, the cost of the events that it has read or never received.
+        self._members = {first: 0}
 
     @property
     def inbox(self) -> Self:
-        """Takes what comes, in place of one subscription's inbox."""
+        """Receive events in place of the inbox of a single subscription."""
         return self
 
     @property
     def closed(self) -> bool:
-        """Whether no subscription reads it any longer."""
+        """Whether all subscriptions have left."""
         return not self._members
 
     def add(self, member: SharedReader) -> None:
-        """Give a subscription all that comes from now on."""
+        """Add a subscription, which receives all later events."""
         self._members[member] = self._came
-        # Else it would wait for credit that depends on what others read.
+        # Otherwise the new subscription would wait for credit that depends on the reading of
+        # others.
         self._progress()
 
     def remove(self, member: SharedReader) -> bool:
-        """Give a subscription nothing more; returns whether others read on."""
+        """Remove a subscription; return whether others remain."""
         self._members.pop(member, None)
         if not self._members:
             self._return(self._came)
         return bool(self._members)
 
     def put(self, subcategory: int, payload: bytes, cost: int) -> bool:
-        """Give an event to all; False if there is no room for one that cost nothing."""
+        """Deliver an event to all subscriptions; False if it cost nothing and no inbox has
+        capacity.
+        """
         self._came += cost
         if cost:
             self._costs.append(cost)
@@ -104,23 +111,23 @@ class SharedStream:
         return any(took)
 
     def read(self, member: SharedReader, cost: int) -> None:
-        """A subscription has read events of this cost."""
+        """Record that a subscription has read events of this cost."""
         if member in self._members:
             self._members[member] += cost
             self._progress()
 
     def ended(self, reset: StreamReset | None) -> None:
-        """No more notes will come."""
         for member in list(self._members):
             member.ended(reset)
 
     def lost(self, code: int, text: str) -> None:
-        """The connection is over."""
         for member in list(self._members):
             member.lost(code, text)
 
     def _progress(self) -> None:
-        """Return credit for what the fastest has read, and end those that are too slow."""
+        """Return credit for events that the fastest reader has read, and end readers that are too
+        slow.
+        """
         fastest = max(self._members.values())
         self._return(fastest)
         least = fastest - self._most_behind
@@ -129,7 +136,7 @@ class SharedStream:
             slow.ended(StreamReset(self._stream, CloseCode.SLOW_CONSUMER, TOO_SLOW))
 
     def _return(self, upto: int) -> None:
-        """Return the credit of all events up to this sum of costs."""
+        """Return the credit of all events up to this total cost."""
         cost = count = 0
         while count < len(self._costs) and self._returned + cost < upto:
             cost += self._costs[count]
@@ -141,8 +148,9 @@ class SharedStream:
 
 
 class Batches(Generic[D]):
-    """The batches of a subscription, each by `next_batch`. Not a generator: a reader may stop
-    early."""
+    """An iterator over the batches of a subscription. Unlike a generator, it can be left at any
+    time.
+    """
 
     __slots__ = ("_next_batch",)
 
@@ -153,28 +161,35 @@ class Batches(Generic[D]):
         return self
 
     async def __anext__(self) -> list[D]:
-        """Raises as reading the subscription does."""
+        """Return the next batch; raises the errors of reading the subscription."""
         batch = await self._next_batch()
         if not batch:
             raise StopAsyncIteration
         return batch
 
 
-# What reading does with a note that is not of the type: raise MalformedDataError, skip the note, or
-# call a function with the note's data and the error, then skip it.
+# What reading does with a note of another type: raise MalformedDataError, skip the note, or call a
+# function with the note's data and the error and then skip it.
 OnMalformed = Literal["raise", "skip"] | Callable[[Value, MalformedDataError], object]
 
-# Seconds that leaving waits for the publisher to have understood.
+# How many seconds leaving waits for the publisher to confirm.
 LEAVE_TIMEOUT = 5.0
 
 
 class Subscription(Generic[D]):
-    """The notes of a topic, in their order: `async with peer.subscribe("prices") as sub`,
-    then `async for note in sub`. One task may read at a time.
+    """The notes of a topic, in order of publication.
 
-    `data` is what came with the acceptance, `headers` came with the last note. The end
-    of the notes is the publisher's: it closed the topic. Made with `returns`, each note
-    is of that type; `malformed` counts the notes that were skipped because they are not.
+    Made by `Peer.subscribe`. Enter it with `async with`, then iterate with `async for`; only one
+    task can read at a time. Iteration ends when the publisher closes the topic.
+
+    Attributes: data: the value that the publisher sent when it accepted the subscription. headers:
+    the headers of the last note. malformed: how many notes were skipped because they don't match
+    the type in `returns`.
+
+    Example:
+
+        async with peer.subscribe("news") as news:
+            assert news.topic == "news"
     """
 
     def __init__(
@@ -203,17 +218,17 @@ class Subscription(Generic[D]):
         self.headers: Mapping[str, Value] = NO_HEADERS
         self._changes = Condition(live.backend.waiter)
         self.inbox = NoteInbox(self._changes.notify, self._consume, live.core.account)
-        self._numbered: NumberedInbox | None = None  # the same, of a topic that remembers
+        self._numbered: NumberedInbox | None = None  # The same inbox, if the topic keeps a history.
         self._after = after
         self._asked = data
         self._kind = kind
         self._timeout = timeout
         self._window = window
         self._begun = False
-        self._given_up = False  # before it was answered
+        self._given_up = False  # Whether the caller stopped waiting before the answer arrived.
         self._shared: SharedStream | None = None
         self._stream = 0
-        self._ready: list[Any] = []  # notes of the last event, the next one at the end
+        self._ready: list[Any] = []  # The notes of the last event, in reverse order.
         self._over = False
         self._error: StreamResetError | PeerClosedError | None = None
         self._lost_at_end = 0
@@ -221,13 +236,18 @@ class Subscription(Generic[D]):
 
     @property
     def dropped(self) -> int:
-        """How many notes were lost because we did not keep up, as far as we were told."""
+        """How many notes were lost because they were read too slowly, as reported by the
+        publisher.
+        """
         return self.inbox.dropped
 
     @property
     def was_lost(self) -> bool:
-        """Whether another subscription may go on where this one ended: with its connection, or by
-        Reset `going-away`, since the publisher has lost those from whom it has the notes."""
+        """Whether another subscription can continue where this one ended.
+
+        True if the connection ended, or if the publisher sent Reset `going-away` because it lost
+        its own source of the notes.
+        """
         error = self._error
         return error is not None and (
             isinstance(error, PeerClosedError) or error.code == CloseCode.GOING_AWAY
@@ -235,42 +255,54 @@ class Subscription(Generic[D]):
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing follows the notes that came, though the connection lives: the publisher
-        has ended it, or it was left."""
+        """Whether all notes have arrived: the publisher closed the topic, or the subscription was
+        left.
+        """
         return self._over and self._error is None
 
-    # Of a topic that remembers.
+    # Of a topic that keeps a history.
 
     @property
     def number(self) -> int:
-        """The number of the last note that was read, or of the one before the first; 0 if the
-        topic does not remember. Notes are numbered from 1 with each start of the topic."""
+        """The number of the last note that was read, or of the note before the first one.
+
+        A topic numbers its notes from 1 each time it starts. 0 if the topic keeps no history.
+        """
         return 0 if self._numbered is None else self._numbered.number - len(self._ready)
 
     @property
     def recovered(self) -> bool:
-        """Whether every note after the position of `after` comes. If not, the topic was started
-        anew, does not remember, or has forgotten some: those are counted in `gaps`."""
+        """Whether the subscription receives every note after the position given as `after`.
+
+        False if the topic was restarted, keeps no history, or has already discarded some of these
+        notes (`gaps` counts them).
+        """
         return self._numbered is not None and self._numbered.recovered
 
     @property
     def gaps(self) -> int:
-        """How many notes are missing before the last one that was read, by their numbers."""
+        """How many notes are missing before the last one that was read, according to their
+        numbers.
+        """
         return 0 if self._numbered is None else self._numbered.gaps
 
     @property
     def replaced(self) -> int:
-        """How many notes before the last one that was read did not come, because the topic keeps
-        the newest note of each key (`keep_last_by=`) and later notes replaced them."""
+        """How many notes were skipped because newer notes with the same key replaced them.
+
+        Only topics that keep the newest note of each key (`keep_last_by=`) replace notes. Counts
+        notes before the last one that was read.
+        """
         return 0 if self._numbered is None else self._numbered.replaced
 
     @property
     def position(self) -> TopicPosition | None:
-        """Where a later subscription goes on (`after=`): after the last note that came, read or
-        not; once this one was left, after the last that was read. None if the topic does not
-        remember.
+        """Where a later subscription can continue (`after=`), or None if the topic keeps no
+        history.
 
-        What came and was not read stays to be read here, also when the connection is over.
+        While the subscription is active, this is the last note that arrived, read or not; notes
+        that arrived can still be read here, even after the connection has ended. After the
+        subscription was left, it is the last note that was read.
         """
         if self._numbered is None:
             return None
@@ -279,18 +311,19 @@ class Subscription(Generic[D]):
     def __repr__(self) -> str:
         return f"<Subscription to {self.topic!r} of {self.peer}>"
 
-    # Beginning and end.
+    # Entering and leaving.
 
     async def __aenter__(self) -> Self:
         """Subscribe.
 
         Raises:
-            SubscribeRefused: the publisher said no (code 3).
-            CallRefused: another code: 1 no such topic, 2 subscribed already, 20 not authorised, ...
-            CallTimeout: no answer in time.
-            PeerClosedError: the connection is over.
-            LbmEncodeError: the data has no encoding.
-            ValueError: `window` or `after` cannot be.
+            SubscribeRefused: the publisher refused the subscription (code 3).
+            CallRefused: another code, for example 1, the topic does not exist; 2, already
+                subscribed; 20, not authorised.
+            CallTimeout: no answer arrived in time.
+            PeerClosedError: the connection has ended.
+            LbmEncodeError: the data cannot be encoded.
+            ValueError: `window` or `after` is invalid.
         """
         chain = self._interceptors.subscribe_out
         if not chain:
@@ -310,7 +343,7 @@ class Subscription(Generic[D]):
             raise
         if not self._begun:
             raise ParleyError(
-                f"not subscribed to {self.topic!r}: an interceptor did not call proceed"
+                f"cannot subscribe to {self.topic!r}: an interceptor did not call proceed"
             )
         return self
 
@@ -322,7 +355,8 @@ class Subscription(Generic[D]):
         self._begun = True
         asked, changes, timeout = self._topics.asked, self._live.changes, self._timeout
         if self.topic in asked:
-            # Whether this one can join is known once the other is accepted, refused or cancelled.
+            # Whether this subscription can share a stream is known only after the first one was
+            # accepted, refused or cancelled.
             timeout = await wait_within(
                 lambda: changes.until(lambda: self.topic not in asked),
                 timeout,
@@ -368,8 +402,10 @@ class Subscription(Generic[D]):
         self.data = call.data
 
     def _join(self) -> bool:
-        """Read along with another subscription of this topic; returns whether that is possible: not
-        where the publisher answers each one by itself, with data or with notes that it remembers.
+        """Share the stream of another subscription to this topic; return whether that is possible.
+
+        It is not possible if the publisher answers each subscription individually, with data or
+        with notes from its history.
         """
         reader = self._topics.reader_of(self.topic)
         first = reader.first if isinstance(reader, SharedStream) else reader
@@ -403,7 +439,7 @@ class Subscription(Generic[D]):
             self._topics.abandon(self._stream)
 
     async def over(self) -> None:
-        """Wait until no more notes will come; those that came may still be read."""
+        """Wait until no more notes will arrive. Notes that have arrived can still be read."""
         self._require_begun()
         await self._changes.until(lambda: self._over)
 
@@ -413,15 +449,16 @@ class Subscription(Generic[D]):
         return self
 
     async def __anext__(self) -> D:
-        """The data of the next note.
+        """Return the data of the next note.
 
         Raises:
-            MalformedDataError: it is not of the type; the next one can be read.
-            StreamResetError: the subscription was lost; code 33, slow-consumer, means that we did
-                not keep up.
-            PeerClosedError: the connection is over.
-            ClosedResourceError: it was left.
-            BusyResourceError: two tasks read.
+            MalformedDataError: the note does not match the type; reading can continue with the
+                next.
+            StreamResetError: the subscription was lost; code 33 (slow-consumer) means that notes
+                were read too slowly.
+            PeerClosedError: the connection has ended.
+            ClosedResourceError: the subscription was left.
+            BusyResourceError: another task is reading.
         """
         while True:
             if not self._ready:
@@ -438,39 +475,44 @@ class Subscription(Generic[D]):
                     raise
 
     def batches(self) -> Batches[D]:
-        """The notes in lists of those that came together, 1 to 4,096: `async for notes in
-        sub.batches()`; raises as `async for` does."""
+        """Iterate over the notes in batches: `async for notes in sub.batches()`.
+
+        A batch is a list of 1 to 4,096 notes that arrived together. Raises the errors of `async
+        for`.
+        """
         return Batches(self.next_batch)
 
     async def next_batch(self) -> list[D]:
-        """The next of `batches`; none at the end. Raises as `async for` does; what comes before
-        a note that is not of the type is a batch of its own, and so is each note that interceptors
-        look at."""
+        """Return the next batch, or an empty list at the end. Raises the errors of `async for`.
+
+        A note that doesn't match the type ends a batch early. If interceptors process notes, each
+        batch has one note.
+        """
         if not self._ready:
             await self._fill()
         if self._interceptors.note_in and self._ready:
             try:
                 return [await self.__anext__()]
             except StopAsyncIteration:
-                return []  # the others were skipped
+                return []  # All remaining notes were skipped.
         if self._kind is not None:
             while self._ready:
                 batch = self._of_kind(self._kind)
                 if batch:
                     return batch
-                await self._fill()  # all were skipped
+                await self._fill()  # All notes of this event were skipped.
             return []
         batch, self._ready = self._ready, []
         batch.reverse()
         return batch
 
     def _of_kind(self, kind: DataType[D]) -> list[D]:
-        """The notes that are ready, up to the first that is not of the type."""
+        """Convert the notes that are ready, up to the first that does not match the type."""
         ready, batch = self._ready, list[D]()
         while ready:
             try:
                 batch.append(kind.read(ready[-1]))
-            except Exception as error:  # a model's own code may raise anything
+            except Exception as error:  # A model's own code can raise any exception.
                 if isinstance(error, MalformedDataError) and self._skips(ready[-1], error):
                     ready.pop()
                     continue
@@ -482,7 +524,7 @@ class Subscription(Generic[D]):
         return batch
 
     def _skips(self, note: Any, error: MalformedDataError) -> bool:
-        """Whether a note that is not of the type is skipped."""
+        """Skip a note of the wrong type, unless the subscription raises an error for it."""
         if self._on_malformed == "raise":
             return False
         self.malformed += 1
@@ -491,8 +533,10 @@ class Subscription(Generic[D]):
         return True
 
     async def _intercepted(self) -> D:
-        """The next note, once its interceptors let it through. It is read when they are done with
-        it, or have raised: not if they were cancelled."""
+        """Return the next note after its interceptors have processed it.
+
+        The note counts as read when they return or raise, but not if they were cancelled.
+        """
 
         async def proceed(one: Intercepted) -> Any:
             return one.data
@@ -503,13 +547,13 @@ class Subscription(Generic[D]):
             try:
                 note: D = await chain.run(one, proceed)
             except Exception:
-                del ready[-1:]  # it may have been left meanwhile, and nothing be there any more
+                del ready[-1:]  # The list can already be empty, if the subscription was left.
                 raise
             del ready[-1:]
             return note
 
     async def _fill(self) -> None:
-        """Take the next event's notes; none at the end."""
+        """Fetch the notes of the next event; leaves `_ready` empty at the end."""
         if not self._begun:
             self._require_begun()
         inbox = self.inbox
@@ -540,10 +584,10 @@ class Subscription(Generic[D]):
                 "use `async with peer.subscribe(..) as sub`"
             )
 
-    # From the connection.
+    # Called by the connection.
 
     def ended(self, reset: StreamReset | None) -> None:
-        """No more notes will come."""
+        """Called when no more notes will arrive."""
         if reset is not None:
             self._error = StreamResetError(reset.code, reset.text)
             if reset.code == CloseCode.SLOW_CONSUMER:
@@ -552,15 +596,13 @@ class Subscription(Generic[D]):
         self._wake()
 
     def lost(self, code: int, text: str) -> None:
-        """The connection is over; what came stays readable."""
+        """Called when the connection has ended; notes that arrived can still be read."""
         self._error = PeerClosedError(code, text)
         self._over = True
         self._wake()
 
-    # Inside.
-
     def _answered(self, call: OutgoingCall, code: int, stream: int) -> None:
-        """The final answer came: from here on notes may follow, before anybody wakes."""
+        """Handle the final answer. Notes can follow it before the waiting task runs."""
         topics = self._topics
         wanted = not call.done and code == ResultCode.ACCEPTED and self._begin(call)
         if wanted and topics.read(self.topic, stream, self, self._window):
@@ -568,16 +610,16 @@ class Subscription(Generic[D]):
         topics.expect_no_more(self.topic, stream, given_up=self._given_up)
 
     def _give_up(self, call: OutgoingCall) -> None:
-        """Nobody waits for the answer any more."""
+        """Stop waiting for the answer."""
         self._given_up = True
         self._outgoing.cancel(call)
         if self._topics.abandon_subscribe(self.topic):
             now = self._live.backend.now()
-            with suppress(LocalError):  # the connection is closing
+            with suppress(LocalError):  # The connection is closing.
                 self._outgoing.unsubscribe(self.topic, now, LEAVE_TIMEOUT, lambda: None)
 
     def _begin(self, call: OutgoingCall) -> bool:
-        """Take what the Result says of where the notes begin; False if it is malformed."""
+        """Read from the Result where the notes begin; return False if it is malformed."""
         try:
             begins = read_beginning(call.cells)
         except LbmDecodeError:
@@ -594,18 +636,23 @@ class Subscription(Generic[D]):
         self._over = True
         if call.code == LOST:
             raise PeerClosedError(call.close_code, call.close_text)
-        if call.code in (ResultCode.ACCEPTED, STREAMED):  # without its stream, or in Chunks
+        # Accepted without a stream, or answered with Chunks.
+        if call.code in (
+            ResultCode.ACCEPTED,
+            STREAMED,
+        ):
             raise received_refusal(ResultCode.MALFORMED, None, subscribing=True)
         raise received_refusal(call.code, call.data, subscribing=True)
 
     def _leave(self) -> bool:
-        """Want no more notes: tell the publisher; returns whether it has yet to answer."""
+        """Unsubscribe; return whether the publisher has still to confirm."""
         if self.inbox.closed:
             return False
         others = self._shared is not None and self._shared.remove(self)
         self.inbox.close()
         if self._numbered is not None:
-            self._numbered.number = self.number  # nobody will read what waits
+            # Unread notes don't count, because they will never be read.
+            self._numbered.number = self.number
         self._ready.clear()
         self._over = True
         self._wake()
@@ -635,11 +682,11 @@ class Subscription(Generic[D]):
 
 
 def checked_on_malformed(given: OnMalformed) -> OnMalformed:
-    """Return the option `on_malformed`; raises ConfigError if it is something else."""
+    """Return the option `on_malformed`; raise ConfigError if it is invalid."""
     if isinstance(given, str) or not callable(given):
         if given not in ("raise", "skip"):
             raise ConfigError(
-                f"on_malformed is {given!r}; it must be 'raise', 'skip' or a function"
+                f"invalid on_malformed {given!r}: expected 'raise', 'skip' or a function"
             )
         return given
     require_callable(given, "on_malformed=", "note", "error", plain=True)

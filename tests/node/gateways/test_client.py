@@ -132,7 +132,7 @@ async def test_what_waits_for_it_is_bounded(
         ):
             for _ in range(2):
                 assert not await started(tasks, lambda: dialect.echo(client, 1, timeout=None))
-            with pytest.raises(LimitReachedError, match="2 wait"):
+            with pytest.raises(LimitReachedError, match="2 requests are already waiting"):
                 await dialect.echo(client, 1)
 
 

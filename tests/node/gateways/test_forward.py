@@ -306,7 +306,7 @@ async def test_what_cannot_be_forwarded() -> None:
     node, place = new_node(), "tcp://127.0.0.1:1"
     with pytest.raises(AddressError):
         Forward(node, "t", "here")
-    with pytest.raises(ConfigError, match="no node id"):
+    with pytest.raises(ConfigError, match="no node ID"):
         Forward(node, "t", place)
     assert not node.topics
     ours = node.topic("t")
@@ -325,5 +325,5 @@ async def test_who_is_not_trusted_brings_nothing(caplog: pytest.LogCaptureFixtur
         place = address.partition("#")[0]
         trust = Pinned(Identity.create().node_id)
         async with Forward(middle, "t", place, trust=trust, pauses=QUICK):
-            await eventually(lambda: "dialled again" in caplog.text)
+            await eventually(lambda: "retrying in" in caplog.text)
     assert "linked" not in caplog.text

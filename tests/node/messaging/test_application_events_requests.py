@@ -84,7 +84,7 @@ def test_a_request_and_its_answer() -> None:
     shell = Shell()
     request = shell.ask()
     assert [sent[:5] for sent in shell.connection.sent] == [(3, 1, 64, 1, b"?")]
-    assert repr(shell.requests) == "<StreamRequests: 1 of ours, 0 of theirs>"
+    assert repr(shell.requests) == "<StreamRequests: 1 outgoing, 0 incoming>"
     assert not shell.requests.answer_received(app(5, 1))
     assert not shell.requests.answer_received(app(3, 2))
     assert shell.requests.answer_received(app(3, 1))

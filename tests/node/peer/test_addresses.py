@@ -54,7 +54,7 @@ async def test_who_answers_first_is_the_node() -> None:
 
 
 def test_what_is_no_address(scheme: list[str]) -> None:
-    with pytest.raises(AddressError, match="a node id"):
+    with pytest.raises(AddressError, match="expected a node ID"):
         AddressList("near://somebody")
     with pytest.raises(AddressError):
         AddressList("far://somebody")

@@ -47,7 +47,7 @@ def test_strangers_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None
     lines = [record.getMessage() for record in caplog.records[BURST:]]
     assert (
         lines
-        == ["500 endings of strangers were not logged"]
+        == ["500 closed connections of unauthenticated peers were not logged"]
         + ["x ended: protocol-error (junk)"] * PER_SECOND
     )
 
@@ -66,9 +66,9 @@ def test_who_was_turned_away_shares_the_strangers_lines(caplog: pytest.LogCaptur
     endings.ended(X, BAD, now, stranger=True)
     endings.turned_away("192.0.2.1", "too many connections", now)
     endings.turned_away("192.0.2.1", "too many connections", now + 1.0)
-    line = "turned away a connection from 192.0.2.1: too many connections"
+    line = "rejected a connection from 192.0.2.1: too many connections"
     assert [record.getMessage() for record in caplog.records] == [line] * BURST + [
-        "2 endings of strangers were not logged",
+        "2 closed connections of unauthenticated peers were not logged",
         line,
     ]
 

@@ -186,11 +186,11 @@ def test_keys(make: Callable[[], IdempotencyKey]) -> None:
     assert IdempotencyKey.of(key) is key
     assert IdempotencyKey.of(key.value).value == key.value
     assert IdempotencyKey.of(True).value != IdempotencyKey.of(True).value
-    with pytest.raises(ValueError, match="16 bytes"):
+    with pytest.raises(ValueError, match="invalid key of 5 bytes"):
         IdempotencyKey.of(b"short")
 
 
 @pytest.mark.parametrize("once", [None, 0, 1, "0123456789abcdef", bytearray(16), memoryview(b"")])
 def test_what_is_no_key_is_not_taken_for_a_new_one(once: Any) -> None:
-    with pytest.raises(TypeError, match=f"not {type(once).__name__}"):
+    with pytest.raises(TypeError, match=r"invalid once .*: expected True"):
         IdempotencyKey.of(once)

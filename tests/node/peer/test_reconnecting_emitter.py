@@ -96,6 +96,6 @@ async def test_no_connection_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
                 await link.emit("echo")
             monkeypatch.setattr(reconnecting, "MOST_WAITING", 1)
             waiting = await started(tasks, link.emit("echo").reply)
-            with pytest.raises(LimitReachedError, match="1 wait"):
+            with pytest.raises(LimitReachedError, match="1 requests are already waiting"):
                 await link.emit("echo").reply()
         assert isinstance(waiting[0], PeerClosedError)

@@ -134,7 +134,7 @@ async def test_failures_are_remembered(town: Town, caplog: pytest.LogCaptureFixt
     assert told[4:] == ["the answer is longer than what is remembered"] * 2
     assert len(ran) == 3
     assert "no encoding" in caplog.text
-    assert "longer than is remembered" in caplog.text
+    assert "too long to be remembered" in caplog.text
 
 
 async def test_the_longest_answer_is_remembered(town: Town) -> None:

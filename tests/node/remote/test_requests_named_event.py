@@ -190,7 +190,7 @@ async def test_a_failure_to_send_the_last_reply(
     with caplog.at_level(logging.ERROR), pytest.raises(CallRefused) as caught:
         await met.peer.emit("bad").reply()
     assert (caught.value.code, caught.value.data) == (500, "the handler failed")
-    assert "has no encoding" in caplog.text
+    assert "cannot be encoded" in caplog.text
     caplog.clear()
     await met.peer.emit("bad")
     await eventually(lambda: len(met.back.calls.incoming) == 0)

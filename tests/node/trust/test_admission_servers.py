@@ -61,7 +61,7 @@ async def test_more_connections_than_there_may_be(caplog: pytest.LogCaptureFixtu
         again = await alice.connect(address)
         await again.close()
     assert open_files() - files == set()
-    assert "turned away a connection from 127.0.0.1: too many connections" in caplog.text
+    assert "rejected a connection from 127.0.0.1: too many connections" in caplog.text
 
 
 async def test_more_connections_of_one_address_than_there_may_be() -> None:
