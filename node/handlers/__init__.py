@@ -1,1 +1,1 @@
-"""What peers ask of a node: who may, and which handler runs."""
+"""Handlers of requests: registration, permissions, interceptors, and invocation."""

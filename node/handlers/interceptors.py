@@ -1,7 +1,7 @@
-"""Interceptors: an application's code around what a node is asked, and what it asks.
+"""Interceptors: application code that runs around incoming and outgoing requests.
 
-Each is given a request and `proceed`, which runs the rest: further interceptors, then the request
-itself. The first that was registered is the outermost. Where none is registered, nothing is made.
+An interceptor gets a request and `proceed`, which runs the remaining interceptors and the request
+itself. The interceptor registered first is the outermost.
 """
 
 import logging
@@ -23,22 +23,28 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
 class PassedHeaders(dict[str, Any]):
-    """Headers of what has been through its interceptors, and is not to go there again."""
+    """Headers that have passed the interceptors and must not pass them again."""
 
 
 class Intercepted:
-    """A request as its interceptors see it, on its way in or out.
+    """A request as interceptors see it, incoming or outgoing.
 
-    Attributes:
-        kind: `call`, `event`, `subscribe`, `note` or `stream`.
-        way: `in` for what a peer asks of this node, or publishes to it; else `out`.
-        peer: the other side; None for a note that this node publishes.
-        name: of the topic or event, or the label of the stream.
-        data: what goes with it, which may be replaced; None of events and streams.
-        headers: of a call or note. On their way out they may be changed.
-        timeout: seconds, of what is asked; None for no limit, and on the way in.
-        request: what the handler is given: a Call, NamedEvent, SubscribeRequest or Stream; None
-            on the way out.
+    Attributes: kind: `call`, `event`, `subscribe`, `note` or `stream`. way: `in` for requests of a
+    peer and notes that it publishes; otherwise `out`. peer: the remote side; None for a note that
+    this node publishes. name: the name of the topic or event, or the label of the stream. data: the
+    request's data, which can be replaced; None for events and streams. headers: the headers of a
+    call or note; those of outgoing requests can be changed. timeout: the timeout of an outgoing
+    request in seconds; None for no limit. request: the handler's argument: a Call, NamedEvent,
+    SubscribeRequest or Stream; None for outgoing requests.
+
+    Example:
+
+        @node.intercept("call", way="out")
+        async def log_call(one, proceed):
+            print(one.kind, one.name)
+            return await proceed(one)
+
+        assert await peer.call("greet", "Ann") == "hello Ann"
     """
 
     __slots__ = ("data", "headers", "kind", "name", "peer", "request", "timeout", "way")
@@ -67,15 +73,14 @@ class Intercepted:
         return f"<Intercepted {self.kind} {self.way}, {self.name!r}>"
 
 
-# Runs the rest, and returns its answer: data, or None.
+# Runs the rest of the chain and returns the request's answer, or None.
 Proceed = Callable[[Intercepted], Awaitable[Any]]
 Interceptor = Callable[[Intercepted, Proceed], Awaitable[Any]]
 I = TypeVar("I", bound=Callable[[Intercepted, Any], Any])  # noqa: E741 - as its name begins
 
 
 class Chain(list[Callable[[Intercepted, Any], Any]]):
-    """The interceptors of one kind and way, the outermost first. It is asked whether it is empty
-    where each request passes."""
+    """The interceptors of one kind and way, the outermost first; usually empty."""
 
     __slots__ = ("kind", "way")
 
@@ -85,7 +90,7 @@ class Chain(list[Callable[[Intercepted, Any], Any]]):
         self.way: Way = way
 
     def run(self, one: Intercepted, innermost: Callable[[Intercepted], Any]) -> Any:
-        """Begin with the outermost; returns what it does."""
+        """Run the chain from the outermost interceptor and return its result."""
         proceed = innermost
         for interceptor in reversed(self):
             proceed = _step(interceptor, proceed)
@@ -93,7 +98,7 @@ class Chain(list[Callable[[Intercepted, Any], Any]]):
 
 
 class Interceptors:
-    """All chains of a node."""
+    """The chains of a node."""
 
     __slots__ = (
         "_chains",
@@ -132,11 +137,11 @@ class Interceptors:
         }
 
     def add(self, interceptor: I, kinds: tuple[Kind, ...], way: Way) -> I:
-        """Have an interceptor run inside of those there are, for requests from now on.
+        """Add an interceptor inside the existing ones, for later requests.
 
         Raises:
-            ConfigError: there is no such kind and way, or none is named; or it is a coroutine
-                function for streams that are opened, which does not wait.
+            ConfigError: the kind or way is unknown, no kind is given, or a coroutine function is
+                given for outgoing streams, which are opened without waiting.
         """
         chains = [self._chains[kind, way] for kind in kinds if (kind, way) in self._chains]
         if not chains or len(chains) < len(kinds):
@@ -154,8 +159,7 @@ class Interceptors:
         return interceptor
 
     def log_failure(self, now: float, kind: Kind, name: str) -> None:
-        """Log the exception that an interceptor raised, unless there were many: a peer that sends
-        what makes it fail shall not fill the log."""
+        """Log the exception of an interceptor, rate-limited because peers can cause it."""
         text = "an interceptor of %s %r failed"
         self._failures.log(
             logger,

@@ -1,9 +1,8 @@
-"""What a node offers to the peer that asks: the answer to a call of `parley.topics`
-(docs/protocol.md section 9).
+"""Introspection: the answer to a call of `parley.topics` (docs/protocol.md section 9).
 
-It tells of nothing that the peer may not use. Whether it may is asked of the rules of `allow=` as
-for a request, but no handler runs, and nothing is logged of what is left out. One answer may ask
-all rules there are, so answers are rationed.
+The answer only lists what the peer may use, according to the `allow=` rules. No handlers run, and
+omitted entries are not logged. Answers are rate-limited, because one answer can evaluate every
+rule.
 """
 
 import inspect
@@ -26,13 +25,13 @@ from parley._node.remote.remote import Remote
 from parley._node.remote.requests import Call
 
 TOPICS_CALL: Final = "parley.topics"
-# One answer: entries, and bytes of their encoding.
+# Limits of one answer: entries, and bytes of their encoding.
 MOST_OFFERS: Final = 256
 LARGEST_ANSWER: Final = 64 * 1024
-# Of one entry: characters of its docstring, and of each schema, which is left out if it is longer.
+# Limits of one entry: characters of its docstring, and of each schema; longer schemas are omitted.
 LONGEST_DOC: Final = 2_000
 LONGEST_SCHEMA: Final = 8 * 1024
-# Answers that are made at a time, and for one address: as many as make one whole list of a
+# The rate limits: concurrent answers, and answers per address. They allow the complete list of a
 # large node.
 AT_ONCE: Final = 4
 OF_AN_ADDRESS: Final = Rate(64, 1.0)
@@ -43,8 +42,11 @@ Told = dict[str, Value]
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Something that is registered: where it stands in the order (kind, name, namespace), between
-    which roles and by which rules it may be used, and what makes what is told of it."""
+    """Something registered.
+
+    `place` is its sort key (kind, name, namespace), `takes` and `rules` determine who may use it,
+    and `describe` returns its description.
+    """
 
     place: Place
     takes: Callable[[Supercategory | None], bool]
@@ -53,9 +55,12 @@ class Listed:
 
 
 class Introspection:
-    """What `handlers` and `topics` offer. `role` is what this node is in handshakes; an answer has
-    `LARGEST_ANSWER` bytes at most, and half of `max_payload` where that is less. `ration` is asked
-    before each with the name of the peer and the time, and raises CallRefused."""
+    """Describes the contents of `handlers` and `topics` to peers.
+
+    `role` is this node's role in handshakes. An answer has at most `LARGEST_ANSWER` bytes, and at
+    most half of `max_payload`. Before each answer, `ration` is called with the name of the peer and
+    the time; it raises CallRefused if the rate limit is exceeded.
+    """
 
     def __init__(
         self,
@@ -91,7 +96,7 @@ class Introspection:
             if cost > self._largest:
                 entry, cost = _entry(place, {})
             if cost > self._largest:
-                continue  # such a name cannot be told at all
+                continue  # The name alone exceeds the limit.
             if len(offers) == MOST_OFFERS or size + cost > self._largest:
                 return {"offers": offers, "more": True}
             offers.append(entry)
@@ -99,7 +104,7 @@ class Introspection:
         return {"offers": offers, "more": False}
 
     async def _is_for(self, offered: Listed, peer: Remote) -> bool:
-        """Whether a peer may use it."""
+        """Whether a peer may use an entry."""
         name = offered.place[1]
         if not offered.takes(supercategory(peer.role, self._role) if peer.role else None):
             return False
@@ -108,7 +113,7 @@ class Introspection:
         return await self._permitted(offered.rules, peer, name)
 
     async def _describe(self, offered: Listed, peer: Remote) -> Told:
-        """What is told of it; of a topic also whether the peer may publish."""
+        """Return the description of an entry; for a topic also whether the peer may publish."""
         kind, name, _ = offered.place
         told = offered.describe()
         writers = self._handlers.calls.find(PUBLISH + name) if kind == "topic" else None
@@ -170,7 +175,7 @@ def _describe_function(
     told: Told = {}
     while isinstance(function, partial):
         function = function.func
-    # None has a docstring of its own from Python 3.13 on.
+    # Since Python 3.13, None has a docstring.
     doc = "" if function is None else inspect.cleandoc(getattr(function, "__doc__", None) or "")
     if doc:
         told["doc"] = doc if len(doc) <= LONGEST_DOC else doc[: LONGEST_DOC - 2] + ".."
@@ -182,7 +187,7 @@ def _describe_function(
 
 
 def _entry(place: Place, told: Told) -> tuple[Told, int]:
-    """What an answer says of it, and how many bytes that takes."""
+    """Return an entry of an answer and its encoded size."""
     kind, name, namespace = place
     where: Told = {"namespace": namespace} if namespace else {}
     entry: Told = {"kind": kind, "name": name, **where, **told}
@@ -190,7 +195,9 @@ def _entry(place: Place, told: Told) -> tuple[Told, int]:
 
 
 def _parse_request(data: Value) -> tuple[str, Place | None, bool]:
-    """The prefix, where to go on, and whether names are enough."""
+    """Return the prefix, the place after which to continue, and whether only names are
+    requested.
+    """
     wanted = {} if data is None else data
     if not isinstance(wanted, dict):
         raise CallRefused(

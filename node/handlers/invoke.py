@@ -1,6 +1,6 @@
-"""Runs handlers for requests in every dialect, and sends what they yield.
+"""Runs handlers for requests in every dialect and sends the items that they yield.
 
-The result is always a code and a value; details of a failure go to the log only.
+The result is always a code and a value; details of failures are only logged.
 """
 
 import inspect
@@ -26,7 +26,7 @@ from parley._node.transport.conditions import yield_to_loop
 
 logger = logging.getLogger("parley.peer")
 
-# A code of section 9, and the answer that goes with it.
+# A code of section 9 and the value of the answer.
 Outcome = tuple[int, Any]
 
 FAILED: Final[Outcome] = (ResultCode.HANDLER_FAILED, RESULT_SENTENCES[ResultCode.HANDLER_FAILED])
@@ -43,12 +43,12 @@ async def run_handler(
     inside: bool = False,
     timed: bool = False,
 ) -> Outcome:
-    """What the handler of `entry` answers to `request`, which is of `peer` and for `name`.
+    """Run the handler of `entry` for a request from `peer` and return its result code and value.
 
-    `take_items` is given what a handler that yields yields, and makes the outcome of it.
-    Its duration is logged if that was asked for, unless the caller has `timed` it.
-    What is cancelled is cancelled here too. What its interceptors run `inside` of them raises what
-    it raises, for them to see.
+    `take_items` processes the items of a generator and returns the outcome. The duration is logged
+    if debug logging is enabled, unless the caller has `timed` it. Cancellation propagates. When
+    called from `inside` interceptors, exceptions propagate to them instead of being converted to a
+    result.
     """
     if not (inside or timed) and access.logger.isEnabledFor(logging.DEBUG):
         now = peer.backend.now
@@ -80,7 +80,7 @@ async def run_handler(
             raise
         if inside:
             raise failure from error
-        # What was received is of a call of the handler's own: none of the caller's business.
+        # A received refusal belongs to a call that the handler itself made, so it isn't passed on.
         if isinstance(failure, CallRefused) and not failure.received:
             return failure.code, failure.data
         log_failure(entry, name, peer)
@@ -92,7 +92,7 @@ async def run_handler(
 
 
 class _Around:
-    """One request, for the interceptors around its handler."""
+    """Runs one request's handler inside its interceptors."""
 
     __slots__ = ("_entry", "_name", "_peer", "_request", "_roles", "_take_items")
 
@@ -114,18 +114,20 @@ class _Around:
 
     def intercepted(self) -> Intercepted:
         chain, request = self._entry.chain, self._request
-        assert chain is not None  # else nothing is around it
+        assert chain is not None  # Called only if there are interceptors.
         data = headers = None
         if isinstance(request, Call):
             data, headers = request.data, request.headers
         return Intercepted(chain, self._peer, self._name, data, headers, request=request)
 
     async def proceed(self, one: Intercepted) -> Any:
-        """Ask `allow=`, wait for a slot, run the handler; returns the data of its answer, None if
-        that was sent in items.
+        """Check permissions, wait for a slot and run the handler.
+
+        Returns the data of its answer, or None if the answer was sent in items.
 
         Raises:
-            CallRefused: it is not allowed, or the handler refused; what else the handler raises.
+            CallRefused: the peer is not permitted, or the handler refused; exceptions of the
+                handler also propagate.
         """
         request = self._request
         if isinstance(request, Call):
@@ -147,8 +149,7 @@ class _Around:
 def log_failure(
     entry: Entry[Any], name: str, peer: Remote, what: str = "the handler of %r"
 ) -> None:
-    """Log the exception that is being handled, unless there were many of this handler: a peer
-    that sends what makes it fail shall not fill the log."""
+    """Log the current exception, rate-limited per handler because peers can cause it."""
     now, failed = peer.backend.now(), what + " failed"
     entry.failures.log(
         logger,
@@ -162,8 +163,11 @@ def log_failure(
 
 
 async def _slot_and_room(slots: ConcurrencyLimit, peer: Remote) -> None:
-    """Wait for a slot while there is room for an answer: a peer that reads none of them waits
-    without a slot, and what a handler's answers hold is bounded by its `concurrency`."""
+    """Wait for a slot while the connection can send.
+
+    A peer that doesn't read its answers waits without a slot, so `concurrency` limits the memory of
+    a handler's answers.
+    """
     driver, waiter = peer.driver, peer.backend.waiter
     await slots.acquire(peer, waiter)
     while not driver.can_send:
@@ -172,7 +176,7 @@ async def _slot_and_room(slots: ConcurrencyLimit, peer: Remote) -> None:
         await slots.acquire(peer, waiter)
 
 
-# Bytes of cost that a handler may yield before others run.
+# Bytes of cost that a handler can yield before other tasks run.
 TURN_SIZE: Final = 64 * 1024
 
 
@@ -183,8 +187,8 @@ async def send_items(
     encode_item: Callable[[Any], Awaitable[bytes]],
     send: Callable[[IncomingCall, bytes], bool],
 ) -> Outcome:
-    """Send each of `items` as parts of the answer to `call`, up to the handler's end."""
-    yielded = 0  # since others ran
+    """Send each of `items` as a part of the answer to `call`, until the handler ends."""
+    yielded = 0  # Since other tasks last ran.
     async with aclosing(items):
         async for item in items:
             payload = await encode_item(item)
@@ -193,7 +197,7 @@ async def send_items(
             except PayloadTooLargeError:
                 return ResultCode.PAYLOAD_TOO_LARGE, None
             except LocalError:
-                break  # nobody reads on: the call, the stream or the connection is over
+                break  # The call, the stream or the connection has ended.
             yielded += len(payload) + EVENT_COST
             if yielded > TURN_SIZE:
                 yielded = 0
@@ -202,7 +206,7 @@ async def send_items(
 
 
 async def drain_items(live: LiveConnection, items: AsyncGenerator[Any, Any]) -> Outcome:
-    """Run a handler that yields for what it does: what it yields goes nowhere."""
+    """Run a generator only for its effects and discard its items."""
     yielded = 0
     async with aclosing(items):
         async for _ in items:
@@ -219,10 +223,10 @@ async def send_part(
     payload: bytes,
     send: Callable[[IncomingCall, bytes], bool],
 ) -> None:
-    """Send one part of an answer once there are room and credit for it.
+    """Send one part of an answer when there are capacity and credit for it.
 
     Raises:
-        LocalError: nobody reads on, or it is too large.
+        LocalError: the answer is no longer wanted, or the part is too large.
     """
     await live.wait_writable()
     while not send(call, payload):
@@ -246,12 +250,14 @@ async def decide(
     handlers: Handlers,
     supercategory: Supercategory | None,
 ) -> Outcome:
-    """Whether the peer of a request may subscribe, in whatever dialect: a code of section 9, and
-    data. Who may at all is asked first, inside of the interceptors there are."""
+    """Decide whether a peer may subscribe, in any dialect; return a code of section 9 and data.
+
+    Permissions are checked before the topic's handler runs, inside the interceptors.
+    """
     now = request.peer.backend.now
     began = now()
     outcome = await _intercepted(topic, request, handlers, supercategory)
-    # Looked at last: forwarding may have begun while a handler or interceptor took its time.
+    # Check this last: forwarding may have begun while a handler or interceptor was running.
     if outcome[0] == ResultCode.ACCEPTED and topic.comes_from(request.peer.node_id):
         outcome = ResultCode.REJECTED, FORWARD_LOOP
     if access.logger.isEnabledFor(logging.DEBUG):
@@ -304,7 +310,7 @@ async def _ask_handler(
     handlers: Handlers,
     supercategory: Supercategory | None,
 ) -> Outcome:
-    """What the topic's handler says, if it has one."""
+    """Return the decision of the topic's handler, if it has one."""
     entry = handlers.subscribes.find(topic.name)
     if entry is None:
         return ResultCode.ACCEPTED, None

@@ -1,4 +1,4 @@
-"""What is told of what a node offers: calls and named events by handler, topics by name."""
+"""Metrics of handlers and topics."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from parley._node.metrics.catalogue import MetricFamily, named
 def handler_families(
     handlers: Handlers, topics: Mapping[str, Topic[Any]]
 ) -> Iterator[MetricFamily]:
-    """Of handlers by the name or pattern they were registered under, whatever peers ask for."""
+    """Yield metrics of handlers, labelled with the registered name or pattern, and of topics."""
     calls = list(handlers.calls.entries())
     yield named(catalogue.CALLS_RECEIVED, _codes(calls))
     yield named(catalogue.CALL_RECEIVED_TIME, (((one.name,), one.tally.seconds) for one in calls))

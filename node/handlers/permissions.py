@@ -1,4 +1,4 @@
-"""Who may call, subscribe and publish: rules given as `allow=`, and roles of node ids."""
+"""Permissions to call, subscribe and publish: the rules in `allow=`, and the roles of node IDs."""
 
 import inspect
 import logging
@@ -16,15 +16,16 @@ from parley._node.remote import access_log as access
 from parley._node.remote.remote import Remote
 from parley._node.transport.callables import require_callable
 
-# As much as a file of known peers may have.
+# The same limit as for a file of known peers.
 MAX_FILE_SIZE: Final = 1_048_576
 
 
 def read_roles(path: str | os.PathLike[str]) -> dict[NodeId, frozenset[str]]:
-    """The roles that a file gives; it takes the time of a disk.
+    """Read the roles in a file, with blocking I/O.
 
     Raises:
-        FileError: it cannot be read, is too large, or a line is malformed; which one is named.
+        FileError: it cannot be read, is too large, or a line is malformed; the message has the
+            line.
     """
     file = Path(path)
     try:
@@ -54,7 +55,7 @@ def read_roles(path: str | os.PathLike[str]) -> dict[NodeId, frozenset[str]]:
 
 
 def require_role(role: object) -> str:
-    """Return a role; ConfigError if it is empty, or the text of a node id."""
+    """Return a role; raise ConfigError if it is empty or the text of a node ID."""
     if isinstance(role, str) and role:
         try:
             NodeId.parse(role)
@@ -65,22 +66,28 @@ def require_role(role: object) -> str:
 
 logger = logging.getLogger("parley.peer")
 
-# What `allow=` takes: node ids (also as text) and roles, or a function that is told the
-# peer (a `Peer`, or a `Guest` of another dialect) and the name of what it wants.
+# The values of `allow=`: node IDs (also as text) and roles, or a function of the peer (a `Peer`, or
+# a `Guest` of another dialect) and the name that it requests.
 AllowFunction = Callable[[Any, str], bool | Awaitable[bool]]
-# What `Roles.ask` takes.
+# The argument of `Roles.ask`.
 RolesFunction = Callable[[NodeId], Iterable[str] | Awaitable[Iterable[str]]]
 Allow = NodeId | str | Iterable[NodeId | str] | AllowFunction
 
 
 class Roles:
-    """The roles that the application gives to node ids: its own words for its own rights. They are
-    assigned, loaded from a file, or told by a function (`ask`); a node has all of these.
+    """The roles that the application gives to node IDs, for use in `allow=`.
 
-    (The role that a peer claims in the handshake is another thing, and gives no rights.)
+    Roles are assigned, loaded from a file, or returned by a function (`ask`); a node has all of
+    them. They are unrelated to the role that a peer claims in its handshake, which grants no
+    permissions.
 
-    Attributes:
-        loaded: the roles of each node id that come from a file.
+    Attributes: loaded: the roles of each node ID that were loaded from a file.
+
+    Example:
+
+        node.roles.assign(peer.node_id, "operator", "writer")
+        assert node.roles.of(peer.node_id) == {"operator", "writer"}
+        node.roles.revoke(peer.node_id)
     """
 
     __slots__ = ("_asked", "_failures", "_roles", "loaded")
@@ -92,11 +99,10 @@ class Roles:
         self._failures = RateLimitedLogger()
 
     def assign(self, node_id: NodeId, *roles: str) -> None:
-        """Give a node one or more roles, on top of those that it has.
+        """Give a node one or more roles in addition to those that it has.
 
         Raises:
-            ConfigError: a role is empty, or is the text of a node id; or `node_id` is no NodeId,
-                which would never be found.
+            ConfigError: a role is empty or the text of a node ID, or `node_id` is not a NodeId.
         """
         if not isinstance(node_id, NodeId):
             raise ConfigError(f"roles are assigned to a NodeId, not to {node_id!r}")
@@ -105,8 +111,10 @@ class Roles:
         self._roles[node_id] = self._roles.get(node_id, frozenset()) | set(roles)
 
     def revoke(self, node_id: NodeId, *roles: str) -> None:
-        """Take roles that were assigned from a node, all of them if none is named; from its next
-        request on."""
+        """Remove assigned roles from a node, or all of them if none is named.
+
+        The change applies from the node's next request.
+        """
         left = self._roles.get(node_id, frozenset()) - set(roles) if roles else frozenset()
         if left:
             self._roles[node_id] = left
@@ -114,33 +122,37 @@ class Roles:
             self._roles.pop(node_id, None)
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Have those roles too that a file gives, in place of what was loaded before: load it again
-        when it has changed. Each line is a node id and its roles, with blanks between them; what
-        begins with # is a remark. Reading takes the time of a disk.
+        """Load the roles in a file, replacing those loaded before.
+
+        Call it again after the file has changed. Each line contains a node ID and its roles,
+        separated by blanks; lines that begin with # are comments. Uses blocking I/O.
 
         Raises:
-            FileError: it cannot be read, has more than 1 MiB, or a line is malformed; nothing has
-                changed.
+            FileError: it cannot be read, has more than 1 MiB, or a line is malformed; the loaded
+                roles stay as they were.
         """
         self.loaded = read_roles(path)
 
     def ask(self, function: RolesFunction | None) -> None:
-        """Have a function, sync or async, say what roles a node id has beside these; None: nobody.
-        It is asked at each request that a role decides, if those that are known here do not. Where
-        it fails there are no others."""
+        """Set a function, sync or async, that returns the additional roles of a node ID; None
+        removes it.
+
+        It is called for each request that needs a role which was neither assigned nor loaded. If it
+        raises an exception, the node has no additional roles.
+        """
         if function is not None:
             require_callable(function, "the function of roles", "node_id")
         self._asked = function
 
     def of(self, node_id: NodeId | None) -> frozenset[str]:
-        """The roles of a node that were assigned or loaded; none for a peer that proved no id."""
+        """Return the assigned and loaded roles of a node; empty for a peer without a node ID."""
         if node_id is None:
             return frozenset()
         roles = self._roles.get(node_id, frozenset())
         return roles | self.loaded[node_id] if node_id in self.loaded else roles
 
     async def include(self, wanted: frozenset[str], node_id: NodeId, now: float) -> bool:
-        """Whether a node has one of these roles, by whatever says so."""
+        """Whether a node has one of these roles, including those of the `ask` function."""
         if not wanted.isdisjoint(self.of(node_id)):
             return True
         if self._asked is None or not wanted:
@@ -165,10 +177,10 @@ class Roles:
 
 
 class Rule:
-    """One `allow=`, read once.
+    """One `allow=` option.
 
     Raises:
-        ConfigError: it holds something else than node ids and roles.
+        ConfigError: it contains something other than node IDs and roles.
     """
 
     __slots__ = ("_failures", "_function", "_node_ids", "_refusals", "_roles")
@@ -188,7 +200,7 @@ class Rule:
             what = "allow= or writers= (node ids, roles or a function)"
             self._function = require_callable(allow, what, "peer", "name")
         else:
-            # One id or role alone: its characters are not what is meant.
+            # A single ID or role is not a collection of characters.
             members = [allow] if isinstance(allow, NodeId | str) else allow
             for member in members:
                 node_id = _node_id(member)
@@ -200,7 +212,7 @@ class Rule:
         self._roles = frozenset(roles)
 
     async def permits(self, peer: Remote, name: str, roles: Roles) -> bool:
-        """Whether `peer` may use `name`; a function that fails permits nothing."""
+        """Whether `peer` may use `name`; False if the function raises an exception."""
         if self._function is None:
             node_id = peer.node_id
             if node_id is None:
@@ -228,7 +240,7 @@ class Rule:
         return answer is True
 
     def log_refusal(self, peer: Remote, name: str) -> None:
-        """Say that it did not permit `peer` to use `name`."""
+        """Log that `peer` was not permitted to use `name`."""
         text, now = "%s is not allowed to use %r", peer.backend.now()
         extra = {
             "event": "request.refused",
@@ -240,7 +252,7 @@ class Rule:
 
 
 async def is_permitted(rules: Iterable[Rule], peer: Remote, name: str, roles: Roles) -> bool:
-    """Whether every rule permits it; there may be none."""
+    """Whether all rules permit it; also if there are no rules."""
     for rule in rules:
         if not await rule.permits(peer, name, roles):
             rule.log_refusal(peer, name)

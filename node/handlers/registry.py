@@ -1,8 +1,8 @@
-"""The handlers of a node, found by the name that a peer asks for.
+"""The handlers of a node, by name.
 
-A name finds its own handler, else that of the longest pattern (`admin.*`) it falls under; the
-`allow=` of every pattern above a name holds for it as well, so that a more exact handler never
-opens what a pattern closed. Nothing is run here.
+A name uses its own handler, otherwise that of the longest matching pattern (`admin.*`). The
+`allow=` of every matching pattern also applies, so a more specific handler never permits what a
+pattern forbids. This module runs no handlers.
 """
 
 import inspect
@@ -29,23 +29,20 @@ H = TypeVar("H")
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 WILDCARD = "*"
-# Characters that a name may have to fall under a pattern: each open stream keeps its
-# label, whose length nothing else bounds, and refusals put names into the log.
+# The longest name that can match a pattern. Open streams store their labels, which have no other
+# limit, and refused names are logged.
 LONGEST_NAME = 1_024
-# What `on_event` leaves at a method.
+# The attribute that `on_event` sets on a method.
 _MARK: Final = "__parley_event__"
 
 
 class HandlerOptions(TypedDict, total=False):
     """Options of a handler.
 
-    Attributes:
-        allow: the peers that may use it: node ids, roles, or a function of peer and name, sync or
-            async; by default all.
-        supercategories: the pairs of roles between which it may be used (section 2); by default
-            all.
-        concurrency: how many run at once; further requests wait, and their peers take turns. By
-            default unlimited.
+    Attributes: allow: the peers that may use it: node IDs, roles, or a function of peer and name,
+    sync or async; by default all. supercategories: the pairs of roles between which it may be used
+    (section 2); by default all. concurrency: how many may run at the same time; further requests
+    wait, and peers take turns. By default unlimited.
     """
 
     allow: Allow | None
@@ -54,25 +51,25 @@ class HandlerOptions(TypedDict, total=False):
 
 
 class ConcurrencyLimit:
-    """At most `limit` handlers run at a time; others wait in line, one for each peer, and
-    the peers take turns.
+    """Limits how many handlers run at the same time.
 
-    The lines are bounded by what peers may have unanswered.
+    Other requests wait in one queue per peer, and the peers take turns. The limits on unanswered
+    requests bound the queues.
     """
 
     __slots__ = ("_free", "_lines")
 
     def __init__(self, limit: int) -> None:
         self._free = limit
-        self._lines: dict[object, dict[Waiter, None]] = {}  # the next one's turn first
+        self._lines: dict[object, dict[Waiter, None]] = {}  # The next peer first.
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """How many requests are waiting."""
         return sum(map(len, self._lines.values()))
 
     async def acquire(self, who: object, new_waiter: Callable[[], Waiter]) -> None:
-        """Wait for a slot in the line of `who`; whoever is cancelled has none."""
+        """Wait for a slot in the queue of `who`; a cancelled caller does not get one."""
         if self._free:
             self._free -= 1
             return
@@ -87,11 +84,11 @@ class ConcurrencyLimit:
                 if not line:
                     del self._lines[who]
             else:
-                self.release()  # it was given to us at the last moment
+                self.release()  # It got a slot just before it was cancelled.
             raise
 
     def release(self) -> None:
-        """Give a slot back: to the first in the line whose turn it is, if there is one."""
+        """Return a slot, or pass it to the next waiting request."""
         who = next(iter(self._lines), None)
         if who is None:
             self._free += 1
@@ -100,14 +97,17 @@ class ConcurrencyLimit:
         first = next(iter(line))
         del line[first]
         if line:
-            self._lines[who] = line  # behind the others
+            self._lines[who] = line  # The peer's next turn is after the other peers.
         first.wake()
 
 
 @dataclass(slots=True, eq=False)
 class Entry(Generic[H]):
-    """A handler and what was declared with it. `rules` are all that hold for its names; with `once`
-    it can be run once for each key of a node id; `chain` has what runs around it."""
+    """A handler and its options.
+
+    `rules` contains all rules that apply to its names. With `once`, it can run once for each key of
+    a node ID. `chain` contains its interceptors.
+    """
 
     name: str
     handler: H
@@ -122,14 +122,16 @@ class Entry(Generic[H]):
     tally: RequestTally = field(default_factory=RequestTally)
 
     def takes(self, supercategory: Supercategory | None) -> bool:
-        """Whether what travels between these roles may come here; None: unknown roles."""
+        """Whether peers of these roles may use it; None means unknown roles."""
         return self.supercategories is None or supercategory in self.supercategories
 
 
 class Registry(Generic[H]):
-    """The handlers of one kind; `kind` is for messages. `remembers` says whether there is one
-    with `once`. No pattern stands for a name that begins as one of `reserved`. What runs around
-    each of them is in `chain`."""
+    """The handlers of one kind; `kind` appears in messages.
+
+    `remembers` is whether a handler has `once`. Patterns don't match names that begin with a string
+    in `reserved`. `chain` contains the interceptors of the handlers.
+    """
 
     __slots__ = ("_exact", "_patterns", "_reserved", "chain", "kind", "remembers")
 
@@ -141,7 +143,7 @@ class Registry(Generic[H]):
         self.remembers = False
         self._reserved = reserved
         self._exact: dict[str, Entry[H]] = {}
-        self._patterns: list[tuple[str, Entry[H]]] = []  # the longest first
+        self._patterns: list[tuple[str, Entry[H]]] = []  # The longest first.
 
     def add(
         self,
@@ -154,11 +156,11 @@ class Registry(Generic[H]):
         answers: Collection[tuple[int, int]] = (),
         once: bool = False,
     ) -> Entry[H]:
-        """Register a handler under a name, or a pattern that ends in `*`; returns its entry.
+        """Register a handler under a name, or a pattern that ends in `*`, and return its entry.
 
         Raises:
-            ParleyError: there is one of this name.
-            ConfigError: an option is wrong.
+            ParleyError: the name has a handler already.
+            ConfigError: an option is invalid.
         """
         check_name("a handler", name)
         if self.has(name):
@@ -190,7 +192,7 @@ class Registry(Generic[H]):
         return entry
 
     def find(self, name: str) -> Entry[H] | None:
-        """The handler that serves `name`; patterns are for 1,024 characters at most."""
+        """Return the handler of `name`; patterns match at most 1,024 characters."""
         entry = self._exact.get(name)
         if entry is not None or len(name) > LONGEST_NAME or name.startswith(self._reserved):
             return entry
@@ -200,17 +202,19 @@ class Registry(Generic[H]):
         return None
 
     def entries(self) -> Iterator[Entry[H]]:
-        """All that are registered."""
+        """Return all entries."""
         yield from self._exact.values()
         for _, entry in self._patterns:
             yield entry
 
     def has(self, name: str) -> bool:
-        """Whether this very name, or pattern, has a handler."""
+        """Whether exactly this name or pattern has a handler."""
         return name in self._exact or any(entry.name == name for _, entry in self._patterns)
 
     def _rules(self, entry: Entry[H]) -> tuple[Rule, ...]:
-        """Its own rule, and those of the patterns that hold for every name it serves."""
+        """Return the entry's own rule and those of all patterns that match every name it
+        handles.
+        """
         name = entry.name.removesuffix(WILDCARD)
         above = [
             pattern.own_rule
@@ -222,26 +226,30 @@ class Registry(Generic[H]):
 
 @dataclass(slots=True, eq=False)
 class Handlers:
-    """All that peers may ask a node for, and the roles that its `allow=` speak of. `reserved` are
-    the handlers of streams with reserved labels, which no pattern of `streams` stands for. Peers
-    that came through a tunnel may ask for what one of the `exports` names, and for nothing else
-    (section 19). With `accounts`, whose sessions are connections, it is a home (section 20).
-    `find_elsewhere` gives the topics that are other nodes', by name and who asks, or the code that
-    refuses it; None for a topic of nobody."""
+    """All handlers of a node, and the roles that their `allow=` options use.
+
+    `reserved` contains the handlers of streams with reserved labels, which patterns don't match.
+    Peers connected through a tunnel can only use names in `exports` (section 19). If `accounts` is
+    set, the node is a home server (section 20). `find_elsewhere` takes a name and a peer; it
+    returns a topic of another node, a code that refuses the peer, or None if there is no such
+    topic.
+    """
 
     interceptors: Interceptors = field(default_factory=Interceptors)
     calls: Registry[Any] = field(default_factory=lambda: Registry("topic", (PUBLISH,)))
     streams: Registry[Any] = field(default_factory=lambda: Registry("label"))
     subscribes: Registry[Any] = field(default_factory=lambda: Registry("subscriptions to"))
-    events: dict[str, Registry[Any]] = field(default_factory=dict)  # by namespace, "" for none
+    # By namespace; "" for events without one.
+    events: dict[str, Registry[Any]] = field(default_factory=dict)
     roles: Roles = field(default_factory=Roles)
     reserved: dict[str, Entry[Any]] = field(default_factory=dict)
     exports: set[Exports] = field(default_factory=set)
     accounts: Accounts[Any] | None = None
-    find_elsewhere: Callable[[str, Any], Any] | None = None  # its Topic is made with handlers
+    # Untyped, because Topic is defined in terms of Handlers.
+    find_elsewhere: Callable[[str, Any], Any] | None = None
     # Held while one slice of a large answer is encoded.
     encoding: anyio.Lock = field(default_factory=anyio.Lock)
-    # For the log, of what peers cause apart from failures of one handler.
+    # Rate-limited loggers for what peers cause, apart from failures of one handler.
     unsent: RateLimitedLogger = field(default_factory=RateLimitedLogger)
     refused: RateLimitedLogger = field(default_factory=RateLimitedLogger)
     logins: RateLimitedLogger = field(default_factory=RateLimitedLogger)
@@ -253,20 +261,20 @@ class Handlers:
         self.streams.chain = self.interceptors.stream_in
 
     def find_stream(self, label: str) -> Entry[Any] | None:
-        """The handler of streams of this label."""
+        """Return the handler of streams with this label."""
         return self.reserved.get(label) if label in RESERVED_LABELS else self.streams.find(label)
 
     def exported(self, name: str) -> bool:
-        """Whether peers that came through a tunnel may ask for this name."""
+        """Whether peers connected through a tunnel may use this name."""
         return any(one.names(name) for one in self.exports)
 
     def find_event(self, namespace: str, name: str) -> Entry[Any] | None:
-        """The handler of a named event: that of its namespace alone, if it has one."""
+        """Return the handler of a named event in its namespace."""
         registry = self.events.get(namespace)
         return None if registry is None else registry.find(name)
 
     def events_of(self, namespace: str) -> Registry[Any]:
-        """The handlers of a namespace, of which these may be the first."""
+        """Return the registry of a namespace, creating it if necessary."""
         kind = f"event of {namespace!r}" if namespace else "event"
         chain = self.interceptors.event_in
         return self.events.setdefault(namespace, Registry(kind, chain=chain))
@@ -274,7 +282,7 @@ class Handlers:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What was declared of one method; the options are those of `Registrar.on`."""
+    """The options given to `on_event` for one method; see `Registrar.on`."""
 
     name: str
     allow: Allow | None
@@ -283,16 +291,32 @@ class Declared:
 
 
 class Namespace:
-    """Handlers of named events under one `name`: methods that `on_event` marks. It only says
-    what there is; `Node.add_namespace` registers it."""
+    """Handlers of named events in the namespace `name`, as methods marked with `on_event`.
+
+    Register an instance with `Node.add_namespace`.
+
+    Example:
+
+        from parley import Namespace, on_event
+
+        class Shop(Namespace):
+            name = "shop"
+
+            @on_event("order")
+            async def order(self, event):
+                return "accepted"
+
+        node.add_namespace(Shop())
+    """
 
     name: ClassVar[str] = ""
 
     def handlers(self) -> Iterator[tuple[Declared, Callable[..., Any]]]:
-        """What was declared, with the bound method; a subclass's goes before its base's.
+        """Yield the options and the bound method of each handler; a subclass overrides its base
+        class.
 
         Raises:
-            ConfigError: it has no name, or one that cannot be encoded.
+            ConfigError: the namespace has no name, or its name cannot be encoded.
         """
         if not self.name:
             raise ConfigError(f"{type(self).__name__} has no name: it is the namespace")
@@ -310,8 +334,9 @@ def on_event(
     supercategories: Collection[Supercategory] | None = None,
     concurrency: int | None = None,
 ) -> Callable[[Method], Method]:
-    """Mark a method of a Namespace as the handler of its events of this name; the options
-    are those of `Node.on`."""
+    """Mark a method of a Namespace as the handler of an event; the options are those of
+    `Node.on`.
+    """
 
     require_name(name, "on_event")
 
@@ -325,10 +350,10 @@ def on_event(
 def parse_supercategories(
     given: Collection[Supercategory] | None,
 ) -> frozenset[Supercategory] | None:
-    """The supercategories that a handler takes; None for all of them.
+    """Return the supercategories that a handler accepts; None for all.
 
     Raises:
-        ConfigError: it is empty, or has something other than supercategories.
+        ConfigError: the collection is empty, or contains something other than supercategories.
     """
     if given is None:
         return None

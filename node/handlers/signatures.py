@@ -1,8 +1,8 @@
-"""A handler's type hints, held to: `async def order(call: Call[Order]) -> Receipt`.
+"""Validation of handlers' type hints: `async def order(call: Call[Order]) -> Receipt`.
 
-Data that does not fit is refused before the handler runs; an answer that does not is the handler's
-failure. A handler that says nothing of types is left as it is, and so is one that says only
-`-> dict[str, int]` or the like, which LBM sends as it comes.
+A request whose data does not match is refused before the handler runs; an answer that does not
+match counts as a failure of the handler. Handlers without type hints are not changed. Neither are
+handlers whose only hint is a return type that LBM can encode, such as `-> dict[str, int]`.
 """
 
 from collections.abc import (
@@ -25,9 +25,9 @@ from parley._node.messaging.payloads import FormattedPayload, Payload, Tandem
 from parley._node.protocol.codes import ResultCode
 from parley._node.remote.requests import Call, NamedEvent
 
-# Hints that say nothing.
+# Hints that allow any value.
 _ANYTHING: Final = (Any, object, Value, Encodable, Payload, FormattedPayload, Tandem)
-# Classes that LBM has an encoding for, and their subclasses.
+# Classes that LBM can encode, together with their subclasses.
 _ENCODED: Final = (int, float, str, bytes, bytearray, memoryview, list, tuple, Mapping, NoneType)
 
 Handler = Callable[[Any], Any]
@@ -35,8 +35,9 @@ H = TypeVar("H", bound=Callable[..., Any])
 
 
 def checked(handler: H, what: str, request: type[Call[Any] | NamedEvent[Any]]) -> H | Handler:
-    """`handler` if it names no types of data; else what runs it, and holds it to them. `what` is
-    for messages, `request` what it is given.
+    """Return a handler that validates its data and answer; `handler` itself if it has no types.
+
+    `what` names it in messages; `request` is the class of its argument.
 
     Raises:
         ConfigError: a hint cannot be resolved or checked.
@@ -51,8 +52,9 @@ def checked(handler: H, what: str, request: type[Call[Any] | NamedEvent[Any]]) -
 
 
 def described(handler: Any) -> tuple[Any, DataType[Any] | None, DataType[Any] | None]:
-    """The function of a handler, as its author wrote it, and the types that it is held to: of its
-    data, and of its answer or of each item of that."""
+    """Return the function of a handler, the type of its data, and the type of its answer or
+    items.
+    """
     takes = gives = None
     if isinstance(handler, _TypedHandler):
         handler, takes, gives = handler.handler, handler.takes, handler.gives
@@ -62,7 +64,7 @@ def described(handler: Any) -> tuple[Any, DataType[Any] | None, DataType[Any] | 
 
 
 class _TypedHandler:
-    """A handler with the types of its data and of its answer, or of each item of that."""
+    """A handler with the types of its data and of its answer, or of each item."""
 
     __slots__ = ("gives", "handler", "takes")
 
@@ -102,19 +104,19 @@ async def _written_items(
 
 
 def _hints(handler: Handler, what: str, request: type) -> tuple[Any, Any]:
-    """What a handler says of its data and of its answer; None for what it does not."""
+    """Return the hints for a handler's data and its answer; None for unspecified ones."""
     hints = handler_hints(handler, what, request)
     answer = _awaited(hints.pop("return", Any))
     takes = data_hint(hints, request)
     gives = None if _says_nothing(answer) else answer
-    # What a named event is answered with may be in any format, which need not be LBM.
+    # The answer to a named event can be in any format, not only LBM.
     if takes is None and (request is NamedEvent or not _needs_more(gives)):
         return None, None
     return (None if _says_nothing(takes) else takes), gives
 
 
 def _awaited(hint: Any) -> Any:
-    """What a handler gives, whose function is hinted to return `hint`: an item, if it yields."""
+    """Return the type of the answer, or of each item, for a function with this return type."""
     kind = get_origin(hint) or hint
     if not isinstance(kind, type) or not issubclass(kind, AsyncIterable | Awaitable):
         return hint
@@ -127,7 +129,7 @@ def _says_nothing(hint: Any) -> bool:
 
 
 def _needs_more(hint: Any) -> bool:
-    """Whether LBM has no encoding for something that `hint` names."""
+    """Whether a hint contains a type that LBM cannot encode."""
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
     if isinstance(hint, type) and not get_args(hint):

@@ -36,7 +36,14 @@ from parley._node.transport.task_scope import TaskScope
 
 
 class Subscriber:
-    """The subscription of a peer or guest (`peer`), as its publisher sees it."""
+    """One subscription to a topic of this node; `peer` is the subscribing peer or guest.
+
+    Example:
+
+        topic = node.topic("prices")
+        for subscriber in topic.subscribers:
+            print(subscriber.peer, subscriber.waiting_bytes)
+    """
 
     __slots__ = ("_feed", "peer")
 
@@ -46,24 +53,24 @@ class Subscriber:
 
     @property
     def dropped(self) -> int:
-        """How many notes it lost because it did not keep up."""
+        """How many notes it lost because it was too slow."""
         return self._feed.dropped
 
     @property
     def waiting_bytes(self) -> int:
-        """What waits for it: each note's encoding and 64 bytes."""
+        """Bytes queued for it: for each note its encoded size plus 64."""
         return self._feed.cost
 
     @property
     def behind(self) -> int:
-        """How many notes it is yet to read out of what the topic remembers."""
+        """How many notes of the topic's history it still has to read."""
         return self._feed.behind
 
     def __repr__(self) -> str:
         return f"<Subscriber {self.peer} of {self._feed.topic!r}>"
 
 
-# The name of the note's field that holds its key, or a function that returns the key.
+# The name of a field of the note, or a function that returns the note's key.
 KeepLastBy = str | Callable[[Any], Encodable]
 
 
@@ -77,10 +84,10 @@ class NoteKey:
         self._given = given
 
     def read(self, data: object, plain: Any) -> bytes:
-        """Return the encoded key of the note `data`, which is `plain` as an LBM value.
+        """Return the encoded key of the note `data`; `plain` is the note as an LBM value.
 
         Raises:
-            MalformedDataError: it has no key, or the key has no encoding.
+            MalformedDataError: it has no key, or the key cannot be encoded.
         """
         given = self._given
         if isinstance(given, str):
@@ -101,62 +108,71 @@ logger = logging.getLogger("parley.peer")
 
 F = TypeVar("F", bound=Feed)
 
-# Why a node is refused what it has itself.
+# Sent to a node that subscribes to notes which it publishes itself.
 FORWARD_LOOP: Final = "its own notes of this topic would go round for ever"
-# Bytes of cost that may wait for one subscriber: a note's encoding and 64 bytes.
+# The default limit of a subscriber's queue, in bytes of cost (a note's encoded size plus 64).
 BUFFER = 1 << 20
 LEAST_BUFFER = 1 << 10
-# Seconds that publish waits at most for subscribers at the high-water mark.
+# How many seconds `publish` waits at most for crowded subscribers.
 PATIENCE = 1.0
-# Seconds without any progress that `finish` waits for subscribers.
+# How many seconds `finish` waits for subscribers that make no progress.
 FINISH_TIMEOUT = 30.0
-# What a payload has besides one note.
+# The size of a payload without its note.
 _OVERHEAD = 16
 
 
 class SubscribeRequest(Request):
-    """A peer (`peer`) wants to subscribe. The handler returns the data that the peer gets with
-    its acceptance, or raises `SubscribeRefused(data)`."""
+    """A request to subscribe to a topic, passed to the handler of `Topic.on_subscribe`.
+
+    The handler returns data for the subscriber, or raises `SubscribeRefused(data)`.
+
+    Example:
+
+        from parley import SubscribeRefused
+
+        prices = node.topic("prices")
+
+        @prices.on_subscribe
+        async def decide(request):
+            if request.data != "member":
+                raise SubscribeRefused("members only")
+            return {"currency": "EUR"}
+    """
 
     __slots__ = ()
 
 
-# Makes a feed of a fanout; the second argument is to be told when it is closed.
+# Makes a feed of a fanout; its second argument is called when the feed is closed.
 MakeFeed = Callable[[Fanout, Callable[[Feed], None]], F]
-# Is told the data and headers of each note, while it is published; it must not wait.
+# Called with the data and headers of each note when it is published; must not block.
 Tap = Callable[[Encodable, Mapping[str, Encodable] | None], None]
-# What a topic's notes are changes of, as it is now: data that LBM has an encoding for.
+# Returns the current state that the topic's notes change; LBM must be able to encode it.
 StateFunction = Callable[[], Encodable]
 SubscribeHandler = Callable[[SubscribeRequest], Any | Awaitable[Any]]
 
 
 class TopicOptions(TypedDict, total=False):
-    """Options of a topic. A note's cost is its encoding and 64 bytes.
+    """Options of a topic. A note's cost is its encoded size plus 64 bytes.
 
-    Attributes:
-        allow: the peers that may subscribe, as for handlers; by default all.
-        writers: the peers that may publish its notes (`Peer.publish`), as `allow`; by default none.
-            Data that is not of the topic's type is answered with code 23. Publishing works like a
-            handler with `once`.
-        supercategories: the pairs of roles between which it may be used (section 2); by default
-            all.
-        slow: what a subscriber loses when more than `buffer` bytes wait for it: its subscription
-            ("unsubscribe", the default) or its oldest notes ("drop-oldest").
-        buffer: bytes of cost, at least 1,024, default 1 MiB. At half of it `publish` waits for the
-            subscriber.
-        patience: seconds that `publish` waits at most; default 1.
-        keep: notes that the topic remembers. A subscriber gets these first, or those `after` its
-            position. One that is too slow continues with what is remembered; the rest is counted
-            (`Subscription.gaps`). `slow` then applies to guests alone.
-        keep_bytes: bytes of cost that it remembers, at least 1,024; with `keep`, default 16 MiB.
-        keep_last_by: a field's name, or a function that returns the key of a note. The topic
-            remembers the newest note of each key, and `keep` counts keys. Replaced notes don't
-            count as gaps. Beyond `keep` or `keep_bytes` the key with the oldest note is dropped.
-            Each note also costs its key and 192 bytes.
-        state: a plain function that returns the state which notes change. A subscriber gets it with
-            its acceptance (`Subscription.data`), in place of the result of `on_subscribe` and of
-            remembered notes, and then each later note. One that continues `after` a position gets
-            None, and the notes that it missed, if all of them are remembered.
+    Attributes: allow: the peers that may subscribe, as for handlers; by default all. writers: the
+    peers that may publish notes (`Peer.publish`), as for `allow`; by default none. Data that does
+    not match the topic's type is refused with code 23. Publishing supports `once`. supercategories:
+    the pairs of roles between which it may be used (section 2); by default all. slow: what a
+    subscriber loses when more than `buffer` bytes are queued for it: its subscription
+    ("unsubscribe", the default) or its oldest notes ("drop-oldest"). buffer: bytes of cost, at
+    least 1,024, default 1 MiB. Above half of it, `publish` waits for the subscriber. patience: how
+    many seconds `publish` waits at most; default 1. keep: how many notes the topic keeps in its
+    history. A new subscriber receives these first, or those `after` its position. A subscriber that
+    is too slow continues with the history and counts the other notes as missing
+    (`Subscription.gaps`). `slow` then applies only to guests. keep_bytes: bytes of cost in the
+    history, at least 1,024; with `keep`, default 16 MiB. keep_last_by: the name of a field, or a
+    function that returns the key of a note. The topic keeps the newest note of each key, and `keep`
+    counts keys. Replaced notes don't count as gaps. Beyond `keep` or `keep_bytes`, the key with the
+    oldest note is dropped. The cost of each note includes its key and 192 bytes. state: a plain
+    function that returns the current state, which the notes change. A subscriber receives it with
+    its acceptance (`Subscription.data`), instead of the result of `on_subscribe` and of the
+    history, followed by each later note. If it continues `after` a position and the history is
+    complete, it receives None and the notes that it missed.
     """
 
     allow: Allow | None
@@ -172,8 +188,14 @@ class TopicOptions(TypedDict, total=False):
 
 
 class Topic(Generic[N]):
-    """A topic that this node publishes, by its `name`. Made by `Node.topic`. With `note_type` its
-    notes are of that type.
+    """A topic that this node publishes. Made by `Node.topic`; with `note_type`, notes have that
+    type.
+
+    Example:
+
+        prices = node.topic("prices", keep=100)
+        await prices.publish({"ACME": 42})
+        assert prices.kept == 1
 
     Raises:
         ConfigError: an option is out of its range.
@@ -215,7 +237,7 @@ class Topic(Generic[N]):
         self._state = options.get("state")
         self._state_failures = RateLimitedLogger()
         self._flush_due = False
-        self._feeds: set[Feed] = set()  # also those that are finishing
+        self._feeds: set[Feed] = set()  # Including the feeds that are finishing.
         self._taps: dict[Tap, None] = {}
         self._sources: list[NodeId | None] = []
 
@@ -224,18 +246,21 @@ class Topic(Generic[N]):
 
     @property
     def kept(self) -> int:
-        """How many notes it remembers now, at most `keep`; with `keep_last_by`, how many keys."""
+        """How many notes are in the history, at most `keep`; with `keep_last_by`, how many keys."""
         return 0 if self._kept is None else len(self._kept)
 
     @property
     def kept_bytes(self) -> int:
-        """What these notes count, at most `keep_bytes`: each its encoding and 64 bytes; with
-        `keep_last_by`, also its key's encoding and 192 bytes."""
+        """The cost of the history, at most `keep_bytes`: for each note its encoded size plus 64
+        bytes.
+
+        With `keep_last_by`, each note also costs its key's encoded size and 192 bytes.
+        """
         return 0 if self._kept is None else self._kept.cost
 
     @property
     def position(self) -> TopicPosition | None:
-        """That of the last note that was published; None if it does not remember."""
+        """The position of the last published note; None if the topic keeps no history."""
         return None if self._kept is None else TopicPosition(self._kept.epoch, self._kept.last)
 
     # Publishing.
@@ -247,19 +272,25 @@ class Topic(Generic[N]):
         *,
         source: Tap | None = None,
     ) -> int | None:
-        """Send a note to all subscribers, in the order of publishing; and to all taps, but
-        for `source`, from which it comes. Returns its number, if the topic remembers.
+        """Send a note to all subscribers and return its number, or None without a history.
 
-        Returns at once, unless much was published in this turn of the loop or a
-        subscriber is at its high-water mark (half of `buffer`): then others run first,
-        for at most `patience` seconds. Cancelled meanwhile, it has been published.
+        Notes are delivered in the order of publishing. They also go to all taps except `source`.
+
+        Usually returns immediately. If many notes were published in this iteration of the event
+        loop, or a subscriber's queue is more than half full, it lets other tasks run first, for at
+        most `patience` seconds. If it is cancelled meanwhile, the note has still been published.
+
+        Example:
+
+            prices = node.topic("prices")
+            await prices.publish({"ACME": 42})
 
         Raises:
-            LbmEncodeError: `data` or `headers` have no encoding.
-            TypeError: `data` is not of the topic's type.
+            LbmEncodeError: `data` or `headers` cannot be encoded.
+            TypeError: `data` does not match the topic's type.
             MalformedDataError: `keep_last_by` finds no key in `data`.
-            PayloadTooLargeError: it is longer than this node's payloads may be.
-            ParleyError: the node is not running.
+            PayloadTooLargeError: the note is longer than this node's limit for payloads.
+            ParleyError: the node isn't running.
         """
         if self._chain and type(headers) is not PassedHeaders:
             return await self._intercepted(data, headers, source)
@@ -283,18 +314,18 @@ class Topic(Generic[N]):
         return number
 
     def flush(self) -> None:
-        """Hand on what was published now, not with the loop's next turn."""
+        """Send pending notes now instead of in the next iteration of the event loop."""
         self._fanout.flush()
 
-    # Subscribers.
+    # Subscriptions.
 
     def on_subscribe(self, handler: SubscribeHandler) -> SubscribeHandler:
-        """Register what decides on each subscription: a decorator.
+        """Register the handler that accepts or refuses subscriptions; a decorator.
 
-        It returns the data for the subscriber, or raises `SubscribeRefused(data)`.
+        It returns data for the subscriber, or raises `SubscribeRefused(data)`.
 
         Raises:
-            ParleyError: there is one already.
+            ParleyError: there is a handler already.
         """
         require_callable(handler, f"the handler of subscriptions to {self.name!r}", "request")
         self._handlers.subscribes.add(self.name, handler)
@@ -302,35 +333,39 @@ class Topic(Generic[N]):
 
     @property
     def subscribers(self) -> list[Subscriber]:
-        """The subscriptions that there are now."""
+        """The current subscriptions."""
         return [Subscriber(cast(Remote, feed.owner), feed) for feed in self._fanout.feeds]
 
     @property
     def dropped(self) -> int:
-        """How many notes subscribers lost because they did not keep up, in all."""
+        """Total number of notes dropped because subscribers were too slow."""
         return self._fanout.dropped
 
     @property
     def counts(self) -> tuple[int, int, int, int, int]:
-        """Subscribers, notes published, delivered (once for each subscriber) and lost, and what
-        waits for all subscribers, in bytes of cost."""
+        """Counts: subscribers; notes published, delivered and lost; bytes of cost queued.
+
+        Delivered notes are counted for each subscriber.
+        """
         fanout = self._fanout
         waiting = sum(feed.cost for feed in fanout.feeds)
         return len(fanout.feeds), fanout.published, fanout.delivered, fanout.dropped, waiting
 
     def close(self) -> None:
-        """End all subscriptions: each gets what waits for it, then the end."""
+        """End all subscriptions after their queued notes were sent."""
         self._fanout.flush()
         for feed in list(self._fanout.feeds):
             feed.finish()
 
     async def finish(self, timeout: float = FINISH_TIMEOUT) -> None:
-        """Close, and wait until each subscriber has all of its notes, or is gone.
+        """Close the topic and wait until each subscriber has received all of its notes, or has
+        left.
 
-        Those of which none takes anything for `timeout` seconds lose their subscription.
+        If no subscriber makes progress for `timeout` seconds, the remaining subscriptions are
+        dropped.
         """
         self.close()
-        feeds = set(self._feeds)  # whoever subscribes from now on is not waited for
+        feeds = set(self._feeds)  # Later subscribers are not waited for.
         while left := feeds & self._feeds:
             before = {feed: feed.left for feed in left}
             await self._within(timeout, lambda: feeds.isdisjoint(self._feeds))
@@ -340,12 +375,16 @@ class Topic(Generic[N]):
                     feed.drop_slow_subscriber()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for a condition on the subscribers; it is looked at whenever one came or went."""
+        """Wait for a condition, which is checked whenever a subscriber joins or leaves."""
         await self._changes.until(condition)
 
     def tap(self, tap: Tap) -> Callable[[], None]:
-        """Have `tap` told each note as it is published here, such as a bridge is; what is
-        returned ends that. It must neither wait nor raise, nor keep what it is given."""
+        """Call `tap` with the data and headers of each note published here; return a function to
+        stop.
+
+        Use it for bridges to other systems. The tap must not block, raise exceptions, or keep its
+        arguments.
+        """
         require_callable(tap, f"a tap of topic {self.name!r}", "data", "headers", plain=True)
         self._taps[tap] = None
 
@@ -354,42 +393,44 @@ class Topic(Generic[N]):
 
         return untap
 
-    # For those that take subscriptions, in each dialect.
+    # Used to accept subscriptions, in each dialect.
 
     def takes(self, supercategory: Supercategory | None) -> bool:
-        """Whether peers of these roles may subscribe; None: unknown roles."""
+        """Whether peers of these roles may subscribe; None means unknown roles."""
         return self._supercategories is None or supercategory in self._supercategories
 
     @property
     def note_type(self) -> DataType[N] | None:
-        """What its notes are; None if nothing was said of that."""
+        """The type of its notes; None if unspecified."""
         return self._note_type
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """All that hold for its subscribers."""
+        """All rules that apply to its subscribers."""
         entry = self._handlers.subscribes.find(self.name)
         rules = () if entry is None else entry.rules
         return rules if self._own_rule is None else (self._own_rule, *rules)
 
     async def open(self, request: SubscribeRequest, after: TopicPosition | None) -> "Topic[N]":
-        """Whatever has to be done before a subscriber that was accepted, and has the notes up to
-        `after`, can join; returns the topic to be joined, at once.
+        """Prepare the topic for an accepted subscriber that has the notes up to `after`.
+
+        Returns the topic to join immediately. The base class needs no preparation.
 
         Raises:
-            CallRefused: it cannot join.
+            CallRefused: the subscriber cannot join.
         """
         return self
 
     def begin(
         self, data: Encodable, after: TopicPosition | None
     ) -> tuple[Encodable, TopicPosition | None]:
-        """With what a subscriber that has the notes up to `after`, and was accepted with `data`,
-        begins if it joins in this step: what it is told, and after which note it goes on. A topic
-        with a state tells that; nothing, if all notes that are missing follow.
+        """Return the data and the position with which an accepted subscriber begins.
+
+        `data` and `after` are those of its acceptance and request. They are replaced by the state
+        and its position if the topic has a state, unless the history has all notes after `after`.
 
         Raises:
-            CallRefused: the state's function failed.
+            CallRefused: the state function failed.
         """
         if self._state is None:
             return data, after
@@ -411,8 +452,11 @@ class Topic(Generic[N]):
             raise CallRefused(ResultCode.HANDLER_FAILED) from error
 
     def join(self, make: MakeFeed[F], on_closed: Callable[[F], None]) -> F:
-        """A subscriber more: `make` makes its feed of the fanout and of what is to be called
-        when the feed is closed, which is `on_closed` and more."""
+        """Add a subscriber; `make` makes its feed from the fanout and a function to call when it
+        closes.
+
+        `on_closed` is called when the feed is closed.
+        """
 
         def closed(_: Feed) -> None:
             on_closed(feed)
@@ -429,18 +473,19 @@ class Topic(Generic[N]):
         self._changes.notify()
         return feed
 
-    # For a program that forwards another node's topic here.
+    # Used to forward another node's topic.
 
     def comes_from(self, node_id: NodeId | None) -> bool:
-        """Whether notes of that node are forwarded here: it must not have them back."""
+        """Whether notes of that node are forwarded here, so that it must not receive them back."""
         return node_id is not None and node_id in self._sources
 
     def add_source(self, node_id: NodeId | None) -> Callable[[], None]:
-        """Notes of that node are forwarded here, until what is returned is called. None,
-        of a connection in the clear, is not told apart.
+        """Record that notes of that node are forwarded here; return a function to undo it.
+
+        None stands for a node on an unencrypted connection, which cannot be distinguished.
 
         Raises:
-            ParleyError: that node is subscribed here.
+            ParleyError: that node is subscribed to this topic.
         """
         here = (subscriber.peer.node_id for subscriber in self.subscribers)
         if node_id is not None and node_id in here:
@@ -448,13 +493,9 @@ class Topic(Generic[N]):
         self._sources.append(node_id)
         return lambda: self._sources.remove(node_id)
 
-    # Inside.
-
     async def _intercepted(
         self, data: N, headers: Mapping[str, Encodable] | None, source: Tap | None
     ) -> int | None:
-        """Publish a note through the interceptors."""
-
         async def proceed(one: Intercepted) -> int | None:
             return await self.publish(one.data, PassedHeaders(one.headers), source=source)
 
@@ -482,7 +523,7 @@ class Topic(Generic[N]):
         self._fanout.flush()
 
     async def _room(self) -> None:
-        """Let the loop turn; then wait while subscribers are at their mark."""
+        """Let other tasks run, then wait for crowded subscribers."""
         fanout = self._fanout
         fanout.flush()
         await yield_to_loop(self._scope.backend)
@@ -493,7 +534,7 @@ class Topic(Generic[N]):
         fanout.skip_crowded()
 
     async def _within(self, seconds: float, condition: Callable[[], bool]) -> None:
-        """Wait for a condition, for so long at most."""
+        """Wait for a condition, at most so many seconds."""
         loop = self._scope.backend
         deadline = loop.now() + seconds
         timer = loop.call_at(deadline, self._changes.notify)
@@ -506,18 +547,19 @@ class Topic(Generic[N]):
 def add_writers(
     topic: Topic[Any], kind: DataType[Any] | None, writers: Allow, handlers: Handlers
 ) -> None:
-    """Publish what those send whom `writers` permits; data that is not of `kind` is refused.
+    """Register the call with which the peers in `writers` publish notes; data of another type is
+    refused.
 
-    One note is published at a time and writers take turns, so that each waits for slow subscribers
-    as a program does which awaits `publish`.
+    One note is published at a time and writers take turns, so each waits for slow subscribers as
+    `publish` does.
 
     Raises:
-        ConfigError: `writers` holds something other than node ids and roles.
+        ConfigError: `writers` contains something other than node IDs and roles.
     """
 
     async def write(call: Call[Any]) -> int | None:
         if DROPPED_HEADER in call.headers:
-            # It would tell subscribers of losses that there were not.
+            # Subscribers would count losses that did not occur.
             raise CallRefused(ResultCode.MALFORMED, f"{DROPPED_HEADER} is the publisher's header")
         try:
             note = call.data if kind is None else kind.read(call.data)

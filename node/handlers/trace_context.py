@@ -12,16 +12,19 @@ from parley._crypto.randomness import random_bytes
 from parley._node.handlers.interceptors import Intercepted, Interceptors, Proceed
 
 SAMPLED: Final = 0x01
-# version, trace-id, parent-id, trace-flags; and what a later version may have after them.
+# version, trace-id, parent-id, trace-flags, and additions of later versions.
 _FORM: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
-# Of what later versions may add, all that is looked at.
+# The most characters that are parsed, including additions of later versions.
 _LONGEST: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class TraceContext:
-    """A span of a trace: `trace_id` (32 hexadecimal digits), `span_id` (16 of them), and `flags`,
-    whose lowest bit says that the trace is recorded."""
+    """A span of a trace (W3C Trace Context).
+
+    `trace_id` has 32 hexadecimal digits and `span_id` 16. The lowest bit of `flags` is set if the
+    trace is recorded.
+    """
 
     trace_id: str
     span_id: str
@@ -29,12 +32,14 @@ class TraceContext:
 
     @classmethod
     def new(cls) -> Self:
-        """The first span of a new trace."""
+        """Return the first span of a new trace."""
         return cls(random_bytes(16).hex(), random_bytes(8).hex())
 
     @classmethod
     def parse(cls, text: object) -> Self | None:
-        """Read a `traceparent`; None if it is not one (section 3.2 of the recommendation)."""
+        """Parse a `traceparent` header; None if it is invalid (section 3.2 of the
+        recommendation).
+        """
         if not isinstance(text, str) or len(text) > _LONGEST:
             return None
         match = _FORM.fullmatch(text)
@@ -53,7 +58,7 @@ class TraceContext:
         return bool(self.flags & SAMPLED)
 
     def child(self) -> "TraceContext":
-        """Another span of the same trace, whose parent this one is."""
+        """Return a child span in the same trace."""
         return TraceContext(self.trace_id, random_bytes(8).hex(), self.flags)
 
     def __str__(self) -> str:
@@ -64,7 +69,7 @@ class TraceContext:
 REQUEST_ID: Final = "request-id"
 TRACEPARENT: Final = "traceparent"
 
-# What a peer may call its request: it goes into logs.
+# The request IDs that peers may choose, because they are logged.
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,64}")
 
 _request_id: ContextVar[str] = ContextVar("parley_request_id", default="")
@@ -72,18 +77,24 @@ _trace: ContextVar[TraceContext | None] = ContextVar("parley_trace", default=Non
 
 
 def current_request_id() -> str:
-    """The id of the request whose handler this is; empty outside of one."""
+    """Return the ID of the request that the current handler processes; empty outside of
+    handlers.
+    """
     return _request_id.get()
 
 
 def current_trace() -> TraceContext | None:
-    """The span of the request whose handler this is; None outside of one."""
+    """Return the span of the request that the current handler processes; None outside of
+    handlers.
+    """
     return _trace.get()
 
 
 def propagate(interceptors: Interceptors, *, notes: bool = False) -> None:
-    """Have a node take ids and traces from what comes, or make new ones, and put them on what
-    goes out; `notes` too."""
+    """Propagate request IDs and traces from incoming to outgoing requests, creating missing ones.
+
+    With `notes`, notes are included.
+    """
     interceptors.add(_received, ("call", "event", "stream", "subscribe"), "in")
     interceptors.add(_sent, ("call",), "out")
     if notes:
@@ -102,7 +113,8 @@ async def _received(one: Intercepted, proceed: Proceed) -> Any:
 
 
 async def _note_received(one: Intercepted, proceed: Proceed) -> Any:
-    # It is its reader's until the next one: that is who goes on when this returns.
+    # The context stays set until the reader gets its next note, because it processes this note
+    # after the interceptor has returned.
     _enter(one)
     return await proceed(one)
 

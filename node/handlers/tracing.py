@@ -1,9 +1,8 @@
-"""Spans of what a node is asked and what it asks, through OpenTelemetry's API; it needs the package
-`opentelemetry-api`.
+"""OpenTelemetry spans of incoming and outgoing requests; requires the `opentelemetry-api` package.
 
-The trace goes along in the header `traceparent` of calls and notes (W3C Trace Context), so that
-the spans of several nodes make one trace. Named events, subscriptions and streams have no headers:
-they begin a trace of their own.
+The header `traceparent` of calls and notes carries the trace (W3C Trace Context), so that the spans
+of several nodes form one trace. Named events, subscriptions and streams have no headers and begin
+their own traces.
 """
 
 from collections.abc import Callable
@@ -28,17 +27,17 @@ _PROPAGATOR: Final = TraceContextTextMapPropagator()
 
 
 class Intercepting(Protocol):
-    """A node."""
-
     def intercept(self, *kinds: Kind, way: Way = ...) -> Callable[[Any], Any]:
         """Register an interceptor."""
 
 
 def trace(node: Intercepting, provider: TracerProvider | None = None) -> None:
-    """From now on make a span of each call, event, subscription and stream that comes, and of each
-    call that is made. It is named `call TOPIC` and so on; its attribute `parley.code` names the
-    code of its answer. Notes go with the span that publishes them. `provider` is the program's own
-    by default."""
+    """Create a span for each incoming call, event, subscription and stream, and each outgoing call.
+
+    Spans are named `call TOPIC` and so on; the attribute `parley.code` is the name of the result
+    code. Published notes carry the current span. By default, `provider` is the program's tracer
+    provider.
+    """
     tracer = (provider or get_tracer_provider()).get_tracer("parley")
     asked, asks = _Asked(tracer), _Asks(tracer)
     node.intercept("call", "event", "subscribe", "stream")(asked.around)
@@ -47,13 +46,13 @@ def trace(node: Intercepting, provider: TracerProvider | None = None) -> None:
 
 
 class _Asked:
-    """Spans of what peers ask."""
+    """Creates spans for incoming requests."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
 
     async def around(self, one: Intercepted, proceed: Proceed) -> Any:
-        """Run a request in its span, whose parent its headers name."""
+        """Run a request in a span whose parent is in its headers."""
         carrier = _texts(one)
         parent = _PROPAGATOR.extract(carrier)
         with self._tracer.start_as_current_span(
@@ -68,13 +67,13 @@ class _Asked:
 
 
 class _Asks:
-    """Spans of what this node asks."""
+    """Creates spans for outgoing calls."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
 
     async def around(self, one: Intercepted, proceed: Proceed) -> Any:
-        """Make a call in its span, which goes along."""
+        """Make a call in a span and add it to the headers."""
         with self._tracer.start_as_current_span(
             f"{one.kind} {one.name}",
             None,
@@ -88,13 +87,13 @@ class _Asks:
 
 
 async def _inject(one: Intercepted, proceed: Proceed) -> Any:
-    """A note that is published goes with the span that publishes it."""
+    """Add the current span to the headers of a published note."""
     _PROPAGATOR.inject(one.headers)
     return await proceed(one)
 
 
 async def _record_outcome(span: Span, one: Intercepted, proceed: Proceed) -> Any:
-    """Go on; and say in the span how it ended."""
+    """Run the request and record its outcome in the span."""
     try:
         answer = await proceed(one)
     except CallRefused as refused:
@@ -103,7 +102,7 @@ async def _record_outcome(span: Span, one: Intercepted, proceed: Proceed) -> Any
             span.set_status(Status(StatusCode.ERROR))
         raise
     except Exception as error:
-        # The text may hold what is nobody's business; the type says where to look.
+        # The message of the exception may be confidential, so only its type is recorded.
         span.set_attribute("error.type", type(error).__name__)
         span.set_status(Status(StatusCode.ERROR))
         raise
@@ -112,6 +111,6 @@ async def _record_outcome(span: Span, one: Intercepted, proceed: Proceed) -> Any
 
 
 def _texts(one: Intercepted) -> dict[str, str]:
-    """The headers that the propagator reads, as far as they are text."""
+    """Return the headers that the propagator reads, if they are text."""
     wanted = {name: one.headers.get(name) for name in _PROPAGATOR.fields}
     return {name: value for name, value in wanted.items() if isinstance(value, str)}
