@@ -146,7 +146,7 @@ class Interceptors:
         chains = [self._chains[kind, way] for kind in kinds if (kind, way) in self._chains]
         if not chains or len(chains) < len(kinds):
             raise ConfigError(
-                f"intercepted are {', '.join(KINDS)}, 'in' or 'out', not {kinds!r}, {way!r}"
+                f"cannot intercept {kinds!r}, {way!r}: expected {', '.join(KINDS)}, 'in' or 'out'"
             )
         require_callable(interceptor, "an interceptor", "intercepted", "proceed")
         if way == "out" and "stream" in kinds and (len(chains) > 1 or is_async(interceptor)):

@@ -32,12 +32,12 @@ def read_roles(path: str | os.PathLike[str]) -> dict[NodeId, frozenset[str]]:
         with file.open("rb") as opened:
             content = opened.read(MAX_FILE_SIZE + 1)
         if len(content) > MAX_FILE_SIZE:
-            raise FileError(f"{file} has more than {MAX_FILE_SIZE:,} bytes")
+            raise FileError(f"cannot read {file}: it has more than {MAX_FILE_SIZE:,} bytes")
         lines = content.decode("utf-8").splitlines()
     except OSError as error:
         raise FileError(f"cannot read {file}: {os_reason(error)}") from error
     except UnicodeDecodeError as error:
-        raise FileError(f"{file} is not UTF-8") from error
+        raise FileError(f"cannot read {file}: it is not UTF-8") from error
     roles: dict[NodeId, frozenset[str]] = {}
     for number, line in enumerate(lines, 1):
         words = line.split()
@@ -49,7 +49,7 @@ def read_roles(path: str | os.PathLike[str]) -> dict[NodeId, frozenset[str]]:
         except (IdentityError, ConfigError) as error:
             raise FileError(f"{file}, line {number}: {error}") from error
         if not given:
-            raise FileError(f"{file}, line {number}: after the node id stand its roles")
+            raise FileError(f"{file}, line {number}: no roles follow the node ID")
         roles[node_id] = roles.get(node_id, frozenset()) | given
     return roles
 
@@ -61,7 +61,7 @@ def require_role(role: object) -> str:
             NodeId.parse(role)
         except IdentityError:
             return role
-    raise ConfigError(f"a role is a word, and not a node id: {role!r}")
+    raise ConfigError(f"invalid role {role!r}: expected a word that is not a node ID")
 
 
 logger = logging.getLogger("parley.peer")
@@ -105,7 +105,7 @@ class Roles:
             ConfigError: a role is empty or the text of a node ID, or `node_id` is not a NodeId.
         """
         if not isinstance(node_id, NodeId):
-            raise ConfigError(f"roles are assigned to a NodeId, not to {node_id!r}")
+            raise ConfigError(f"cannot assign roles to {node_id!r}: expected a NodeId")
         for role in roles:
             require_role(role)
         self._roles[node_id] = self._roles.get(node_id, frozenset()) | set(roles)
@@ -163,7 +163,7 @@ class Roles:
                 told = await told
             return not wanted.isdisjoint([told] if isinstance(told, str) else told)
         except APPLICATION_ERRORS:
-            text = "the roles of %s cannot be told, so there are no others"
+            text = "the roles function failed for %s, which has no additional roles now"
             self._failures.log(
                 logger,
                 logging.ERROR,
@@ -194,10 +194,10 @@ class Rule:
         if isinstance(allow, Mapping):
             raise ConfigError(
                 f"cannot use {allow!r} as allow=: only a bus has a rule for each action; "
-                "name node ids, roles or a function"
+                "name node IDs, roles or a function"
             )
         if callable(allow) or not isinstance(allow, NodeId | Iterable):
-            what = "allow= or writers= (node ids, roles or a function)"
+            what = "allow= or writers= (node IDs, roles or a function)"
             self._function = require_callable(allow, what, "peer", "name")
         else:
             # A single ID or role is not a collection of characters.
@@ -264,7 +264,7 @@ def _node_id(member: object) -> NodeId | None:
     if isinstance(member, NodeId):
         return member
     if not isinstance(member, str):
-        raise ConfigError(f"allow= takes node ids and roles, not {member!r}")
+        raise ConfigError(f"invalid member {member!r} of allow=: expected a node ID or a role")
     try:
         return NodeId.parse(member)
     except IdentityError:

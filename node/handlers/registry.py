@@ -164,13 +164,17 @@ class Registry(Generic[H]):
         """
         check_name("a handler", name)
         if self.has(name):
-            raise ParleyError(f"{self.kind} {name!r} has a handler already")
+            raise ParleyError(
+                f"cannot register a handler for {self.kind} {name!r}: it has one already"
+            )
         if concurrency is not None and (type(concurrency) is not int or concurrency < 1):
             raise ConfigError(
-                f"concurrency is {concurrency!r}; it must be a whole number, 1 or more"
+                f"invalid concurrency {concurrency!r}: expected a whole number, 1 or more"
             )
         if once and inspect.isasyncgenfunction(handler):
-            raise ConfigError(f"{self.kind} {name!r}: an answer in items is not remembered")
+            raise ConfigError(
+                f"cannot use once= for {self.kind} {name!r}: its handler answers in items"
+            )
         entry = Entry(
             name,
             handler,
@@ -319,7 +323,9 @@ class Namespace:
             ConfigError: the namespace has no name, or its name cannot be encoded.
         """
         if not self.name:
-            raise ConfigError(f"{type(self).__name__} has no name: it is the namespace")
+            raise ConfigError(
+                f"cannot use {type(self).__name__} as a namespace: it has no name; set name="
+            )
         check_name("a namespace", self.name)
         for attribute in dir(type(self)):
             declared = getattr(getattr(type(self), attribute), _MARK, None)
@@ -362,6 +368,6 @@ def parse_supercategories(
         isinstance(one, Supercategory) for one in members or [None]
     ):
         raise ConfigError(
-            f"supercategories is {given!r}; it must be a collection of one or more Supercategory"
+            f"invalid supercategories {given!r}: expected a collection of one or more Supercategory"
         )
     return frozenset(given)

@@ -216,7 +216,7 @@ class Topic(Generic[N]):
         slow, buffer = options.get("slow", "unsubscribe"), options.get("buffer", BUFFER)
         patience = options.get("patience", PATIENCE)
         if slow not in ("unsubscribe", "drop-oldest"):
-            raise ConfigError(f"slow is {slow!r}; it must be unsubscribe or drop-oldest")
+            raise ConfigError(f"invalid slow {slow!r}: expected 'unsubscribe' or 'drop-oldest'")
         require_number("buffer", buffer, LEAST_BUFFER, whole=True, error=ConfigError)
         require_number("patience", patience, error=ConfigError)
         self.name = name
@@ -439,7 +439,7 @@ class Topic(Generic[N]):
         try:
             return self._state(), self.position
         except APPLICATION_ERRORS as error:
-            now, text = self._scope.backend.now(), "the state of topic %r cannot be told"
+            now, text = self._scope.backend.now(), "the state function of topic %r failed"
             self._state_failures.log(
                 logger,
                 logging.ERROR,

@@ -1,1 +1,1 @@
-"""What a handler sees of the other side, and the connection it speaks on."""
+"""The remote side of a connection as handlers see it, and the connection itself."""

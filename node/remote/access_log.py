@@ -9,7 +9,7 @@ from parley._node.protocol.codes import RESULT_SENTENCES, code_name
 
 logger: Final = logging.getLogger("parley.access")
 
-# Characters of a name that are logged: peers choose them, and as long as a payload may be.
+# How many characters of a name are logged, because peers choose names of any length.
 LONGEST_NAME: Final = 200
 
 
@@ -20,7 +20,7 @@ class Party(Protocol):
 
     @property
     def node_id(self) -> NodeId | None:
-        """The proved node id, or None."""
+        """The authenticated node ID, or None."""
 
 
 def party(peer: Party) -> dict[str, object]:

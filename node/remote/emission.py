@@ -21,7 +21,7 @@ from parley._node.protocol.errors import ConnectionClosedError
 from parley._node.transport.conditions import Condition
 from parley._node.transport.loop import Loop
 
-# Seconds that `reply` waits unless it says otherwise; `replies` where nothing ends them.
+# The default timeout of `reply`, and of `replies` if the peer doesn't mark the last reply.
 REPLY_TIMEOUT = 30.0
 
 
@@ -59,8 +59,14 @@ class Emitter(Protocol):
 
 
 class Emission:
-    """An event to be sent: `await` it, or use `reply()` for its first reply or `replies()` for all
-    of them. Created by `emit`.
+    """An event to send, made by `emit`.
+
+    Await it to send the event without replies. Use `reply()` for the first reply or `replies()` for
+    all of them.
+
+    Example:
+
+        await peer.emit("order", {"id": 7})
 
     Raises:
         LocalProtocolError: the name or the namespace is not text.
@@ -69,7 +75,7 @@ class Emission:
     __slots__ = ("_emitter", "_is_used", "_name", "_namespace", "_payload", "_sent")
 
     def __init__(self, emitter: Emitter, name: str, namespace: str, payload: Payload) -> None:
-        self._is_used = True  # nothing can be sent until the names are checked
+        self._is_used = True  # Don't warn about an event that was never valid.
         check_names(name, namespace)
         self._is_used = False
         self._emitter = emitter
@@ -85,9 +91,10 @@ class Emission:
         """Send the event without waiting for a reply.
 
         Raises:
-            PeerClosedError: the connection is over.
-            PayloadTooLargeError: it wasn't sent.
-            LbmEncodeError, FormatError: the data cannot be encoded in the format.
+            PeerClosedError: the connection has ended.
+            PayloadTooLargeError: the event is too large; it wasn't sent.
+            LbmEncodeError: the data cannot be encoded.
+            FormatError: the data cannot be encoded in the format.
         """
         self._is_used = True
         return self._send().__await__()
@@ -104,8 +111,9 @@ class Emission:
         `data` is None.
 
         Raises:
-            CallTimeout: it took longer.
-            CallRefused: the handler failed (code 500) or refused. Otherwise as for awaiting it.
+            CallTimeout: no reply arrived in time.
+            CallRefused: the handler failed (code 500) or refused the event.
+            ParleyError: other errors are those of awaiting the event.
         """
         self._is_used = True
         emitter = self._emitter
@@ -117,7 +125,7 @@ class Emission:
         try:
             await waiter
         except BaseException:
-            emitter.cancel(emit)  # also if a reply came at the same time: nobody reads it
+            emitter.cancel(emit)  # A reply may have arrived at the same time; discard it.
             emit.drop_replies()
             raise
         if emit.replies:
@@ -129,17 +137,21 @@ class Emission:
 
     def replies(self, timeout: float | None = None) -> "Replies":
         """Send the event and iterate over its replies, for at most `timeout` seconds in total.
-        Leaving its `async with` block early cancels the handler if the dialect can.
 
-        The default is no timeout if the peer marks the last reply, otherwise 30 s; `math.inf` waits
-        forever.
+        Leaving its `async with` block early cancels the handler if the dialect supports it. By
+        default, there is no timeout if the peer marks the last reply, otherwise it is 30 s;
+        `math.inf` waits forever.
+
+        Example:
+
+            async with peer.emit("order", {"id": 7}).replies(timeout=5) as replies:
+                async for reply in replies:
+                    print(reply.data)
         """
         self._is_used = True
         if timeout is None and not self._emitter.marks_end:
             timeout = REPLY_TIMEOUT
         return Replies(self, timeout)
-
-    # Inside.
 
     async def _send(self) -> None:
         emitter = self._emitter
@@ -165,10 +177,15 @@ class Emission:
 
 
 class Replies:
-    """The replies to an event, in order; one task may read at a time.
+    """The replies to an event, in order; made by `Emission.replies`. One task can read at a time.
 
-    If the peer doesn't mark the last reply (the crate's versions 0.14 to 0.17), they end by the
-    timeout or by `close`.
+    If the peer doesn't mark the last reply (the crate's versions 0.14 to 0.17), iteration ends with
+    the timeout or with `close`.
+
+    Example:
+
+        async with peer.emit("order", {"id": 7}).replies(timeout=5) as replies:
+            print([reply.data async for reply in replies])
     """
 
     def __init__(self, emission: Emission, timeout: float | None) -> None:
@@ -204,11 +221,11 @@ class Replies:
         """Return the next reply; the first call sends the event.
 
         Raises:
-            CallTimeout: it took longer.
-            CallRefused: the handler failed (code 500) or refused.
+            CallTimeout: the last reply did not arrive in time.
+            CallRefused: the handler failed (code 500) or refused the event.
             UnreadRepliesError: too many replies were unread.
-            PeerClosedError: the connection is over.
-            BusyResourceError: two tasks read.
+            PeerClosedError: the connection has ended.
+            BusyResourceError: another task is reading.
         """
         with self._reading:
             await self._begin()

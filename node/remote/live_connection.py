@@ -24,7 +24,8 @@ from parley._node.transport.driver import Driver, NextDeadline
 from parley._node.transport.loop import Waiter
 from parley._node.transport.transport import WriteBarrier
 
-# How a session ends of which anything was changed on the way, at the end that notices it first.
+# The codes of sessions whose data was modified in transit; which one depends on the side that
+# notices it first.
 _GARBLED: Final = (CloseCode.BAD_RECORD, CloseCode.FRAME_TOO_LARGE, CloseCode.PROTOCOL_ERROR)
 
 
@@ -82,7 +83,7 @@ class Resumer(Protocol):
     """Makes new transports for a session that this side dialled."""
 
     def begin(self) -> None:
-        """The session is suspended."""
+        """Called when the session is suspended."""
 
     def now(self, by: int | None = None) -> None:
         """Dial now, even if the session has a transport; `by` selects one of several routes."""
@@ -215,7 +216,7 @@ class LiveConnection:
         self.supercategory = supercategory(agreed.remote_role, agreed.local_role)
 
     def transport_closed(self) -> None:
-        """The transport is closed for good."""
+        """Record that the transport is closed for good."""
         self.gone = True
 
     def use_resumer(self, resumer: Resumer) -> None:
@@ -224,14 +225,17 @@ class LiveConnection:
 
     @property
     def node_id(self) -> NodeId | None:
-        """The node id that the other side proved; None without encryption."""
+        """The node ID that the peer has proved; None without encryption."""
         identity = self.agreed.identity if self.agreed else None
         return identity.node_id if identity else None
 
     @property
     def path(self) -> tuple[NodeId, ...]:
-        """The route of its transport through a federation (section 19), from the first server to
-        the target; empty for a direct one. Only the neighbour is proved."""
+        """The node IDs on the path of its transport through a federation (section 19).
+
+        From the first server to the target; empty for a direct connection. Only the neighbour is
+        authenticated.
+        """
         return self.driver.path
 
     @property
@@ -260,7 +264,7 @@ class LiveConnection:
         self.changes.notify()
 
     async def wait_writable(self, timeout: float | None = None) -> float | None:
-        """Wait until a caller may send; returns the rest of `timeout`.
+        """Wait until the connection can send; return the rest of `timeout`.
 
         Raises:
             CallTimeout: it took longer.
@@ -318,10 +322,10 @@ class LiveConnection:
         except ConnectionClosedError as error:
             raise self.closed_error() from error
 
-    # Without a transport, and with another.
+    # Suspension and resumption.
 
     def suspended(self, reason: str) -> None:
-        """The session lost its transport."""
+        """Record that the session lost its transport."""
         self._suspended_at = self.backend.now()
         self.metrics.suspended += 1
         self.suspended_by = reason
@@ -333,7 +337,7 @@ class LiveConnection:
         self.changed()
 
     def resumed(self) -> None:
-        """The session was resumed over a new transport."""
+        """Record that the session was resumed over a new transport."""
         self.resumes += 1
         self.metrics.resumed += 1
         self.unknown = False
@@ -362,18 +366,18 @@ class LiveConnection:
         self.redialling.now()
 
     def lost(self, reason: str) -> None:
-        """End a session that cannot be resumed, without telling the other side."""
+        """End a session that cannot be resumed, without informing the peer."""
         self.core.abort(self.backend.now(), CloseCode.CONNECTION_LOST, reason)
         self.driver.step()
 
-    # Its beginning and its end.
+    # Opening and closing.
 
     async def opened(self) -> None:
         """Wait for the end of the handshake.
 
         Raises:
-            NotTrustedError: a side refused the other.
-            HandshakeError: they could not agree.
+            NotTrustedError: one side does not trust the other.
+            HandshakeError: the handshake failed for another reason.
         """
         await self.changes.until(
             lambda: self.agreed is not None or self.ended is not None or self.became is not None
@@ -397,7 +401,7 @@ class LiveConnection:
         now = self.backend.now()
         if self.core.state is State.CLOSING:
             if self.agreed is None:
-                self.core.receive_eof(now)  # Reject was said: it need not linger
+                self.core.receive_eof(now)  # After a Reject, it need not linger.
         else:
             self.core.close(now, code)
         self.driver.step()

@@ -1,4 +1,6 @@
-"""The other side of a connection, as handlers see it: a `Peer`, or a `Guest` of another dialect."""
+"""The remote side of a connection, as handlers see it: a `Peer`, or a `Guest` of another
+dialect.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Protocol, TypedDict, Unpack, overload
@@ -19,10 +21,8 @@ from parley._node.transport.driver import Driver
 class RequestOptions(TypedDict, total=False):
     """Options of a request.
 
-    Attributes:
-        timeout: seconds for all of the request; it travels as the deadline. None: as long as the
-            connection is open.
-        headers: application headers, by name.
+    Attributes: timeout: seconds for the whole request; it is also sent as the deadline. None waits
+    until the connection ends. headers: application headers, by name.
     """
 
     timeout: float | None
@@ -30,8 +30,17 @@ class RequestOptions(TypedDict, total=False):
 
 
 class Remote(Protocol):
-    """The other side of one connection. `name` is the dialled address, or where the connection came
-    from."""
+    """The remote side of one connection: a `Peer`, or a `Guest` of another dialect.
+
+    `name` is the dialled address, or the address that the connection came from.
+
+    Example:
+
+        def describe(remote):
+            return f"{remote.name}: {'encrypted' if remote.encrypted else 'plaintext'}"
+
+        print(describe(peer))
+    """
 
     backend: Backend
     driver: Driver
@@ -39,7 +48,7 @@ class Remote(Protocol):
 
     @property
     def node_id(self) -> NodeId | None:
-        """The proved node id, or None."""
+        """The node ID that the remote side has proved, or None."""
 
     @property
     def path(self) -> tuple[NodeId, ...]:
@@ -47,15 +56,15 @@ class Remote(Protocol):
 
     @property
     def encrypted(self) -> bool:
-        """Whether the connection is encrypted and its other side authenticated."""
+        """Whether the connection is encrypted and the remote side authenticated."""
 
     @property
     def suite(self) -> Suite | None:
-        """The agreed algorithms; None without encryption."""
+        """The cipher suite of the connection; None if it is unencrypted."""
 
     @property
     def role(self) -> str:
-        """The role that it claims; it gives no rights."""
+        """The role that the remote side claims. It is unverified and grants no permissions."""
 
     @property
     def info(self) -> Mapping[str, Value]:

@@ -1,4 +1,4 @@
-"""Calls and named events, as their handlers see them. Handlers respond by returning or raising."""
+"""Calls and named events as their handlers receive them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol
@@ -33,7 +33,7 @@ class Request(Generic[D]):
         self._call = call
 
     def hold_to(self, kind: DataType[D]) -> None:
-        """Convert the data to `kind`; raises MalformedDataError if it doesn't fit."""
+        """Convert the data to `kind`; raise MalformedDataError if it doesn't match."""
         self.data = kind.read(self.data)
 
     def __repr__(self) -> str:
@@ -41,10 +41,21 @@ class Request(Generic[D]):
 
 
 class Call(Request[D]):
-    """A call.
+    """A call, as its handler receives it.
 
-    A handler returns any LBM value, or raises `CallRefused(code, data)`. A handler with the hint
-    `Call[Order]` gets an Order as `data`, and isn't run for other data.
+    The handler returns any value that LBM can encode, or raises `CallRefused(code, data)`. A
+    handler with the hint `Call[Order]` receives an Order as `data`; other data is refused before it
+    runs.
+
+    Example:
+
+        from parley import Call, CallRefused
+
+        @node.on_call("divide")
+        async def divide(call: Call):
+            if call.data["by"] == 0:
+                raise CallRefused(64, "division by zero")
+            return call.data["value"] / call.data["by"]
     """
 
     __slots__ = ()
@@ -56,7 +67,7 @@ class Call(Request[D]):
 
     @property
     def deadline(self) -> float | None:
-        """When the caller gives up, by the loop's clock, or None."""
+        """When the caller stops waiting, in seconds of the event loop's clock, or None."""
         return self._call.deadline
 
 
@@ -73,12 +84,24 @@ class ReplyPort(Protocol):
         """Whether the emitter waits for replies, or the dialect cannot tell."""
 
     async def reply(self, name: str, namespace: str, payload: Payload) -> None:
-        """Send a reply; may wait until it can be written. Raises PeerClosedError."""
+        """Send a reply, after waiting for capacity; raises PeerClosedError."""
 
 
 class NamedEvent(Generic[D]):
-    """An event that `peer` emitted, with a `name` and a `namespace` (empty for none). A handler
-    with the hint `NamedEvent[Order]` gets an Order as `data`."""
+    """A named event, as its handler receives it.
+
+    `namespace` is empty if the event has none. A handler with the hint `NamedEvent[Order]` receives
+    an Order as `data`. Its return value is the last reply.
+
+    Example:
+
+        from parley import NamedEvent
+
+        @node.on("order")
+        async def order(event: NamedEvent):
+            await event.emit("progress", 0.5)
+            return "accepted"
+    """
 
     __slots__ = ("_kind", "_payload", "_port", "name", "namespace", "peer")
 
@@ -98,16 +121,16 @@ class NamedEvent(Generic[D]):
 
     @property
     def data(self) -> D:
-        """The payload, decoded by its format; bytes if it has none.
+        """The decoded payload; bytes if it has no format.
 
         Raises:
-            FormatError: the payload isn't of its format.
+            FormatError: the payload is not valid in its format.
         """
         data: Any = self._payload.data
         return data if self._kind is None else self._kind.read(data)
 
     def hold_to(self, kind: DataType[D]) -> None:
-        """Convert the data to `kind`; raises MalformedDataError if it doesn't fit."""
+        """Convert the data to `kind`; raise MalformedDataError if it doesn't match."""
         try:
             kind.read(self._payload.data)
         except FormatError as error:
@@ -123,21 +146,21 @@ class NamedEvent(Generic[D]):
 
     @property
     def tandem(self) -> Tandem:
-        """Both payloads of a tandem.
+        """The two payloads of a tandem.
 
         Raises:
-            FormatError: it is not a tandem payload.
+            FormatError: the payload is not a tandem.
         """
         return self._payload.tandem
 
     @property
     def payload(self) -> Payload:
-        """The undecoded payload, to be forwarded."""
+        """The undecoded payload, for example to forward it."""
         return self._payload
 
     @property
     def format(self) -> int | None:
-        """The format id of the payload (section 10); None for raw bytes."""
+        """The format ID of the payload (section 10); None for raw bytes."""
         return self._payload.format
 
     @property
@@ -153,19 +176,21 @@ class NamedEvent(Generic[D]):
         namespace: str = "",
         format: FormatName | None = None,
     ) -> None:
-        """Send a reply that may be followed by others; ignored if the emitter doesn't wait. A
-        native peer learns the name only if it differs from the event's.
+        """Send a reply, which can be followed by others; does nothing if the emitter doesn't wait.
+
+        A native peer receives the name only if it differs from the event's.
 
         Raises:
             LocalProtocolError: the name or the namespace is not text, or too long.
-            LbmEncodeError, FormatError: the data cannot be encoded in the format.
-            PeerClosedError: the connection is over.
+            LbmEncodeError: the data cannot be encoded.
+            FormatError: the data cannot be encoded in the format.
+            PeerClosedError: the connection has ended.
         """
         check_names(name, namespace)
         if self._port.wanted:
             await self._port.reply(name, namespace, make_payload(data, format or self._port.format))
         else:
-            await checkpoint()  # a handler that says things for ever can be ended here
+            await checkpoint()  # Allow an endless handler to be cancelled here.
 
 
 EventHandler = Callable[[NamedEvent[Any]], Any]

@@ -20,16 +20,16 @@ from parley._node.transport.loop import Runner, Waiter
 
 logger = logging.getLogger("parley.peer")
 
-# Dials, and has what was dialled served by the driver that it is given; None: it is closed.
+# Dials and lets the returned driver serve the connection; if it is None, the connection is closed.
 Dial = Callable[[Callable[[], Driver | None]], Awaitable[None]]
-# Makes a session beside a suspended one, with the same node, and ends it; raises if it cannot.
+# Opens and closes another session with the same node; raises an exception if that fails.
 Prove = Callable[[Dial], Awaitable[None]]
 
 PAUSES: Final = Backoff(first=0.1, longest=5.0)
-# Seconds for a dial; an attempt has 5 of its own from then on.
+# The timeout of a dial in seconds; the resume attempt then has its own limit of 5 s.
 DIAL_TIMEOUT: Final = 5.0
-# A transport that held for less than so many seconds is followed by a pause: whoever takes each
-# of them away at once shall not keep us busy.
+# If a transport lasted less than this (in seconds), pause before the next attempt, so that an
+# attacker who cuts every transport doesn't keep this node busy.
 STEADY: Final = 1.0
 
 
@@ -46,7 +46,7 @@ class SessionResumer:
         self._dials = list(dials)
         self._prove = prove
         self.next = 0
-        self._said: dict[int, str] = {}  # why an attempt failed, as the log has it, by dial
+        self._said: dict[int, str] = {}  # The last logged failure of each dial.
         self._wanted = False
         self._resumed_at = -NEVER
         self._runner: Runner | None = None
@@ -56,7 +56,7 @@ class SessionResumer:
         self._dials.extend(dials)
 
     def begin(self) -> None:
-        """The session is suspended."""
+        """Start resuming, because the session is suspended."""
         if self._runner is None:
             self._runner = self._live.backend.spawn(self._run)
 
@@ -157,7 +157,9 @@ class SessionResumer:
 
 
 class _Try:
-    """One attempt, and the driver that serves it until it hands its transport over."""
+    """One attempt, and the driver that serves it until it transfers its transport to the
+    session.
+    """
 
     def __init__(self, live: LiveConnection) -> None:
         self._live = live
@@ -168,7 +170,7 @@ class _Try:
         self.why = "the other side did not answer as it must, or not in time"
 
     def begin(self) -> Driver | None:
-        """The transport is connected; the session gives up its old one."""
+        """Start the attempt over a connected transport; the session closes its old one."""
         live = self._live
         try:
             self._attempt = live.core.start_attempt(live.backend.now())

@@ -18,7 +18,7 @@ _TOO_MANY: Final = "too many sessions, or too much of them, are without a transp
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
-    """A suspended session, or a closed one that may still be asked for."""
+    """A suspended session, or a closed one that can still be resumed to receive its last data."""
 
     live: LiveConnection
     held: Callable[[], int]
@@ -30,20 +30,21 @@ class _Waiting:
 
 
 class SessionTable:
-    """The table of one node. Changed limits in `config` apply from the next suspension on.
+    """The resumable sessions of one node. Changed limits in `config` apply from the next suspension
+    on.
 
-    A session that another node dialled is found when a Resume comes; closed ones are kept for a few
-    seconds.
+    A session that another node dialled is found when a Resume arrives; closed ones are kept for a
+    few seconds.
     """
 
     def __init__(self, config: NodeConfig, backend: Callable[[], Backend]) -> None:
         self.config = config
         self._backend = backend
         self._by_tag: dict[bytes, LiveConnection | ClosedSession] = {}
-        # What waits, the longest first.
+        # The sessions without a transport, the longest waiting first.
         self._waiting: dict[LiveConnection | ClosedSession, _Waiting] = {}
         self._timers: dict[ClosedSession, Timer] = {}
-        self._grown: Timer | None = None  # until memory is looked at
+        self._grown: Timer | None = None  # Runs when the memory limit is to be checked.
 
     def __len__(self) -> int:
         """The number of suspended sessions, including closed ones that are kept."""
@@ -51,7 +52,7 @@ class SessionTable:
 
     @property
     def held(self) -> int:
-        """Bytes of memory that these take."""
+        """The memory that these sessions use, in bytes."""
         return sum(one.held() for one in self._waiting.values())
 
     @property
@@ -59,7 +60,7 @@ class SessionTable:
         return [its.live for one, its in self._waiting.items() if isinstance(one, ClosedSession)]
 
     def changed(self, live: LiveConnection) -> None:
-        """A connection opened, ended, was suspended, resumed or refused."""
+        """Update the table after a connection opened, ended, was suspended, resumed or refused."""
         if live.refused is not None:
             for one, its in list(self._waiting.items()):
                 if isinstance(one, ClosedSession) and its.live is live:
@@ -82,7 +83,7 @@ class SessionTable:
             self._wait(live, _Waiting(live, lambda: live.core.memory, live.lost))
 
     def handle_resume(self, fresh: LiveConnection, resume: ResumeRequest) -> None:
-        """Resume the session that a new connection asks for, or refuse."""
+        """Resume the session that a new connection requests, or refuse it."""
         now = fresh.backend.now()
         found = self._by_tag.get(resume.tag)
         if found is None:
@@ -99,7 +100,7 @@ class SessionTable:
             fresh.driver.hand_over(found.driver, fresh.core.hand_over())
             return
         else:
-            found.driver.step()  # it may have ended of it
+            found.driver.step()  # The request may have ended it.
         fresh.core.refuse_resume(now)
 
     def end(self, reason: str) -> None:
@@ -112,8 +113,6 @@ class SessionTable:
             timer.cancel()
         for table in (self._by_tag, self._waiting, self._timers):
             table.clear()
-
-    # Inside.
 
     def _know(self, one: LiveConnection | ClosedSession, tags: tuple[bytes, ...]) -> None:
         if tags == one.found_by:

@@ -1,6 +1,6 @@
-"""A stream of a connection: a byte stream and typed events, some of them requests.
+"""Streams of a connection: bytes in both directions, and typed events, some of them requests.
 
-When the stream ends, everything that waits on it fails immediately with the stream's code.
+When a stream ends, all operations that wait on it fail immediately with its code.
 """
 
 from collections import deque
@@ -27,14 +27,14 @@ from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.conditions import Condition, wait_within
 from parley._node.transport.loop import Waiter
 
-# One Data event at most, so that no stream's turn is long (section 8): what one flush takes.
+# The largest Data event, so that all streams get their turn (section 8); one flush sends this much.
 LARGEST_PIECE = 256 * 1024
-DEFAULT_TIMEOUT = 30.0  # seconds that a request waits for its answer
+DEFAULT_TIMEOUT = 30.0  # The default timeout of a request, in seconds.
 
 
 T = TypeVar("T")
 
-# Reads before others run: of bytes, one thing may be many of them.
+# How many reads are done before other tasks run, because one item can be read in many pieces.
 READS_PER_TURN: Final = 64
 
 
@@ -54,19 +54,19 @@ class ReceiveQueue(Generic[T]):
         self.items: deque[tuple[T, int]] = deque()
         self._guard = anyio.ResourceGuard("receiving from")
         self._reader: Waiter | None = None
-        self._reads = 0  # since others ran
+        self._reads = 0  # Since other tasks last ran.
         self.end: Exception | type[Exception] | None = None
 
     def __len__(self) -> int:
         return len(self.items)
 
-    # The reader's side.
+    # Used by the reader.
 
     async def first(self) -> T:
-        """Wait for the first item, which stays until `take`.
+        """Wait for the first item, which stays in the queue until `take`.
 
         Raises:
-            BusyResourceError: another task waits. Otherwise `end`, after the last item.
+            BusyResourceError: another task is waiting; after the last item, `end` is raised.
         """
         with self._guard:
             if self.items and self._reads < READS_PER_TURN:
@@ -97,14 +97,14 @@ class ReceiveQueue(Generic[T]):
         self.items.clear()
         return items
 
-    # The stream's side.
+    # Used by the stream.
 
     def put(self, item: T, cost: int) -> None:
         self.items.append((item, cost))
         self._wake()
 
     def finish(self, end: Exception | type[Exception], *, drop: bool) -> None:
-        """No more items come; the first `end` stays unless this one drops the items."""
+        """Accept no more items; the first `end` stays unless this one discards the items."""
         if drop:
             for _, cost in self.items:
                 self._live.core.consume(self._stream, cost)
@@ -118,20 +118,23 @@ class ReceiveQueue(Generic[T]):
             self._reader.wake()
 
 
-# Events of a stream that may wait before its senders do; of small ones a turn's worth, since
-# each turn of the loop costs as much as sending several (64 requests in flight: 4,200/s with
-# 4 at a time).
+# How many events of a stream can be queued before its senders wait. More are allowed if they are
+# small, because an iteration of the event loop costs as much as sending several. (With 4 at a time,
+# 64 concurrent requests reach only 4,200/s.)
 WAITING_EVENTS = 4
 WAITING_SMALL_EVENTS = 64
 SMALL_EVENTS_SIZE = 32 * 1024
-# Events of a stream before others run: a reader that names a great window and reads as fast
-# as we write would keep the loop for itself.
+# How many events of a stream are sent before other tasks run. Otherwise a peer with a large window
+# that reads fast enough would block the event loop.
 EVENTS_PER_TURN = 16
 
 
 class SendLimiter:
-    """Limits what one stream queues: senders wait in order, and add what they sent to `queued`.
-    `check` raises if the stream has ended."""
+    """Limits the queue of one stream: senders wait in order, and add the size of what they sent to
+    `queued`.
+
+    `check` raises an exception if the stream has ended.
+    """
 
     __slots__ = ("_check", "_live", "_since", "_stream", "_turn", "_writer", "queued")
 
@@ -139,8 +142,8 @@ class SendLimiter:
         self._live = live
         self._stream = stream
         self._check = check
-        self.queued = 0  # bytes since nothing waited
-        self._since = 0  # events since others ran
+        self.queued = 0  # Bytes since the queue was empty.
+        self._since = 0  # Events since other tasks last ran.
         # Made by the first sender that waits: streams are opened in callbacks of the event loop,
         # where anyio does not know which loop is running.
         self._turn: anyio.Lock | None = None
@@ -155,7 +158,7 @@ class SendLimiter:
         return self._turn is not None and self._turn.locked()
 
     async def wait(self) -> None:
-        """Return when one event may be queued; raises as `check`."""
+        """Wait until one event can be queued; raises the exceptions of `check`."""
         self._since += 1
         if self._since > EVENTS_PER_TURN:
             self._since = 0
@@ -184,7 +187,7 @@ class SendLimiter:
                     self._writer = None
 
     def changed(self) -> None:
-        """There may be space, or the stream has ended."""
+        """Wake a sender, because there may be capacity or the stream has ended."""
         if self._writer is not None:
             self._writer.wake()
 
@@ -199,7 +202,7 @@ class SendLimiter:
         if not waiting:
             self.queued = 0
         if core.queued_bytes > driver.high_water:
-            # Streams without credit must not add up, however many there are.
+            # Streams without credit must not accumulate queued data, however many there are.
             return self._is_clear() and driver.can_send
         if waiting < WAITING_EVENTS:
             return True
@@ -207,8 +210,18 @@ class SendLimiter:
 
 
 class StreamEvent:
-    """An event on a stream, of `category` 64..255 (on the bus's streams: 6). `payload` is its
-    bytes; `async_id` is 0 unless it is a request or a response."""
+    """An event on a stream, of category 64 to 255 (6 on a bus stream).
+
+    `payload` is its bytes; `async_id` is 0 unless it is a request or a response.
+
+    Example:
+
+        @node.on_stream("jobs")
+        async def jobs(stream):
+            async for event in stream.events():
+                if event.wants_answer:
+                    await event.answer(2, {"echo": event.data})
+    """
 
     __slots__ = (
         "_cells",
@@ -240,7 +253,7 @@ class StreamEvent:
 
     @property
     def cells(self) -> Mapping[int, Value]:
-        """The payload as a map; empty without a payload. Raises LbmDecodeError."""
+        """The payload decoded as a map; empty without a payload. Raises LbmDecodeError."""
         if self._cells is None:
             self._cells = decode(self.payload) if self.payload else {}
         return self._cells
@@ -257,9 +270,9 @@ class StreamEvent:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the sender no longer waits: Cancel came, or the stream has ended.
+        """Whether the sender no longer waits, because it sent Cancel or the stream has ended.
 
-        A cancelled request must still be answered, because its async id is in use until then.
+        A cancelled request must still be answered, because its request ID is in use until then.
         """
         return self._request is not None and self._request.cancelled
 
@@ -274,8 +287,11 @@ class StreamEvent:
             await self._changes.until(lambda: request.over)
 
     def when_cancelled(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once when the request is cancelled, immediately if it already is or isn't
-        a request. An alternative to `wait_cancelled` without a task."""
+        """Call `callback` when the request is cancelled, or now if it already is or isn't a
+        request.
+
+        It is called once. This is an alternative to `wait_cancelled` that needs no task.
+        """
         request = self._request
         if request is None or request.over:
             callback()
@@ -290,13 +306,13 @@ class StreamEvent:
         category: int | None = None,
         payload: bytes | None = None,
     ) -> None:
-        """Answer the request with an event of a type that the other side declared as an answer.
+        """Answer the request with an event of a type that the peer declared as an answer.
 
-        `category` defaults to the request's. Other arguments and errors are as for
-        `Stream.send_event`; after an error the request can still be answered.
+        `category` defaults to the category of the request. Other arguments and errors are those of
+        `Stream.send_event`; after an error, the request can still be answered.
 
         Raises:
-            LocalProtocolError: it isn't a request, or was answered.
+            LocalProtocolError: the event isn't a request, or was already answered.
         """
         if self._request is None:
             raise LocalProtocolError(
@@ -308,7 +324,7 @@ class StreamEvent:
 
 
 class StreamEvents:
-    """The events of a stream for `async for`."""
+    """Iterates over the events of a stream."""
 
     __slots__ = ("_receive",)
 
@@ -326,12 +342,18 @@ class StreamEvents:
 
 
 class Stream(ByteStream):
-    """A stream to a peer, in both directions. Leaving `async with` finishes our direction; leaving
-    it by an exception resets both.
+    """A bidirectional stream to a peer, for bytes and typed events.
 
-    `label` names its purpose; `answers` are the types of the peer's events that answer our
-    requests. One task at a time may receive bytes, send bytes, and receive events; any number may
-    send events, requests and answers.
+    Leaving its `async with` block finishes the sending direction; leaving it with an exception
+    resets both directions. `label` is the purpose of the stream; `answers` are the types of the
+    peer's events that answer requests. One task at a time can receive bytes, send bytes, and
+    receive events; any number of tasks can send events, requests and answers.
+
+    Example:
+
+        async with peer.open_stream("upload") as stream:
+            await stream.send(b"first part")
+            await stream.send(b"second part")
     """
 
     def __init__(
@@ -344,7 +366,7 @@ class Stream(ByteStream):
         answers: frozenset[tuple[int, int]] = frozenset(),
         carries: Carries = APPLICATION,
     ) -> None:
-        """`on_over` is called once nothing more can come."""
+        """`on_over` is called when no more data can arrive."""
         self.live = live
         self.peer = live.remote
         self._requests = requests
@@ -353,10 +375,10 @@ class Stream(ByteStream):
         self.label = label
         self.answers = answers
         self.carries = carries
-        self._largest = live.limits.max_payload  # bytes of an event
+        self._largest = live.limits.max_payload  # The largest payload of an event, in bytes.
         self._bytes: ReceiveQueue[bytes] = ReceiveQueue(live, stream_id)
         self._events: ReceiveQueue[StreamEvent] = ReceiveQueue(live, stream_id)
-        self._position = 0  # how much of the first bytes was taken
+        self._position = 0  # How many of the first bytes were already read.
         self._eof = False
         self._finished = False
         self._closed = False
@@ -366,7 +388,7 @@ class Stream(ByteStream):
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more comes: the peer finished it, or it was reset or closed."""
+        """Whether no more data arrives: the peer finished the stream, or it was reset or closed."""
         return self._eof or self._closed or self._error is not None
 
     # Bytes.
@@ -375,11 +397,11 @@ class Stream(ByteStream):
         """Return 1 to `max_bytes` bytes.
 
         Raises:
-            EndOfStream: the other side finished.
-            StreamResetError: it was reset.
-            PeerClosedError: the connection is over.
-            BusyResourceError: two tasks receive.
-            ClosedResourceError: it was closed here.
+            EndOfStream: the peer has finished sending.
+            StreamResetError: the stream was reset.
+            PeerClosedError: the connection has ended.
+            ClosedResourceError: the stream was closed on this side.
+            BusyResourceError: another task is receiving.
             ValueError: `max_bytes` is below 1.
         """
         if max_bytes < 1:
@@ -395,17 +417,18 @@ class Stream(ByteStream):
         return piece
 
     async def send(self, item: bytes) -> None:
-        """Queue all of `item`, waiting while much is queued.
+        """Queue all of `item`, waiting while the queue is full.
 
         Raises:
-            StreamResetError, PeerClosedError: it was not sent, or not all of it.
-            ClosedResourceError: our direction is finished.
-            BusyResourceError: two tasks send.
+            StreamResetError: the stream was reset before all of it was sent.
+            PeerClosedError: the connection ended before all of it was sent.
+            ClosedResourceError: the sending direction is finished.
+            BusyResourceError: another task is sending.
         """
         with self._sending:
             await anyio.lowlevel.checkpoint_if_cancelled()
             self._require_sendable()
-            # Pieces of what cannot change are not copied until they are encrypted.
+            # Pieces of immutable data are not copied before encryption.
             whole = item if type(item) is bytes else bytes(memoryview(item))
             size = min(LARGEST_PIECE, self._largest)
             if len(whole) <= size:
@@ -417,20 +440,20 @@ class Stream(ByteStream):
                 for start in range(0, len(view), size):
                     await self._send_piece(view[start : start + size], size)
             finally:
-                # What waits longer than we do must not keep all of `item`: of many streams
-                # that would add up, and nobody counts it.
+                # After this call, queued pieces must not keep all of `item` in memory; with many
+                # streams, this uncounted memory would accumulate.
                 self.live.core.outbox.own(self.id)
 
     # Events.
 
     def events(self) -> StreamEvents:
-        """Iterate over the events; raises as `receive_event`."""
+        """Iterate over the events; raises the exceptions of `receive_event`."""
         return StreamEvents(self.receive_event)
 
     async def receive_event(self) -> StreamEvent:
-        """Return the next event that isn't an answer; raises as `receive`.
+        """Return the next event that isn't an answer; raises the exceptions of `receive`.
 
-        Events are in order, and so are bytes, but not relative to each other.
+        Events arrive in order, and so do bytes, but there is no order between events and bytes.
         """
         event = await self._events.first()
         self._events.take()
@@ -445,17 +468,19 @@ class Stream(ByteStream):
         *,
         payload: bytes | None = None,
     ) -> None:
-        """Send an event of category 64..255, subcategory 1..255, with `data` (any LBM value), a
-        `payload` in a format of your own, or neither.
+        """Send an event of category 64 to 255 and subcategory 1 to 255.
 
-        Waits while much is queued. If it raises, nothing was sent.
+        It carries `data` (any LBM value), a `payload` in any format, or neither. Waits while the
+        queue is full. If an exception is raised, the event was not sent.
 
         Raises:
-            ValueError: no such type, or both data and payload.
+            ValueError: the type is invalid, or both data and payload are given.
             LbmEncodeError: `data` cannot be encoded.
-            PayloadTooLargeError: it is above `limits.max_payload`.
+            PayloadTooLargeError: the payload exceeds `limits.max_payload`.
             LocalProtocolError: the payload is the single byte 0x00.
-            StreamResetError, PeerClosedError, ClosedResourceError: as `send`.
+            StreamResetError: the stream was reset.
+            PeerClosedError: the connection has ended.
+            ClosedResourceError: the sending direction is finished.
         """
         body, lbm = self.carries.encode(category, subcategory, data, payload, self._largest)
         await anyio.lowlevel.checkpoint_if_cancelled()
@@ -475,15 +500,18 @@ class Stream(ByteStream):
     ) -> StreamEvent:
         """Send an event and return the event that answers it, of a type in `answers`.
 
-        `timeout` is in seconds, in total; None waits while the stream is open. A late or cancelled
-        request sends Cancel; `unwanted` is called with the payload of an answer that comes later.
+        `timeout` is in seconds, in total; None waits while the stream is open. A request that times
+        out or is cancelled sends Cancel; `unwanted` is called with the payload of an answer that
+        arrives later.
 
         Raises:
-            CallTimeout: no answer in time.
-            EndOfStream: the other side finished without one.
-            StreamResetError, PeerClosedError: it ended.
-            LimitReachedError: 65,535 requests wait, or it was opened without `answers`. Otherwise
-                as `send_event`.
+            CallTimeout: no answer arrived in time.
+            EndOfStream: the peer finished without answering.
+            StreamResetError: the stream was reset.
+            PeerClosedError: the connection has ended.
+            LimitReachedError: 65,535 requests are waiting.
+            LocalProtocolError: the stream was opened without `answers`; other errors are those of
+                `send_event`.
         """
         body, lbm = self.carries.encode(category, subcategory, data, payload, self._largest)
         if not self.answers:
@@ -542,10 +570,10 @@ class Stream(ByteStream):
             raise
         self._requests.answer_sent(request)
 
-    # The end.
+    # Closing.
 
     async def send_eof(self) -> None:
-        """Finish our direction, behind what was sent. The peer's requests without an answer fail.
+        """Finish the sending direction after the queued data; unanswered requests of the peer fail.
 
         Raises:
             BusyResourceError: another task is sending.
@@ -557,12 +585,12 @@ class Stream(ByteStream):
             self._finish()
 
     def reset(self, code: int = CloseCode.CANCELLED, text: str = "") -> None:
-        """Reset both directions now with `code` (section 11).
+        """Reset both directions immediately with `code` (section 11).
 
         Raises:
             ValueError: Reset cannot carry `code`, or `text` is too long.
         """
-        with suppress(LocalError):  # the connection is over
+        with suppress(LocalError):  # The connection has ended.
             self.live.core.reset_stream(self.id, code, text)
         self._finished = True
         self._close()
@@ -570,9 +598,11 @@ class Stream(ByteStream):
         self._on_over(self)
 
     async def aclose(self) -> None:
-        """Finish our direction and stop reading; the peer's further data is answered by Reset."""
+        """Finish the sending direction and stop reading; further data of the peer is answered with
+        Reset.
+        """
         if not self._closed:
-            # All at once: a cancelled close has closed as well.
+            # No checkpoint comes before this, so that a cancelled close has also closed.
             self._close()
             self._finish()
         await anyio.lowlevel.checkpoint()
@@ -583,20 +613,20 @@ class Stream(ByteStream):
         else:
             self.reset()
 
-    # From the peer.
+    # Called by the connection.
 
     def data_received(self, data: bytes, cost: int) -> None:
-        """Take received bytes."""
+        """Store received bytes."""
         if self._closed:
             self._unwanted(cost)
         else:
             self._bytes.put(data, cost)
 
     def event_received(self, event: Event) -> bool:
-        """Take an event; returns False if the stream doesn't carry its category.
+        """Process an event; return False if the stream doesn't carry its category.
 
         Raises:
-            RemoteProtocolError: `protocol-error`, its async id is taken.
+            RemoteProtocolError: `protocol-error`, its request ID is already in use.
         """
         if event.category not in self.carries.categories:
             return False
@@ -621,7 +651,7 @@ class Stream(ByteStream):
         return True
 
     def finished(self) -> None:
-        """The peer finished its direction."""
+        """Called when the peer has finished its direction."""
         self._eof = True
         for inbox in (self._bytes, self._events):
             inbox.finish(anyio.EndOfStream, drop=False)
@@ -629,7 +659,9 @@ class Stream(ByteStream):
         self._forget_if_over()
 
     def failed(self, error: StreamResetError | PeerClosedError) -> None:
-        """The stream was reset, or the connection ended; data before a Finish stays readable."""
+        """Called when the stream was reset or the connection ended; data before a Finish stays
+        readable.
+        """
         self._error = error
         if not self._closed:
             for inbox in (self._bytes, self._events):
@@ -639,10 +671,8 @@ class Stream(ByteStream):
         self._room.changed()
 
     def writable(self) -> None:
-        """Nothing is queued any longer: wake a sender."""
+        """Wake a sender, because the stream's queue is empty."""
         self._room.changed()
-
-    # Inside.
 
     def _require_sendable(self) -> None:
         if self._error is not None:
@@ -670,7 +700,7 @@ class Stream(ByteStream):
     def _finish(self) -> None:
         if not self._finished and self._error is None:
             self._finished = True
-            # It may be reset, or the connection over: then there is nothing to finish.
+            # The stream may already be reset, or the connection ended.
             with suppress(LocalError):
                 self.live.core.finish_stream(self.id)
             self._requests.local_ended(self.id)
@@ -686,10 +716,10 @@ class Stream(ByteStream):
     def _unwanted(self, cost: int) -> None:
         self.live.core.consume(self.id, cost)
         if not self.live.core.outbox.waiting(self.id):
-            self.reset()  # nobody will ever read it
+            self.reset()  # The data will never be read.
 
     def _overloaded(self) -> None:
-        """Reset the stream: too many requests are unanswered."""
+        """Reset the stream, because too many requests are unanswered."""
         with suppress(LocalError):
             self.live.core.reset_stream(self.id, CloseCode.OVERLOADED)
         self._on_over(self)

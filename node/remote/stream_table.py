@@ -1,4 +1,4 @@
-"""The streams of one connection, by id."""
+"""The streams of one connection, by ID."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -38,8 +38,8 @@ TUNNEL_ANSWERS: Final = frozenset({(TUNNEL, TUNNEL_ANSWER)})
 class StreamTable:
     """The streams of a connection that can still receive, and the `requests` on them.
 
-    `restricted` are the ids of streams that don't carry calls, topics or named events. They stay
-    until `reports_taken`, because events that were decrypted before a reset may follow.
+    `restricted` contains the IDs of streams that don't carry calls, topics or named events. An ID
+    stays until `reports_taken`, because events that were decrypted before a reset can follow.
     """
 
     __slots__ = ("_live", "_streams", "over", "requests", "restricted")
@@ -49,7 +49,7 @@ class StreamTable:
         self.requests = requests
         self._streams: dict[int, Stream] = {}
         self.restricted: set[int] = set()
-        self.over: set[int] = set()  # restricted streams that ended since `reports_taken`
+        self.over: set[int] = set()  # Restricted streams that ended since `reports_taken`.
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -61,7 +61,7 @@ class StreamTable:
         return f"<StreamTable of {len(self)}>"
 
     def open(self, label: str, answers: Iterable[tuple[int, int]]) -> Stream:
-        """Open an application's stream; raises as `Peer.open_stream`."""
+        """Open an application's stream; raises the exceptions of `Peer.open_stream`."""
         types = parse_types(answers)
         if label in RESERVED_LABELS:
             raise ConfigError(f"the label {label!r} is reserved")
@@ -75,7 +75,7 @@ class StreamTable:
 
     def open_tunnel(self) -> TunnelStream:
         stream = self._open(TUNNEL_LABEL, TUNNEL_ANSWERS, TUNNEL_EVENTS)
-        assert isinstance(stream, TunnelStream)  # its label says so
+        assert isinstance(stream, TunnelStream)  # Streams with this label have this class.
         return stream
 
     def add(
@@ -99,15 +99,15 @@ class StreamTable:
             self.over.add(stream.id)
 
     def reports_taken(self) -> None:
-        """All decrypted events have been delivered."""
+        """Called when all decrypted events have been delivered."""
         self.restricted -= self.over
         self.over.clear()
 
     def receive(self, event: Event) -> bool:
-        """Pass an event to its stream; returns whether a stream took it.
+        """Pass an event to its stream; return whether a stream accepted it.
 
         Raises:
-            RemoteProtocolError: as `Stream.event_received`.
+            RemoteProtocolError: for the reasons that `Stream.event_received` documents.
         """
         stream = self._streams.get(event.stream)
         if stream is None:
@@ -120,7 +120,7 @@ class StreamTable:
         return True
 
     def changed(self, report: StreamFinished | StreamReset | StreamWritable) -> None:
-        """A stream was finished, was reset, or is writable again."""
+        """Process the report that a stream was finished, was reset, or is writable again."""
         stream = self._streams.get(report.stream)
         if stream is None:
             return

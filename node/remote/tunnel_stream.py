@@ -10,33 +10,37 @@ from parley._node.remote.stream import Stream
 
 
 class DataReceiver(Protocol):
-    """Receives the data of an open tunnel. It limits what it buffers and gives credit back
-    (`TunnelStream.give_back`)."""
+    """Receives the data of an open tunnel.
+
+    It limits its buffer and returns credit with `TunnelStream.give_back`.
+    """
 
     def data_received(self, data: bytes, cost: int) -> None:
-        """Data came, which took `cost` of the credit."""
+        """Process data that used `cost` of the credit."""
 
     def finished(self) -> None: ...
 
     def failed(self, code: int) -> None:
-        """The stream was reset with this code, or has ended with its connection (1)."""
+        """Called when the stream was reset with this code, or ended with its connection (1)."""
 
     def writable(self) -> None:
-        """Nothing of ours is queued, or there is credit again."""
+        """Called when the stream's queue is empty, or there is credit again."""
 
 
 class TunnelStream(Stream):
-    """A stream `tunnel`, at either side: one Dial, one Answer, then Data of 1 to 16,384 bytes,
-    passed to a taker as it comes. Anything else, except a Cancel before the Answer, resets it
-    (`protocol-error`)."""
+    """A `tunnel` stream, on either side: one Dial, one Answer, then Data of 1 to 16,384 bytes.
 
-    active_at = 0.0  # when the last Data passed, in either direction
+    The data is passed to a `DataReceiver` as it arrives. Any other event, except a Cancel before
+    the Answer, resets the stream (`protocol-error`).
+    """
+
+    active_at = 0.0  # When the last Data was sent or received.
     _taker: DataReceiver | None = None
-    _met = False  # the other side's one event has come
+    _met = False  # Whether the peer's only event has arrived.
     _answered = False
 
     def pass_to(self, taker: DataReceiver) -> None:
-        """Pass all data to `taker`, beginning with the data that waits here."""
+        """Pass all data to `taker`, beginning with the data that has already arrived."""
         self._taker, self._answered = taker, True
         self.active_at = self.live.backend.now()
         for data, cost in self._bytes.take_all():
@@ -51,29 +55,29 @@ class TunnelStream(Stream):
             self._forget_if_over()
 
     def accept(self) -> None:
-        """The Answer is about to be sent: data may come."""
+        """Accept data, because the Answer is about to be sent."""
         self._answered = True
 
     def give_back(self, cost: int) -> None:
         self.live.core.give_back(self.id, cost)
 
     def finish(self) -> None:
-        """Finish our direction, behind what was sent."""
+        """Finish the sending direction after the queued data."""
         self._finish()
 
     def leave(self) -> None:
-        """Finish our direction and stop reading; further data is answered by Reset."""
+        """Finish the sending direction and stop reading; further data is answered with Reset."""
         self._taker = None
         if not self._closed:
             self._close()
             self._finish()
 
     def end(self, code: int) -> None:
-        """Reset it, and notify the taker as if the peer had."""
+        """Reset the stream and notify the receiver as if the peer had reset it."""
         self.reset(code)
         self.failed(StreamResetError(code, ""))
 
-    # From the peer.
+    # Called by the connection.
 
     def data_received(self, data: bytes, cost: int) -> None:
         taker = self._taker
@@ -88,7 +92,7 @@ class TunnelStream(Stream):
             taker.data_received(data, cost)
 
     def event_received(self, event: Event) -> bool:
-        """Take a Dial, an Answer, or a Cancel; reset the stream for anything else."""
+        """Process a Dial, an Answer or a Cancel; reset the stream for any other event."""
         is_cancel = (event.category, event.subcategory) == (SIM, CANCEL)
         if is_cancel and self._met and not self._answered:
             if not self._requests.claims(event):
@@ -119,7 +123,7 @@ class TunnelStream(Stream):
 
     @property
     def _is_early(self) -> bool:
-        """Whether data must not come yet because the Dial isn't answered."""
+        """Whether data must not arrive yet, because the Dial isn't answered."""
         return not (self._answered or self._closed)
 
     def _violated(self) -> None:

@@ -122,6 +122,6 @@ def test_what_is_refused() -> None:
     with pytest.raises(ConfigError, match="cannot register a handler of 5: the name must be str"):
         node.on(5)(print)  # type: ignore[arg-type]  # that is the test
     node.on("b")(print)
-    with pytest.raises(ParleyError, match="event 'b' has a handler"):
+    with pytest.raises(ParleyError, match="for event 'b': it has one already"):
         node.on("b")(print)
     node.on("b", namespace="other")(print)

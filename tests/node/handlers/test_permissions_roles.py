@@ -40,8 +40,8 @@ def test_what_is_loaded_takes_the_place_of_what_was(tmp_path: Path) -> None:
     ("content", "sentence"),
     [
         ("alice admin", r"line 1: "),
-        (f"#\n{ALICE}", "line 2: after the node id stand its roles"),
-        (f"{ALICE} admin {BOB}", "line 1: a role is a word, and not a node id"),
+        (f"#\n{ALICE}", "line 2: no roles follow the node ID"),
+        (f"{ALICE} admin {BOB}", "line 1: invalid role"),
         (b"\xff\xfe", "is not UTF-8"),
         ("#" * (MAX_FILE_SIZE + 1), "has more than 1,048,576 bytes"),
         (None, "cannot read .*: No such file or directory"),
