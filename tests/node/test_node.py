@@ -255,7 +255,7 @@ async def test_another_id_than_in_the_address(
 async def test_an_address_without_id_needs_a_policy(anyio_backend: str) -> None:
     async with new_node() as alice, new_node() as bob:
         place = place_of(await bob.listen(LISTEN))
-        with pytest.raises(ConfigError, match="no node id"):
+        with pytest.raises(ConfigError, match="no node ID"):
             await alice.connect(place)
         assert (await alice.connect(place, trust=AnyPeer())).node_id == bob.node_id
 
@@ -682,14 +682,14 @@ async def test_a_node_runs_again_but_not_twice_at_once(anyio_backend: str) -> No
 async def test_handlers_are_registered_once(anyio_backend: str) -> None:
     node = new_node()
     echo_on(node)
-    with pytest.raises(ParleyError, match="handler already"):
+    with pytest.raises(ParleyError, match="it has one already"):
         echo_on(node)
 
     async def handle(stream: Stream) -> None:
         await stream.aclose()
 
     assert node.on_stream("x")(handle) is handle
-    with pytest.raises(ParleyError, match="handler already"):
+    with pytest.raises(ParleyError, match="it has one already"):
         node.on_stream("x")(handle)
     with pytest.raises(ParleyError, match="reserved"):
         node.on_stream("topic:x")(handle)

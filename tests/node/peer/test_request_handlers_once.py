@@ -133,7 +133,7 @@ async def test_failures_are_remembered(town: Town, caplog: pytest.LogCaptureFixt
     assert told[:4] == ["the handler failed"] * 4
     assert told[4:] == ["the answer is longer than what is remembered"] * 2
     assert len(ran) == 3
-    assert "no encoding" in caplog.text
+    assert "cannot be encoded" in caplog.text
     assert "too long to be remembered" in caplog.text
 
 
