@@ -1,5 +1,5 @@
 """Long runs: two nodes in two processes at full load, a network that cuts them, and a judge.
 
-`python -m tests.soak --seconds 600` runs it; docs/guides/long-runs.md lists the guarantees. Every
-guarantee has a number on both sides, and the judge compares the two.
+`python -m tests.soak --seconds 600` starts one; docs/guides/long-runs.md lists the promises. Each
+promise is a number that both sides count, and the judge compares the two.
 """

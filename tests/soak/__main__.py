@@ -10,7 +10,7 @@ from tests.soak.run import run
 
 
 def main() -> int:
-    """Run it and report the result; return 1 if a guarantee was broken."""
+    """Run it and print the results; return 1 if a promise was broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="of full load")
     parser.add_argument("--seed", type=int, help="of an earlier run; by default a new one")

@@ -1,4 +1,4 @@
-"""Long runs may take longer than other tests: `--soak-seconds`, and two minutes more."""
+"""A longer time limit for long runs: `--soak-seconds` and two minutes for setup and shutdown."""
 
 import pytest
 
@@ -14,6 +14,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def soak_seconds(request: pytest.FixtureRequest) -> float:
-    """How long full load lasts."""
+    """Return the duration of the full load."""
     seconds: float = request.config.getoption("--soak-seconds")
     return seconds

@@ -1,7 +1,7 @@
 """One connection of one side from its handshake to its end: load, rest, a clean end or a cut.
 
-Everything that ran on the connection has ended when `run` returns; tasks that still run after
-`HANG` seconds are a violation.
+All traffic on the connection must have ended when `run` returns; whatever is still running after
+`HANG` seconds is a violation.
 """
 
 from collections.abc import Awaitable, Callable
@@ -23,7 +23,9 @@ Worker = Callable[[Any], Awaitable[None]]
 
 
 class Conversation:
-    """`side` is "client" or "server"; `published` are the topics of our node."""
+    """One connection; `side` is "client" or "server", and `published` are the local node's
+    topics.
+    """
 
     def __init__(
         self,
@@ -44,12 +46,12 @@ class Conversation:
 
     @property
     def busy(self) -> dict[str, int]:
-        """What still has to end before all is at rest."""
+        """The tasks that must still end before the connection is at rest."""
         held = ("events", "notes", "handler of events")
         return {name: n for name, n in self.book.active.items() if not name.startswith(held)}
 
     async def run(self) -> None:
-        """Begin all traffic; return when it, and the connection, has ended."""
+        """Start all traffic; return when the traffic and the connection have ended."""
         async with anyio.create_task_group() as watched:
             watched.start_soon(self._watch, watched.cancel_scope)
             async with anyio.create_task_group() as workers:
@@ -68,7 +70,7 @@ class Conversation:
             self.book.sending(f"notes/{topic}").count = publisher.count
 
     def look(self) -> dict[str, Any]:
-        """The connection at rest, for the judge."""
+        """Return the state of the connection at rest, for the judge."""
         flow, calls = self.peer.core.flow(), self.peer.calls
         return {
             "streams": {
@@ -110,13 +112,13 @@ class Conversation:
             await worker(argument)
 
     async def _leave(self) -> None:
-        """End cleanly: once the other side is done as well."""
+        """End cleanly, once the other side is done as well."""
         with self.book.part("leaving"):
             await self.peer.call("leave", timeout=PATIENCE)
             await self.peer.close()
 
     async def _watch(self, scope: anyio.CancelScope) -> None:
-        """Operations on a closed connection must not wait long."""
+        """Check that tasks waiting on an ended connection end soon."""
         await self.peer.closed()
         await anyio.sleep(HANG)
         self.book.complain(f"still waiting {HANG:g} s after the end: {dict(self.book.active)}")

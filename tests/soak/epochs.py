@@ -1,6 +1,6 @@
-"""How often keys changed on a node's connections: an observer of each, and their sum.
+"""Counts of key changes on the connections of a node: an observer of each, and their sum.
 
-Secrets are not kept. Times are seconds of the process's clock.
+Secrets are not stored. Seconds are those of the process's own clock.
 """
 
 from time import perf_counter
@@ -11,7 +11,7 @@ import anyio
 from parley._node.protocol.handshake import Agreed
 from parley._node.protocol.observer import Checkpoint
 
-# How often the event loop is asked whether it is late.
+# Seconds between two measurements of the event loop's delay.
 TICK = 0.05
 
 
@@ -26,12 +26,12 @@ class Epochs:
         self.counting: set[EpochCounter] = set()
 
     def rest(self) -> None:
-        """The load has ended: stop counting."""
+        """Stop counting, because the load has ended."""
         for counter in list(self.counting):
             counter.finish()
 
     def add(self, one: "EpochCounter", seconds: float) -> None:
-        """Add a connection that was under load for so long."""
+        """Add a connection with its time under load."""
         self.connections += 1
         self.seconds += seconds
         self.sent += one.sent
@@ -41,19 +41,21 @@ class Epochs:
         one.keys_changed()
 
     async def watch_loop(self, rest: anyio.Event) -> None:
-        """See how late the event loop is, until `rest`."""
+        """Measure the delay of the event loop until `rest`."""
         while not rest.is_set():
             due = perf_counter() + TICK
             await anyio.sleep(TICK)
             self.lag = max(self.lag, perf_counter() - due)
 
     def observer(self) -> "EpochCounter":
-        """For one connection more."""
+        """Return an observer for a new connection."""
         return EpochCounter(self)
 
     def summary(self) -> dict[str, Any]:
-        """Return all counts; `longest` is the most seconds that local keys were used, `lag` the
-        most that the event loop was late.
+        """Return all sums.
+
+        `longest` is the maximum number of seconds that one set of sending keys was used, and `lag`
+        the maximum delay of the event loop.
         """
         return {
             "connections": self.connections,
@@ -68,7 +70,7 @@ class Epochs:
 
 
 class EpochCounter:
-    """Observes one connection: how many events, and how many times keys changed.
+    """Observes one connection, and counts events and key changes.
 
     Keys without any sent event need not change, so their time counts from the first event.
     """
@@ -78,16 +80,17 @@ class EpochCounter:
     def __init__(self, sums: Epochs) -> None:
         self._sums = sums
         self._began = 0.0
-        self._since: float | None = None  # our first event under the present keys
+        self._since: float | None = None  # first event sent under the current keys
         self.sent = self.received = self.rekeys = self.events = 0
 
     def session_started(self, agreed: Agreed, initiator: bool, checkpoint: Checkpoint) -> None:
-        """The handshake is over."""
         self._began = perf_counter()
         self._sums.counting.add(self)
 
     def epoch_began(self, sent: bool, epoch: int, secret: bytes, rekey: int) -> None:
-        """Epochs are numbered from 0, so the number is the count of changes."""
+        """Record the number of key changes, which is the epoch's number, because epochs start at
+        0.
+        """
         if sent:
             self.keys_changed()
             self.sent = epoch
@@ -95,13 +98,12 @@ class EpochCounter:
             self.received = epoch
 
     def event(self, sent: bool, wire: bytes, chain: bytes) -> None:
-        """Count it."""
         self.events += 1
         if sent and self._since is None:
             self._since = perf_counter()
 
     def keys_changed(self) -> None:
-        """The current keys are no longer used."""
+        """Record that the current keys are no longer used."""
         since, self._since = self._since, None
         if since is not None:
             self._sums.longest = max(self._sums.longest, perf_counter() - since)
@@ -109,16 +111,16 @@ class EpochCounter:
     def rekeyed(
         self, number: int, shared_secret: bytes, after_offer: bytes, after_answer: bytes
     ) -> None:
-        """Rekeys are numbered from 1."""
+        """Record the number of rekeys; they are numbered from 1."""
         self.rekeys = number
 
     def _ignore(self, *_: object) -> None:
-        """Ignore the other methods of an observer."""
+        """Ignore the other observer methods."""
 
     stream_opened = direction_ended = session_suspended = session_resumed = _ignore
 
     def session_ended(self, code: int, text: str, remote: bool) -> None:
-        """It may have been counted when the load ended."""
+        """Finish, unless the connection was already counted when the load ended."""
         self.finish()
 
     def finish(self) -> None:

@@ -1,6 +1,6 @@
-"""What each node does for the other one: counts calls, yields items, takes streams.
+"""The handlers of each node: they count calls, yield items, and read streams.
 
-Whatever comes is checked against the connection's book at once and forgotten.
+Received data is checked against the connection's book immediately, and not stored.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -12,9 +12,9 @@ from tests.soak.ledger import Book
 from tests.soak.phases import Phases
 from tests.soak.traffic import ANSWER, FEED, FILLING, TICKER, send_content, take_content
 
-# Bytes that wait for a slow subscriber before its oldest notes are dropped.
+# Bytes that may wait for a slow subscriber before its oldest notes are dropped.
 TICKER_BUFFER = 64 * 1024
-# How many notes are published before others run, and how often the ticker ticks.
+# Notes published before other tasks run, and the interval of the ticker.
 BURST = 100
 TICK = 0.02
 
@@ -34,7 +34,7 @@ class Publisher:
         return self.count
 
     async def publish(self, phases: Phases) -> None:
-        """Publish until it is time to rest; close when all is over."""
+        """Publish until the load ends; close the topic when the run ends."""
         while not phases.resting:
             for _ in range(BURST):
                 number, self.count = self.count, self.count + 1
@@ -45,14 +45,16 @@ class Publisher:
 
 
 def add_publishers(node: Node) -> dict[str, Publisher]:
-    """The topics of a node: one that waits for its subscribers, and one that drops."""
+    """Add the node's topics: one that waits for its subscribers, and one that drops notes."""
     feed = node.topic(FEED, patience=30.0)
     ticker = node.topic(TICKER, slow="drop-oldest", buffer=TICKER_BUFFER, patience=0)
     return {FEED: Publisher(feed, 0), TICKER: Publisher(ticker, TICK)}
 
 
 def add_handlers(node: Node, book_of: FindBook) -> None:
-    """Answer what `Traffic` asks; `book_of` finds the book of a peer's connection."""
+    """Add handlers for the requests of `Traffic`; `book_of` returns the book of a peer's
+    connection.
+    """
 
     @node.on_call("count")
     async def count(call: Call) -> list[object]:
@@ -93,4 +95,4 @@ def add_handlers(node: Node, book_of: FindBook) -> None:
             async with anyio.create_task_group() as both:
                 both.start_soon(take_content, stream, check, first + there)
                 await send_content(stream, back, here)
-            # Returning finishes our direction: who reads that knows that all was taken.
+            # Returning finishes this direction, which shows the other side that all data was read.

@@ -1,7 +1,6 @@
-"""The promises, checked from both sides' numbers: what one sent against what the other took.
+"""The checks of the promises: numbers sent by one side against numbers received by the other.
 
-Pure; it gives back sentences, one for each promise that was broken. No sentence,
-no violation.
+The functions have no side effects and return one sentence for each broken promise.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,8 +12,8 @@ from tests.soak.samples import Growth
 Line = Mapping[str, Any]
 NOTHING: Line = {"sent": {}, "received": {}, "graceful": False, "violations": [], "uncounted": 0}
 
-# The counts that are 0 for a connection at rest: bytes of unreturned credit and of waiting data,
-# and requests of either side without an answer, on the main stream and on others.
+# Counts that must be 0 at rest: bytes not released or still waiting, and unanswered requests of
+# either side, on the main stream and on others.
 NOTHING_AT_REST = (
     "unconsumed",
     "queued",
@@ -24,24 +23,25 @@ NOTHING_AT_REST = (
     "deadlines",
 )
 
-# Bytes by which memory may grow after the warm-up; more where there was no time to warm up.
+# Bytes by which memory may grow after the warm-up; more if there was no time to warm up.
 GROWTH = 8 * 2**20
 GROWTH_OF_SHORT_RUNS = 32 * 2**20
 SHORT_RUN = 45.0
-# Part of one core that an idle process may use.
+# Fraction of one core that an idle process may use.
 IDLE_CPU = 0.02
-# Descriptors that may be open besides those at the start and one for each connection:
+# Descriptors that may be open in addition to those at the start and one for each connection:
 # sockets that are being dialled or closed.
 MORE_FILES = 6
-# libuv keeps one descriptor forever, from the first connection.
+# libuv opens one descriptor with the first connection and never closes it.
 SPARE_FILES = 1
-# The one kept ready for a handler, from the first call.
+# One task waits for a handler from the first call on.
 SPARE_TASKS = 1
 
 
 def check_connection(number: int, client: Line | None, server: Line | None) -> Iterator[str]:
-    """Check that everything acknowledged was done, and that only sent items arrived; after a clean
-    end, all sent items arrived. A side that never began a conversation has no line.
+    """Check that acknowledged data was processed, and that only sent data arrived.
+
+    After a clean end, everything sent must have arrived. A side without a conversation has no line.
     """
     ours, theirs = client or NOTHING, server or NOTHING
     for side, line in (("client", ours), ("server", theirs)):
@@ -66,8 +66,10 @@ def check_connection(number: int, client: Line | None, server: Line | None) -> I
 
 
 def check_rest(client: Line, server: Line) -> Iterator[str]:
-    """At rest no data waits, every window is whole, each side's credit is the rest of the other
-    side's window, and every subscriber has the newest note.
+    """Check that a connection is completely at rest.
+
+    No data waits, every window is full, and each side's credit equals the rest of the other's
+    window. Every subscriber has the newest note.
     """
     ours, theirs = client["connections"], server["connections"]
     if ours.keys() != theirs.keys():
@@ -90,7 +92,7 @@ def _check_side(look: Line, other: Line) -> Iterator[str]:
             yield f"{what} is {look[what]}"
     if look["streams"].keys() != other["streams"].keys():
         yield f"streams {[*look['streams']]}, on the other side {[*other['streams']]}"
-    # Each topic has a stream each way, which is not the application's.
+    # Each topic has a stream in each direction, which isn't the application's.
     if look["kept"] + 2 * len(look["notes"]) != len(look["streams"]):
         yield f"{look['kept']} streams kept of {len(look['streams'])}"
     windows = 0
@@ -111,8 +113,10 @@ def _check_side(look: Line, other: Line) -> Iterator[str]:
 
 
 def check_usage(side: str, memory: Growth, before: Line, after: Line, idle: float) -> Iterator[str]:
-    """Memory is flat, all is given back in the end, and who rests uses no CPU. `idle` is
-    the part of a core that was used at rest."""
+    """Check that memory is flat, resources are released at the end, and idle nodes use no CPU.
+
+    `idle` is the fraction of a core used at rest.
+    """
     limit = GROWTH if memory.seconds >= SHORT_RUN else GROWTH_OF_SHORT_RUNS
     if memory.worst > limit:
         yield f"{side}: memory grew by {memory.worst / 2**20:.1f} MiB"
@@ -124,17 +128,18 @@ def check_usage(side: str, memory: Growth, before: Line, after: Line, idle: floa
 
 
 def check_files(side: str, most: int, before: int, links: int) -> Iterator[str]:
-    """Under load there is a descriptor for each connection, and few more."""
+    """Check that there are few descriptors under load, apart from one per connection."""
     if most > before + links + MORE_FILES:
         yield f"{side}: up to {most} descriptors, {before} at the start"
 
 
 def check_epochs(side: str, epochs: Line) -> Iterator[str]:
-    """Under load each side of each connection changes its keys within 4 seconds, plus the machine's
-    delay; so there is an epoch for each 4 seconds in both directions, except those in which a
-    connection ended.
+    """Check that each side of each connection changes keys within 4 seconds under load.
+
+    The delay of the machine is allowed for. So there is an epoch for each 4 seconds and direction,
+    except the one in which a connection ended.
     """
-    # The loop is late for the timer, and again for the turn after it.
+    # The loop can be late for the timer, and again for the following iteration.
     if epochs["longest"] > KEYS_CHANGE + 2 * epochs["lag"]:
         yield f"{side}: keys in use for {epochs['longest']} s, the loop late by {epochs['lag']} s"
     least = epochs["seconds"] / KEYS_CHANGE - epochs["connections"]

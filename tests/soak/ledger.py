@@ -1,7 +1,7 @@
-"""Sent and received items, in numbers: the receiver's checks and both sides' counts.
+"""Numbers of sent and received data: the receiver's checks and both sides' counts.
 
-Correct items are not kept, so a ledger of a billion events is as small as a ledger of one. It is
-independent of nodes and processes.
+Correct data is not stored, so a ledger of a billion events is as small as one of a single event.
+This module doesn't depend on nodes or processes.
 """
 
 from collections import Counter
@@ -15,47 +15,50 @@ from typing import Any, Final
 from parley._node.errors import PeerClosedError
 from parley._node.protocol.codes import CloseCode
 
-# The content of byte streams, a function of the position. The period is prime, so that lost or
-# repeated pieces with the size of a power of two, or of a window, are detected.
+# The content of byte streams, by position. Its length is prime, so that lost or repeated chunks,
+# whose sizes are powers of two or windows, are detected.
 PERIOD: Final = 1_000_003
 LARGEST_PIECE: Final = 256 * 1024
 _BLOCK: Final = Random(4).randbytes(PERIOD)
 _CONTENT: Final = _BLOCK + _BLOCK[:LARGEST_PIECE]
-# Numbers that are remembered as missing, so that one that comes late is known as such.
+# Missing numbers that are remembered, to recognise those that arrive late.
 REMEMBERED: Final = 1_000
-# Reported violations of one connection; further ones are counted.
+# Violations reported for one connection; others are only counted.
 TOLD: Final = 20
 
 Complain = Callable[[str], None]
 
 
 def content(position: int, size: int) -> bytes:
-    """`size` bytes (256 KiB at most) of a byte stream from `position`."""
+    """Return `size` bytes (256 KiB at most) of a byte stream from `position` on."""
     start = position % PERIOD
     return _CONTENT[start : start + size]
 
 
 @dataclass(slots=True)
 class Sent:
-    """What its sender knows of a flow: `count` were sent, of which the other side has said
-    that it took `acknowledged`. Not `exact` if fewer may arrive, by the reader's wish."""
+    """A flow from its sender's view: `count` sent, of which the other side confirmed
+    `acknowledged`.
+
+    It isn't `exact` if the reader may choose to receive fewer.
+    """
 
     count: int = 0
     acknowledged: int = 0
     exact: bool = True
 
     def next(self) -> int:
-        """The number of the next one, which counts as sent from now on."""
+        """Return the next number, which counts as sent from now on."""
         self.count += 1
         return self.count - 1
 
 
 @dataclass(slots=True)
 class Numbers:
-    """A sequence of numbered items as its reader sees it: `expected` is the next number.
+    """A flow of numbered items from its reader's view: `expected` is the next number.
 
-    `missing` counts numbers skipped since the row began: violations, unless `may_miss`; `missed`
-    counts those of all rows.
+    `missing` counts skipped numbers since the row began; they are violations unless `may_miss`.
+    `missed` counts those of all rows.
     """
 
     complain: Complain
@@ -66,13 +69,13 @@ class Numbers:
     _passed_over: set[int] = field(default_factory=set)
 
     def restart(self, first: int) -> None:
-        """A new row begins, with this number."""
+        """Begin a new row with this number."""
         self.expected = first
         self.missing = 0
         self._passed_over.clear()
 
     def take(self, number: object) -> None:
-        """Something with this number came."""
+        """Record the arrival of this number."""
         if number == self.expected:
             self.expected += 1
         elif not isinstance(number, int):
@@ -86,7 +89,7 @@ class Numbers:
             self.complain(f"duplicate: {number} came again, {self.expected} was next")
 
     def end(self, count: int) -> None:
-        """The row is over and should have been up to `count`."""
+        """End the row, which should have contained all numbers below `count`."""
         if self.expected != count:
             self.complain(f"lost at the end: {self.expected} of {count} came")
 
@@ -103,19 +106,19 @@ class Numbers:
 
 @dataclass(slots=True)
 class Bytes:
-    """A byte stream as its reader sees it; `expected` is the position of the next byte."""
+    """A byte stream from its reader's view; `expected` is the position of the next byte."""
 
     complain: Complain
     expected: int = 0
 
     def take(self, piece: bytes) -> None:
-        """A piece of at most 256 KiB came."""
+        """Check a received chunk of at most 256 KiB."""
         if piece != content(self.expected, len(piece)):
             self.complain(f"other bytes than were sent, from {self.expected} on ({len(piece)})")
         self.expected += len(piece)
 
     def end(self, position: int) -> None:
-        """The other side finished, and had sent up to `position`."""
+        """Check the end of the stream; the other side had sent all bytes up to `position`."""
         if self.expected != position:
             self.complain(f"lost at the end: {self.expected} of {position} bytes came")
 
@@ -123,8 +126,8 @@ class Bytes:
 class Book:
     """One connection of one side.
 
-    `ended` counts interrupted operations, by code; `took` counts items without a counter on both
-    sides; `active` are the parts that still run, by name.
+    `ended` counts interrupted requests by code. `took` counts received data that has no count of
+    its own on both sides. `active` contains the running parts by name.
     """
 
     def __init__(self, number: int) -> None:
@@ -140,29 +143,29 @@ class Book:
         self.resumes = 0
 
     def complain(self, what: str) -> None:
-        """A promise was broken."""
+        """Record a broken promise."""
         if len(self.violations) < TOLD:
             self.violations.append(what)
         else:
             self.uncounted += 1
 
     def complain_of(self, flow: str, what: str) -> None:
-        """A promise to a flow was broken."""
+        """Record a broken promise about a flow."""
         self.complain(f"{flow}: {what}")
 
     def sending(self, flow: str) -> Sent:
-        """Our side of a flow to the other side."""
+        """Return a flow from this side to the other."""
         return self.sent.setdefault(flow, Sent())
 
     def numbers(self, flow: str, *, may_miss: bool = False) -> Numbers:
-        """Our side of a flow of numbered things from the other side."""
+        """Return a flow of numbered items from the other side."""
         known = self.received.get(flow)
         if not isinstance(known, Numbers):
             known = self.received[flow] = Numbers(partial(self.complain_of, flow), may_miss)
         return known
 
     def bytes(self, flow: str) -> Bytes:
-        """Our side of a flow of bytes from the other side."""
+        """Return a flow of bytes from the other side."""
         known = self.received.get(flow)
         if not isinstance(known, Bytes):
             known = self.received[flow] = Bytes(partial(self.complain_of, flow))
@@ -170,7 +173,7 @@ class Book:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """A task that runs as long as the connection: it may end only by the cut."""
+        """Run a part of the load that may end only with the connection."""
         self.active[name] += 1
         try:
             yield
@@ -189,7 +192,7 @@ class Book:
                 del self.active[name]
 
     def tally(self) -> dict[str, Any]:
-        """All of it in numbers, for the judge."""
+        """Return all numbers, for the judge."""
         return {
             "number": self.number,
             "graceful": self.graceful,
@@ -205,7 +208,7 @@ class Book:
 
 
 def leaves(group: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
-    """The errors of a group and of the groups in it."""
+    """Return the errors of a group and its nested groups."""
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
             yield from leaves(error)

@@ -1,13 +1,15 @@
-"""The phase of a run, for all tasks of a process: load, then rest, then leave.
+"""The phase of a run, shared by all tasks of a process: load, then rest, then leave.
 
-It only advances, on command of the judge's process.
+The judge's process starts each phase.
 """
 
 import anyio
 
 
 class Phases:
-    """`rest` is set when sending must stop, `left` when all connections must be closed."""
+    """The current phase: `rest` is set when sending must stop, `left` when everything must
+    close.
+    """
 
     def __init__(self) -> None:
         self.rest = anyio.Event()
@@ -15,10 +17,10 @@ class Phases:
 
     @property
     def resting(self) -> bool:
-        """Return whether no new work may begin."""
+        """Whether new requests are no longer permitted."""
         return self.rest.is_set()
 
     @property
     def over(self) -> bool:
-        """Whether all is to be closed."""
+        """Whether everything must be closed."""
         return self.left.is_set()

@@ -1,6 +1,6 @@
-"""What a run is: how long, from which seed, on which loop, how much of each traffic.
+"""The parameters of a run: duration, seed, event loop, and the amount of each kind of traffic.
 
-A plan travels to the two processes as JSON, so both know the same of it.
+Both processes get the plan as JSON.
 """
 
 import json
@@ -13,17 +13,17 @@ from parley._node.config import NodeConfig, Tuning
 from parley._node.protocol.config import CoreConfig
 
 BACKENDS: Final = ("asyncio", "uvloop", "trio")
-# As often as the protocol lets a side update without an end, and twice as often as is checked,
-# so that a busy machine keeps that as well.
+# As often as the protocol permits unlimited updates, and twice as often as is checked, so that a
+# busy machine meets the limit.
 UPDATE_SECONDS: Final = 2.0
-# Seconds in which keys change at least once.
+# Seconds within which keys must change at least once.
 KEYS_CHANGE: Final = 4.0
 UPDATE_EVENTS: Final = 50_000
 REKEY_SECONDS: Final = 3.0
 REKEY_ALLOWANCE: Final = 10
-# Seconds after which an operation that still waits on a dead connection counts as hanging.
+# Seconds after which a task that waits on an ended connection counts as hanging.
 HANG: Final = 15.0
-# Seconds for one call, request or subscription; later ones count as lost.
+# Seconds for one call, request or subscription; later answers count as lost.
 PATIENCE: Final = 60.0
 
 
@@ -31,10 +31,10 @@ PATIENCE: Final = 60.0
 class Plan:
     """A run of `seconds` at full load.
 
-    On each of `links` connections each side has `client_calls` or `server_calls` calls in flight,
-    `items` calls that are answered in items, `events` streams of typed events and `pipes` of bytes,
-    in both directions. A session whose transport is cut may resume over another for `resume`
-    seconds; with 0 it ends.
+    On each of `links` connections, each side has `client_calls` or `server_calls` concurrent calls,
+    `items` calls that are answered with items, `events` streams of typed events and `pipes` of
+    bytes, in both directions. A session whose transport is cut can resume for `resume` seconds;
+    with 0 it ends.
     """
 
     seconds: float
@@ -49,33 +49,33 @@ class Plan:
     resume: float = 30.0
 
     def serialise(self) -> str:
-        """For a command line."""
+        """Return the plan as a command-line argument."""
         return json.dumps(asdict(self))
 
     @classmethod
     def parse(cls, text: str) -> "Plan":
-        """What `serialise` made."""
+        """Parse a serialised plan."""
         return cls(**json.loads(text))
 
     def loop(self) -> dict[str, Any]:
-        """Arguments of `anyio.run`."""
+        """Return the arguments of `anyio.run`."""
         if self.backend == "trio":
             return {"backend": "trio"}
         uvloop = {"use_uvloop": self.backend == "uvloop"}
         return {"backend": "asyncio", "backend_options": uvloop}
 
     def cut_pause(self) -> tuple[float, float]:
-        """Between which seconds one cut follows another."""
+        """Return the minimum and maximum seconds between two cuts."""
         return (0.3, 1.2) if self.seconds < 20 else (0.5, 5.0)
 
 
 class SoakConfig(NodeConfig):
-    """The defaults, except for keys: they change by time, by number of events and by rekey, more
-    often than an application's settings allow.
+    """The default settings, with new keys by time, event count and rekey.
+
+    An application's settings don't offer these limits.
     """
 
     def core(self, identity: Identity) -> CoreConfig:
-        """As of `NodeConfig`."""
         return replace(
             super().core(identity),
             update_after_seconds=UPDATE_SECONDS,
@@ -85,9 +85,9 @@ class SoakConfig(NodeConfig):
 
 
 def soak_config(plan: Plan) -> NodeConfig:
-    """The settings of both nodes."""
+    """Return the settings of both nodes."""
     return SoakConfig(tuning=Tuning(rekey_allowance=REKEY_ALLOWANCE), resume=plan.resume)
 
 
 Tally = Mapping[str, Any]
-"""One line of a process, decoded from JSON."""
+"""Return one line of a process, decoded from JSON."""

@@ -1,8 +1,8 @@
-"""One of the two processes: a node, its conversations, and lines of JSON for the judge.
+"""One of the two processes: a node, its conversations, and lines of JSON to the judge.
 
-It makes no decisions. Commands come on standard input, one word per line (count, begin, status,
-rest, look, leave); each is answered by one line, and every connection that ended has a separate
-line. `python -m tests.soak.process SIDE PLAN [ADDRESS]`.
+Commands arrive on standard input, one word per line: count, begin, status, rest, look, leave. Each
+is answered by one line, and each ended connection produces a line. `python -m tests.soak.process
+SIDE PLAN [ADDRESS]`.
 """
 
 import gc
@@ -26,12 +26,12 @@ from tests.soak.ledger import Book
 from tests.soak.phases import Phases
 from tests.soak.plan import PATIENCE, Plan, soak_config
 
-# Seconds within which all load has ended once it is time to rest.
+# Seconds within which all load must have ended after the command to rest.
 REST = 60.0
 
 
 class Process:
-    """A side of the run."""
+    """One side of the run."""
 
     def __init__(
         self, side: str, plan: Plan, node: Node, epochs: Epochs, tasks: TaskGroup, address: str
@@ -54,14 +54,14 @@ class Process:
     # Connections.
 
     async def _dial(self) -> None:
-        """Keep one connection to the server until it is time to leave."""
+        """Maintain one connection to the server until the run ends."""
         while not self.phases.over:
             try:
                 peer = await self.node.connect(self._address)
             except HandshakeError as error:
                 if error.code != CloseCode.CONNECTION_LOST:
                     self.errors.append(f"a handshake ended with {error}")
-                continue  # cut before it was over
+                continue  # cut during the handshake
             number, self._begun = self._begun, self._begun + 1
             conversation = self._new(peer, number)
             try:
@@ -98,7 +98,7 @@ class Process:
     # Commands.
 
     async def obey(self) -> None:
-        """Execute the judge's commands until its line ends."""
+        """Run the judge's commands until its pipe is closed."""
         while True:
             line = await to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
             if not line:
@@ -151,25 +151,25 @@ class Process:
 
 
 class Complaints(logging.Handler):
-    """What the node logs as its own failure is one of the run."""
+    """Records the node's own error logs as failures of the run."""
 
     def __init__(self, errors: list[str]) -> None:
         super().__init__(logging.ERROR)
         self._errors = errors
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep it, with its exception."""
+        """Store a record with its exception."""
         failed = record.exc_info[1] if record.exc_info else None
         self._errors.append(f"{record.name}: {record.getMessage()} {failed!r}")
 
 
 def emit(kind: str, **fields: Any) -> None:
-    """Tell the judge."""
+    """Send a line to the judge."""
     print(json.dumps({"kind": kind, **fields}), flush=True)
 
 
 async def run(side: str, plan: Plan, address: str) -> None:
-    """Be a side until the judge hangs up."""
+    """Run one side until the judge closes the pipe."""
     epochs = Epochs()
     node = Node(Identity.create(), config=soak_config(plan), observer=epochs.observer)
     async with node, anyio.create_task_group() as tasks:

@@ -1,6 +1,6 @@
-"""The figures of a run, and every promise that was broken.
+"""The figures of a run, and all broken promises.
 
-It contains no name or path of the machine.
+It contains no names or paths of the machine.
 """
 
 from collections import Counter
@@ -15,11 +15,11 @@ UNITS = {"pipe": "bytes there", "back": "bytes back"}
 
 @dataclass
 class Report:
-    """The result of a run.
+    """The results of a run.
 
-    `came` counts received items by kind: calls, items, bytes; `notes` counts published notes by
-    topic, `missed` those that slow readers lost; `ended` counts interrupted operations by close
-    code; `resumes` counts how often a side's session resumed.
+    `came` counts received data by kind: calls, items, bytes. `notes` counts published notes by
+    topic, and `missed` those that slow readers lost. `ended` counts interrupted requests by close
+    code, and `resumes` counts resumed sessions.
     """
 
     plan: Plan
@@ -51,13 +51,13 @@ class Report:
         self.resumes += line["resumes"]
 
     def add_writers(self, *published: Mapping[str, int]) -> None:
-        """What each side has published in all."""
+        """Add the numbers of published notes."""
         self.notes = Counter()
         for topics in published:
             self.notes.update(topics)
 
     def data(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the results for JSON."""
         counts = {name: dict(getattr(self, name)) for name in ("came", "notes", "ended")}
         found = {one.name: getattr(self, one.name) for one in fields(self)}
         seconds = round(self.seconds, 1)

@@ -1,7 +1,6 @@
-"""The judge's process: it starts the two nodes, is the network between them, and cuts it.
+"""The judge's process: it starts the two nodes, forwards and cuts their traffic, and judges.
 
-All chance comes from the plan's seed; the two processes are asked, never
-trusted, and `judge` decides.
+All random choices depend on the plan's seed. The two processes only report; `judge` decides.
 """
 
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from tests.soak.report import Report
 from tests.soak.samples import growth
 from tests.soak.side import Side, running
 
-# Seconds for everything to come to rest, and for idleness.
+# Seconds until everything must be at rest, and seconds of idleness.
 SETTLE = 15.0
 IDLE = 2.0
 
@@ -24,7 +23,7 @@ Progress = Callable[[str], None]
 
 
 async def soak(plan: Plan, progress: Progress) -> Report:
-    """Do a whole run: load with cuts, rest, a clean end."""
+    """Run all phases: load with cuts, rest, a clean end."""
     report = Report(plan)
     async with running("server", plan) as (server, ready):
         async with (
@@ -55,7 +54,7 @@ async def soak(plan: Plan, progress: Progress) -> Report:
 async def _load(
     plan: Plan, proxy: FaultyProxy, sides: tuple[Side, Side], report: Report, progress: Progress
 ) -> None:
-    """Run at full load for the plan's duration, with cuts, and at the end without."""
+    """Run the full load with cuts, and a last part without cuts."""
     random = Random(plan.seed)
     begun = anyio.current_time()
     quiet = plan.seconds - min(3.0, plan.seconds / 2)
@@ -85,7 +84,7 @@ async def _watch(
 ) -> None:
     while True:
         await anyio.sleep(min(1.0, plan.seconds / 20))
-        with anyio.CancelScope(shield=True):  # half an answer would be taken for the next
+        with anyio.CancelScope(shield=True):  # half an answer would be read as part of the next one
             now = anyio.current_time() - begun
             for side in sides:
                 await side.sample(now)
@@ -97,7 +96,7 @@ async def _watch(
 
 
 async def _at_rest(sides: tuple[Side, Side], report: Report) -> list[str]:
-    """Return the violations at rest."""
+    """Return the violations found when both sides are at rest."""
     found: list[str] = []
     with anyio.move_on_after(SETTLE):
         while True:
@@ -118,7 +117,7 @@ async def _at_rest(sides: tuple[Side, Side], report: Report) -> list[str]:
 
 
 async def _idle(sides: tuple[Side, Side]) -> dict[str, float]:
-    """Return each process's share of a core while it is idle."""
+    """Return the fraction of a core that each process uses while idle."""
     await anyio.sleep(1.0)
     before = [side.usage.cpu_seconds() for side in sides]
     begun = anyio.current_time()
@@ -131,12 +130,12 @@ async def _idle(sides: tuple[Side, Side]) -> dict[str, float]:
 
 
 async def _count(side: Side) -> Tally:
-    """Tasks, descriptors and threads now."""
+    """Return the current numbers of tasks, descriptors and threads."""
     return {**await side.ask("count"), **side.usage.count()}
 
 
 async def _ask_both(sides: tuple[Side, Side], command: str) -> list[Tally]:
-    """Give a command to both at once; the client's answer comes first."""
+    """Send a command to both processes at once; the client's answer comes first."""
     answers: dict[str, Tally] = {}
 
     async def ask(side: Side) -> None:
@@ -185,7 +184,7 @@ def _judge_connections(client: Side, server: Side, report: Report) -> None:
 
 
 def run(plan: Plan, progress: Progress) -> Report:
-    """Do a whole run; the judge itself is always on the loop that is there for everybody."""
+    """Run everything; the judge itself always uses the default event loop."""
     report: list[Report] = []
 
     async def main() -> None:

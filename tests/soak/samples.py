@@ -1,6 +1,6 @@
-"""The resources of the two processes, as the operating system reports them, and whether they grow.
+"""Resource usage of the two processes, as the operating system reports it, and its growth.
 
-Growth is judged by medians, so that one sample has no effect. Sizes are bytes.
+Growth is computed from medians, so that a single sample has no effect. Sizes are in bytes.
 """
 
 from collections.abc import Sequence
@@ -11,16 +11,17 @@ from typing import Any
 
 import psutil
 
-# A part of the time, and at most so many seconds, in which memory may still find its level.
+# Fraction of the time, and maximum seconds, of the warm-up in which memory may still rise.
 WARM_UP = 0.3
 LONGEST_WARM_UP = 90.0
-# Samples that the slope is taken from, at most: it compares each with each.
+# Maximum number of samples for the slope, which compares each with each.
 POINTS = 120
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
-    """Return the median slope of all pairs (Theil and Sen), which tolerates up to 29 % outliers. 0
-    for fewer than two points.
+    """Return the median slope of all pairs (Theil and Sen), or 0 for fewer than two points.
+
+    Up to 29 % outliers have no effect.
     """
     step = max(1, len(points) // POINTS)
     slopes = [
@@ -33,8 +34,9 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Levels (medians of a fifth) after the warm-up and at the end, and the slope's rise
-    over `seconds` between them."""
+    """Levels (medians of a fifth) after the warm-up and at the end, and the slope's rise between
+    them.
+    """
 
     first: float
     last: float
@@ -43,12 +45,12 @@ class Growth:
 
     @property
     def worst(self) -> float:
-        """Return the greater of the growth by levels and by slope."""
+        """The greater of the growths that the levels and the slope show."""
         return max(self.last - self.first, self.rise)
 
 
 def growth(points: Sequence[tuple[float, float]]) -> Growth:
-    """How a measure grew after its warm-up; `points` are times and values in order."""
+    """Return the growth after the warm-up; `points` are times and values in order."""
     if not points:
         return Growth(0, 0, 0, 0)
     begin, end = points[0][0], points[-1][0]
@@ -66,7 +68,7 @@ def growth(points: Sequence[tuple[float, float]]) -> Growth:
 
 @dataclass
 class Usage:
-    """One process over time: `memory` (resident) and the most `files` and `threads`."""
+    """One process over time: `memory` (resident), and the maximum of `files` and `threads`."""
 
     pid: int
     memory: list[tuple[float, float]] = field(default_factory=list)
@@ -74,18 +76,18 @@ class Usage:
     most_threads: int = 0
 
     def sample(self, now: float) -> None:
-        """Look once."""
+        """Take one sample."""
         process = psutil.Process(self.pid)
         self.memory.append((now, float(process.memory_info().rss)))
         self.most_files = max(self.most_files, process.num_fds())
         self.most_threads = max(self.most_threads, process.num_threads())
 
     def count(self) -> dict[str, int]:
-        """Descriptors and threads now."""
+        """Return the current numbers of descriptors and threads."""
         process = psutil.Process(self.pid)
         return {"files": process.num_fds(), "threads": process.num_threads()}
 
     def cpu_seconds(self) -> float:
-        """CPU time used so far, of user and system."""
+        """Return the CPU time used so far, user and system."""
         times: Any = psutil.Process(self.pid).cpu_times()
         return float(times.user + times.system)

@@ -1,6 +1,6 @@
-"""One of the two processes as the judge sees it: commands, answers, resources.
+"""One of the two processes from the judge's view: commands, answers, resource usage.
 
-Lines of ended connections may precede any answer, and all are kept.
+Lines of ended connections may precede any answer; all are stored.
 """
 
 import json
@@ -19,12 +19,12 @@ from tests.soak.samples import Usage
 
 ROOT = Path(__file__).parent.parent.parent
 LONGEST_LINE = 1 << 22
-# Seconds for a command's answer: going to rest and leaving may take a while.
+# Seconds for the answer to a command: resting and leaving may take a while.
 ANSWER = 90.0
 
 
 class Side:
-    """One of the two processes, as the judge sees it."""
+    """One of the two processes from the judge's view."""
 
     def __init__(self, name: str, process: Process) -> None:
         self.name = name
@@ -36,7 +36,7 @@ class Side:
         self._lines = BufferedByteReceiveStream(process.stdout)
 
     async def answer(self, kind: str) -> Tally:
-        """Return the next line of this kind; keep lines of ended connections."""
+        """Return the next line of this kind; lines of ended connections are stored."""
         with anyio.fail_after(ANSWER):
             while True:
                 line: Tally = json.loads(await self._lines.receive_until(b"\n", LONGEST_LINE))
@@ -45,13 +45,13 @@ class Side:
                 self.connections[line["number"]] = line
 
     async def ask(self, command: str) -> Tally:
-        """Give a command; returns its answer."""
+        """Send a command and return its answer."""
         assert self._process.stdin is not None
         await self._process.stdin.send(command.encode() + b"\n")
         return await self.answer(command)
 
     async def sample(self, now: float) -> None:
-        """Measure its resources and its number of connections."""
+        """Sample the resource usage and the number of connections."""
         self.usage.sample(now)
         status = await self.ask("status")
         self.open = status["open"]
@@ -60,7 +60,7 @@ class Side:
 
 @asynccontextmanager
 async def running(name: str, plan: Plan, address: str = "") -> AsyncIterator[tuple[Side, Tally]]:
-    """A process of the run, and its first line."""
+    """Start a process of the run, and yield it with its first line."""
     command = [sys.executable, "-m", "tests.soak.process", name, plan.serialise(), address]
     async with await anyio.open_process(
         command, stdin=subprocess.PIPE, stderr=None, cwd=ROOT

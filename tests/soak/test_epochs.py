@@ -11,7 +11,7 @@ from tests.soak.epochs import Epochs
 
 
 def observed() -> tuple[Pair, Epochs, Epochs]:
-    """Two sides that have met, and the sums of each."""
+    """Return two connected sides, and the sums of each."""
     sums = Epochs(), Epochs()
     observers: tuple[Observer, Observer] = (sums[0].observer(), sums[1].observer())
     names = {"algorithms": FAST}

@@ -1,4 +1,4 @@
-"""The judge can fail: each guarantee, broken once, is reported once."""
+"""The judge can fail: each broken promise is reported once."""
 
 from copy import deepcopy
 from typing import Any
@@ -25,7 +25,7 @@ def line(sent: dict[str, Any], received: dict[str, int], *, graceful: bool = Tru
 
 
 def broken(sent: list[object], came: int, *, graceful: bool) -> list[str]:
-    """A flow from client to server, of which so many came."""
+    """Return a flow from client to server of which only some items arrived."""
     client = line({"calls/0": sent}, {}, graceful=graceful)
     server = line({}, {"calls/0": came}, graceful=graceful)
     return [what.split(", calls/0: ")[1] for what in check_connection(3, client, server)]
@@ -58,7 +58,7 @@ SUBSCRIPTIONS = {"4": [None, 0, 0, 0], "5": [None, 0, 0, 0]}
 
 
 def look(credit: int, left: int) -> dict[str, Any]:
-    """A connection at rest, with one stream that is open both ways."""
+    """Return a connection at rest, with one stream that is open in both directions."""
     return {
         "connections": {
             "0": {
@@ -137,7 +137,7 @@ def test_a_connection_that_only_one_side_has_is_told() -> None:
 
 
 def usage(more: int = 0, memory: float = 0, idle: float = 0.0, seconds: float = 600) -> list[str]:
-    """Return the line of a process that ends with `more` of everything."""
+    """Return the usage of a process that ends with `more` of everything."""
     before = {"files": 9, "threads": 2, "tasks": 3}
     after = {name: count + more for name, count in before.items()}
     grown = Growth(0, memory, 0, seconds)

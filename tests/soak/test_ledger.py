@@ -1,4 +1,4 @@
-"""The ledger can fail: lost, duplicated, swapped and changed items are each reported as such."""
+"""The ledger can fail: lost, repeated, swapped and changed items are reported as such."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.soak.ledger import LARGEST_PIECE, PERIOD, TOLD, Book, Bytes, Numbers,
 
 
 def told(numbers: list[object], count: int | None = None) -> list[str]:
-    """What a reader of these numbers complains of; `count` should have come."""
+    """Return the complaints of a reader of these numbers; `count` should have arrived."""
     found: list[str] = []
     check = Numbers(found.append)
     for number in numbers:

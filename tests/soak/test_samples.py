@@ -1,4 +1,4 @@
-"""Growth is detected through noise, and noise isn't growth; a process is measured correctly."""
+"""Growth is detected despite noise, noise isn't growth, and a process's usage is read correctly."""
 
 import os
 

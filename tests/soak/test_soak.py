@@ -1,4 +1,4 @@
-"""A few seconds of a long run on each backend, in the way of `python -m tests.soak`."""
+"""A few seconds of a long run on each backend, like `python -m tests.soak`."""
 
 import json
 

@@ -1,7 +1,7 @@
-"""The load of one side on one connection: calls, answers in items, events, bytes, notes.
+"""The load of one side on one connection: calls, answers with items, events, bytes, notes.
 
-Each worker runs as fast as possible until the rest phase, checks every answer, and ends only by the
-cut. `handlers` has the other side.
+Each worker runs as fast as it can until the load ends, checks every answer, and ends only with the
+connection. `handlers` contains the other side's part.
 """
 
 from contextlib import suppress
@@ -18,7 +18,7 @@ from tests.soak.plan import PATIENCE
 
 CATEGORY = 64
 NOTE, ASK, ANSWER = 1, 2, 3
-# The topics of each node: readers of one lose no notes, readers of the other are slow.
+# The topics of each node: readers of the first lose no notes, those of the second are slow.
 FEED, TICKER = "feed", "ticker"
 TICKER_WINDOW = 16 * 1024
 # Seconds between two batches of a slow reader.
@@ -28,22 +28,22 @@ FILLING = bytes(range(256)) * 256
 
 
 class Traffic:
-    """What one side sends and asks for on one connection."""
+    """The data that one side sends and requests on one connection."""
 
     def __init__(self, peer: Peer, book: Book, phases: Phases, random: Random) -> None:
         self.peer = peer
         self.book = book
         self.phases = phases
         self.random = random
-        self.losses: dict[str, list[int]] = {}  # Of each topic: reported, missing.
+        self.losses: dict[str, list[int]] = {}  # of each topic: reported, missing
 
     def filling(self) -> bytes:
-        """Mostly little, sometimes much."""
+        """Return a payload that is mostly short, sometimes long."""
         random = self.random
         return FILLING[: random.randrange(65_536 if random.random() < 0.005 else 300)]
 
     async def calls(self, worker: int) -> None:
-        """Make one call after another; the answer confirms that it ran, and was the next."""
+        """Call repeatedly; each answer shows that the call ran, in order."""
         flow = f"calls/{worker}"
         sent = self.book.sending(flow)
         while not self.phases.resting:
@@ -55,7 +55,7 @@ class Traffic:
             sent.acknowledged = number + 1
 
     async def items(self, worker: int) -> None:
-        """One answer in items after another, some of which are left early."""
+        """Request answers with items repeatedly, and leave some of them early."""
         random = self.random
         while not self.phases.resting:
             count = random.randrange(300)
@@ -72,8 +72,8 @@ class Traffic:
             self.book.took["items"] += check.expected
 
     async def events(self, worker: int) -> None:
-        """Use one stream for the connection's lifetime: events, and sometimes a request whether all
-        previous events arrived.
+        """Send events on one stream for the whole connection, and sometimes ask whether all
+        arrived.
         """
         flow = f"events/{worker}"
         sent = self.book.sending(flow)
@@ -96,8 +96,8 @@ class Traffic:
         sent.acknowledged = number + 1
 
     async def pipes(self, worker: int) -> None:
-        """Use one stream after another, with bytes in both directions; the label has the number of
-        bytes.
+        """Open streams one after another, with bytes in both directions; the label gives their
+        number.
         """
         sent = self.book.sending(f"pipe/{worker}")
         back = self.book.bytes(f"back/{worker}")
@@ -111,7 +111,7 @@ class Traffic:
             sent.acknowledged = first + there
 
     async def notes(self, topic: str) -> None:
-        """Use one subscription after another; none remains while the other side rests."""
+        """Subscribe repeatedly; no subscription is left while the other side rests."""
         slow = topic == TICKER
         check = self.book.numbers(f"notes/{topic}", may_miss=slow)
         window = TICKER_WINDOW if slow else None
@@ -138,10 +138,13 @@ class Traffic:
                     return  # the publisher has closed it
 
     async def rekeys(self, _: int) -> None:
-        """Fresh keys at once, so that the offers of both sides cross, and now and then,
-        besides those that the settings bring."""
+        """Rekey on request, immediately, so that both sides' offers cross, and then from time to
+        time.
+
+        These rekeys are in addition to those that the settings cause.
+        """
         while self.peer.is_open and not self.phases.resting:
-            with suppress(LocalError):  # the allowance is used up
+            with suppress(LocalError):  # the rate limit is exhausted
                 await self.peer.rekey()
             pause = self.random.randrange(10, 40)
             while pause and self.peer.is_open:
@@ -165,7 +168,7 @@ async def send_all(stream: Stream, sent: Sent, size: int) -> None:
 
 
 async def take_content(stream: Stream, check: Bytes, end: int) -> None:
-    """Take a flow's content until the other side has finished, which it should at `end`."""
+    """Read a flow's content until the other side has finished, which it should at `end`."""
     async for piece in stream:
         check.take(piece)
     check.end(end)

@@ -1,4 +1,4 @@
-"""What others say on the loopback's multicast group: packets of a stranger's own making."""
+"""Packets that other machines send to the loopback's multicast group, with arbitrary content."""
 
 import socket
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ from zeroconf._protocol.outgoing import DNSOutgoing
 from parley._node.discovery.announcement import SERVICE
 
 LOOPBACK: Final = ("127.0.0.1",)
-# RFC 1035 and RFC 6762: the flags of an authoritative answer, the types, and the class with the
-# bit for unique records.
+# RFC 1035 and RFC 6762: the flags of an authoritative answer, the types, and the class with the bit
+# for unique records.
 _RESPONSE: Final = 0x8400
 _PTR: Final = 12
 _TXT: Final = 16
@@ -22,7 +22,7 @@ _GROUP: Final = ("224.0.0.251", 5353)
 
 
 def answer(instance: str, text: bytes, ttl: int = 120) -> list[bytes]:
-    """The packets by which somebody says that there is such an instance, or (`ttl` 0) was."""
+    """Return the packets that announce an instance, or withdraw it (`ttl` 0)."""
     out = DNSOutgoing(_RESPONSE)
     name = f"{instance}.{SERVICE}"
     out.add_answer_at_time(DNSPointer(SERVICE, _PTR, _IN, ttl, name), 0)
@@ -32,7 +32,7 @@ def answer(instance: str, text: bytes, ttl: int = 120) -> list[bytes]:
 
 @contextmanager
 def stranger() -> Iterator[socket.socket]:
-    """A socket whose packets all on this machine hear."""
+    """Return a socket whose packets reach all programs on this machine."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         loopback = socket.inet_aton(LOOPBACK[0])
         sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, loopback)

@@ -1,4 +1,4 @@
-"""What a TXT record says of a node, and what is not taken from one that strangers made."""
+"""Parsing of TXT records, including those that an attacker made."""
 
 from itertools import chain
 
@@ -25,7 +25,7 @@ HERE = ["127.0.0.1", "192.0.2.7", "::1", "fd00::7", "fe80::7", "2001:db8::7"]
 
 
 def text(*strings: str | bytes) -> bytes:
-    """A TXT record of these strings."""
+    """Return a TXT record of these strings."""
     encoded = [one.encode() if isinstance(one, str) else one for one in strings]
     return b"".join(bytes([len(one)]) + one for one in encoded)
 

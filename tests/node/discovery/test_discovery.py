@@ -1,6 +1,6 @@
-"""Two nodes on the loopback find each other; what strangers say there does no harm.
+"""Two nodes on the loopback find each other; packets of other machines do no harm.
 
-Others may use the same group at the same time, so each test looks for its own nodes only.
+Other programs may use the same group at the same time, so each test looks only for its own nodes.
 """
 
 import sys
@@ -31,7 +31,7 @@ ask = partial(resolve, interfaces=LOOPBACK)
 
 
 async def found(node_id: NodeId) -> FoundNode:
-    """What is said of a node; longer looks where somebody else has just asked."""
+    """Return the found node; search longer if another program has just asked."""
     for seconds in (0.4, 1.5, 3, 5):
         for one in await look(seconds):
             if one.node_id == node_id:
@@ -55,7 +55,7 @@ async def test_two_nodes_find_each_other_and_meet() -> None:
             assert peer.node_id == theirs.node_id
             await peer.close()
         assert theirs.node_id not in [one.node_id for one in await look(0.4)]
-    assert threading.active_count() <= before + 2  # idle ones of anyio's pool
+    assert threading.active_count() <= before + 2  # idle threads of anyio's pool
 
 
 async def test_who_waits_for_a_short_code_is_found_at_once() -> None:
@@ -69,7 +69,7 @@ async def test_who_waits_for_a_short_code_is_found_at_once() -> None:
 
 
 async def test_a_liar_is_a_dial_that_fails() -> None:
-    """Whoever is told of in another's name has to prove the id, and cannot."""
+    """A node announced under another node's ID can't prove that ID."""
     wanted = Identity.create().node_id
     async with new_node() as ours, new_node() as liar:
         place = Address.parse(await liar.listen("tcp://127.0.0.1:0")).place
@@ -105,7 +105,7 @@ async def test_what_strangers_say_is_kept_only_if_it_is_an_announcement(
         async with anyio.create_task_group() as tasks:
 
             async def speak() -> None:
-                while True:  # nobody knows when a busy machine begins to listen
+                while True:  # a busy machine may begin to listen late
                     await anyio.sleep(0.1)
                     for packet in packets:
                         sock.send(packet)

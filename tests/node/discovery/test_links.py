@@ -1,4 +1,4 @@
-"""A link to `mdns://NODEID`: the node is found, and found again where it has moved."""
+"""A link to `mdns://NODEID`: the node is found, and found again after it has moved."""
 
 import sys
 from functools import partial
@@ -21,7 +21,7 @@ QUICK = Backoff(first=0.01, longest=0.1)
 
 @pytest.fixture(autouse=True)
 def on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No packet of these tests leaves the machine."""
+    """Keep all packets of these tests on this machine."""
     asks = partial(resolve, seconds=5, interfaces=LOOPBACK)
     monkeypatch.setitem(addresses.RESOLVERS, SCHEME, asks)
 

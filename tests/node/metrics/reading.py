@@ -1,11 +1,13 @@
-"""One number of a node, by the name that Prometheus has for it."""
+"""One metric of a node, by its Prometheus name."""
 
 from parley._node.metrics.catalogue import Histogram
 from parley._node.metrics.metrics import Metrics
 
 
 def read(metrics: Metrics, name: str, **labels: str) -> float:
-    """The sum of the samples that have these labels; of histograms how many were observed."""
+    """Return the sum of the samples with these labels; for histograms, the number of
+    observations.
+    """
     total = 0.0
     (found,) = [one for one in metrics.collect() if one.measure.full_name == f"parley_{name}"]
     for sample in found.samples:

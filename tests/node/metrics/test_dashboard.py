@@ -1,4 +1,6 @@
-"""The dashboard for Grafana asks for metrics that there are, and for all of them; as the guide."""
+"""The Grafana dashboard and the guide use only existing metrics, and the dashboard uses all of
+them.
+"""
 
 import json
 import re
@@ -16,10 +18,10 @@ MEASURES = {measure.full_name: measure for measure in CATALOGUE.values()}
 
 
 def asked_for(text: str) -> Iterator[tuple[str, Measure]]:
-    """The series that a text names, and the measures that they are of."""
+    """Return the series that a text names, and their measures."""
     for series in re.findall(r"\bparley_[a-z_]+", text):
         name = re.sub(r"_(bucket|sum|count)$", "", series)
-        yield series, MEASURES[name]  # a KeyError: there is no such metric
+        yield series, MEASURES[name]  # a KeyError: the metric doesn't exist
 
 
 @sweep("panel", DASHBOARD["panels"], ids=lambda panel: panel["title"])

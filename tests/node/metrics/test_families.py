@@ -1,4 +1,4 @@
-"""Families: buckets, names that are told apart and those that are not, and the names of it all."""
+"""Families: buckets, limits on label values, and names."""
 
 import re
 
@@ -25,7 +25,7 @@ def test_names_beyond_the_limit_are_told_together() -> None:
 
 
 def test_names_of_two_labels_have_the_limit_together() -> None:
-    """One stream with a thousand groups has no more series than so many streams."""
+    """A stream with a thousand groups has as many series as a thousand streams."""
     measure = Measure("lag", "gauge", "Lag.", labels=("stream", "group"))
     samples = [(("one stream", str(number)), 1.0) for number in range(MOST_NAMES + 3)]
     family = named(measure, [*samples, (("one stream", "0"), 1.0)], name_size=2)

@@ -1,4 +1,4 @@
-"""What a node counts: each thing that happened once, under the right names, and no more."""
+"""The metrics of a node: each event is counted once, under the right names."""
 
 from functools import partial
 from pathlib import Path
@@ -75,7 +75,7 @@ async def test_calls_are_counted_by_handler_and_code_on_both_sides(
         assert received(topic="shop.order", code="accepted") == 2
         assert received(topic="shop.order", code="other") == 1
         assert received(topic="shop.order", code="handler-failed") == 1
-        # Whoever is first says so, the deadline here or the Cancel of who gave up.
+        # The result depends on which comes first, the local deadline or the caller's Cancel.
         late = received(topic="admin.*", code="deadline-exceeded")
         assert late + received(topic="admin.*", code="cancelled") == 3
         assert received() == 7
@@ -127,7 +127,7 @@ async def test_connections_and_handshakes(anyio_backend: Any) -> None:
         await made.server.connections._changes.until(lambda: not connections_of(made.server))
         assert server("connections") == 0
         assert server("connections_ended_total", code="normal") == 1
-        assert server("received_bytes_total") > came  # also of those that are gone
+        assert server("received_bytes_total") > came  # including those of disconnected peers
 
 
 async def test_notes_by_topic(anyio_backend: Any) -> None:
@@ -186,7 +186,7 @@ async def test_turns_of_the_loop_are_measured_while_somebody_reads(anyio_backend
             assert read(node.metrics, "loop_turn_processor_seconds") == 3
         await clock.tick(0.25)
         await clock.tick(0.25)
-        assert read(node.metrics, "loop_lag_seconds") == 4  # the last one was on its way
+        assert read(node.metrics, "loop_lag_seconds") == 4  # the last one was in transit
         assert read(node.metrics, "loop_processor_seconds_total") > 0
 
 
@@ -218,7 +218,7 @@ async def test_buses_and_how_far_groups_are_behind(anyio_backend: Any, tmp_path:
             await event.ack()
         await bus.publish("shop.ordered", {"n": 3})
         await node.metrics.refresh()
-        assert lag() == 2  # told again: it was asked a moment ago
+        assert lag() == 2  # cached: it was read a moment ago
         clock.advance(10.0)
         await node.metrics.refresh()
         assert lag() == 3
@@ -243,7 +243,9 @@ async def test_events_of_peers_are_counted(anyio_backend: str, tmp_path: Path) -
                     event = await anext(events)
                     ids.append(event.id)
                     if event.id == ids[0]:
-                        await event.nack(delay=0)  # it comes again, and is then a dead letter
+                        await event.nack(
+                            delay=0
+                        )  # it is delivered again, and then becomes a dead letter
         expected = {
             "published": 4,
             "delivered": 5,
@@ -264,7 +266,7 @@ async def test_events_of_peers_are_counted(anyio_backend: str, tmp_path: Path) -
 async def test_buses_are_asked_side_by_side(
     anyio_backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that several that are slow keep nobody longer than one does."""
+    """Several slow buses delay a collection no longer than one does."""
     asked: list[Bus] = []
     both = anyio.Event()
 
@@ -317,7 +319,7 @@ async def test_all_that_stands_in_the_catalogue_is_told_by_somebody(
         async with Federation(node, FederationSettings()):
             told = [family.measure.name for family in node.metrics.collect()]
         assert sorted(told) == sorted(CATALOGUE)
-        assert len(node.metrics.collect()) == len(CATALOGUE) - 2  # it is a server no more
+        assert len(node.metrics.collect()) == len(CATALOGUE) - 2  # it is no longer a server
 
 
 async def test_what_is_not_begun_can_be_asked_too(anyio_backend: Any) -> None:

@@ -1,4 +1,4 @@
-"""A node's numbers through OpenTelemetry's API, as its SDK reads them."""
+"""A node's metrics through OpenTelemetry's API, as its SDK reads them."""
 
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ Points = dict[str, dict[tuple[Any, ...], Any]]
 
 
 def points_of(reader: InMemoryMetricReader) -> Points:
-    """All data points, by instrument and by the values of their attributes."""
+    """Return all data points, by instrument and by the values of their attributes."""
     data = reader.get_metrics_data()
     return {
         metric.name: {
@@ -49,7 +49,7 @@ async def test_instruments_tell_what_the_node_counts(anyio_backend: Any) -> None
             await made.peer.call("shop.order", 2)
             points = points_of(reader)
             assert points["parley.calls_received"]["shop", "shop.order", "accepted"] == 2
-            # As readers of the SDK do: from a thread of their own.
+            # As readers of the SDK do: from another thread.
             points = await anyio.to_thread.run_sync(points_of, reader)
             assert points["parley.calls_received"]["shop", "shop.order", "accepted"] == 2
         assert not made.server.metrics.is_watched
@@ -68,7 +68,7 @@ async def test_a_node_that_does_not_run_tells_nothing_to_other_threads(anyio_bac
 async def test_what_must_be_fetched_is_fetched_for_each_collection(
     anyio_backend: Any, tmp_path: Path
 ) -> None:
-    """Also the first: nobody reads `/metrics` beside it."""
+    """Also for the first collection, because no other reader fetches the data."""
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader], shutdown_on_exit=False)
     async with Node(Identity.create(), config=FAST) as node:
@@ -115,7 +115,7 @@ async def test_a_loop_that_hangs_is_waited_for_once_in_each_collection(
         with observed(node, provider):
             asking = Thread(target=lambda: found.append(points_of(reader)), daemon=True)
             asking.start()
-            asking.join(5.0)  # in the loop's own thread, which does nothing else meanwhile
+            asking.join(5.0)  # in the loop's own thread, which is blocked meanwhile
             assert found == [{}]
             monkeypatch.undo()
             assert "parley.connections_limit" in await anyio.to_thread.run_sync(points_of, reader)

@@ -1,4 +1,4 @@
-"""The text that Prometheus reads, as its own library reads it back."""
+"""The text that Prometheus reads, as its own library parses it."""
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
