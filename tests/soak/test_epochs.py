@@ -34,7 +34,7 @@ def test_each_change_of_keys_is_counted_once() -> None:
     assert ours.events == theirs.events > 5
 
 
-def test_what_comes_after_the_load_is_not_counted() -> None:
+def test_events_after_the_load_are_not_counted() -> None:
     pair, ours, _ = observed()
     pair.a.core.update_keys(pair.now)
     ours.rest()

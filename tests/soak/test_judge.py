@@ -38,7 +38,7 @@ def test_a_clean_end_is_exact_and_a_cut_is_not() -> None:
     assert broken([5, 4, False], 4, graceful=True) == []
 
 
-def test_what_was_acknowledged_was_done_and_nothing_else_came() -> None:
+def test_acknowledged_data_was_processed() -> None:
     assert broken([5, 4, True], 3, graceful=False) == ["4 acknowledged, 3 came"]
     assert broken([5, 4, True], 6, graceful=False) == ["5 sent, 6 came"]
     alone = line({"calls/0": [1, 1, True]}, {}, graceful=False)
@@ -46,7 +46,7 @@ def test_what_was_acknowledged_was_done_and_nothing_else_came() -> None:
     assert len(list(check_connection(3, None, line({}, {"x": 1}, graceful=False)))) == 1
 
 
-def test_what_a_side_has_seen_itself_is_told() -> None:
+def test_violations_of_a_side_are_reported() -> None:
     seen = {**line({}, {}), "violations": ["gap"], "uncounted": 2}
     found = list(check_connection(3, line({}, {}), seen))
     assert found == ["connection 3, server: gap", "connection 3, server: 2 violations more"]
@@ -115,7 +115,7 @@ def test_rest_as_it_should_be() -> None:
         ),
     ],
 )
-def test_what_does_not_come_to_rest_is_told(path: list[str], value: Any, said: list[str]) -> None:
+def test_activity_at_rest_is_reported(path: list[str], value: Any, said: list[str]) -> None:
     client = deepcopy(look(600, 700))
     place = client["connections"]["0"]
     for step in path[:-1]:

@@ -37,7 +37,7 @@ def test_a_row_in_order_is_right() -> None:
         ([0, b"?"], None, ["not a number but b'?'"]),
     ],
 )
-def test_each_fault_is_told_as_what_it_is(
+def test_each_fault_is_reported_as_such(
     numbers: list[object], count: int | None, violations: list[str | None]
 ) -> None:
     found = told(numbers, count)

@@ -7,7 +7,7 @@ import pytest
 from tests.soak.samples import Usage, growth, slope
 
 
-def test_a_steady_rise_is_growth_and_single_peaks_are_none() -> None:
+def test_a_steady_rise_is_growth_and_single_peaks_are_not() -> None:
     rising = [(float(t), 100.0 * t) for t in range(100)]
     assert slope(rising) == pytest.approx(100)
     grown = growth(rising)

@@ -45,7 +45,7 @@ def over(core: ForeignCore) -> bool:
     return core.ended
 
 
-def test_who_does_not_read_is_not_read_from() -> None:
+def test_reading_pauses_while_the_other_side_does_not_read() -> None:
     core = Parrot(0.0, BUFFER, MemoryBudget(1 << 30))
     core.receive_data(b"a" * BUFFER, 0.0)
     assert reads(core)
@@ -55,7 +55,7 @@ def test_who_does_not_read_is_not_read_from() -> None:
     assert reads(core)
 
 
-def test_a_violation_ends_it_after_what_was_queued() -> None:
+def test_a_violation_ends_it_after_queued_data() -> None:
     core = Parrot(0.0, BUFFER, MemoryBudget(1 << 30))
     core.receive_data(b"ab!cd", 5.0)
     assert ends(core) == [(CloseCode.PROTOCOL_ERROR, False)]
@@ -73,7 +73,7 @@ def test_a_violation_ends_it_after_what_was_queued() -> None:
     assert ends(core) == []
 
 
-def test_who_goes_on_after_the_end_is_cut_off() -> None:
+def test_sending_after_the_end_is_cut_off() -> None:
     core = Parrot(0.0, BUFFER, MemoryBudget(1 << 30))
     core.receive_data(b"!", 0.0)
     core.receive_data(bytes(MOST_FORGOTTEN), 0.1)
@@ -95,7 +95,7 @@ def test_a_graceful_close_waits_for_the_other_side_to_hang_up() -> None:
     assert ends(core) == []
 
 
-def test_the_end_of_the_transport_forgets_what_waits() -> None:
+def test_the_end_of_the_transport_discards_queued_data() -> None:
     core = Parrot(0.0, BUFFER, MemoryBudget(1 << 30))
     core.receive_data(b"abc", 0.0)
     core.receive_eof(0.0)

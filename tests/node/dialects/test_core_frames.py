@@ -34,7 +34,7 @@ def test_the_same_frames_however_they_are_cut(bodies: list[bytes], cuts: list[in
     assert splitter.pending_bytes == 0
 
 
-def test_what_is_kept_is_less_than_a_frame() -> None:
+def test_stored_bytes_are_less_than_a_frame() -> None:
     splitter = FrameSplitter(1, measure)
     list(splitter.feed(frame(b"x" * LIMIT)[:-1]))
     assert splitter.pending_bytes == LIMIT

@@ -26,7 +26,7 @@ def test_each_number_has_a_range_and_a_default_inside(name: str) -> None:
             DialectLimits(**{name: value})
 
 
-def test_what_waits_to_be_written_is_half_of_the_memory_of_a_client() -> None:
+def test_the_write_buffer_is_half_of_the_clients_memory() -> None:
     assert DialectLimits(client_memory=1 << 20).write_buffer == 1 << 19
     assert DialectLimits(client_memory=1_024).write_buffer == 1_024
     with pytest.raises(ValueError, match="invalid write_buffer 1023"):

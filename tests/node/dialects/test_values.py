@@ -64,7 +64,7 @@ def test_the_format_of_the_rest(rest: Rest, data: bytes) -> None:
         ({1: 1, "a": 2}, "cbor"),
     ],
 )
-def test_what_has_no_form_is_refused(value: Encodable, rest: Rest) -> None:
+def test_values_without_an_encoding_are_rejected(value: Encodable, rest: Rest) -> None:
     with pytest.raises(ConversionError):
         to_bytes(value, rest)
 

@@ -34,7 +34,7 @@ def announced(*strings: str | bytes) -> bytes:
     return text("txtvers=1", f"id={ID}", *strings)
 
 
-def test_what_is_announced_is_read_again() -> None:
+def test_announcements_can_be_parsed() -> None:
     places = ["tcp://192.0.2.7:7000", "tcp://[2001:db8::7]:7001"]
     said = properties(ID, "küche", places)
     found = read_announcement(ID.text, text(*(f"{key}={value}" for key, value in said.items())))
@@ -69,7 +69,7 @@ def test_only_so_many_addresses_are_announced() -> None:
     assert len(record) <= LONGEST_TEXT
 
 
-def test_what_is_on_loopback_alone() -> None:
+def test_loopback_addresses() -> None:
     assert is_on_loopback(["tcp://127.0.0.1:1", "tcp://[::1]:1"])
     assert not is_on_loopback(["tcp://127.0.0.1:1", "tcp://192.0.2.7:1"])
 
@@ -103,7 +103,7 @@ ADDRESS = "a0=tcp://192.0.2.7:7000"
         announced()[:-1],
     ],
 )
-def test_what_is_no_announcement(record: bytes) -> None:
+def test_invalid_announcements(record: bytes) -> None:
     assert read_announcement(ID.text, record) is None
 
 
@@ -123,7 +123,7 @@ def test_a_server_says_so() -> None:
     assert not found.server
 
 
-def test_what_is_beside_it_is_passed_over() -> None:
+def test_unknown_entries_are_ignored() -> None:
     name = b"name=" + b"\xff" * 8
     strange = announced("unknown", "=x", b"\xff=x", name, "a0=no", "A1=tcp://192.0.2.7:1", "a1=x")
     found = read_announcement(ID.text, strange)

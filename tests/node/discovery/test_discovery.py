@@ -58,7 +58,7 @@ async def test_two_nodes_find_each_other_and_meet() -> None:
     assert threading.active_count() <= before + 2  # idle threads of anyio's pool
 
 
-async def test_who_waits_for_a_short_code_is_found_at_once() -> None:
+async def test_a_node_with_a_short_code_is_found_immediately() -> None:
     async with new_node() as node:
         address = await node.listen("tcp://127.0.0.1:0")
         async with announce(node, slot=9_998):
@@ -89,7 +89,7 @@ async def test_a_liar_is_a_dial_that_fails() -> None:
             await ours.connect(one.addresses[0])
 
 
-async def test_what_strangers_say_is_kept_only_if_it_is_an_announcement(
+async def test_only_valid_announcements_are_stored(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     ids = [Identity.create().node_id for _ in range(4)]
@@ -133,7 +133,7 @@ async def test_announcing_can_be_cancelled_at_any_time() -> None:
         assert left == []
 
 
-async def test_nobody_announces_that_node() -> None:
+async def test_an_unannounced_node_is_not_found() -> None:
     node_id = Identity.create().node_id
     with pytest.raises(UnreachableError, match=f"cannot find the node {node_id}"):
         await ask(f"mdns://{node_id}", seconds=0.1)
@@ -166,7 +166,7 @@ async def test_addresses_that_change_are_announced_anew(monkeypatch: pytest.Monk
     "address",
     ["mdns://", "mdns://kitchen", "tcp://192.0.2.7:1", "mdns://" + "a" * 53, "mdns://" + "A" * 52],
 )
-async def test_what_is_no_such_address(address: str) -> None:
+async def test_invalid_mdns_addresses(address: str) -> None:
     with pytest.raises(AddressError, match="expected mdns://NODEID"):
         await resolve(address)
 
@@ -183,7 +183,7 @@ async def test_an_interface_is_an_address(interface: str) -> None:
         await find(0.1, interfaces=[interface])
 
 
-async def test_an_interface_that_is_not_ours() -> None:
+async def test_an_interface_of_another_machine() -> None:
     with pytest.raises(
         UnreachableError, match=r"192\.0\.2\.99: it is not an address of this machine"
     ):
@@ -191,7 +191,7 @@ async def test_an_interface_that_is_not_ours() -> None:
 
 
 @pytest.mark.parametrize("listen", [[], ["unix"]])
-async def test_a_node_that_nobody_could_dial(listen: Sequence[str], tmp_path: object) -> None:
+async def test_a_node_without_reachable_addresses(listen: Sequence[str], tmp_path: object) -> None:
     async with new_node() as node:
         for _ in listen:
             await node.listen(f"unix://{tmp_path}/socket")

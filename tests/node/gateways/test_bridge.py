@@ -77,7 +77,9 @@ async def test_values_travel_by_the_table(values: str, note: Any, payload: bytes
         assert got == payload
 
 
-async def test_what_does_not_fit_is_lost_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+async def test_messages_that_do_not_fit_are_lost_and_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with (
         bridged("json", longest_frame=1_000) as (_, topic, relay, bridge, address),
         clients_of(relay, address, 1) as (client,),
@@ -123,7 +125,7 @@ async def test_a_broadcast_that_is_too_long_for_a_note_is_lost() -> None:
                     assert bridge.lost == 1
 
 
-async def test_what_comes_faster_than_it_is_published_is_lost(
+async def test_messages_above_the_topics_speed_are_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with (
@@ -169,7 +171,7 @@ async def test_its_uuid_is_reserved() -> None:
         assert repr(bridge) == f"<Bridge 'news' as {bridge.uuid}>"
 
 
-async def test_a_header_that_names_nobody_is_the_publishers_own() -> None:
+async def test_a_header_with_an_unknown_uuid_is_the_publishers_own() -> None:
     async with (
         bridged() as (_, topic, relay, bridge, address),
         clients_of(relay, address, 1) as (client,),
@@ -179,7 +181,7 @@ async def test_a_header_that_names_nobody_is_the_publishers_own() -> None:
             assert await read(client) == [(bridge.uuid, b"news", True)]
 
 
-async def test_a_node_that_ended_publishes_nothing() -> None:
+async def test_a_stopped_node_does_not_publish() -> None:
     async with new_node() as node:
         topic = node.topic("news")
     async with Relay() as relay, Bridge(relay, topic, node.node_id.uuid) as bridge:
@@ -193,7 +195,7 @@ async def test_a_node_that_ended_publishes_nothing() -> None:
         assert (bridge.published, bridge.lost) == (0, 3)
 
 
-async def test_left_it_carries_nothing_more() -> None:
+async def test_after_leaving_no_messages_are_forwarded() -> None:
     async with (
         bridged() as (_, topic, relay, bridge, address),
         clients_of(relay, address, 1) as (client,),

@@ -92,7 +92,7 @@ async def test_it_begins_without_anybody_and_tells_why(
 
 
 @each
-async def test_who_waits_when_it_is_left(dialect: Dialect) -> None:
+async def test_waiting_requests_end_when_it_is_left(dialect: Dialect) -> None:
     with nothing_left():
         async with anyio.create_task_group() as tasks:
             client = dialect.client(NOBODY, pauses=QUICK)
@@ -121,7 +121,7 @@ async def test_it_is_left_at_any_moment(dialect: Dialect) -> None:
 
 
 @each
-async def test_what_waits_for_it_is_bounded(
+async def test_waiting_requests_are_limited(
     dialect: Dialect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reconnecting, "MOST_WAITING", 2)
@@ -137,7 +137,7 @@ async def test_what_waits_for_it_is_bounded(
 
 
 @pytest.mark.parametrize("name", ["named", "simproto"])
-async def test_what_is_asked_has_its_time(name: str) -> None:
+async def test_requests_have_timeouts(name: str) -> None:
     dialect = DIALECTS[name]
     async with dialect.client(NOBODY, pauses=QUICK) as client:
         with pytest.raises(CallTimeout) as late:

@@ -108,7 +108,7 @@ async def test_a_link_that_is_cut_is_made_again(caplog: pytest.LogCaptureFixture
     assert sum("are missing" in line for line in said) == 3
 
 
-async def test_who_says_no_is_asked_again() -> None:
+async def test_a_rejected_subscription_is_retried() -> None:
     answers: list[Value] = []
     async with two() as (source, middle, address):
 
@@ -302,7 +302,7 @@ async def test_it_is_cancelled_at_any_moment(
         await cancel()
 
 
-async def test_what_cannot_be_forwarded() -> None:
+async def test_notes_that_cannot_be_forwarded() -> None:
     node, place = new_node(), "tcp://127.0.0.1:1"
     with pytest.raises(AddressError):
         Forward(node, "t", "here")
@@ -319,7 +319,7 @@ async def test_what_cannot_be_forwarded() -> None:
             await forward.__aenter__()
 
 
-async def test_who_is_not_trusted_brings_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_untrusted_node_is_not_forwarded(caplog: pytest.LogCaptureFixture) -> None:
     async with two() as (source, middle, address):
         source.topic("t")
         place = address.partition("#")[0]

@@ -49,7 +49,7 @@ async def bird() -> AsyncIterator[tuple[Bird, anyio.abc.ByteStream, list[Guest]]
             yield guest, there, gone
 
 
-async def test_it_is_nobody() -> None:
+async def test_a_guest_has_no_identity() -> None:
     async with bird() as (guest, _, _):
         assert (guest.node_id, guest.encrypted, guest.suite, guest.role) == (None, False, None, "")
         assert guest.info == {}
@@ -60,7 +60,7 @@ async def test_it_is_nobody() -> None:
             guest.emit("anything")
 
 
-async def test_its_close_lets_go_what_is_queued() -> None:
+async def test_close_sends_queued_data() -> None:
     async with bird() as (guest, there, gone):
         await there.send(b"hello")
         assert await there.receive() == b"hello"

@@ -36,7 +36,7 @@ async def test_an_event_without_a_handler_is_ignored_and_counted(flavour: Flavou
 
 
 @both
-async def test_who_emits_and_leaves_has_been_heard(flavour: FlavourName) -> None:
+async def test_an_event_emitted_before_leaving_is_handled(flavour: FlavourName) -> None:
     left, heard = anyio.Event(), anyio.Event()
     async with gateway(flavour, clients=1) as served:
 

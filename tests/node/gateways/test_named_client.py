@@ -31,7 +31,7 @@ async def test_nobody_answers() -> None:
             pytest.fail("connected")
 
 
-async def test_replies_without_an_end_do_not_hold_their_place_for_ever(
+async def test_replies_without_an_end_do_not_use_a_slot_forever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("parley._node.remote.emission.REPLY_TIMEOUT", 0.05)

@@ -67,7 +67,7 @@ async def test_a_reply_has_a_namespace_of_its_own(flavour: FlavourName) -> None:
             ]
 
 
-async def test_what_is_no_name_is_refused_where_it_is_made() -> None:
+async def test_invalid_names_are_rejected_when_created() -> None:
     async with joined("typed") as (served, client), new_node() as other:
         refused = anyio.Event()
 
@@ -159,7 +159,7 @@ async def test_a_guest_has_no_rights_but_those_of_a_function(flavour: FlavourNam
 
 
 @both
-async def test_what_is_too_long_is_not_sent(flavour: FlavourName) -> None:
+async def test_a_reply_that_is_too_long_is_not_sent(flavour: FlavourName) -> None:
     async with joined(flavour, longest_frame=1_024, longest_name=8) as (served, client):
         served.node.on("echo")(_echo)
 

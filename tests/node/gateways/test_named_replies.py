@@ -60,7 +60,7 @@ async def test_replies_come_in_their_order_with_their_names(flavour: FlavourName
         assert await read("yielded", 3) == [("reply", number) for number in range(3)]
 
 
-async def test_without_types_who_reads_says_when_it_is_enough() -> None:
+async def test_without_types_the_reader_ends_the_replies() -> None:
     async with joined("plain") as (served, client):
 
         @served.node.on("twice")
@@ -112,7 +112,7 @@ async def test_payloads_travel_as_they_were_asked_for(flavour: FlavourName) -> N
 
 
 @both
-async def test_what_is_yielded_has_the_limits_of_what_is_said(flavour: FlavourName) -> None:
+async def test_yielded_items_have_the_limits_of_replies(flavour: FlavourName) -> None:
     async with joined(flavour, longest_frame=1_024) as (served, client):
 
         @served.node.on("grow")
@@ -188,7 +188,7 @@ async def test_all_events_that_come_at_once_are_handled(flavour: FlavourName) ->
             await eventually(lambda: numbers == list(range(count)))
 
 
-async def test_who_emits_waits_while_the_other_side_does_not_read() -> None:
+async def test_an_emitter_waits_while_the_other_side_does_not_read() -> None:
     limits = DialectLimits(write_buffer=1_024)
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         address = f"tcp://127.0.0.1:{deaf.getsockname()[1]}"

@@ -135,7 +135,7 @@ async def test_connections_that_are_turned_away_are_logged_at_a_limited_rate(
         assert there.turned_away == 10 * LINES
 
 
-async def test_who_was_accepted_too_late_is_not_served(anyio_backend: str) -> None:
+async def test_a_connection_accepted_after_the_end_is_not_served(anyio_backend: str) -> None:
     async with gateway() as there:
         # As the loop does with a connection that it had taken when the listener was closed.
         await there.stop_listening()
@@ -143,7 +143,7 @@ async def test_who_was_accepted_too_late_is_not_served(anyio_backend: str) -> No
         assert (len(there), there.turned_away) == (0, 0)
 
 
-async def test_addresses_that_are_none(anyio_backend: str, tmp_path: Path) -> None:
+async def test_invalid_addresses(anyio_backend: str, tmp_path: Path) -> None:
     async with gateway() as there:
         with pytest.raises(AddressError):
             await there.listen("http://127.0.0.1:0")

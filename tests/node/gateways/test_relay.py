@@ -81,7 +81,7 @@ async def test_outside_of_its_block_it_is_not_running() -> None:
         await relay.listen(PLACE)
 
 
-async def test_who_is_one_too_many_is_turned_away() -> None:
+async def test_connections_above_the_limit_are_rejected() -> None:
     async with relaying(clients=1) as (relay, address):
         async with clients_of(relay, address, 1), await raw(address) as other:
             assert await to_the_end(other) == b""
@@ -97,7 +97,7 @@ async def test_the_uuid_has_its_time() -> None:
         assert faults(told) == [1]
 
 
-async def test_a_cut_at_every_byte_leaves_nothing() -> None:
+async def test_a_cut_at_every_byte_leaves_no_state() -> None:
     data = A + message(B, A, b"payload")
     async with relaying() as (relay, address), clients_of(relay, address, 1) as (other,):
         for size in range(len(data)):
@@ -109,7 +109,7 @@ async def test_a_cut_at_every_byte_leaves_nothing() -> None:
         assert relay.undeliverable == 0
 
 
-async def test_who_does_not_read_is_dropped_and_holds_nobody_up(
+async def test_a_client_that_does_not_read_is_dropped_without_delaying_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with (
@@ -148,7 +148,7 @@ async def test_dropped_clients_are_logged_at_a_limited_rate(
         assert len(lines) == 2
 
 
-async def test_ended_it_says_nothing_and_lets_go_what_waits() -> None:
+async def test_after_the_end_no_data_is_sent_and_waiting_senders_resume() -> None:
     got: list[bytes] = []
 
     async def visit(address: str) -> None:
@@ -179,7 +179,7 @@ async def test_left_by_an_error_it_drops_its_clients() -> None:
         await stream.aclose()
 
 
-async def test_a_mistake_of_ours_ends_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_internal_error_ends_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
     async with relaying() as (relay, address), clients_of(relay, address, 2) as (one, two):
         right = MessageSorter.sort
 
@@ -221,7 +221,7 @@ async def test_a_member_without_connection_takes_part() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 6])
-async def test_who_reads_gets_all_however_much_is_sent_at_once(count: int) -> None:
+async def test_a_reading_client_gets_all_messages(count: int) -> None:
     each = 36 // count
     async with (
         relaying(patience=PATIENCE) as (relay, address),

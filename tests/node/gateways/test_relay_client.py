@@ -27,7 +27,7 @@ from tests.node.network import PATIENCE, eventually, settled, started
 pytestmark = pytest.mark.anyio
 
 
-async def test_what_the_relay_reports_is_told_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+async def test_reported_errors_are_passed_on_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     told: list[RelayFault] = []
 
     def note(fault: RelayFault) -> None:
@@ -64,7 +64,7 @@ async def somebody(
         tasks.cancel_scope.cancel()
 
 
-async def test_a_sender_waits_for_who_does_not_read() -> None:
+async def test_a_sender_waits_for_a_client_that_does_not_read() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, anyio.fail_after(PATIENCE):
         async with RelayClient(f"tcp://127.0.0.1:{server.getsockname()[1]}") as client:
             with anyio.move_on_after(0.3) as scope:
@@ -208,7 +208,7 @@ async def numbers_of(client: RelayClient, count: int) -> list[int]:
     return [int.from_bytes((await anext(client)).payload[:4]) for _ in range(count)]
 
 
-async def test_what_is_not_read_is_bounded_over_connections() -> None:
+async def test_unread_messages_are_limited_across_connections() -> None:
     limits = DialectLimits(client_memory=100_000)
     async with (
         flooding(59) as address,
@@ -222,7 +222,7 @@ async def test_what_is_not_read_is_bounded_over_connections() -> None:
         assert client.cuts == 9
 
 
-async def test_what_is_read_while_it_connects_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reading_while_it_connects_frees_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = DialectLimits(client_memory=100_000)
     async with (
         flooding(17) as address,

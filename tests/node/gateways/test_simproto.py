@@ -91,7 +91,7 @@ async def test_over_an_encrypted_stream() -> None:
         await meet()
 
 
-async def test_through_a_tunnel_it_serves_what_is_exported() -> None:
+async def test_through_a_tunnel_it_serves_exported_handlers() -> None:
     async with row(3) as made:
         offer_simproto(made.target)
         made.target.topic("news")

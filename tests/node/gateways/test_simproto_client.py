@@ -42,7 +42,7 @@ async def test_it_offers_what_a_node_has() -> None:
             assert await client.call("ask back") == "grüße".encode()
 
 
-async def test_nobody_there() -> None:
+async def test_no_server_at_the_address() -> None:
     with nothing_left():
         with pytest.raises(UnreachableError):
             await SimProtoClient("tcp://127.0.0.1:1").__aenter__()

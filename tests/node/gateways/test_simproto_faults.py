@@ -23,7 +23,7 @@ async def others_are_served(sides: SimProtoPair) -> None:
 
 
 @pytest.mark.slow
-async def test_who_stops_reading_is_read_no_more_and_then_closed() -> None:
+async def test_a_client_that_stops_reading_is_paused_and_then_closed() -> None:
     limits = DialectLimits(write_buffer=64 * 1024, idle_before_ping=0.3, ping_timeout=0.3)
     async with served(limits=limits) as sides, raw(sides.address) as client:
         await eventually(lambda: len(sides.gateway.peers) == 2)
@@ -42,7 +42,7 @@ async def test_who_stops_reading_is_read_no_more_and_then_closed() -> None:
         await others_are_served(sides)
 
 
-async def test_a_slow_subscriber_holds_up_nobody() -> None:
+async def test_a_slow_subscriber_does_not_delay_others() -> None:
     async with served() as sides, raw(sides.address) as client:
         news = sides.node.topic("news", buffer=64 * 1024, patience=0.0)
         assert await client.ask("subscribe", "news") == ("accepted", b"")

@@ -40,7 +40,7 @@ async def test_answers_go_by_the_table(values: Rest, expected: bytes) -> None:
         assert await sides.client.call("echo", "text") == b"text"
 
 
-async def test_who_may() -> None:
+async def test_permissions() -> None:
     async with served() as sides:
 
         def guests(peer: object, name: str) -> bool:
@@ -67,7 +67,7 @@ async def test_who_may() -> None:
             await sides.client.subscribe("servers").__aenter__()
 
 
-async def test_what_yields_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_handler_that_yields_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async with served() as sides:
         for _ in range(3):
             with pytest.raises(CallRefused):
@@ -125,7 +125,7 @@ async def test_a_subscription_with_data_that_is_too_long_or_has_no_form(
     assert sum(record.levelname == "ERROR" for record in caplog.records) == 2
 
 
-async def test_who_is_gone_has_its_handlers_stopped() -> None:
+async def test_handlers_of_a_disconnected_guest_are_cancelled() -> None:
     async with served() as sides:
         stopped = anyio.Event()
 
@@ -142,7 +142,7 @@ async def test_who_is_gone_has_its_handlers_stopped() -> None:
         await stopped.wait()
 
 
-async def test_draining_takes_nothing_new() -> None:
+async def test_draining_rejects_new_requests() -> None:
     async with served() as sides:
         sides.node.topic("news")
         sides.back.drain()

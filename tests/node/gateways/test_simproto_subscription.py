@@ -250,7 +250,7 @@ async def test_it_goes_on_over_connections() -> None:
             await anext(notes)
 
 
-async def test_who_has_no_such_topic_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_topic_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parley._node.gateways.simproto.subscription.PAUSES", restarts.QUICK)
     async with (
         restarts.serving(restarts.simproto, news) as server,

@@ -25,7 +25,7 @@ def asked_for(text: str) -> Iterator[tuple[str, Measure]]:
 
 
 @sweep("panel", DASHBOARD["panels"], ids=lambda panel: panel["title"])
-def test_each_panel_asks_for_what_there_is(panel: dict[str, Any]) -> None:
+def test_each_panel_uses_existing_metrics(panel: dict[str, Any]) -> None:
     for target in panel.get("targets", ()):
         found = list(asked_for(target["expr"]))
         assert found

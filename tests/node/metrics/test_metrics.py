@@ -174,7 +174,7 @@ async def test_waits_for_credit_and_for_room_are_counted(anyio_backend: Any) -> 
         await stream.aclose()
 
 
-async def test_turns_of_the_loop_are_measured_while_somebody_reads(anyio_backend: Any) -> None:
+async def test_loop_iterations_are_measured_while_metrics_are_read(anyio_backend: Any) -> None:
     clock = FakeClock()
     async with Node(Identity.create(), config=FAST, clock=clock) as node:
         await clock.tick(1.0)
@@ -310,7 +310,7 @@ async def test_a_server_that_is_full_says_so(anyio_backend: Any) -> None:
         assert read(server.metrics, "connections_refused_total", reason=reason) == 1
 
 
-async def test_all_that_stands_in_the_catalogue_is_told_by_somebody(
+async def test_every_metric_of_the_catalogue_is_reported(
     anyio_backend: Any, tmp_path: Path
 ) -> None:
     journal = Journal.open(tmp_path / "journal", KEY)
@@ -322,7 +322,7 @@ async def test_all_that_stands_in_the_catalogue_is_told_by_somebody(
         assert len(node.metrics.collect()) == len(CATALOGUE) - 2  # it is no longer a server
 
 
-async def test_what_is_not_begun_can_be_asked_too(anyio_backend: Any) -> None:
+async def test_metrics_can_be_read_before_the_start(anyio_backend: Any) -> None:
     node = offering()
     node.bus("sqlite:///tmp/never-opened.db")
     await node.metrics.refresh()

@@ -34,7 +34,7 @@ def points_of(reader: InMemoryMetricReader) -> Points:
     }
 
 
-async def test_instruments_tell_what_the_node_counts(anyio_backend: Any) -> None:
+async def test_instruments_report_the_nodes_metrics(anyio_backend: Any) -> None:
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader], shutdown_on_exit=False)
     async with connected_nodes(None, offering()) as made:
@@ -57,7 +57,7 @@ async def test_instruments_tell_what_the_node_counts(anyio_backend: Any) -> None
     provider.shutdown()
 
 
-async def test_a_node_that_does_not_run_tells_nothing_to_other_threads(anyio_backend: Any) -> None:
+async def test_a_stopped_node_reports_no_metrics_to_other_threads(anyio_backend: Any) -> None:
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader], shutdown_on_exit=False)
     with observed(Node(Identity.create(), config=FAST), provider):
@@ -65,7 +65,7 @@ async def test_a_node_that_does_not_run_tells_nothing_to_other_threads(anyio_bac
     provider.shutdown()
 
 
-async def test_what_must_be_fetched_is_fetched_for_each_collection(
+async def test_slow_metrics_are_refreshed_for_each_collection(
     anyio_backend: Any, tmp_path: Path
 ) -> None:
     """Also for the first collection, because no other reader fetches the data."""
@@ -83,7 +83,7 @@ async def test_what_must_be_fetched_is_fetched_for_each_collection(
     provider.shutdown()
 
 
-async def test_what_cannot_be_fetched_is_told_as_it_was(
+async def test_metrics_that_cannot_be_refreshed_keep_their_values(
     anyio_backend: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(otel, "FETCHING", 0.01)

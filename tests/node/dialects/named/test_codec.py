@@ -77,7 +77,7 @@ def test_the_longest_event(flavour: Flavour, arrived: int) -> None:
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @given(data=st.data())
-def test_whatever_is_said_is_read(flavour: Flavour, data: st.DataObject) -> None:
+def test_all_written_events_can_be_read(flavour: Flavour, data: st.DataObject) -> None:
     said = data.draw(st.lists(events(flavour), max_size=4))
     raw = b"".join(on_wire(event, flavour) for event in said)
     assert read(raw, flavour) == said
@@ -104,7 +104,7 @@ def test_anything_else_is_read_or_refused(data: bytes, flavour: Flavour) -> None
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_the_longest_event_is_read_and_written_and_none_longer(flavour: Flavour) -> None:
+def test_the_longest_permitted_event_is_the_limit(flavour: Flavour) -> None:
     limits = DialectLimits(longest_frame=100)
     raw = on_wire(ask(data=b"0" * 60), flavour)
     fits = ask(data=b"0" * (60 + 100 - len(raw)))
@@ -117,7 +117,7 @@ def test_the_longest_event_is_read_and_written_and_none_longer(flavour: Flavour)
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("field", ["name", "namespace"])
-def test_the_longest_name_is_read_and_written_and_none_longer(flavour: Flavour, field: str) -> None:
+def test_the_longest_permitted_name_is_the_limit(flavour: Flavour, field: str) -> None:
     limits = DialectLimits(longest_name=4)
     fits, longer = (ask(text) if field == "name" else ask(namespace=text) for text in ("éé", "ééé"))
     assert read(serialise_event(fits, flavour, limits), flavour, limits) == [fits]

@@ -90,7 +90,7 @@ def test_long_data_is_sent_as_it_is(line: Line) -> None:
     assert [event.data for event in line.heard()] == [data]
 
 
-def test_what_was_returned_is_one_more_reply(line: Line) -> None:
+def test_a_returned_value_is_sent_as_a_reply(line: Line) -> None:
     (event,) = line.say(ask(event_id=42))
     line.core.finish(event, b"value", line.now)
     kind, name = BromineType.RESPONSE, "reply"
@@ -100,7 +100,7 @@ def test_what_was_returned_is_one_more_reply(line: Line) -> None:
     assert line.core.running == 0
 
 
-def test_a_handler_that_returned_nothing_has_an_end_only_with_types() -> None:
+def test_a_handler_without_a_result_sends_an_end_only_with_types() -> None:
     for flavour, ends in ((PLAIN, []), (TYPED, [(BromineType.END, "end", b"")])):
         line = Line(flavour)
         (event,) = line.say(ask(namespace="game"))
@@ -133,13 +133,13 @@ def test_an_error_is_not_answered_with_an_error(line: Line) -> None:
     assert (line.heard(), line.core.running) == ([], 0)
 
 
-def test_who_asks_is_told_of_an_error_whatever_its_own_event_is_named(line: Line) -> None:
+def test_an_error_reaches_the_emitter_whatever_its_event_is_named(line: Line) -> None:
     for event in line.say(ask("error")):
         line.core.fail(event, 500, "boom", line.now)
     assert [event.name for event in line.heard()] == ["error"]
 
 
-def test_what_cannot_be_sent_changes_nothing() -> None:
+def test_an_event_that_cannot_be_sent_changes_no_state() -> None:
     line = Line(PLAIN, longest_frame=100, longest_name=8)
     (event,) = line.say(ask())
     with pytest.raises(PayloadTooLargeError):
@@ -154,7 +154,7 @@ def test_what_cannot_be_sent_changes_nothing() -> None:
 # Replies.
 
 
-def test_replies_go_to_who_waits(line: Line) -> None:
+def test_replies_go_to_the_waiting_emitter(line: Line) -> None:
     first, second = line.ask(), line.ask()
     assert line.say(reply(second.async_id, b"2"), reply(first.async_id, b"1")) == []
     assert line.say(reply(first.async_id, b"3")) == []
@@ -162,7 +162,7 @@ def test_replies_go_to_who_waits(line: Line) -> None:
     assert line.core.running == 0
 
 
-def test_a_reply_that_nobody_waits_for_is_an_ordinary_event(line: Line) -> None:
+def test_an_unexpected_reply_is_an_ordinary_event(line: Line) -> None:
     emit = line.ask()
     line.core.cancel(emit)
     late, strange = reply(emit.async_id, b"late"), reply(5, b"strange")
@@ -170,7 +170,7 @@ def test_a_reply_that_nobody_waits_for_is_an_ordinary_event(line: Line) -> None:
     assert line.core.running == 2
 
 
-def test_who_wanted_one_reply_leaves_the_others_to_handlers(line: Line) -> None:
+def test_after_one_wanted_reply_the_others_go_to_handlers(line: Line) -> None:
     emit = line.ask()
     first, second, third = (reply(emit.async_id, data) for data in (b"1", b"2", b"3"))
     assert line.say(first, second) == []
@@ -200,7 +200,7 @@ def test_with_types_an_end_ends_the_replies(data: bytes) -> None:
     assert line.core.waiting == 0
 
 
-def test_an_end_that_nobody_waits_for_is_dropped() -> None:
+def test_an_unexpected_end_is_dropped() -> None:
     line = Line(TYPED)
     dangling = reply(5, b"1", "end", BromineType.END)
     assert line.say(dangling, dangling._replace(ref_id=None)) == []
@@ -231,7 +231,7 @@ def test_with_types_the_name_of_an_error_does_not_matter() -> None:
     assert (emit.done, line.core.waiting) == (True, 0)
 
 
-def test_what_waits_unread_is_bounded_for_each_event(line: Line) -> None:
+def test_unread_replies_are_limited_for_each_event(line: Line) -> None:
     line.core = NamedCore(line.now, DialectLimits(client_memory=1_400), line.flavour)
     read, unread = line.ask(), line.ask()
     for _ in range(3):
@@ -317,14 +317,14 @@ def test_others_have_their_turn_while_much_is_taken(line: Line, handled: bool) -
     assert taken == coming
 
 
-def test_what_comes_bit_by_bit_needs_no_turns(line: Line) -> None:
+def test_events_that_arrive_slowly_need_no_turns(line: Line) -> None:
     turns: list[float] = []
     line.core.take_turns(lambda: turns.append(line.now))
     taken = [event for number in range(200) for event in line.say(ask(event_id=number))]
     assert (len(taken), turns, line.core.wants_data) == (200, [], True)
 
 
-def test_a_turn_after_the_end_is_nothing(line: Line) -> None:
+def test_a_turn_after_the_end_has_no_effect(line: Line) -> None:
     line.core.take_turns(lambda: None)
     line.say(*(ask(event_id=number) for number in range(TURN_EVENTS + 1)))
     line.core.close(line.now)
@@ -351,7 +351,7 @@ def test_a_violation_is_met_where_it_stands(line: Line) -> None:
         ("0000000000000001 0020", CloseCode.PROTOCOL_ERROR),
     ],
 )
-def test_who_breaks_the_format_is_hung_up_on(line: Line, raw: str, code: CloseCode) -> None:
+def test_a_malformed_event_ends_the_connection(line: Line, raw: str, code: CloseCode) -> None:
     emit = line.ask()
     before = line.say(ask())
     (ended,) = line.say_raw(bytes.fromhex(raw))
@@ -377,7 +377,7 @@ def test_silence_ends_it() -> None:
     assert ended.code == CloseCode.TIMEOUT
 
 
-def test_the_transports_end_ends_what_waits(line: Line) -> None:
+def test_the_end_of_the_transport_fails_waiting_events(line: Line) -> None:
     emit = line.ask(timeout=10.0)
     line.core.receive_eof(line.now)
     (ended,) = line.reports()
@@ -402,7 +402,7 @@ def test_nothing_is_sent_after_the_end(line: Line) -> None:
     assert [type(report) for report in line.say(ask())] == [ConnectionEnded]
 
 
-def test_what_was_not_taken_is_forgotten_at_the_end(line: Line) -> None:
+def test_unprocessed_events_are_dropped_at_the_end(line: Line) -> None:
     line.core = NamedCore(line.now, DialectLimits(requests=1), line.flavour)
     (event,) = line.say(ask(), ask())
     line.core.close(line.now)
@@ -412,7 +412,7 @@ def test_what_was_not_taken_is_forgotten_at_the_end(line: Line) -> None:
 
 
 @given(st.lists(st.binary(max_size=40), max_size=10), st.sampled_from(FLAVOURS))
-def test_whatever_comes_the_core_raises_nothing(pieces: list[bytes], flavour: Flavour) -> None:
+def test_the_core_raises_no_error_for_any_bytes(pieces: list[bytes], flavour: Flavour) -> None:
     line = Line(flavour)
     reports = [report for piece in pieces for report in line.say_raw(piece)]
     ends = [report for report in reports if isinstance(report, ConnectionEnded)]

@@ -33,7 +33,7 @@ class Taker:
 
 @both
 @given(data=st.data())
-def test_whatever_is_held_back_keeps_its_place(flavour: Flavour, data: st.DataObject) -> None:
+def test_delayed_events_keep_their_order(flavour: Flavour, data: st.DataObject) -> None:
     limits = DialectLimits(requests=data.draw(st.integers(1, 5)), client_memory=1_024)
     taker = Taker(flavour, limits)
     if data.draw(st.booleans()):

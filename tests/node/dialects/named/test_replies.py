@@ -11,7 +11,7 @@ from parley._node.messaging.payloads import Tandem
 from tests.node.dialects.named.events import ask, reply
 
 
-def test_its_bytes_are_read_as_who_reads_them_says() -> None:
+def test_the_reader_chooses_how_to_decode_the_bytes() -> None:
     given = NamedReply(reply(1, b"\x03[1]"))
     assert isinstance(given, Reply)
     assert (given.data, given.raw, given.format, given.name) == ([1], b"\x03[1]", 3, "pong")
@@ -25,7 +25,7 @@ def test_no_bytes_are_no_value() -> None:
     assert NamedReply(reply(1)).data is None
 
 
-def test_what_is_of_no_format_is_told_who_reads_it() -> None:
+def test_an_unknown_format_raises_an_error_on_reading() -> None:
     given = NamedReply(reply(1, b"\xffabc"))
     with pytest.raises(FormatError):
         _ = given.data

@@ -88,7 +88,7 @@ def test_streams_are_read(vector: Vector, piece: int) -> None:
 
 @pytest.mark.parametrize("piece", [1, 1 << 20])
 @vectors(NAME, both(of_kind("event"), lambda vector: vector["fails"] == "incomplete"), fails=True)
-def test_what_is_cut_is_waited_for(vector: Vector, piece: int) -> None:
+def test_an_incomplete_event_is_awaited(vector: Vector, piece: int) -> None:
     assert received(vector, piece) == ([], len(unhex(vector["hex"])))
 
 
@@ -100,7 +100,7 @@ def test_violations_are_refused(vector: Vector, piece: int) -> None:
 
 
 @vectors(NAME, of_kind("build"), fails=True)
-def test_what_has_no_form_is_not_written(vector: Vector) -> None:
+def test_values_without_an_encoding_are_not_written(vector: Vector) -> None:
     event = event_of(vector, vector["fields"])
     with pytest.raises(LocalProtocolError):
         serialise_event(event, FLAVOURS[vector["flavour"]], LIMITS)
@@ -119,7 +119,7 @@ def test_errors_are_written(vector: Vector) -> None:
 
 
 @vectors(NAME, of_kind("error"), fails=True)
-def test_what_is_no_error_is_not_read(vector: Vector) -> None:
+def test_a_malformed_error_is_rejected(vector: Vector) -> None:
     assert decode_error(unhex(vector["hex"])) is None
 
 
@@ -131,7 +131,7 @@ def test_two_payloads_in_one_are_read_and_written(vector: Vector) -> None:
 
 
 @vectors(NAME, of_kind("tandem"), fails=True)
-def test_what_is_no_tandem_payload_is_not_read(vector: Vector) -> None:
+def test_a_malformed_tandem_payload_is_rejected(vector: Vector) -> None:
     with pytest.raises(FormatError):
         Tandem.parse(unhex(vector["hex"]))
 

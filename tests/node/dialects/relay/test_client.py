@@ -65,7 +65,7 @@ def test_messages_and_errors_are_reported_in_order(piece: int) -> None:
     assert core.fault is None
 
 
-def test_what_is_for_others_is_dropped_and_counted() -> None:
+def test_misdirected_messages_are_dropped_and_counted() -> None:
     core = client()
     assert received(core, message(C, B, b"astray")) == []
     assert core.misdirected == 1
@@ -103,7 +103,7 @@ def test_a_relay_that_breaks_the_rules_is_left(bad: bytes, code: CloseCode, piec
     assert core.wants_eof
 
 
-def test_nothing_is_read_while_much_is_unread() -> None:
+def test_reading_pauses_while_much_is_unread() -> None:
     core = client()
     data = message(A, B, bytes(500))
     got = received(core, data * 2)
@@ -117,7 +117,7 @@ def test_nothing_is_read_while_much_is_unread() -> None:
     assert [*waits, core.wants_data] == [True, False, True]
 
 
-def test_who_hears_nothing_for_long_leaves() -> None:
+def test_an_idle_client_leaves() -> None:
     core = client()
     received(core, message(A, B))
     core.handle_deadline(LIMITS.idle_timeout + 0.9)

@@ -71,7 +71,7 @@ def test_a_uuid_has_sixteen_bytes() -> None:
         (b"", False),
     ],
 )
-def test_whom_a_client_may_call_itself(uuid: bytes, valid: bool) -> None:
+def test_permitted_client_uuids(uuid: bytes, valid: bool) -> None:
     assert is_client_uuid(uuid) is valid
 
 

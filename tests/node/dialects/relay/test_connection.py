@@ -79,7 +79,7 @@ def test_the_uuid_has_to_come_in_time() -> None:
     assert hall.router.members == {}
 
 
-def test_who_is_silent_for_long_is_closed() -> None:
+def test_an_idle_client_is_closed() -> None:
     hall = Hall(A, B)
     idle = hall.limits.idle_timeout
     a, b = hall.at[A], hall.at[B]
@@ -97,7 +97,7 @@ def test_who_is_silent_for_long_is_closed() -> None:
 # What it is told.
 
 
-def test_a_mistake_of_ours_is_told_as_such() -> None:
+def test_an_internal_error_is_reported_as_one() -> None:
     hall = Hall(A)
     core = hall.at[A]
     core.deliver([b"queued"], 6, hall.now)
@@ -109,7 +109,7 @@ def test_a_mistake_of_ours_is_told_as_such() -> None:
     assert core.ended
 
 
-def test_closed_it_gets_what_waits_and_no_more() -> None:
+def test_a_closed_client_gets_only_queued_data() -> None:
     hall = Hall(A, B)
     hall.send(A, message(B, A, b"last"))
     hall.at[B].close(hall.now)
@@ -118,7 +118,7 @@ def test_closed_it_gets_what_waits_and_no_more() -> None:
     assert faults(hall.written(A)) == [RelayCode.NOT_CONNECTED]
 
 
-def test_who_is_closing_takes_nothing_more() -> None:
+def test_a_closing_client_gets_no_more_messages() -> None:
     hall = Hall(A)
     hall.at[A].close(hall.now)
     hall.at[A].deliver([message(A, B)], 36, hall.now)
@@ -137,7 +137,7 @@ def test_a_member_is_told_of_a_batch_once() -> None:
 # Clients that do not read.
 
 
-def test_who_does_not_read_is_dropped_and_counted() -> None:
+def test_a_client_that_does_not_read_is_dropped_and_counted() -> None:
     hall = Hall(A, B, C)
     slow, other = Driver(hall, B, takes=False), Driver(hall, C, takes=True)
     burst = b"".join(message(to, A, bytes(1_000)) for to in (B, C) for _ in range(16))
@@ -157,7 +157,7 @@ def test_who_does_not_read_is_dropped_and_counted() -> None:
     assert faults(hall.written(A)) == [RelayCode.NOT_CONNECTED]
 
 
-def test_who_reads_may_be_sent_more_in_a_turn_than_may_wait() -> None:
+def test_a_reading_client_can_get_more_than_the_limit_in_a_turn() -> None:
     hall = Hall(A, B)
     driver = Driver(hall, B, takes=True)
     for _ in range(10):
@@ -167,7 +167,7 @@ def test_who_reads_may_be_sent_more_in_a_turn_than_may_wait() -> None:
     assert hall.router.dropped == 0
 
 
-def test_who_floods_itself_is_dropped_like_others() -> None:
+def test_a_client_that_floods_itself_is_dropped() -> None:
     hall = Hall(A, B)
     hall.send(A, message(A, A, bytes(1_000)) * 60)
     hall.send(A, message(A, A, bytes(1_000)) * 10 + message(B, A, b"sent before"))
@@ -181,7 +181,7 @@ def test_who_floods_itself_is_dropped_like_others() -> None:
     [bytes(4), message(bytes([9]) * 16, A), (31).to_bytes(4) + bytes(31)],
     ids=["no length", "nobody there", "too short"],
 )
-def test_who_asks_for_errors_and_reads_none_is_dropped(flood: bytes) -> None:
+def test_a_client_that_does_not_read_errors_is_dropped(flood: bytes) -> None:
     hall = Hall(A)
     data = flood * (8_192 // len(flood))
     for _ in range(2_000):

@@ -20,7 +20,7 @@ WRITE_BUFFER = 1 << 20
         max_size=30,
     )
 )
-def test_whatever_is_copied_nothing_is_lost(steps: list) -> None:  # type: ignore[type-arg]  # of hypothesis
+def test_copying_preserves_all_data(steps: list) -> None:  # type: ignore[type-arg]  # of hypothesis
     slices, put, taken = SliceQueue(1_024, MemoryBudget(1 << 30)), b"", b""
     for step in steps:
         if isinstance(step, int):
@@ -73,7 +73,7 @@ def test_the_slices_themselves_are_counted() -> None:
     assert slices.count < WRITE_BUFFER // 2 // 200 + 4  # not the 8,192 that were put
 
 
-def test_what_reads_is_not_settled_by_what_is_long_gone() -> None:
+def test_written_slices_do_not_cause_copies() -> None:
     slices = SliceQueue(WRITE_BUFFER, MemoryBudget(1 << 30))
     piece = memoryview(bytes(65_536))[:100]
     for _ in range(100):
@@ -83,7 +83,7 @@ def test_what_reads_is_not_settled_by_what_is_long_gone() -> None:
         slices.take(1_000)
 
 
-def test_cleared_it_holds_nothing() -> None:
+def test_a_cleared_queue_is_empty() -> None:
     slices = SliceQueue(1_024, MemoryBudget(1 << 30))
     slices.extend([b"x"] * 3, 300)
     slices.clear()

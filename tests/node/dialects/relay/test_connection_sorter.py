@@ -59,7 +59,7 @@ def outcome(data: bytes, cuts: list[int] | int, feedback: bool = True) -> list[o
     ]
 
 
-def test_what_goes_to_one_target_keeps_its_order() -> None:
+def test_messages_to_one_target_keep_their_order() -> None:
     hall = Hall(A, B, C)
     order = [(B, b"1"), (C, b"2"), (BROADCAST, b"3"), (B, b"4"), (B, b"5"), (C, b"6")]
     hall.send(A, b"".join(message(to, A, payload) for to, payload in order))
@@ -135,7 +135,7 @@ def test_after_many_broadcasts_others_have_their_turn() -> None:
     assert len(hall.read(others[-1])) == 600
 
 
-def test_what_is_postponed_comes_before_what_comes_next() -> None:
+def test_postponed_messages_precede_later_ones() -> None:
     hall = Hall(A, B)
     hall.send(A, bytes(4) * (TURN_COST + 1) + message(B, A, b"1") + message(B, A, b"2")[:20])
     assert hall.written(B) == b""
@@ -148,7 +148,7 @@ def test_what_is_postponed_comes_before_what_comes_next() -> None:
 # How often it is copied, and what it keeps.
 
 
-def test_what_is_forwarded_is_a_slice_of_what_came() -> None:
+def test_forwarded_messages_are_slices_of_received_data() -> None:
     hall, one, other = Hall(A), Listener(), Listener()
     hall.router.join(B, one)
     hall.router.join(C, other)
@@ -186,7 +186,7 @@ def test_single_bytes_do_not_cost_a_slice_each() -> None:
     assert hall.read(B) == [(B, A, bytes(20_000))]
 
 
-def test_who_leaves_in_the_middle_of_a_message_leaves_nothing_behind() -> None:
+def test_leaving_within_a_message_leaves_no_state() -> None:
     hall = Hall(A, B)
     hall.send(A, message(B, A, bytes(3_000))[:2_000])
     hall.at[A].receive_eof(hall.now)

@@ -26,7 +26,7 @@ def test_a_uuid_has_one_member_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("uuid", [BROADCAST, SERVER, A[:15]])
-def test_nobody_is_called_as_the_server_or_all(uuid: bytes) -> None:
+def test_reserved_uuids_are_rejected(uuid: bytes) -> None:
     with pytest.raises(ValueError, match="is reserved"):
         Router().join(uuid, Listener())
 
@@ -51,7 +51,7 @@ def take(hall: Hall, uuid: bytes, left: int) -> None:
     core._moved(hall.now)
 
 
-def test_who_sends_more_than_half_is_read_again_below_a_quarter() -> None:
+def test_a_sender_resumes_below_a_quarter() -> None:
     hall = Hall(A, B, C)
     for _ in range(8):
         hall.send(A, message(B, A, LARGE))
@@ -67,7 +67,7 @@ def test_who_sends_more_than_half_is_read_again_below_a_quarter() -> None:
     assert hall.router.crowded == {}
 
 
-def test_who_takes_something_is_waited_for_again() -> None:
+def test_senders_wait_longer_for_a_client_that_makes_progress() -> None:
     hall = Hall(A, B)
     crowd(hall, A, B)
     for _ in range(4):
@@ -80,7 +80,7 @@ def test_who_takes_something_is_waited_for_again() -> None:
     assert hall.router.dropped == 0
 
 
-def test_a_reader_of_nothing_is_waited_for_once_and_then_dropped() -> None:
+def test_senders_wait_once_for_a_client_that_does_not_read() -> None:
     hall = Hall(A, B, C)
     hall.now += 5
     crowd(hall, A, B)
@@ -98,7 +98,7 @@ def test_a_reader_of_nothing_is_waited_for_once_and_then_dropped() -> None:
     assert hall.router.dropped == 1
 
 
-def test_who_has_caught_up_is_waited_for_again() -> None:
+def test_senders_wait_again_for_a_client_that_caught_up() -> None:
     hall = Hall(A, B)
     crowd(hall, A, B)
     hall.now += SLOW
@@ -110,7 +110,7 @@ def test_who_has_caught_up_is_waited_for_again() -> None:
     crowd(hall, A, B)
 
 
-def test_all_who_send_to_it_wait_and_none_begins_a_message_to_it() -> None:
+def test_all_senders_wait_for_a_slow_client() -> None:
     hall = Hall(A, B, C)
     hall.send(C, message(B, C, b"in parts")[:40])
     crowd(hall, A, B)
@@ -129,7 +129,7 @@ def test_all_who_send_to_it_wait_and_none_begins_a_message_to_it() -> None:
     assert hall.at[C].wants_data
 
 
-def test_many_who_begin_at_once_do_not_have_it_dropped() -> None:
+def test_many_simultaneous_senders_do_not_cause_a_drop() -> None:
     senders = [bytes([n]) * 16 for n in range(10, 60)]
     hall = Hall(B, *senders)
     for sender in senders:
@@ -144,7 +144,7 @@ def test_many_who_begin_at_once_do_not_have_it_dropped() -> None:
     assert hall.router.dropped == 0
 
 
-def test_a_broadcast_waits_for_whom_it_would_crowd() -> None:
+def test_a_broadcast_waits_for_slow_clients() -> None:
     hall = Hall(A, B, C)
     crowd(hall, A, B)
     hall.send(C, message(BROADCAST, C, b"to all"))
@@ -154,7 +154,7 @@ def test_a_broadcast_waits_for_whom_it_would_crowd() -> None:
     assert hall.read(A) == hall.read(B) == [(BROADCAST, C, b"to all")]
 
 
-def test_who_waits_is_still_written_and_reads_what_is_for_it() -> None:
+def test_a_waiting_sender_still_gets_its_messages() -> None:
     hall = Hall(A, B, C)
     crowd(hall, A, B)
     hall.send(C, message(A, C, b"for you"))
@@ -163,7 +163,7 @@ def test_who_waits_is_still_written_and_reads_what_is_for_it() -> None:
 
 
 @pytest.mark.parametrize("how", ["eof", "close", "drop"])
-def test_who_is_gone_is_not_waited_for(how: str) -> None:
+def test_senders_do_not_wait_for_a_disconnected_client(how: str) -> None:
     hall = Hall(A, B)
     crowd(hall, A, B)
     if how == "eof":
@@ -178,7 +178,7 @@ def test_who_is_gone_is_not_waited_for(how: str) -> None:
     assert hall.router.crowded == {}
 
 
-def test_who_leaves_while_it_waits_is_forgotten() -> None:
+def test_a_sender_can_leave_while_it_waits() -> None:
     hall = Hall(A, B)
     crowd(hall, A, B)
     hall.at[A].receive_eof(hall.now)
@@ -186,7 +186,7 @@ def test_who_leaves_while_it_waits_is_forgotten() -> None:
     assert len(messages(hall.written(B))) == 9
 
 
-def test_two_who_flood_each_other_and_read_nothing_wait_once() -> None:
+def test_two_clients_that_flood_each_other_wait_once() -> None:
     hall = Hall(A, B)
     crowd(hall, A, B)
     crowd(hall, B, A)
@@ -221,7 +221,7 @@ def test_one_message_may_be_longer_than_all_that_may_wait() -> None:
         assert hall.at[A].wants_data
 
 
-def test_members_without_a_queue_and_their_broadcasts_wait_for_nobody() -> None:
+def test_members_without_a_queue_never_wait() -> None:
     hall, listener = Hall(A, B), Listener()
     hall.router.join(C, listener)
     hall.send(A, message(C, A, LARGE) * 40)

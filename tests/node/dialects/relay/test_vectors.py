@@ -157,7 +157,7 @@ def test_errors_are_written(vector: Vector) -> None:
 
 
 @vectors(NAME, of_kind("error"), fails=True)
-def test_what_is_no_error_is_not_read(vector: Vector) -> None:
+def test_a_malformed_error_is_rejected(vector: Vector) -> None:
     [(_, _, payload)] = decode_messages(unhex(vector["hex"]))
     with pytest.raises(RemoteProtocolError):
         decode_error(payload)
@@ -165,7 +165,7 @@ def test_what_is_no_error_is_not_read(vector: Vector) -> None:
 
 @whole_and_in_bytes
 @vectors(NAME, of_kind("message"), fails=False)
-def test_clients_read_what_is_theirs(vector: Vector, piece: int) -> None:
+def test_clients_read_their_own_messages(vector: Vector, piece: int) -> None:
     fields, data = vector["fields"], unhex(vector["hex"])
     to = unhex(fields["to"])
     everyone = to == bytes(16)

@@ -39,7 +39,7 @@ def ids(said: bytes) -> list[tuple[int, int]]:
     return found
 
 
-def test_ids_are_unique_among_all_of_ours() -> None:
+def test_ids_are_unique_among_local_requests() -> None:
     side = Side(TIGHT)
     call(side)
     ping = side.core.ping(0.0)
@@ -61,7 +61,7 @@ def test_a_ping_is_no_request() -> None:
 
 @pytest.mark.parametrize("kind", [RESPONSE, PONG])
 @pytest.mark.parametrize("asked", ["nothing", "call", "ping"])
-def test_what_answers_nothing_ends_it(kind: int, asked: str) -> None:
+def test_a_response_without_a_request_ends_it(kind: int, asked: str) -> None:
     side = Side()
     if asked == "call":
         call(side)
@@ -155,7 +155,7 @@ def test_more_requests_than_dialogs_end_it() -> None:
     assert len(side.pending) == TIGHT.requests
 
 
-def test_no_more_requests_of_ours_than_dialogs() -> None:
+def test_local_requests_are_limited_by_dialogs() -> None:
     side = Side(TIGHT)
     for _ in range(TIGHT.requests):
         call(side)
@@ -187,7 +187,7 @@ def test_more_bytes_than_may_wait_stop_reading() -> None:
     assert side.core.next_deadline() == 35.0  # the Pong's, anew
 
 
-def test_what_waits_for_handlers_for_too_long_ends_it() -> None:
+def test_requests_that_wait_too_long_for_handlers_end_it() -> None:
     """Otherwise it would be unknown whether the asking side is still there."""
     side = Side(DialectLimits(longest_frame=2_048, client_memory=2 * REQUEST_WEIGHT))
     for dialog in range(2):
@@ -201,7 +201,7 @@ def test_what_waits_for_handlers_for_too_long_ends_it() -> None:
     assert side.stopped == side.pending
 
 
-def test_who_does_not_read_may_not_ask_more() -> None:
+def test_requests_are_not_read_while_answers_are_unread() -> None:
     side = Side(TIGHT)
     for dialog in range(8):
         side.core.receive_data(request(RPC, "echo", b"x" * 200, dialog=dialog), 0.0)
@@ -258,7 +258,7 @@ def test_our_pings_are_bounded() -> None:
         side.core.ping(0.0)
 
 
-def test_nothing_is_asked_once_it_is_over() -> None:
+def test_no_request_can_be_sent_after_the_end() -> None:
     side = Side()
     side.receive(request(RPC, "wait"))
     answer = call(side)
@@ -288,7 +288,7 @@ def test_any_bytes_end_in_the_same_way_whole_or_in_pieces(data: bytes, piece: in
     assert pieces.code == whole.code
 
 
-def test_topics_that_can_be_none_here_are_not_found() -> None:
+def test_invalid_topics_are_not_found() -> None:
     side = Side(TIGHT)
     for topic in (b"\xff", b"x" * 17):
         for kind in range(NOTIFY + 1):

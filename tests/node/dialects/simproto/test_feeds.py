@@ -67,7 +67,7 @@ def test_a_finished_topic_is_over_once_its_notes_are_answered(answer: bytes) -> 
 
 
 @pytest.mark.parametrize("slow", ["drop-oldest", "unsubscribe"])
-def test_who_acknowledges_nothing_loses_notes_or_the_subscription(slow: Slow) -> None:
+def test_without_acknowledgements_notes_or_the_subscription_are_lost(slow: Slow) -> None:
     side = Side()
     fanout = side.fanouts["news"]
     fanout.limit, fanout.slow = 10_000, slow

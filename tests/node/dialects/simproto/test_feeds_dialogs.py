@@ -44,7 +44,7 @@ def test_callers_go_first_and_feeds_in_turn() -> None:
     assert log == ["caller", "a", "b", "a"]
 
 
-def test_who_wants_no_more_of_its_turn_passes_it_on() -> None:
+def test_an_unused_turn_goes_to_the_next_caller() -> None:
     side, room = filled(1)
     log: list[str] = []
 
@@ -76,7 +76,7 @@ def test_notes_have_three_dialogs_in_four() -> None:
     assert not side.sim.room.others_wait
 
 
-def test_the_end_wakes_who_waits() -> None:
+def test_the_end_wakes_waiting_callers() -> None:
     side, room = filled(2)
     log: list[str] = []
     room.wait(lambda: log.append("one"))

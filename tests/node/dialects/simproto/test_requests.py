@@ -22,7 +22,7 @@ def test_a_caller_may_be_shorter_of_patience() -> None:
     assert other == [0, b"x"]
 
 
-def test_who_gave_up_is_not_called_and_the_response_is_expected() -> None:
+def test_a_late_response_is_ignored_after_cancellation() -> None:
     side = Side(TIGHT)
     done: list[int] = []
     asked = side.sim.outgoing.call("echo", b"", 0.0, 5.0, lambda: done.append(1))

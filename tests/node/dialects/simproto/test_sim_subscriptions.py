@@ -55,7 +55,7 @@ def test_notes_may_come_before_the_acceptance() -> None:
     assert notes.read() == [b"early"]
 
 
-def test_accepted_when_nobody_waits_any_more() -> None:
+def test_a_late_acceptance_is_unsubscribed() -> None:
     side = Side()
     notes = Notes(side).subscribe()
     assert notes.call is not None
@@ -70,7 +70,7 @@ def test_accepted_when_nobody_waits_any_more() -> None:
     assert side.ended is None
 
 
-def test_what_is_not_read_is_acknowledged_late_and_then_cut_off() -> None:
+def test_unread_notes_are_acknowledged_late_and_then_end_it() -> None:
     side = Side()
     notes = Notes(side, window=100).subscribe()
     side.said()
@@ -123,7 +123,7 @@ def test_reading_makes_room() -> None:
         wait.queue.take()
 
 
-def test_no_acknowledgement_is_held_for_ever() -> None:
+def test_acknowledgements_are_not_delayed_forever() -> None:
     wait = Wait()
     for dialog in range(5):
         wait.queue.put(NOTE, dialog, float(dialog))
@@ -155,7 +155,7 @@ def test_a_note_longer_than_the_window_comes_alone() -> None:
     assert wait.acknowledged == [1, 3, 4]  # the next to be read
 
 
-def test_leaving_acknowledges_what_came() -> None:
+def test_leaving_acknowledges_received_notes() -> None:
     wait = Wait()
     for dialog in range(5):
         wait.queue.put(NOTE, dialog, 0.0)
