@@ -1,4 +1,4 @@
-"""What all dialects share: the end is reported once, what is queued is still sent, time ends it."""
+"""Behaviour of all dialects: the end is reported once, queued data is sent, and deadlines apply."""
 
 import pytest
 
@@ -13,7 +13,7 @@ BUFFER = 1_000
 
 
 class Parrot(ForeignCore):
-    """Says what it hears; `!` is forbidden. Idle for 10 s it ends."""
+    """A dialect that repeats received data; `!` is a violation. It ends after 10 idle seconds."""
 
     def _receive(self, data: bytes, now: float) -> None:
         for letter in data:
@@ -59,7 +59,7 @@ def test_a_violation_ends_it_after_queued_data() -> None:
     core = Parrot(0.0, BUFFER, MemoryBudget(1 << 30))
     core.receive_data(b"ab!cd", 5.0)
     assert ends(core) == [(CloseCode.PROTOCOL_ERROR, False)]
-    core.receive_data(b"more", 5.0)  # read and forgotten
+    core.receive_data(b"more", 5.0)  # read and discarded
     assert not shuts(core)
     assert reads(core)
     assert core.data_to_send(5.0) == b"ab"
@@ -118,7 +118,7 @@ def test_a_deadline_of_the_dialect() -> None:
     core.receive_data(b"a", 3.0)
     assert core.next_deadline() == 13.0
     core.data_to_send(4.0)
-    assert core.next_deadline() == 14.0  # bytes either way count
+    assert core.next_deadline() == 14.0  # bytes in either direction count
     core.handle_deadline(14.0)
     assert ends(core) == [(CloseCode.TIMEOUT, False)]
 
@@ -140,7 +140,7 @@ def test_it_gives_whole_strings_up_to_the_limit_or_all(sizes: list[int]) -> None
     taken = b""
     while outgoing.count:
         data = outgoing.take(100)
-        # With less than was asked for, a driver takes it that nothing is left.
+        # A driver takes a shorter result to mean that the queue is empty.
         assert len(data) >= 100 or not outgoing.count
         taken += data
         assert outgoing.size == sum(sizes) - len(taken)

@@ -1,4 +1,4 @@
-"""Frames are cut the same however they come, and a length is judged from the head alone."""
+"""Frames are split independently of chunk sizes, and lengths are checked from the head alone."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ LIMIT = 50
 
 
 def measure(data: bytes, at: int) -> int:
-    """One byte of length, of what follows it."""
+    """Read one byte, which is the length of the following data."""
     if data[at] > LIMIT:
         raise RemoteProtocolError(CloseCode.FRAME_TOO_LARGE, "too long")
     return 1 + data[at]

@@ -1,4 +1,4 @@
-"""Limits of the dialects: every number has a range, and one outside of it is refused."""
+"""Limits of the dialects: every number has a range, and values outside are rejected."""
 
 from dataclasses import fields
 from typing import Any, get_type_hints

@@ -1,4 +1,4 @@
-"""The one table of conversion: every value has one form, or is refused."""
+"""The conversion table: every value has exactly one encoding, or is rejected."""
 
 import cbor2
 import pytest

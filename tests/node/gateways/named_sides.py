@@ -1,6 +1,6 @@
 """A node with a gateway for named events, and clients of it, on loopback.
 
-What is opened here ends with its block.
+Everything is closed at the end of its block.
 """
 
 from collections.abc import AsyncIterator

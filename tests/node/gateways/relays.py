@@ -1,4 +1,4 @@
-"""A relay that listens, and clients at it, for tests of what they then say."""
+"""A listening relay and its clients, for tests."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -39,7 +39,7 @@ async def clients_of(
 
 
 async def raw(address: str) -> SocketStream:
-    """A connection of which nothing of ours is at this end."""
+    """Return a connection without any of the project's code at this end."""
     host, port = address.removeprefix("tcp://").rsplit(":", 1)
     return await anyio.connect_tcp(host, int(port))
 
@@ -54,6 +54,6 @@ async def to_the_end(stream: SocketStream) -> bytes:
 
 
 async def read(client: RelayClient, count: int = 1) -> list[tuple[Any, bytes, bool]]:
-    """The next messages: sender, payload, and whether they went to all."""
+    """Return the next messages: sender, payload, and whether they are broadcasts."""
     messages: list[RelayMessage] = [await anext(client) for _ in range(count)]
     return [(one.sender, one.payload, one.is_broadcast) for one in messages]

@@ -1,5 +1,4 @@
-"""A gateway or a relay that is stopped and started anew at one address, and a client that dials it
-again."""
+"""A gateway or relay that is stopped and restarted at one address, and a client that reconnects."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -20,12 +19,12 @@ from tests.node.network import PATIENCE, new_node
 
 QUICK = Backoff(first=0.002, longest=0.01)
 
-# What a node offers, told to each new one.
+# The handlers of a node, added to each new one.
 Offer = Callable[[Node], None]
 
 
 def offer(node: Node) -> None:
-    """`echo` and `hang`, as calls and as events."""
+    """Add `echo` and `hang`, as calls and as events."""
 
     @node.on_call("echo")
     @node.on("echo")
@@ -59,8 +58,9 @@ async def relay(offer: Offer) -> AsyncIterator[Relay]:
 
 
 class Service:
-    """A server at one address; `server` is the one that runs, if any does. Each has a task of its
-    own among `tasks`."""
+    """A server at one address; `server` is the running one, if any. Each has its own task in
+    `tasks`.
+    """
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Service:
         self._enough = self._gone = anyio.Event()
 
     async def start(self) -> Any:
-        """Start one, which knows nothing of the one before."""
+        """Start a server without the state of the one before."""
         return await self._tasks.start(self._run)
 
     async def _run(self, *, task_status: TaskStatus[Any]) -> None:
@@ -90,12 +90,12 @@ class Service:
         self._gone.set()
 
     async def stop(self) -> None:
-        """End it in order."""
+        """Stop the server cleanly."""
         self._enough.set()
         await self._gone.wait()
 
     async def kill(self) -> None:
-        """End it at once: who is connected learns it from the end of the transport alone."""
+        """Stop the server immediately: clients only notice the end of the transport."""
         self.cut()
         await self.stop()
 
@@ -129,13 +129,13 @@ async def echo_simproto(client: SimProtoClient, number: int, timeout: float = PA
 
 
 async def echo_relay(client: RelayClient, number: int, timeout: float = PATIENCE) -> Any:
-    """Send a number to oneself and read it."""
+    """Send a number to the client itself and read it."""
     await client.send(client.uuid, b"%d" % number)
     return int((await anext(client)).payload)
 
 
 class Dialect(NamedTuple):
-    """A dialect: its server, its client, and something to ask of the one by the other."""
+    """A dialect: its server, its client, and a request that the client can make."""
 
     server: Callable[[Offer], AbstractAsyncContextManager[DialectServer[Any]]]
     client: Callable[..., DialectClient[Any]]

@@ -1,7 +1,6 @@
-"""A node with a SimProto gateway and a client of it, for tests of what they then say.
+"""A node with a SimProto gateway and a client of it, for tests.
 
-Everything here ends with its `async with`, and nothing waits for longer than
-`PATIENCE`.
+Everything ends with its `async with` block, and no wait is longer than `PATIENCE`.
 """
 
 from collections.abc import AsyncIterator
@@ -24,7 +23,7 @@ LIMIT = 1 << 24
 
 
 class SimProtoPair(NamedTuple):
-    """A node, its gateway, a client, and what the gateway has of that."""
+    """A node, its gateway, a client, and the gateway's peer for this client."""
 
     node: Node
     gateway: SimProtoGateway
@@ -34,7 +33,9 @@ class SimProtoPair(NamedTuple):
 
 
 def offer(node: Node) -> None:
-    """What the tests call: `echo`, `text`, `number`, `fail`, `refuse`, `items`, `wait`."""
+    """Add the calls used by the tests: `echo`, `text`, `number`, `fail`, `refuse`, `items`,
+    `wait`.
+    """
 
     @node.on_call("echo")
     async def echo(call: Call) -> Any:
@@ -77,7 +78,7 @@ async def served(
     client_limits: DialectLimits | None = None,
     **options: Any,
 ) -> AsyncIterator[SimProtoPair]:
-    """A gateway with `limits` and a client that is connected, over tcp or unix."""
+    """Run a gateway with `limits` and a connected client, over tcp or unix."""
     with anyio.fail_after(PATIENCE), TemporaryDirectory() as directory:
         place = "tcp://127.0.0.1:0" if transport == "tcp" else f"unix://{directory}/socket"
         async with (
@@ -92,7 +93,7 @@ async def served(
 
 
 class Raw:
-    """A client that speaks the reference's SimProto, right or wrong."""
+    """A client with the reference implementation of SimProto, which can send invalid messages."""
 
     def __init__(self, stream: ByteStream) -> None:
         self.stream = stream
@@ -100,7 +101,9 @@ class Raw:
         self._next = 1
 
     async def send(self, kind: str, topic: str = "", data: bytes = b"", ident: int = 0) -> int:
-        """A request, or `ping`, `pong`, `response` with `data` as payload; returns its id."""
+        """Send a request, or `ping`, `pong`, `response` with `data` as its payload; return its
+        id.
+        """
         if not ident:
             ident, self._next = self._next, self._next + 1
         if kind in ("ping", "pong", "response"):
@@ -118,7 +121,7 @@ class Raw:
             self._read += await self.stream.receive()
 
     async def ask(self, kind: str, topic: str, data: bytes = b"") -> tuple[str, bytes]:
-        """A request and its response, which comes next."""
+        """Send a request and return its response, which must come next."""
         ident = await self.send(kind, topic, data)
         message = await self.read()
         assert (message.type, message.id) == ("response", ident)

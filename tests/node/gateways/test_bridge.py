@@ -1,4 +1,4 @@
-"""A bridge: broadcasts become notes and notes broadcasts, once each."""
+"""A bridge: broadcasts become notes and notes become broadcasts, once each."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 async def bridged(
     values: Any = "cbor", **limits: Any
 ) -> AsyncIterator[tuple[ConnectedNodes, Topic, Relay, Bridge, str]]:
-    """Two nodes that have met, of which the server publishes a topic and has a relay."""
+    """Run two connected nodes, of which the server publishes a topic and has a relay."""
     async with meeting() as met:
         topic = met.server.topic("news")
         async with (
@@ -49,7 +49,7 @@ async def test_a_broadcast_is_a_note_and_a_note_a_broadcast() -> None:
         await topic.publish("from the node")
         for client in (one, two):
             assert await read(client) == [(bridge.uuid, b"from the node", True)]
-        # No echo of either: what comes next is what was said next.
+        # Neither is echoed: the next message is the one sent next.
         assert await anext(notes) == "from the node"
         await one.broadcast(b"next")
         assert await anext(notes) == b"next"

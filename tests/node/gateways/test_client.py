@@ -1,4 +1,4 @@
-"""What the clients of all dialects do alike: they dial once, or again and again."""
+"""Behaviour of all dialects' clients: they dial once, or repeatedly."""
 
 import logging
 from typing import Any
@@ -30,7 +30,7 @@ NOBODY = "tcp://127.0.0.1:1"
 async def test_it_is_connected_again_after_each_restart(
     dialect: Dialect, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.CRITICAL)  # a record would hold the guest that it names
+    caplog.set_level(logging.CRITICAL)  # a log record would keep a reference to its guest
     seen: list[object] = []
 
     async def restarts() -> None:

@@ -1,4 +1,4 @@
-"""Topics of another node, carried over a link that is cut, refused and made again."""
+"""Topics of another node, forwarded over a link that is cut, rejected and re-established."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -27,8 +27,10 @@ QUICK = Backoff(first=0.002, longest=0.01)
 
 
 class Three(NamedTuple):
-    """A source, a node that forwards its topic, and a reader of that; the link between the
-    first two goes through `proxy`."""
+    """A source, a node that forwards its topic, and a reader of the forwarded topic.
+
+    The link between the first two goes through `proxy`.
+    """
 
     source: Node
     news: Topic
@@ -42,7 +44,7 @@ class Three(NamedTuple):
 
 @asynccontextmanager
 async def three(**options: object) -> AsyncIterator[Three]:
-    """Nodes in a row; the reader subscribes before the link is up."""
+    """Run three nodes in a row; the reader subscribes before the link is up."""
     with anyio.fail_after(PATIENCE):
         async with (
             new_node(drain_timeout=0) as source,
@@ -60,7 +62,7 @@ async def three(**options: object) -> AsyncIterator[Three]:
 
 @asynccontextmanager
 async def two(**settings: Any) -> AsyncIterator[tuple[Node, Node, str]]:
-    """Two nodes, the second with `settings`, and the address of the first."""
+    """Run two nodes, the second with `settings`; yields them and the address of the first."""
     with anyio.fail_after(PATIENCE):
         async with new_node() as first, new_node(**settings) as second:
             yield first, second, await first.listen("tcp://127.0.0.1:0")
@@ -69,7 +71,7 @@ async def two(**settings: Any) -> AsyncIterator[tuple[Node, Node, str]]:
 async def test_notes_of_another_node_reach_our_own_subscribers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.CRITICAL)  # a record would hold the peer that it names
+    caplog.set_level(logging.CRITICAL)  # a log record would keep a reference to its peer
 
     async def carry() -> None:
         async with three() as nodes:
@@ -80,7 +82,8 @@ async def test_notes_of_another_node_reach_our_own_subscribers(
             await nodes.news.publish(b"two", {"from": "us", DROPPED_HEADER: 7})
             assert await nodes.read() == {"price": 1}
             assert await nodes.read() == b"two"
-            # What the source says of our subscription is not for our subscribers.
+            # The source's header about the forward's own subscription is not for the local
+            # subscribers.
             assert dict(nodes.reader.headers) == {"from": "us"}
             assert (forward.notes, forward.cuts) == (2, 0)
             assert forward.lost == 7  # so it says
@@ -135,7 +138,7 @@ async def test_the_end_of_the_topic_and_the_end_of_the_node() -> None:
         await nodes.source.aclose()
         await eventually(lambda: nodes.forward.cuts == 2)
         assert not nodes.forward.is_linked
-        # Its own subscribers wait for what is to come.
+        # Its own subscribers wait for future notes.
         await nodes.forward.topic.publish("ours")
         assert await nodes.read() == "ours"
 
@@ -160,7 +163,7 @@ async def test_notes_that_do_not_fit_are_counted_and_do_no_harm(
     async with two(limits=Limits(max_payload=2048)) as (source, middle, address):
         news, told = source.topic("news"), list[object]()
         forward = Forward(middle, "news", address)
-        # What is taken off the headers makes room: so this node's limit is met by hand.
+        # Removing the header frees space, so the test sets this node's limit itself.
         forward.topic._largest = 500
         forward.topic.tap(lambda data, headers: told.append(data))
         async with forward:
@@ -188,7 +191,7 @@ async def test_notes_of_another_type_are_counted_and_do_no_harm() -> None:
 async def test_two_nodes_do_not_forward_a_topic_to_each_other(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Whoever comes second is refused, and says why; no note comes back."""
+    """The second one is rejected with a reason, and no note is sent back."""
 
     def said(words: str) -> bool:
         return any(words in record.message for record in caplog.records)
@@ -208,7 +211,7 @@ async def test_two_nodes_do_not_forward_a_topic_to_each_other(
             await published("twice")
             await eventually(lambda: first.notes + second.notes == 2)
             assert first.is_linked != second.is_linked
-        # It may again when nothing is forwarded the other way.
+        # It may again when there is no forward in the other direction.
         async with Forward(other, "t", addresses[0], pauses=QUICK) as second:
             await second.linked()
 
@@ -278,7 +281,7 @@ async def test_a_long_reason_is_logged_in_part(caplog: pytest.LogCaptureFixture)
 async def test_it_is_cancelled_at_any_moment(
     linked: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """While it dials, while it pauses, and while it carries."""
+    """While it dials, while it pauses, and while it forwards."""
     caplog.set_level(logging.CRITICAL)
 
     async def cancel() -> None:

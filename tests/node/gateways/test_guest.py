@@ -1,4 +1,4 @@
-"""Guests: the other side of a connection in a foreign dialect, which proved nothing."""
+"""Guests: the unauthenticated other side of a connection in a foreign dialect."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -38,7 +38,7 @@ class Bird(Guest):
 
 @asynccontextmanager
 async def bird() -> AsyncIterator[tuple[Bird, anyio.abc.ByteStream, list[Guest]]]:
-    """A guest, the other end of its stream, and the guests that are gone."""
+    """Yield a guest, the other end of its stream, and a list of closed guests."""
     gone: list[Guest] = []
     async with task_scope() as backend:
         here, there = memory_pair()

@@ -1,4 +1,4 @@
-"""What all clients of a gateway may have it hold together, and what is left when they are gone."""
+"""The memory limit of all clients of a gateway together, and its release at their end."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,7 @@ from tests.node.network import new_node
 MEMORY = 1 << 20
 CLIENTS = 40
 PIECE = 20_000
-# What one client may have beyond the total: its share, and what it is read for once more.
+# The memory of one client beyond the total: its share, and one more read.
 EACH = SHARE + 2 * PIECE
 
 Client = tuple[ForeignCore, Callable[[int], bytes]]
@@ -55,14 +55,14 @@ def test_the_clients_of_a_gateway_have_a_bound_together(
     assert not any(core.wants_data for core, _ in clients)
     clients.append(dialect(total))
     core, say = clients[-1]
-    core.receive_data(say(1), 0.0)  # whoever has little is served as ever
+    core.receive_data(say(1), 0.0)  # a client with little data is served as usual
     assert core.wants_data
     for core, _ in clients:
         events: list[Any] = core.reports()
         core.receive_eof(1.0)
         if isinstance(core, NamedCore):
             for event in events:
-                core.release(event, 1.0)  # its handler is over
+                core.release(event, 1.0)  # its handler has ended
     assert total.held == 0
 
 

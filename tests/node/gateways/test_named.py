@@ -50,7 +50,7 @@ async def test_an_event_emitted_before_leaving_is_handled(flavour: FlavourName) 
 
         async with client_of(served) as client:
             await client.emit("news")
-        # Its place is taken until its handler is done.
+        # It counts as a client until its handler has ended.
         async with client_of(served) as client:
             await client.peer.closed()
         assert served.turned_away == 1

@@ -1,4 +1,4 @@
-"""The client: it connects or says why not, and has handlers of its own."""
+"""The client: it connects or raises the reason, and has its own handlers."""
 
 from math import inf
 from typing import Any
@@ -45,7 +45,7 @@ async def test_replies_without_an_end_do_not_use_a_slot_forever(
         for number in range(2):
             async for reply in client.emit("ping", number).replies():
                 assert reply.data == number
-                break  # without a word that no more are wanted
+                break  # the emitter doesn't say that it wants no more replies
         with pytest.raises(LimitReachedError, match="events already wait"):
             await client.emit("ping", 2).reply(timeout=PATIENCE)
         await anyio.sleep(0.2)

@@ -1,4 +1,4 @@
-"""Peers in both flavours: the handlers of a node, and what their failures say."""
+"""Peers in both flavours: the handlers of a node, and their errors."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Events and replies as they go out and come in: names, order, formats, bounds."""
+"""Sent and received events and replies: names, order, formats, limits."""
 
 import socket
 from collections.abc import AsyncIterator
@@ -50,7 +50,7 @@ async def test_replies_come_in_their_order_with_their_names(flavour: FlavourName
             async with client.emit(name).replies(timeout=PATIENCE) as replies:
                 if flavour == "typed":
                     return [(reply.name, reply.data) async for reply in replies]
-                # Without types nothing says which reply is the last.
+                # Without types, the last reply is not marked.
                 given = [await anext(replies) for _ in range(count)]
                 return [(reply.name, reply.data) for reply in given]
 
@@ -72,7 +72,7 @@ async def test_without_types_the_reader_ends_the_replies() -> None:
             assert [(await anext(replies)).data for _ in range(2)] == [1, 2]
             replies.close()
             assert [reply async for reply in replies] == []
-        # Or the time that it has.
+        # Or until its timeout.
         assert [reply.name async for reply in client.emit("nobody").replies(timeout=0.02)] == []
 
 
@@ -102,7 +102,7 @@ async def test_payloads_travel_as_they_were_asked_for(flavour: FlavourName) -> N
         reply = await client.emit("tandem", tandem).reply()
         assert reply.tandem == Tandem(*reversed(tandem))
         assert FormattedPayload(reply.tandem.second).data == {"a": 1}
-        # What came may be sent on as it is.
+        # A received payload can be sent on unchanged.
         assert (await client.emit("raw", reply).reply()).raw == reply.raw[::-1]
         for name in ("lbm", "cbor"):
             with pytest.raises(FormatError, match="support LBM and CBOR"):
@@ -174,7 +174,7 @@ async def test_a_handler_that_never_waits_lets_others_run(flavour: FlavourName) 
 
 @both
 async def test_all_events_that_come_at_once_are_handled(flavour: FlavourName) -> None:
-    """The peer takes 64 events in a turn of the loop, and must continue by itself."""
+    """The peer processes 64 events in each turn of the loop, and must continue on its own."""
     count, numbers = 3 * TURN_EVENTS, list[int]()
     async with gateway(flavour) as served:
 

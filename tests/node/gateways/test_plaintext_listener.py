@@ -1,4 +1,4 @@
-"""Where other dialects are listened for: this machine only unless allowed, and so many."""
+"""Listening addresses of other dialects: local ones unless allowed, and limited connections."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -137,7 +137,7 @@ async def test_connections_that_are_turned_away_are_logged_at_a_limited_rate(
 
 async def test_a_connection_accepted_after_the_end_is_not_served(anyio_backend: str) -> None:
     async with gateway() as there:
-        # As the loop does with a connection that it had taken when the listener was closed.
+        # The loop does this with a connection that it accepted before the listener was closed.
         await there.stop_listening()
         assert there.admitted("127.0.0.1") is None
         assert (len(there), there.turned_away) == (0, 0)

@@ -1,4 +1,4 @@
-"""The relay over sockets: what clients get, which are refused, which are dropped."""
+"""The relay over sockets: which clients get messages, are rejected, or are dropped."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -86,7 +86,7 @@ async def test_connections_above_the_limit_are_rejected() -> None:
         async with clients_of(relay, address, 1), await raw(address) as other:
             assert await to_the_end(other) == b""
             assert relay.turned_away == 1
-        async with clients_of(relay, address, 1):  # there is room again
+        async with clients_of(relay, address, 1):  # there is capacity again
             assert relay.turned_away == 1
 
 

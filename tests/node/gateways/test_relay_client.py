@@ -1,4 +1,4 @@
-"""A client of the relay: its inbox, its errors, its life."""
+"""A client of the relay: its inbox, its errors, its end."""
 
 import itertools
 import socket
@@ -52,7 +52,7 @@ async def test_reported_errors_are_passed_on_and_counted(caplog: pytest.LogCaptu
 async def somebody(
     serve: Callable[[SocketStream], Awaitable[None]],
 ) -> AsyncIterator[str]:
-    """The address of a server that is not a relay."""
+    """Yield the address of a server that is not a relay."""
     async with (
         await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
         anyio.create_task_group() as tasks,
@@ -142,7 +142,7 @@ async def test_reading_goes_on_over_connections() -> None:
             await served.start()
         assert sent == [None]
         await client.send(client.uuid, b"three")
-        assert await read(client) == [(client.uuid, b"two", False)]  # it had come
+        assert await read(client) == [(client.uuid, b"two", False)]  # it had arrived
         assert client.cuts == 0
         assert await read(client) == [(client.uuid, b"three", False)]
         assert client.cuts == 1
@@ -184,15 +184,17 @@ async def test_a_taken_uuid_is_asked_for_again() -> None:
 
 @asynccontextmanager
 async def flooding(last: int) -> AsyncIterator[str]:
-    """The address of one who sends six messages of 10 kB, numbered on, over each connection, and
-    hangs up; after number `last` it stays."""
+    """Yield the address of a server that sends six numbered messages of 10 kB on each connection.
+
+    It then closes the connection; after message number `last` it stays open.
+    """
     firsts = itertools.count(step=6)
 
     async def flood(stream: SocketStream) -> None:
         async with stream:
             to = await stream.receive(16)
             first = next(firsts)
-            with suppress(anyio.BrokenResourceError):  # whoever hangs up may do so at any moment
+            with suppress(anyio.BrokenResourceError):  # the client may disconnect at any moment
                 for number in range(first, first + 6):
                     payload = number.to_bytes(4) + bytes(9_996)
                     await stream.send((10_032).to_bytes(4) + to + UUID(int=1).bytes + payload)

@@ -1,4 +1,4 @@
-"""SimProto gateways: which clients they serve, over what, and how they end."""
+"""SimProto gateways: which clients they serve, over which transports, and how they end."""
 
 from contextlib import AsyncExitStack, suppress
 
@@ -53,7 +53,7 @@ async def test_one_handler_for_all_languages() -> None:
 
 
 async def test_over_an_encrypted_stream() -> None:
-    """The guest is known by the native connection's node id, so that `allow=` lets it in."""
+    """The native connection's node ID identifies the guest, so that `allow=` can match it."""
 
     async def meet() -> None:
         async with meeting() as met:
@@ -139,7 +139,7 @@ async def test_a_peer_has_so_many_streams_of_it() -> None:
                     except PeerClosedError:
                         return False
 
-            while not await served_again():  # the node may yet have to see them leave
+            while not await served_again():  # the node may notice later that they left
                 await anyio.lowlevel.checkpoint()
 
 
@@ -182,7 +182,7 @@ async def test_leaving_lets_handlers_answer() -> None:
 
 
 async def test_leaving_waits_for_notes_that_were_published() -> None:
-    """Also for those that were not on their way, since as many wait for responses as may."""
+    """This includes notes not yet sent because the limit of unacknowledged notes was reached."""
     got: list[object] = []
     reading = anyio.Event()
 

@@ -1,4 +1,4 @@
-"""SimProto clients: how they connect, over what, and how they leave."""
+"""SimProto clients: how they connect, over which transports, and how they leave."""
 
 import anyio
 import pytest

@@ -38,7 +38,7 @@ async def test_a_client_that_stops_reading_is_paused_and_then_closed() -> None:
                 pass
         assert not sending.cancelled_caught
         assert (await peer.closed()).code == CloseCode.TIMEOUT
-        assert most <= 64 * 1024 + 1_000_000  # what was read at once comes on top
+        assert most <= 64 * 1024 + 1_000_000  # in addition to the data read immediately
         await others_are_served(sides)
 
 
@@ -52,6 +52,6 @@ async def test_a_slow_subscriber_does_not_delay_others() -> None:
                 note = await anext(aiter(notes))
                 assert note is not None
                 assert note[:3] == b"%03d" % number
-            # The one that acknowledges nothing lost its subscription, and keeps its connection.
+            # The client that doesn't acknowledge lost its subscription, but not its connection.
             assert [subscriber.peer for subscriber in news.subscribers] == [sides.back]
         assert len(sides.gateway.peers) == 2

@@ -1,4 +1,4 @@
-"""What is asked over SimProto, both ways: calls, their codes, time-outs, limits."""
+"""Requests over SimProto in both directions: calls, their codes, timeouts, limits."""
 
 import anyio
 import pytest

@@ -1,4 +1,4 @@
-"""Handlers and topics over SimProto: which guests may use them, and what the answer is."""
+"""Handlers and topics over SimProto: which guests may use them, and the answers."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -77,7 +77,9 @@ async def test_a_handler_that_yields_is_logged_once(caplog: pytest.LogCaptureFix
 
 @asynccontextmanager
 async def publishing(side: str) -> AsyncIterator[tuple[Topic, Raw]]:
-    """A topic of the server or of a client that offers it, and whoever asks that side."""
+    """Yield a topic of the server or of a client that offers it, and the peer that can request
+    it.
+    """
     if side == "server":
         async with served() as sides, raw(sides.address) as asking:
             yield sides.node.topic("news"), asking

@@ -1,4 +1,4 @@
-"""Subscriptions over SimProto: refusals, notes, notes that are not read, and the end."""
+"""Subscriptions over SimProto: rejections, notes, unread notes, and the end."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ async def test_notes_come_in_order() -> None:
             read = [await anext(aiter(notes)) for _ in range(5)]
             assert read == [b"bytes", b"text", None, b"\x05", b"\xa1aa\x81\x01"]
             assert news.subscribers[0].peer is sides.back
-        assert not news.subscribers  # told by then
+        assert not news.subscribers  # already reported
         async with sides.client.subscribe("news") as notes:
             await news.publish(b"again")
             assert await anext(aiter(notes)) == b"again"
@@ -111,7 +111,7 @@ async def test_a_subscription_is_read_once_and_ends() -> None:
             sides.client.subscribe("news", window=10)
         async with sides.client.subscribe("news") as notes:
             await news.publish(b"last")
-            await sides.client.ping()  # the note has come by then
+            await sides.client.ping()  # the note has already arrived
             sides.back.drop()
             await sides.client.closed()
             assert await anext(aiter(notes)) == b"last"
@@ -138,7 +138,7 @@ async def test_giving_up_while_the_publisher_decides() -> None:
         go.set()
         readings = sides.client.peer.sim.subscriptions
         await eventually(lambda: not readings._readers and not readings._leaving)
-        assert not news.subscribers  # the reader had given up, so it was left again
+        assert not news.subscribers  # the reader had stopped waiting, so the subscription was left
         async with sides.client.subscribe("news") as notes:
             await news.publish(b"one")
             assert await anext(aiter(notes)) == b"one"
@@ -162,7 +162,7 @@ async def test_a_slow_reader_slows_its_publisher_and_loses_by_its_policy() -> No
 
 
 async def test_a_reader_that_is_much_too_slow_is_cut_off() -> None:
-    """By a publisher that does not wait for its acknowledgements."""
+    """The publisher doesn't wait for acknowledgements."""
     note = b"x" * 50_000
     async with served() as sides, raw(sides.address) as client:
         await eventually(lambda: len(sides.gateway.peers) == 2)
@@ -201,7 +201,7 @@ async def test_finish_waits_for_the_last_acknowledgement() -> None:
 
 
 def news(node: Node) -> None:
-    """A topic that says how many subscribed to it."""
+    """A topic that reports its number of subscribers."""
     count = [0]
 
     @node.topic("news").on_subscribe
@@ -228,10 +228,10 @@ async def test_it_goes_on_over_connections() -> None:
             await topic_of(server).publish(b"one")
             await topic_of(server).publish(b"two")
             assert await anext(notes) == b"one"
-            await notes.peer.ping()  # the other note has come by then
+            await notes.peer.ping()  # the other note has already arrived
             server.cut()
             await eventually(lambda: client.sessions == 2)
-            assert await anext(notes) == b"two"  # it had come
+            assert await anext(notes) == b"two"  # it had arrived
             assert notes.cuts == 0
             async with anyio.create_task_group() as tasks:
                 read = await started(tasks, notes.__anext__)

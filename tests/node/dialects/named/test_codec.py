@@ -1,4 +1,4 @@
-"""Events as bytes: both flavours, every cut, every changed byte, and each limit."""
+"""Encoded events: both flavours, every cut, every changed byte, and each limit."""
 
 import struct
 

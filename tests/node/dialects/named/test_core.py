@@ -1,4 +1,4 @@
-"""One connection with named events: where each event goes, and what ends it."""
+"""One connection with named events: the destination of each event, and the reasons for its end."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +28,7 @@ PLAIN, TYPED = Flavour.PLAIN, Flavour.TYPED
 
 
 class Line:
-    """A core of ours, at time `now`, and what the other side says to it and hears."""
+    """A core at time `now`, and the bytes that the other side sends and receives."""
 
     def __init__(self, flavour: Flavour, **limits: Any) -> None:
         self.flavour = flavour
@@ -36,7 +36,7 @@ class Line:
         self.core = NamedCore(self.now, DialectLimits(**limits), flavour)
 
     def say(self, *events: BromineEvent) -> list[Any]:
-        """Events come; what is reported."""
+        """Deliver events, and return the reports."""
         return self.say_raw(b"".join(on_wire(event, self.flavour) for event in events))
 
     def say_raw(self, data: bytes) -> list[Any]:
@@ -64,7 +64,7 @@ def taken(emit: OutgoingEmit) -> list[bytes]:
     return [emit.take().raw for _ in range(len(emit.replies))]
 
 
-# What we send.
+# Sending.
 
 
 def test_events_have_ids_of_their_own(line: Line) -> None:
@@ -271,7 +271,7 @@ def test_replies_are_waited_for_as_long_as_was_said(line: Line) -> None:
     assert line.say(reply(emit.async_id, b"2")) != []
 
 
-# What may run at once.
+# Limits on running handlers.
 
 
 def test_no_more_events_are_taken_than_may_run(line: Line) -> None:
@@ -279,7 +279,7 @@ def test_no_more_events_are_taken_than_may_run(line: Line) -> None:
     coming = [ask(event_id=number) for number in range(10)]
     running = line.say(*coming)
     assert (running, line.core.wants_data) == (coming[:3], False)
-    assert line.say(ask(event_id=10)) == []  # what the transport had already
+    assert line.say(ask(event_id=10)) == []  # data that the transport had already read
     while running:
         line.core.release(running.pop(0), line.now)
         running += line.core.reports()
@@ -358,7 +358,7 @@ def test_a_malformed_event_ends_the_connection(line: Line, raw: str, code: Close
     assert before == [ask()]
     assert (type(ended), ended.code, ended.remote) == (ConnectionEnded, code, False)
     assert (emit.code, emit.close_code) == (LOST, code)
-    assert len(line.heard()) == 1  # what was queued goes
+    assert len(line.heard()) == 1  # queued data is sent
     assert line.core.wants_eof
     line.core.handle_deadline(line.now + CLOSE_LINGER)
     assert line.core.ended

@@ -1,4 +1,4 @@
-"""Events out of bytes: in order, as far as they may be taken, and in turns."""
+"""Parsing of events: in order, within the limit of running handlers, and in turns."""
 
 from itertools import pairwise
 
@@ -16,7 +16,7 @@ both = pytest.mark.parametrize("flavour", FLAVOURS)
 
 
 class Taker:
-    """Takes events for handlers, which it ends when told."""
+    """Receives events for handlers, which end when the test says so."""
 
     def __init__(self, flavour: Flavour, limits: DialectLimits) -> None:
         self.taken: list[BromineEvent] = []

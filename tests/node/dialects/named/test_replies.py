@@ -1,4 +1,4 @@
-"""A reply of this dialect: its bytes may be read as anything."""
+"""A reply of this dialect: its bytes can be decoded in any format."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The dialect's golden bytes, written from the document by another hand."""
+"""The golden bytes of the dialect, written independently from the document."""
 
 from collections.abc import Callable
 from typing import Any
@@ -39,7 +39,7 @@ def writable(vector: Vector) -> bool:
 
 
 def received(vector: Vector, piece: int) -> tuple[list[BromineEvent], int]:
-    """The events of a vector and how many bytes are left."""
+    """Return the events of a vector and the number of remaining bytes."""
     flavour = FLAVOURS[vector["flavour"]]
     longest = vector.get("limit", LIMIT) + LENGTHS_SIZE
     splitter = FrameSplitter(TOTAL_SIZE, measure_of(flavour, longest))

@@ -1,4 +1,4 @@
-"""A relay without a network, for tests: its router, and clients that take what they get."""
+"""A relay without a network, for tests: its router, and clients that read all messages."""
 
 from parley._node.dialects.core import ForeignCore
 from parley._node.dialects.limits import DialectLimits
@@ -13,7 +13,7 @@ A, B, C = (bytes([n]) * 16 for n in (1, 2, 3))
 
 
 class Hall:
-    """Connections by the UUID they said; `now` is theirs to read."""
+    """Connections by UUID; the connections read the time from `now`."""
 
     def __init__(
         self, *uuids: bytes, limits: DialectLimits = LIMITS, feedback: bool = True
@@ -24,7 +24,7 @@ class Hall:
         self.at = {uuid: self.enter(uuid) for uuid in uuids}
 
     def enter(self, first: bytes = b"") -> RelayConnection:
-        """One more client, which sends `first`."""
+        """Add a client, which sends `first`."""
         connection = RelayConnection(self.router, self.limits, self.now)
         if first:
             connection.receive_data(first, self.now)
@@ -38,7 +38,7 @@ class Hall:
         return written(self.at[uuid], self.now)
 
     def read(self, uuid: bytes) -> "list[tuple[bytes, bytes, bytes]]":
-        """The same as messages: recipient, sender, payload."""
+        """Read the messages of a client: recipient, sender, payload."""
         return messages(self.written(uuid))
 
 
@@ -61,7 +61,7 @@ def faults(data: bytes) -> list[int]:
 
 
 def end_of(core: ForeignCore) -> tuple[CloseCode, bool] | None:
-    """How a connection ended, and whether the other side's word did it; None if it is open."""
+    """Return how a connection ended, and whether the other side ended it; None if it is open."""
     ends = [report for report in core.reports() if isinstance(report, ConnectionEnded)]
     assert len(ends) <= 1
     return (CloseCode(ends[0].code), ends[0].remote) if ends else None

@@ -1,4 +1,4 @@
-"""One client as the relay sees it: its UUID, what it is told, when it is dropped."""
+"""One client from the relay's view: its UUID, its errors, and when it is dropped."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from tests.node.dialects.relay.hall import (
 
 
 class Driver:
-    """What a connection asks of its driver; `takes` is whether its transport takes bytes."""
+    """The driver of a connection; `takes` says whether its transport accepts bytes."""
 
     def __init__(self, hall: Hall, uuid: bytes, takes: bool) -> None:
         self.core = hall.at[uuid]
@@ -40,7 +40,7 @@ class Driver:
         self.calls.append("wake")
 
 
-# Its UUID.
+# The UUID.
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_uuid_that_is_refused(uuid: bytes, code: RelayCode, to: bytes) -> None
     assert (recipient, sender, decode_error(payload).code) == (to, SERVER, code)
     assert core.wants_eof
     assert hall.read(B) == []
-    # Whoever was there stays.
+    # The earlier client stays.
     hall.send(B, message(A, B, b"still there?"))
     assert hall.read(A) == [(A, B, b"still there?")]
 
@@ -86,7 +86,7 @@ def test_an_idle_client_is_closed() -> None:
     hall.now += 10
     hall.send(A, message(B, A))
     hall.written(B)
-    assert a.next_deadline() == b.next_deadline() == hall.now + idle  # bytes either way
+    assert a.next_deadline() == b.next_deadline() == hall.now + idle  # bytes in either direction
     a.handle_deadline(hall.now + idle - 0.01)
     assert not a.closing
     a.handle_deadline(hall.now + idle)
@@ -94,7 +94,7 @@ def test_an_idle_client_is_closed() -> None:
     assert hall.router.members == {B: b}
 
 
-# What it is told.
+# Errors.
 
 
 def test_an_internal_error_is_reported_as_one() -> None:

@@ -1,4 +1,4 @@
-"""What waits for a client: in order, and holding no more than it may."""
+"""The queue of a client: in order, and within its memory limit."""
 
 import tracemalloc
 
@@ -37,8 +37,7 @@ def test_copying_preserves_all_data(steps: list) -> None:  # type: ignore[type-a
 
 
 def held_by(size: int, buffer_size: int, total: int) -> int:
-    """Bytes of memory for slices of `size`, of which each is of a buffer of its own, once
-    `total` bytes of slices wait."""
+    """Return the memory used by slices, each of its own buffer, once `total` bytes are queued."""
     tracemalloc.start()
     try:
         slices = SliceQueue(WRITE_BUFFER, MemoryBudget(1 << 30))
@@ -59,7 +58,7 @@ def test_small_slices_do_not_keep_their_buffers() -> None:
 
 
 def test_whole_buffers_are_not_copied() -> None:
-    # In copies they would be held twice, at the moment of copying.
+    # Copies would use the memory twice while copying.
     assert held_by(60_000, 65_536, WRITE_BUFFER) < 1.3 * WRITE_BUFFER
 
 
@@ -70,7 +69,7 @@ def test_the_slices_themselves_are_counted() -> None:
     for at in range(0, len(buffer), 8):
         slices.extend([view[at : at + 8]], 8)
     assert slices.size == len(buffer)
-    assert slices.count < WRITE_BUFFER // 2 // 200 + 4  # not the 8,192 that were put
+    assert slices.count < WRITE_BUFFER // 2 // 200 + 4  # not the 8,192 that were queued
 
 
 def test_written_slices_do_not_cause_copies() -> None:
@@ -78,7 +77,7 @@ def test_written_slices_do_not_cause_copies() -> None:
     piece = memoryview(bytes(65_536))[:100]
     for _ in range(100):
         slices.extend([piece], 65_536)
-        assert slices.count == 1  # no copy was made, or it would not be this very slice
+        assert slices.count == 1  # without a copy, it is this very slice
         assert slices._queue[0] is piece
         slices.take(1_000)
 

@@ -1,4 +1,4 @@
-"""Messages reach whom they are for, however they come, and each mistake has its answer."""
+"""Messages reach their recipients in any chunks, and each error has its answer."""
 
 import tracemalloc
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ sent = st.lists(
 
 
 class Listener:
-    """A member without a connection, which keeps the pieces that it gets."""
+    """A member without a connection, which stores its messages."""
 
     def __init__(self) -> None:
         self.got: list[Piece] = []
@@ -42,7 +42,7 @@ class Listener:
 
 
 def outcome(data: bytes, cuts: list[int] | int, feedback: bool = True) -> list[object]:
-    """All that there is to see once A has sent `data`, cut so."""
+    """Return everything observable after A has sent `data` in these chunks."""
     hall = Hall(A, B, C, feedback=feedback)
     if isinstance(cuts, int):
         hall.send(A, data, cuts)
@@ -74,7 +74,7 @@ def test_it_does_not_matter_how_it_is_cut(data: bytes, cuts: list[int]) -> None:
     assert outcome(data, cuts) == whole
 
 
-# What is wrong.
+# Errors.
 
 
 def test_a_short_message_is_answered_before_its_bytes_are_there() -> None:
@@ -119,7 +119,7 @@ def test_after_many_mistakes_others_have_their_turn(mistake: bytes) -> None:
 
 
 def test_after_many_broadcasts_others_have_their_turn() -> None:
-    # Runs of broadcasts are one slice; in between stand messages that end each run.
+    # Runs of broadcasts are one slice; the messages in between end each run.
     others = [bytes([10]) * 15 + bytes([n]) for n in range(160)]
     hall = Hall(A, *others, limits=DialectLimits(write_buffer=1 << 20))
     data = (message(BROADCAST, A, b"x") * 3 + message(A, A)) * 200
@@ -139,13 +139,13 @@ def test_postponed_messages_precede_later_ones() -> None:
     hall = Hall(A, B)
     hall.send(A, bytes(4) * (TURN_COST + 1) + message(B, A, b"1") + message(B, A, b"2")[:20])
     assert hall.written(B) == b""
-    hall.send(A, message(B, A, b"2")[20:])  # the transport was about to be told
+    hall.send(A, message(B, A, b"2")[20:])  # the transport would be paused now
     assert [payload for _, _, payload in hall.read(B)] == [b"1", b"2"]
-    hall.written(A)  # the errors, for which it waits as for anybody's queue
+    hall.written(A)  # its own errors, for which it waits as for any queue
     assert hall.at[A].wants_data
 
 
-# How often it is copied, and what it keeps.
+# The number of copies, and the stored bytes.
 
 
 def test_forwarded_messages_are_slices_of_received_data() -> None:

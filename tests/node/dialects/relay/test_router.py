@@ -17,7 +17,7 @@ def test_a_uuid_has_one_member_at_a_time() -> None:
     router.join(A, one)
     with pytest.raises(ValueError, match="already"):
         router.join(A, two)
-    router.leave(A, two)  # one that is not in does not put another out
+    router.leave(A, two)  # a member that hasn't joined doesn't remove another
     assert router.members[A] is one
     router.leave(A, one)
     router.leave(A, one)
@@ -37,14 +37,14 @@ SLOW = LIMITS.patience
 
 
 def crowd(hall: Hall, sender: bytes, target: bytes) -> None:
-    """Have `sender` send what makes it wait for `target`."""
+    """Let `sender` send so much that it must wait for `target`."""
     for _ in range(HALF // len(LARGE) + 1):
         hall.send(sender, message(target, sender, LARGE))
     assert not hall.at[sender].wants_data
 
 
 def take(hall: Hall, uuid: bytes, left: int) -> None:
-    """Have a transport take what waits but for `left` bytes, or a little less."""
+    """Let a transport write all queued data except `left` bytes, or a little more."""
     core = hall.at[uuid]
     while core.queued_bytes > left:
         core.outbox.take(1)
@@ -121,7 +121,7 @@ def test_all_senders_wait_for_a_slow_client() -> None:
     assert not hall.at[C].wants_data
     hall.written(B)
     assert hall.at[A].wants_data
-    assert not hall.at[C].wants_data  # what is kept comes first
+    assert not hall.at[C].wants_data  # postponed data comes first
     assert hall.at[C].next_deadline() <= hall.now
     hall.at[C].handle_deadline(hall.now)
     assert hall.read(B) == [(B, C, b"in parts")]

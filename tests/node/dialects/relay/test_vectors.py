@@ -1,4 +1,4 @@
-"""The dialect's golden bytes, written from the document by another hand."""
+"""The golden bytes of the dialect, written independently from the document."""
 
 from collections.abc import Callable
 
@@ -23,7 +23,7 @@ from tests.vectors.load import Vector, of_kind, read, unhex, vectors
 NAME = "event_relay"
 LIMIT: int = read(NAME)["limit"]
 LIMITS = DialectLimits(longest_frame=LIMIT)
-# The sender and another, where a vector names none.
+# The sender and another client, if a vector names none.
 PAIR = ("11111111111141118111111111111111", "22222222222242228222222222222222")
 whole_and_in_bytes = pytest.mark.parametrize("piece", [1, 1 << 20])
 
@@ -33,7 +33,7 @@ def hall_of(vector: Vector) -> Hall:
 
 
 def sorted_out(vector: Vector, piece: int) -> tuple[dict[bytes, bytes], bool]:
-    """What each client gets of a vector's bytes, and whether the connection is to be closed."""
+    """Return the messages for each client, and whether the connection must be closed."""
     router, data, closes = Router(), unhex(vector["hex"]), False
     members: dict[bytes, RelayMember] = {}
     for uuid in map(unhex, vector.get("connected", PAIR)):
@@ -53,7 +53,7 @@ def sorted_out(vector: Vector, piece: int) -> tuple[dict[bytes, bytes], bool]:
 
 
 def code_of(vector: Vector) -> tuple[int, bool]:
-    """The error code that a vector must be answered with, and whether that is the end."""
+    """Return the error code of the expected answer, and whether it ends the connection."""
     code, _, closes = vector["fails"].removeprefix("code ").partition(", ")
     return int(code), closes == "closes"
 
@@ -115,7 +115,7 @@ def test_messages_are_refused(vector: Vector, piece: int) -> None:
     got, closes = sorted_out(vector, piece)
     code, must_close = code_of(vector)
     own = unhex(vector.get("uuid", PAIR[0]))
-    # What follows a message that is stepped over may be wrong in turn.
+    # The bytes after a skipped message may be invalid as well.
     assert faults(got.pop(own))[0] == code
     assert closes or not must_close
     assert not any(got.values())

@@ -1,7 +1,7 @@
 """Two sides of a SimProto connection in one process, or one side and raw bytes.
 
-A `Side` does what a shell does, at once: calls of `echo` are answered with their
-data, those of `wait` never; `news` may be subscribed to, `secret` is rejected with `no`.
+A `Side` acts like a gateway, immediately. Calls of `echo` are answered with their data, those of
+`wait` never; `news` accepts subscriptions, and `secret` rejects them with `no`.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ def request(kind: int, topic: str | bytes, data: bytes = b"", dialog: int = 1) -
 
 
 class Publisher:
-    """The publisher of a side's topics. Bytes go as they are; nothing else has a form."""
+    """The publisher of a side's topics; it sends bytes unchanged and nothing else."""
 
     def __init__(self, side: "Side") -> None:
         self._side = side
@@ -91,12 +91,12 @@ class Side:
         return None if self.ended is None else CloseCode(self.ended.code)
 
     def receive(self, data: bytes) -> bytes:
-        """Bytes came; what is said then."""
+        """Deliver bytes, and return the answer."""
         self.core.receive_data(data, self.now)
         return self.said()
 
     def said(self) -> bytes:
-        """What happened is dealt with; what is to be written."""
+        """Process the reports, and return the bytes to write."""
         while self.core.happened:
             for report in self.core.reports():
                 self.reports.append(report)
@@ -112,7 +112,7 @@ class Side:
         return said
 
     def at(self, now: float) -> bytes:
-        """Time passes; what is said then."""
+        """Set the time, and return the bytes to write."""
         self.now = now
         self.core.handle_deadline(now)
         self.sim.handle_deadline(now)
@@ -123,7 +123,7 @@ class Side:
             self.fanouts[topic].add(encode_note(note))  # type: ignore[arg-type]  # any value
         self.fanouts[topic].flush()
 
-    # The shell's part.
+    # The gateway's part.
 
     def _knows(self, topic: str) -> bool:
         return topic in self.fanouts
@@ -179,7 +179,7 @@ def exchange(one: Side, other: Side) -> None:
 
 
 def call(side: Side, topic: str = "echo", data: bytes = b"hi", **options: float) -> list[object]:
-    """Call; the list gets code and data once it is done."""
+    """Call a topic; the list gets code and data when the call is done."""
     answer: list[object] = []
 
     def on_done() -> None:
@@ -190,13 +190,13 @@ def call(side: Side, topic: str = "echo", data: bytes = b"hi", **options: float)
 
 
 def code_of(said: bytes) -> int:
-    """The type of the first response."""
+    """Return the code of the first response."""
     assert said[0] == RESPONSE
     return said[HEAD_SIZE]
 
 
 class Notes:
-    """A reader, of two notes' window."""
+    """A reader with a window of two notes."""
 
     def __init__(self, side: Side, topic: str = "news", window: int = 200) -> None:
         self.side = side

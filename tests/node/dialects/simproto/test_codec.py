@@ -1,4 +1,6 @@
-"""Messages and packets: each field checked as soon as it is there; topics and data as they are."""
+"""Messages and packets: each field is checked as soon as it arrives; topics and data stay
+unchanged.
+"""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The dialogs of one connection: ids, time-outs, Pings, and every limit exceeded."""
+"""The dialogs of one connection: ids, timeouts, Pings, and every limit exceeded."""
 
 import pytest
 from hypothesis import given
@@ -52,7 +52,7 @@ def test_ids_are_unique_among_local_requests() -> None:
 
 
 def test_a_ping_is_no_request() -> None:
-    """An id may be that of a request that runs: the type says which is answered."""
+    """A Ping can have the id of a running request, because the type distinguishes their answers."""
     side = Side()
     assert side.receive(request(RPC, "wait", dialog=7)) == b""
     assert side.receive(serialise_message(PING, 7)) == serialise_message(PONG, 7)
@@ -104,7 +104,7 @@ def test_idle_is_pinged_and_silence_ends_it() -> None:
     assert side.at(15.0) == serialise_message(PING, 1)
     assert side.core.next_deadline() == 25.0
     side.at(20.0)
-    side.receive(request(RPC, "wait"))  # something, but no Pong
+    side.receive(request(RPC, "wait"))  # other data, but no Pong
     side.at(24.9)
     assert side.ended is None
     side.at(25.0)
@@ -138,7 +138,7 @@ def test_no_pong_overtakes_a_message_that_is_on_its_way() -> None:
     side.now = 33.0
     side.receive(message[30:])
     side.at(34.0)
-    assert side.code == CloseCode.TIMEOUT  # it is all there, and no Pong behind it
+    assert side.code == CloseCode.TIMEOUT  # the message is complete, and no Pong follows
 
 
 # Limits.
@@ -177,18 +177,19 @@ def test_more_bytes_than_may_wait_stop_reading() -> None:
     side.core.ping(0.0)
     side.receive(request(RPC, "wait", b"x" * 1_100))
     assert not reads(side)
-    # Its time goes on all the same, lest both wait for each other; that of Pings does not.
+    # The request's timeout continues, so that the sides don't wait for each other forever; that of
+    # Pings doesn't.
     assert side.core.next_deadline() == 30.0
     side.at(25.0)
     assert side.ended is None
     side.sim.incoming.answer(side.pending[0], ResultCode.ACCEPTED, b"", 25.0)
     assert reads(side)
     side.receive(serialise_message(RESPONSE, 1, b"\0"))
-    assert side.core.next_deadline() == 35.0  # the Pong's, anew
+    assert side.core.next_deadline() == 35.0  # the Pong's timeout, restarted
 
 
 def test_requests_that_wait_too_long_for_handlers_end_it() -> None:
-    """Otherwise it would be unknown whether the asking side is still there."""
+    """Otherwise it would be unknown whether the requesting side still exists."""
     side = Side(DialectLimits(longest_frame=2_048, client_memory=2 * REQUEST_WEIGHT))
     for dialog in range(2):
         side.now = 10.0 * dialog
@@ -210,7 +211,7 @@ def test_requests_are_not_read_while_answers_are_unread() -> None:
     assert not reads(side)
     assert side.core.queued_bytes > TIGHT.write_buffer
     side.at(15.0)
-    assert reads(side)  # it read again
+    assert reads(side)  # reading has resumed
     side.at(24.0)
     assert side.ended is None
 
@@ -244,7 +245,7 @@ def test_pongs_are_bounded() -> None:
     pings = b"".join(serialise_message(PING, number) for number in range(64))
     side.core.receive_data(pings, 0.0)
     assert side.core.data_to_send(0.0).count(bytes([PONG])) >= 64
-    side.core.receive_data(pings, 0.0)  # they were read: as many again
+    side.core.receive_data(pings, 0.0)  # the Pongs were read, so as many are possible again
     side.core.receive_data(serialise_message(PING, 99), 0.0)
     assert len(ids(side.said())) == 64
     assert side.code == CloseCode.OVERLOADED

@@ -1,4 +1,4 @@
-"""Notes of our topics on their way: bounded, in turn, and lost by the topic's policy."""
+"""Notes of local topics in transit: limited, in order, and dropped by the topic's policy."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def test_on_the_way_is_bounded_in_bytes_too() -> None:
     notes = Notes(one, window=1 << 16).subscribe()
     exchange(one, other)
     other.publish("news", *[b"x" * 500_000 for _ in range(2)])
-    assert other.said().count(b"news") == 1  # one alone may be longer
+    assert other.said().count(b"news") == 1  # a single note may be longer
     assert notes.read() == []
 
 

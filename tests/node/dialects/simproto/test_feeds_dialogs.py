@@ -1,4 +1,4 @@
-"""Scarce dialogs: callers go first, feeds take turns, none is passed over."""
+"""Scarce dialogs: callers go first, feeds take turns, and every feed gets a turn."""
 
 from parley._node.dialects.limits import DialectLimits
 from parley._node.dialects.simproto.codec import RESPONSE, serialise_message
@@ -7,7 +7,7 @@ from tests.node.dialects.simproto.sides import Side
 
 
 class Feed:
-    """Sends a note whenever it may."""
+    """Sends a note whenever it gets a dialog."""
 
     def __init__(self, room: DialogScheduler, name: str, log: list[str]) -> None:
         self.room = room
@@ -21,7 +21,7 @@ class Feed:
 
 
 def filled(dialogs: int) -> tuple[Side, DialogScheduler]:
-    """A side all of whose dialogs wait for a response."""
+    """Return a side all of whose dialogs wait for responses."""
     side = Side(DialectLimits(requests=dialogs))
     for _ in range(dialogs):
         side.sim.outgoing.call("echo", b"", 0.0, None, lambda: None)

@@ -1,4 +1,4 @@
-"""Requests: callers that give up, and the one response that each request gets."""
+"""Requests: cancelled calls, and the single response to each request."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def test_a_caller_may_be_shorter_of_patience() -> None:
     side.at(1.1)
     assert answer == [ResultCode.DEADLINE_EXCEEDED, None]
     assert side.ended is None
-    assert side.sim.next_deadline() == float("inf")  # the other's is that of all dialogs
+    assert side.sim.next_deadline() == float("inf")  # the other one has the timeout of all dialogs
     side.receive(serialise_message(RESPONSE, 1, b"\0late"))
     assert side.ended is None
     side.receive(serialise_message(RESPONSE, 2, b"\0x"))

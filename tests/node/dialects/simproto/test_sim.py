@@ -1,4 +1,4 @@
-"""Requests, notes and answers: topics both ways, with exactly the document's codes."""
+"""Requests, notes and answers: topics in both directions, with exactly the document's codes."""
 
 from parley._node.dialects.simproto.codec import (
     REQUEST,

@@ -1,4 +1,4 @@
-"""Our subscriptions: asked for, accepted, left, not read in time; and the notes that wait."""
+"""Local subscriptions: requested, accepted, left, read too slowly; and queued notes."""
 
 import pytest
 
@@ -83,7 +83,7 @@ def test_unread_notes_are_acknowledged_late_and_then_end_it() -> None:
     assert side.receive(request(NOTIFY, "news", b"x" * 16, dialog=2)) == b""
     assert code_of(side.receive(request(NOTIFY, "news", b"x" * 16, dialog=3))) == 2
     assert notes.end == "cut off"
-    assert len(notes.queue) == 3  # what came stays readable
+    assert len(notes.queue) == 3  # received notes stay readable
     assert code_of(side.receive(request(NOTIFY, "news", b"x", dialog=4))) == 2
 
 
@@ -91,7 +91,7 @@ NOTE = b"x" * 36  # 100 bytes of cost
 
 
 class Wait:
-    """A queue of three notes' window, and what it acknowledged."""
+    """A queue with a window of three notes, and its acknowledgements."""
 
     def __init__(self) -> None:
         self.acknowledged: list[int] = []
@@ -133,7 +133,7 @@ def test_acknowledgements_are_not_delayed_forever() -> None:
     assert wait.acknowledged == [0, 1, 2, 3]
     assert wait.queue.deadline == 14.0
     wait.queue.take()
-    assert wait.acknowledged == [0, 1, 2, 3]  # four wait still
+    assert wait.acknowledged == [0, 1, 2, 3]  # four are still queued
 
 
 def test_twice_the_window_is_all() -> None:
@@ -152,7 +152,7 @@ def test_a_note_longer_than_the_window_comes_alone() -> None:
     assert wait.queue.put(b"x" * 400, 4, 0.0)
     assert wait.acknowledged == [1, 3]
     wait.queue.take()
-    assert wait.acknowledged == [1, 3, 4]  # the next to be read
+    assert wait.acknowledged == [1, 3, 4]  # the next one to be read
 
 
 def test_leaving_acknowledges_received_notes() -> None:

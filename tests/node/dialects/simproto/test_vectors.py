@@ -1,4 +1,4 @@
-"""The golden bytes of SimProto through the codec, the core and the rules, both ways."""
+"""The golden bytes of SimProto through the codec, the core and the rules, in both directions."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -53,11 +53,11 @@ def topic_of(fields: dict[str, Any]) -> str:
 
 
 class Waiting:
-    """A side that waits for whatever response or Pong a vector has, and says what came."""
+    """A side that waits for any response or Pong of a vector, and reports it."""
 
     def __init__(self, vector: Vector) -> None:
         limits = LIMITS
-        if "limit" in vector:  # below what the settings may be
+        if "limit" in vector:  # below the minimum of the settings
             object.__setattr__(limits := DialectLimits(), "longest_frame", vector["limit"])
         self.side = Side(limits)
         self.responses: list[tuple[int, Any]] = []
@@ -105,7 +105,7 @@ def test_read(vector: Vector, piece: int) -> None:
         elif fields["type"] == "response":
             code, text = waiting.responses.pop(0)
             assert code == MEANINGS[fields["meaning"]]
-            if vector["answers"] != "unsubscribe":  # what comes with it is ignored
+            if vector["answers"] != "unsubscribe":  # its data is ignored
                 assert (text or b"") == unhex(fields["data"])
         elif fields["type"] == "ping":
             assert serialise_message(PONG, dialog, unhex(fields["payload"])) in said
@@ -138,7 +138,7 @@ def test_build(vector: Vector) -> None:
 
 @vectors("simproto", lambda vector: vector.get("fails") == "closes" and vector["kind"] == "message")
 def test_violations_close(vector: Vector) -> None:
-    """Where the document leaves it open, a failure is a failure and nothing is closed."""
+    """Where the document doesn't say so, a failure doesn't close the connection."""
     waiting = Waiting(vector)
     waiting.side.receive(unhex(vector["hex"]))
     if "ambiguous" in vector:
@@ -161,7 +161,7 @@ def test_waits_for_more(vector: Vector) -> None:
 
 @vectors("simproto", lambda vector: vector.get("fails") == "local")
 def test_never_sent(vector: Vector) -> None:
-    """What one's own side may not send: it raises, or goes as the document has it."""
+    """Messages that a side must not send raise an error, or are sent as the document requires."""
     fields = vector["fields"]
     if fields["type"] == "request":
         with pytest.raises(PayloadTooLargeError):
@@ -169,7 +169,7 @@ def test_never_sent(vector: Vector) -> None:
         return
     side, kind = Side(), KINDS[vector["answers"]]
     if kind in (RPC, SUBSCRIBE):
-        # A handler that says what may not be.
+        # A handler that returns an invalid code.
         def answer(call: IncomingCall) -> None:
             code, data = MEANINGS[fields["meaning"]], unhex(fields["data"])
             side.sim.incoming.answer(call, code, data, 0.0)
