@@ -32,7 +32,7 @@ def test_each_process_imports_a_share_first(
         path = tmp_path / f"shared/{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    (tmp_path / "shared/test_c.py").write_text("import of what is broken")  # the first's
+    (tmp_path / "shared/test_c.py").write_text("import of a broken module")  # the first's
     monkeypatch.syspath_prepend(tmp_path)
     config: Any = SimpleNamespace(args=args, rootpath=tmp_path, getini=lambda _: ["shared"])
     if worker is not None:

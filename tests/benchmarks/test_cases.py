@@ -19,7 +19,7 @@ SOME = 200
 
 
 def short(name: str) -> Task:
-    """The case's task, for a moment, and with few of what it has hundreds of."""
+    """The case's task, for a moment, and with small numbers."""
     task = CASES[name].lasting(SHORT)
     return replace(task, count=min(task.count, SOME if task.work == "idle" else FEW))
 

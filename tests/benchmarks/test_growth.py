@@ -47,7 +47,7 @@ async def counted(operate: Callable[[], Awaitable[object]], count: int = 20) -> 
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_who_has_much_pays_for_what_is_used_alone(anyio_backend: str) -> None:
-    """A call, and a note to one subscriber: beside nothing else, and beside many connections,
+    """A call, and a note to one subscriber: alone, and with many connections,
     topics, subscriptions and streams."""
     async with meeting() as met, AsyncExitStack() as more:
         topic = met.server.topic("notes")

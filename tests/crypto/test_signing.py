@@ -80,7 +80,7 @@ def test_anything_altered_is_refused(algorithm: SigningAlgorithm) -> None:
 
 @each_algorithm
 def test_bytes_moved_between_signature_and_message(algorithm: SigningAlgorithm) -> None:
-    # A library that accepts both joined would verify a signature that nobody made.
+    # A library that accepts both joined would verify a forged signature.
     key = algorithm.generate()
     verifier = algorithm.verifier(key.public)
     signature = key.sign(b"message")

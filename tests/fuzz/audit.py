@@ -47,7 +47,7 @@ from tests.fuzz.script import parse
 from tests.node.messaging.fake import Handlers
 
 MAX_SIZE: Final = 4096
-# Unencrypted connections have none.
+# Unencrypted connections don't have them.
 _MEMORY: Final = 1 << 26
 _OF_ENCRYPTION: Final = range(codes.SEAL, codes.REKEY_ANSWER + 1)
 # The expected reaction to a valid event that reached messaging.

@@ -118,11 +118,11 @@ class _Here:
         self._accounts = _accounts(node)
 
     def has_account(self, node_id: NodeId) -> bool:
-        """Return the accounts; a server has none."""
+        """Return the accounts; a server doesn't have any."""
         return self._accounts.may(node_id)
 
     def is_reachable_account(self, node_id: NodeId) -> bool:
-        """Return the suspended nodes: none."""
+        """Return an empty set of suspended nodes."""
         return self._accounts.session(node_id) is not None
 
 

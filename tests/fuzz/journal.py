@@ -81,7 +81,7 @@ def _of(kind: str) -> Callable[[bytes], None]:
             return
         assert expected is not None, "the reference refuses it"
         there = {name: value for name, value in expected.items() if value is not None}
-        # An empty text and zero bytes cut are equivalent to none.
+        # An empty text and zero bytes cut are equivalent to no value.
         there = {
             name: v for name, v in there.items() if (name, v) not in (("text", ""), ("cut", 0))
         }

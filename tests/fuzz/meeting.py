@@ -249,7 +249,7 @@ def _respond(core: Connection, config: Config) -> Flights:
 
 
 def _agreed(decision: tuple[Agreement, bytes] | handshake.Retry) -> tuple[Agreement, bytes]:
-    assert isinstance(decision, tuple), "a Retry where none was due"
+    assert isinstance(decision, tuple), "an unexpected Retry"
     return decision
 
 

@@ -57,7 +57,7 @@ class NamedEar:
                 event, data = read_event(data, self._limit, typed=self._typed)
             except Wrong as wrong:
                 if wrong.fails == CLOSES:
-                    raise AssertionError("what we say is no message") from wrong
+                    raise AssertionError("the output is not a message") from wrong
                 break
             self._check(event)
         self._rest = data
@@ -65,7 +65,7 @@ class NamedEar:
     def _check(self, event: NamedEvent) -> None:
         assert event.id == FIRST_ID + len(self.heard)
         self.heard.append(event.id)
-        assert event.ref_id is None or event.ref_id in self._ids, "a reply to nothing"
+        assert event.ref_id is None or event.ref_id in self._ids, "a reply without a request"
         if event.kind is not None:
             assert (event.kind == "initiator") == (event.ref_id is None)
         if event.kind == "error":

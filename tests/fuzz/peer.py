@@ -146,7 +146,7 @@ class FuzzingPeer:
         if event.type in _ANSWERS:
             asked = (event.stream, event.async_id)
             self._asked[asked] -= 1
-            assert self._asked[asked] >= 0, f"an answer that nobody asked for: {asked}"
+            assert self._asked[asked] >= 0, f"an unexpected answer: {asked}"
         elif event.type == TYPES["Open"]:
             assert event.stream > self._last_stream
             assert event.stream % 2 == (0 if self._initiator else 1)

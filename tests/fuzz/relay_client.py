@@ -107,10 +107,10 @@ class _Reader:
         return NEVER
 
     def handle_deadline(self, now: float) -> None:
-        """Return the requests: none."""
+        """Return an empty list of requests."""
 
     def check(self) -> None:
-        """Check that a slow reader gets no more messages."""
+        """Check that a slow reader gets no further messages."""
         unread = sum(len(message.payload) + MESSAGE_COST for message in self._unread)
         core, most = self._core, self._limits.client_memory
         assert core.closing or core.wants_data == (unread <= most)

@@ -43,7 +43,7 @@ class RelayEar:
                 message, data = read_message(data, self._longest)
             except Wrong as wrong:
                 if wrong.fails != INCOMPLETE:
-                    raise AssertionError("what we say is no message") from wrong
+                    raise AssertionError("the output is not a message") from wrong
                 break
             self.heard.append(message)
         self._rest = data
@@ -53,7 +53,7 @@ class RelayEar:
         return NEVER
 
     def handle_deadline(self, now: float) -> None:
-        """Return the requests: none."""
+        """Return an empty list of requests."""
 
     def check(self) -> None:
         """Check that no partial message remains."""

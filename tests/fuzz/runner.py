@@ -23,7 +23,7 @@ SPARE_SECONDS: Final = 60
 # The prefixes of libFuzzer's files of findings, by kind.
 _KINDS: Final = {
     "crash": "it raises",
-    "timeout": f"it takes more than {INPUT_SECONDS} s",
+    "timeout": f"it needs more than {INPUT_SECONDS} s",
     "oom": f"it takes more than {MEMORY_MIB} MiB",
     "leak": "it leaks",
 }

@@ -84,7 +84,7 @@ class SimProtoEar:
                 message, data = read_message(data, self._longest)
             except Wrong as wrong:
                 if wrong.fails == CLOSES:
-                    raise AssertionError("what we say is no message") from wrong
+                    raise AssertionError("the output is not a message") from wrong
                 break
             self._check(message)
         self._rest = data

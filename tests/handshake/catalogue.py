@@ -215,7 +215,7 @@ def hello_faults() -> list[Fault]:
     for number, parameter in enumerate(PARAMETERS, 1):
         faults += [
             _hello(
-                f"nothing in common for {parameter}: {known}",
+                f"no common algorithm for {parameter}: {known}",
                 within("offer", **{f"n{number}": known}),
                 code="no-common-algorithm",
                 names=f": {parameter}",
@@ -314,7 +314,7 @@ def silent_faults() -> list[Fault]:
         "old mac: another Resume": instead(resume_event(bytes(16), 1, 0, bytes(32))),
         "no mac": having(mac=None),
         "no mac and version 2": having(mac=None, version=2),
-        "no mac and nothing in common": having(mac=None, offer={1: [], 2: []}),
+        "no mac and no common algorithm": having(mac=None, offer={1: [], 2: []}),
         "mac: zeros": having(mac=bytes(32)),
         "mac: 1 byte": having(mac=b"x"),
         "mac: text": having(mac="x" * 32),
@@ -343,7 +343,7 @@ def silent_faults() -> list[Fault]:
     return faults
 
 
-# An answer to our initiator, which sends nothing when it refuses.
+# An answer to our initiator, which stays silent when it refuses.
 
 
 def reply_faults() -> list[Fault]:
@@ -510,7 +510,7 @@ def _refused_proofs(suite: Suite) -> list[Fault]:
         "keys: a byte less": keys([algorithm, own[1][:-1], None]),
         "keys: a byte more": keys([algorithm, own[1] + b"\0", None]),
         "keys: a stranger's": keys([algorithm, stranger.public, None]),
-        "keys: none of the signing algorithm": keys([another, further.public, None]),
+        "keys: without the signing algorithm": keys([another, further.public, None]),
         "keys: two of one algorithm": further_keys(bound(algorithm, stranger.public)),
         "keys: the same twice": keys(own, own),
         "keys: two further ones of one algorithm": further_keys(

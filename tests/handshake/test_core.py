@@ -1,7 +1,7 @@
 """Tests of the catalogue of handshake faults with the core, in memory and without a node.
 
 The reference implementation is the other side. Its socket passes bytes to the core and returns
-bytes from the core. No call blocks, and time stands still.
+bytes from the core. No call blocks, and the clock doesn't move.
 """
 
 import socket
@@ -125,7 +125,7 @@ def test_wrong_replies(subtests: pytest.Subtests) -> None:
 
 @pytest.mark.parametrize("signing", NAMES["signing"])
 def test_wrong_proofs(signing: str, subtests: pytest.Subtests) -> None:
-    """All failures look the same: our responder always sends the same Close, or nothing."""
+    """All failures look the same: our responder always sends the same Close, or stays silent."""
     for sealing in NAMES["sealing"]:
         suite = Suite(kex="x25519", signing=signing, sealing=sealing)
         for ours in SIDES:

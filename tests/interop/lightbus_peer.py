@@ -231,7 +231,7 @@ class LightbusService:
             if self._server.command("XINFO", "CONSUMERS", key, group).startswith(b"*"):
                 return
             sleep(_STEP)
-        raise AssertionError(f"nobody consumes {key} as {group}")
+        raise AssertionError(f"{key} has no consumer in the group {group}")
 
     def _ask(self, **line: object) -> None:
         assert self._process is not None

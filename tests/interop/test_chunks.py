@@ -57,7 +57,7 @@ def chunks(peer: ReferencePeer, stream: int = 1) -> list[Event]:
 
 
 def all_chunks(peer: ReferencePeer, number: int, stream: int = 1) -> None:
-    """Wait for this many, and check that there are no more."""
+    """Wait for this many, and check that there are no further ones."""
     for _ in range(number):
         acts.wait_for(peer, lambda event: event.type == TYPES["Chunk"])
     assert chunks(peer, stream) == []

@@ -161,7 +161,7 @@ async def test_logins() -> None:
             peer.send("Logout", 1, 2)
             codes.append(awaited(peer, "Account Answer", 1)[CELLS["code"]])
         peer.send("Login", 1, 0)
-        acts.call(peer, "parley.echo", "nothing was answered")
+        acts.call(peer, "parley.echo", "there was no answer")
         acts.close(peer)
         return codes
 

@@ -1,6 +1,6 @@
 """Requests and answers as the other side sees them: sections 2, 9 and 10 from outside.
 
-Every request with an async id gets exactly one final answer, and other events get none.
+Every request with an async id gets exactly one final answer, and other events don't get an answer.
 """
 
 from collections.abc import Callable

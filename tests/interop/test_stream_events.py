@@ -114,7 +114,7 @@ async def test_our_requests_find_their_answers() -> None:
             for unknown in (0, ask.async_id + 1, 65_535):
                 peer.send_event(ask.stream, unknown, *ANSWER, lbm("not it"))
             peer.send_event(1, ask.async_id, *ANSWER, lbm("nor that"))
-            peer.send_event(ask.stream, ask.async_id, *NOTE, lbm("a request of theirs"))
+            peer.send_event(ask.stream, ask.async_id, *NOTE, lbm("a request of the peer"))
             peer.send_event(ask.stream, ask.async_id, *ANSWER, lbm([data]))
 
     async with our_node() as ours:

@@ -50,7 +50,7 @@ def own(peer: ReferencePeer, number: int = 0) -> int:
 
 
 def foreign(peer: ReferencePeer) -> int:
-    """Return the first ID of the node's streams, none of which is open."""
+    """Return the first ID of the node's streams, all of which are closed."""
     return 2 if peer.side == "initiator" else 3
 
 
@@ -204,7 +204,7 @@ def batch_without_credit(peer: ReferencePeer) -> None:
 
 
 STREAMS: Table = {
-    "a Batch of nothing": (lambda p: p.send_event(opened(p), 0, 2, 6), "protocol-error", "8.61"),
+    "an empty Batch": (lambda p: p.send_event(opened(p), 0, 2, 6), "protocol-error", "8.61"),
     "a Batch whose last event has no credit": (batch_without_credit, "protocol-error", "8.65"),
     "Open of our node's id": (
         lambda p: p.send("Open", foreign(p), label="hold"),

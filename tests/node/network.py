@@ -1,4 +1,4 @@
-"""Connected nodes for tests, and checks that nothing is left open.
+"""Connected nodes for tests, and checks for leaks.
 
 Everything stops at the end of its `async with`, and waits take at most `PATIENCE`. Nodes use the
 fastest key exchange, and don't wait for handlers at the end unless a test sets it.
@@ -71,7 +71,7 @@ async def meeting(
 
 @asynccontextmanager
 async def task_scope() -> AsyncIterator[Backend]:
-    """Run a task scope for code that needs no node, and check that nothing is left open."""
+    """Run a task scope for code that needs no node, and check for leaks."""
     ours = TaskScope("the test")
     backend = await ours.enter()
     try:

@@ -74,7 +74,7 @@ class Stage:
         assert self._ask({"kill": pid}) == -signal.SIGKILL
 
     def ended(self, pid: int) -> int:
-        """Wait until an actor ends by itself, and return how it ended."""
+        """Wait until an actor ends, and return how it ended."""
         return self._ask({"wait": pid})
 
     def _ask(self, words: dict[str, Any]) -> int:
@@ -135,7 +135,7 @@ def act(asked: dict[str, Any], roles: Mapping[str, Role]) -> None:
 
 def end(child: int) -> int:
     """Kill a child and return how it ended."""
-    os.kill(child, signal.SIGKILL)  # a child that ended by itself still has its id
+    os.kill(child, signal.SIGKILL)  # a child that ended still has its id
     return ended(child)
 
 

@@ -473,7 +473,7 @@ async def test_calls_on_other_kinds_of_connection(
 async def test_a_call_waits_while_the_transport_is_full(
     met: ConnectedNodes, anyio_backend: str
 ) -> None:
-    """The deadline includes the wait, after which nothing is left open."""
+    """The deadline includes the wait, without leaks afterwards."""
     driver = met.peer.driver
     driver.writable = False
     for _ in range(6):

@@ -1,4 +1,4 @@
-"""A thousand nodes in one process exchange data and then leave nothing behind.
+"""A thousand nodes in one process exchange data and then leave no state behind.
 
 Each node dials the next one in a ring, in memory. It calls it, reads a note of its topic and sends
 bytes over a stream. Afterwards there are no new tasks, files, nodes or peers, and no more objects

@@ -1,7 +1,7 @@
 """The memory that one peer can make a node use is as accounted and at most as documented.
 
 Each attack costs the peer little and the node much. The test measures the node's memory with
-tracemalloc. The peer itself stores nothing, because it doesn't read.
+tracemalloc. The peer doesn't store data, because it doesn't read.
 """
 
 import gc
@@ -169,7 +169,7 @@ async def notes(met: ConnectedNodes) -> None:
 
 
 class Endless(ModelStore):
-    """A bus store that always has more events and stores nothing; publishing is slow."""
+    """A bus store that always has more events and doesn't store any; publishing is slow."""
 
     def __init__(self, loop: Backend) -> None:
         super().__init__(BusConfig())
@@ -217,7 +217,7 @@ async def handed_out(met: ConnectedNodes) -> None:
     await ask_buses(met, lambda number: Read("a.b", "g", "c", 1_000, 0.0), 10)
 
 
-READS: Final = 20  # of the 64 that can wait on one connection; all together use no more
+READS: Final = 20  # of the 64 that can wait on one connection; all together have the same limit
 
 
 async def answers_of_a_bus(met: ConnectedNodes) -> None:
@@ -260,7 +260,7 @@ ATTACKS: Final = (
 
 @asynccontextmanager
 async def attacked(memory: int) -> AsyncIterator[ConnectedNodes]:
-    """A server with all kinds of handlers, and a peer that stores nothing it receives."""
+    """A server with all kinds of handlers, and a peer that discards all input."""
     settings: dict[str, Any] = {
         "peer_memory": memory,
         "write_buffer": min(memory // 2, 4 * MEBIBYTE),
@@ -346,7 +346,7 @@ async def test_documented_memory_of_the_worst_peer(anyio_backend: str) -> None:
 
 
 async def test_all_peers_together_have_a_bound(anyio_backend: str) -> None:
-    """A peer with much memory gets no more when the total is used up; a peer with little does."""
+    """A peer with much memory is refused when the total is used up; a peer with little does."""
     async with attacked(MEMORY) as met:
         total = memory_of(met.server)
         total.limit = MEBIBYTE

@@ -405,7 +405,7 @@ def test_plaintext_does_not_go_with_trust_or_a_network_key() -> None:
         new_node(network_key=bytes(31) + b"x", plaintext="only")
 
 
-# Cancelled attempts leave nothing open.
+# Cancelled attempts leave no connection open.
 
 
 async def test_a_dial_that_times_out_leaves_nothing(
@@ -570,7 +570,7 @@ async def test_an_observer_that_fails_ends_its_connection(
 
 @pytest.mark.slow
 async def test_half_open_connections_are_bounded(anyio_backend: str) -> None:
-    """1,000 clients connect and send nothing. The oldest are evicted, and a peer can still
+    """1,000 clients connect without sending data. The oldest are evicted, and a peer can still
     connect.
     """
     bound = 50
@@ -796,7 +796,7 @@ async def test_a_cancelled_node_tells_its_peers(anyio_backend: str) -> None:
 
 
 async def test_waiting_callers_get_an_error_when_the_node_stops(anyio_backend: str) -> None:
-    """Even if the other side reads nothing, so that Close cannot be sent."""
+    """Even if the other side doesn't read, so that Close cannot be sent."""
     outer: list[object] = []
     async with new_node(drain_timeout=0) as alice, create_task_group() as tasks:
         with suppress(ZeroDivisionError):

@@ -106,7 +106,7 @@ def test_traffic_of_too_many_dates_is_in_one_file(tmp_path: Path) -> None:
 
 
 def test_other_rows_of_too_many_dates_have_few_directories(tmp_path: Path) -> None:
-    """Return the files that Spark writes, and those of stitching, which only has their times."""
+    """Both Spark and stitching, which only has the times of rows, write few directories."""
     days = 3 * event_files.MAX_DATES
     rows = [{"segment": STEM, "offset": day, "time_ns": NOW + day * DAY} for day in range(days)]
     for batch in (other_batch(rows, FINDING), of_days(*range(days))):

@@ -43,7 +43,7 @@ class Situation:
     links: Links = field(default_factory=dict)
 
     def may_have_account(self, node: bytes) -> bool:
-        """Return the accounts; a server has none."""
+        """Return the accounts; a server doesn't have any."""
         known = self.accounts is None or node in self.accounts
         return known and not self.is_server(node)
 

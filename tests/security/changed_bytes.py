@@ -95,7 +95,7 @@ def _cut(place: int) -> Change:
 
 
 def silence_after(name: str, size: int) -> Tamper:
-    """Deliver only this many bytes of an event, and then nothing in either direction."""
+    """Deliver only this many bytes of an event, and then block both directions."""
     silent = False
 
     def tamper(passing: Passing) -> Instead:

@@ -1,7 +1,7 @@
 """An attacker who recorded a session and tries to decrypt it with whatever keys are known.
 
 Keys are derived with the reference implementation's key schedule. The same code opens everything
-with the right secrets, and must open nothing without them.
+with the right secrets, and must fail without them.
 """
 
 import hashlib

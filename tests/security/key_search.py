@@ -141,7 +141,7 @@ def kept_keys(observers: Iterable[Witnesses]) -> list[str]:
     """Describe each reachable object that decrypts an event of a past epoch.
 
     Raises:
-        ValueError: no epoch has ended, so there is nothing to search for.
+        ValueError: no epoch has ended, so there is no key to search for.
     """
     every = list(observers)
     # Both sides see the same events; the nonce distinguishes them.

@@ -143,7 +143,7 @@ class Middle(Pair):
         return bytes(self.other(side).wire).startswith(self._given[id(side)]) and side.opened
 
     def conclude(self) -> None:
-        """Continue until both sides wait for nothing, and run each deadline."""
+        """Continue until both sides are idle, and run each deadline."""
         config = self.a.core.config
         self.pump()
         self.run(START + config.handshake_timeout - self.now)

@@ -52,7 +52,7 @@ class AeadRecord:
         sender that was idle continues with a new object for its key. Two directions, streams or
         epochs under one key, or a restarted counter, would break this sequence.
         """
-        assert self.encryptions, "nothing was recorded"
+        assert self.encryptions, "no event was recorded"
         assert [pair for pair, count in Counter(self.encryptions).items() if count > 1] == []
         counters = defaultdict[bytes, list[int]](list)
         for key, nonce in self.encryptions:

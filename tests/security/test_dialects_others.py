@@ -45,7 +45,7 @@ def test_nobody_replies_to_what_was_emitted_to_another(flavour: Flavour, kind: B
     answer = reply(emit.async_id, b"forged", name, kind)
     other.receive_data(on_wire(answer, flavour), 0.0)
     (event,) = other.reports()
-    assert isinstance(event, BromineEvent), "an ordinary event, for whoever handles those"
+    assert isinstance(event, BromineEvent), "an ordinary event, for its handlers"
     assert not emit.done
     assert not emit.replies
     asked.receive_data(on_wire(reply(emit.async_id, b"true"), flavour), 0.0)

@@ -148,7 +148,7 @@ class Waiting:
         assert isinstance(only, ConnectionEnded), what
 
     def assert_held(self, what: object) -> None:
-        """Check that it waits for the application's decision and has processed nothing further."""
+        """Check that it waits for the application's decision and has not continued."""
         assert self.state is State.DECIDING, what
         assert self.side.reports == [], what
 
@@ -161,7 +161,7 @@ class Waiting:
             return
         self.assert_held(what)
         if not accept:
-            self.side.core.refuse_peer("this test trusts nobody", START)
+            self.side.core.refuse_peer("this test refuses all peers", START)
             self.side.collect(START)
             self.assert_over(what)
             return
@@ -185,7 +185,7 @@ RESUME: Final = resume_event(bytes(16), 1, 0, bytes(32))
 
 
 def test_every_raw_event_behind_a_resume() -> None:
-    """While its session is looked up, nothing is processed; without a session, the connection
+    """While its session is looked up, no event is processed; without a session, the connection
     ends.
     """
     for kind, (stream, async_id) in product(KINDS, ((0, 0), (1, 7), (3, 0))):

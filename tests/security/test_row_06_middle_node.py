@@ -87,7 +87,7 @@ def assert_each_refused(
 
 @every_shape
 def test_without_a_fault_they_talk(shape: Shape) -> None:
-    """Without a fault the two communicate; otherwise the following tests would prove nothing."""
+    """Without a fault the two communicate; otherwise the following tests would be meaningless."""
     for apart in (False, True):
         middle = Middle(shape, apart=apart)
         middle.pump()
@@ -242,7 +242,7 @@ def test_a_network_says_nothing_more_to_who_changes_a_hello(name: str) -> None:
 
 @every_shape
 def test_a_silent_middle_is_met_by_both_clocks(shape: Shape) -> None:
-    """After each event, nothing more passes in either direction: both sides end at their
+    """After each event, both directions are blocked: both sides end at their
     deadlines.
     """
     for name in shape.events:

@@ -275,7 +275,7 @@ def test_nothing_passes_around_a_switch_of_keys(
         if scene.receiver.code != ALIVE:
             scene.assert_refused(what)
             continue
-        # Half a handshake, to which the sender adds nothing: the deadline ends it.
+        # Half a handshake, which the sender never completes: the deadline ends it.
         assert name == "the handshake's keys, responder", what
         scene.pair.run(scene.receiver.core.config.handshake_timeout)
         assert scene.receiver.code == CloseCode.TIMEOUT, what

@@ -48,7 +48,7 @@ each_side = pytest.mark.parametrize("who", [0, 1], ids=["initiator", "responder"
 
 
 class Ledger:
-    """A key that records what it signs, and can sign under another domain's name."""
+    """A key that records the signed data, and can sign under another domain's name."""
 
     def __init__(self, algorithm: str, name: str) -> None:
         self._key = identity(name, algorithm).key(algorithm)

@@ -74,7 +74,7 @@ class Session(Pair):
         self._writer.collect(self.now)
 
     def play(self) -> "Session":
-        """Run the session up to the cut, and check that nothing changes afterwards."""
+        """Run the session up to the cut, and check that the state is final."""
         stream = 0
 
         def open_stream() -> None:

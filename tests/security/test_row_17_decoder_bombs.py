@@ -39,7 +39,7 @@ KEYS_AND_TEXTS = {
     "an overlong slash": "62 c0af",
     "a surrogate": "63 eda080",
     "above U+10FFFF": "64 f4908080",
-    "1 MB of text that is none": "7a 000f4240" + "ff" * 1_000_000,
+    "1 MB of invalid text": "7a 000f4240" + "ff" * 1_000_000,
     "1 MB of text, the last byte wrong": "7a 000f4240" + "61" * 999_999 + "ff",
     "a key that is no text": "a1 61 ff 00",
     "20,000 texts, the last one wrong": "99 4e20" + "6161" * 19_999 + "61ff",

@@ -45,7 +45,7 @@ Say = Callable[[socket.socket], None]
 
 
 def nothing(stranger: socket.socket) -> None:
-    """Connect and send nothing."""
+    """Connect without sending data."""
 
 
 def most_of_an_event(stranger: socket.socket) -> None:

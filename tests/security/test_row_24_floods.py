@@ -84,12 +84,12 @@ FLOODS: Final[dict[str, Flood]] = {
         "Call", 1, n % 65_535 + 1, topic="hold", data=bytes(LARGE)
     ),
     "calls that want no answer": lambda p, n: p.send("Call", 1, 0, topic="hold", data=bytes(LARGE)),
-    "calls of nobody": lambda p, n: p.send("Call", 1, n % 65_535 + 1, topic="x" * LARGE),
+    "calls without a handler": lambda p, n: p.send("Call", 1, n % 65_535 + 1, topic="x" * LARGE),
     "streams and their data": lambda p, n: (
         p.send("Open", 2 * n + 3, label="hold"),
         p.send_event(2 * n + 3, 0, *TYPES["Data"], bytes(LARGE)),
     ),
-    "streams of nobody": lambda p, n: (
+    "streams without a handler": lambda p, n: (
         p.send("Open", 2 * n + 3, label="x" * LARGE),
         p.send("Reset", 0, stream=2 * n + 3, code=0),
     ),
@@ -98,8 +98,8 @@ FLOODS: Final[dict[str, Flood]] = {
         p.send_event(2 * n + 3, 0, *TYPES["Data"], bytes(LARGE)),
     ),
     "Pings": lambda p, n: [p.send("Ping", 0, id) for id in range(1, 100)],
-    "notes that nobody asked for": lambda p, n: p.send("Notes", 1, 0, notes=[bytes(LARGE)]),
-    "answers that nobody asked for": lambda p, n: p.send("Result", 1, 9, code=0, data=bytes(LARGE)),
+    "notes without a subscription": lambda p, n: p.send("Notes", 1, 0, notes=[bytes(LARGE)]),
+    "answers without a request": lambda p, n: p.send("Result", 1, 9, code=0, data=bytes(LARGE)),
     "events of an application": lambda p, n: p.send_event(1, 0, 64, 1, bytes(LARGE)),
     "subscriptions": lambda p, n: p.send("Subscribe", 1, n % 65_535 + 1, topic="news"),
     "short calls, in Batches": lambda p, n: p.send_event(1, 0, *TYPES["Batch"], short_calls(n)),
@@ -122,7 +122,7 @@ class Forgetful(list[Any]):
 
 
 def flooding(name: str) -> Callable[[ReferencePeer], int]:
-    """Send without reading until the node closes the connection or reads nothing for half a
+    """Send without reading until the node closes the connection or doesn't read for half a
     second.
     """
 

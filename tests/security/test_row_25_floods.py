@@ -87,7 +87,7 @@ async def test_peers_that_never_tell_hold_no_more_than_their_buffers(anyio_backe
             for number in range(SILENT):
                 mine = ReferenceIdentity.from_seeds(("ed25519", seed(f"silent {number}")))
                 settings = their_config(identity=mine, resume_ms=30_000)
-                # The first one sees that no more data arrives.
+                # The first one sees that the data ends.
                 most = BUFFER if number else 2 * BUFFER
                 got = await ours.meet(untelling(most), config=settings)
                 assert BUFFER <= got < BUFFER + 2 * LARGE
@@ -198,7 +198,7 @@ def calls_of(connection: Connection, data: bytes) -> int:
 
 
 def test_a_stranger_costs_less_by_a_resume_than_by_a_hello() -> None:
-    """A flood of Resumes, within the limits for unauthenticated peers, therefore costs no more than
+    """A flood of Resumes, within the limits for unauthenticated peers, therefore costs as little as
     other floods.
     """
     hello = frame(hello_event(their_config(), bytes(32), [Offer.fresh("x25519")]))

@@ -1,6 +1,6 @@
 """A process that publishes until there is no space, frees space, and continues.
 
-Space is limited by the size of its files, or by a small disk of its own. The process prints the
+Space is limited by the size of its files, or by a separate small disk. The process prints the
 results as JSON. `python -m tests.node.bus.filling DIRECTORY limit|disk`.
 """
 

@@ -1,4 +1,4 @@
-"""A caller that is cancelled at any moment while it receives events leaves none of them pending.
+"""A caller that is cancelled at any moment while it receives events doesn't leave events pending.
 
 In each store, and over the network, the next caller receives all of them, in order and without
 another attempt counted.
@@ -49,7 +49,7 @@ async def store(
 
 
 async def ask_for_a_while(store: Store, ask: Ask, turns: int) -> list[Delivery]:
-    """Return the result of `ask`, unless it takes longer than so many loop iterations."""
+    """Return the result of `ask`, unless it needs more than this many loop iterations."""
     found: list[Delivery] = []
 
     async def asking() -> None:

@@ -1,4 +1,4 @@
-"""Schemas: data that they reject, invalid schemas, and that nothing is downloaded for them."""
+"""Schemas: data that they reject, invalid schemas, without any download."""
 
 import socket
 import sys

@@ -1,4 +1,4 @@
-"""A bus in a file without space, locked by another process, or damaged: clear errors, nothing lost.
+"""A bus in a file without space, locked, or damaged: clear errors and no lost events.
 
 Whatever is wrong with the file, an error of the bus is raised. Undamaged events that were stored
 before can be read, and the store continues as soon as it can.
@@ -104,7 +104,7 @@ def test_on_a_read_only_disk_everything_can_be_read(tmp_path: Path) -> None:
     for name in ("closed", "killed", "copied"):
         why = f"cannot write to the bus '{tmp_path}/{name}.db': its file system is read-only"
         refused = (
-            f"BusFullError: {why}"  # Nothing was stored, so nothing is retried because of a key.
+            f"BusFullError: {why}"  # The event wasn't stored, so it isn't retried because of a key.
         )
         assert said[name] == [[2, 2], refused, refused, [2, 2], None, [2, 7], 1, 3, [3, 5]]
     for name in ("empty", "none"):

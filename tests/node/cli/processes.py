@@ -50,7 +50,7 @@ class Running:
         self._lines: list[str] = []
 
     def line(self) -> str:
-        """Return the next line of its standard output; AssertionError if none arrives in time."""
+        """Return the next line of its standard output; AssertionError after a timeout."""
         while b"\n" not in self._buffer:
             piece = self._read(time.monotonic() + TIMEOUT)  # noqa: TID251  # a test's own clock
             if not piece:

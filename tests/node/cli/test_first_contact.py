@@ -1,4 +1,4 @@
-"""How commands treat an unknown node: show it, ask once, and send nothing before."""
+"""How commands treat an unknown node: show it, ask once, and send data only afterwards."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -25,7 +25,7 @@ from tests.node.network import new_node
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-ANY = "0.0.0.0"  # noqa: S104 - nothing but this test dials it
+ANY = "0.0.0.0"  # noqa: S104 - only this test dials it
 look = partial(find, interfaces=LOOPBACK)
 ask = partial(resolve, interfaces=LOOPBACK)
 

@@ -110,7 +110,7 @@ class Servers:
     def turn(self, slow: float = 0.4) -> bool:
         """Let each direction of each link, in random order, send or deliver an event.
 
-        Directions that are slow, by chance, do nothing. Returns False if there was nothing to do.
+        Directions that are slow, by chance, are skipped. Returns False if there was no work.
         """
         directions = [
             (session, *pair)
@@ -141,7 +141,7 @@ class Servers:
                 session.passed.add((sender, origin, number))
 
     def settle(self) -> None:
-        """Run until no more events are sent and cut links are no longer listed."""
+        """Run until no further events are sent and cut links are no longer listed."""
         for seconds in (0, CARD_INTERVAL, 60, CARD_INTERVAL):
             self.wait(seconds)
             while self.turn() or self.turn(slow=0):

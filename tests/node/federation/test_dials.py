@@ -173,7 +173,7 @@ def test_dials_of_a_neighbour_have_a_rate(by: NodeId, rate: int) -> None:
     assert decisions[-1] == refused
     assert isinstance(dials.judge(by, payload, 1.0 + 1 / rate), DeliverLocally)
     assert dials.judge(by, payload, 1.0 + 1 / rate) == refused
-    # Malformed Dials count, too; other neighbours have separate limits.
+    # Malformed Dials also count; other neighbours have separate limits.
     for _ in range(rate):
         dials.judge(by, b"\xff", 10.0)
     assert dials.judge(by, payload, 10.0) == refused
@@ -238,7 +238,7 @@ def test_tunnels_to_an_account_do_not_block_its_own_dials() -> None:
     payload = encode_dial(TRACE, 5, to=(US,))
     assert dials.judge(ACCOUNT, payload, 1.0) == DeliverLocally(TRACE, ())
     begun(dials, ACCOUNT, None, count=16)
-    # Its own limit: none of its tunnels is evicted.
+    # Its own limit: its tunnels are not evicted.
     assert dials.judge(ACCOUNT, payload, 1000.0) == Refuse(ResultCode.OVERLOADED, 0)
 
 
@@ -285,7 +285,7 @@ def test_tunnels_of_a_link_are_shared_by_origin() -> None:
     assert isinstance(judge(BEFORE, US, dials=dials), DeliverLocally)
     assert (closed, kept) == ([0], [])
     begun(dials, BEFORE, None, path=(BEFORE, US))
-    # Tunnels of this server and its accounts count together in both directions, too.
+    # Tunnels of this server and its accounts also count together in both directions.
     assert dials.reserve_capacity(BEFORE, (US, BEFORE), 1.0, before=ACCOUNT, to=True)
     assert (closed, kept) == ([0, 1], [])
 

@@ -46,7 +46,7 @@ async def test_an_event_emitted_before_leaving_is_handled(flavour: FlavourName) 
             await event.emit("too late")
             assert not event.wants_reply
             heard.set()
-            return "nobody reads this"
+            return "this is never read"
 
         async with client_of(served) as client:
             await client.emit("news")

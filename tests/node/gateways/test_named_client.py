@@ -45,7 +45,7 @@ async def test_replies_without_an_end_do_not_use_a_slot_forever(
         for number in range(2):
             async for reply in client.emit("ping", number).replies():
                 assert reply.data == number
-                break  # the emitter doesn't say that it wants no more replies
+                break  # the emitter doesn't report that it wants no further replies
         with pytest.raises(LimitReachedError, match="events already wait"):
             await client.emit("ping", 2).reply(timeout=PATIENCE)
         await anyio.sleep(0.2)
@@ -78,7 +78,7 @@ async def test_events_wait_for_the_connection_and_replies_end_with_it() -> None:
             assert not sent
             await served.start()
             reply = await client.emit("format", [2]).reply(timeout=PATIENCE)
-            assert reply.data == 3  # JSON, as the client was told
+            assert reply.data == 3  # JSON, the client's format
             assert sent == [None]
 
             async with client.emit("hang").replies() as replies:

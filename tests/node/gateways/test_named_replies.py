@@ -119,7 +119,7 @@ async def test_yielded_items_have_the_limits_of_replies(flavour: FlavourName) ->
         async def grow(event: NamedEvent) -> AsyncIterator[object]:
             yield 1
             yield bytes(1_024)
-            pytest.fail("nobody wants more")
+            pytest.fail("no more is wanted")
 
         replies = client.emit("grow").replies(timeout=PATIENCE)
         assert (await anext(replies)).data == 1
@@ -139,7 +139,7 @@ async def test_a_generator_ends_with_its_connection(flavour: FlavourName) -> Non
                 yield 1
                 await left.wait()
                 yield 2
-                pytest.fail("nobody reads it")
+                pytest.fail("it is never read")
             finally:
                 ended.set()
 
@@ -195,7 +195,7 @@ async def test_an_emitter_waits_while_the_other_side_does_not_read() -> None:
         async with NamedClient(address, limits=limits) as client:
 
             async def fill() -> None:
-                while True:  # the sockets have buffers, too
+                while True:  # the sockets also have buffers
                     async with client.emit("a", bytes(1 << 19)).replies(timeout=0.05):
                         assert client.peer.driver.core.queued_bytes < 10 << 19
 

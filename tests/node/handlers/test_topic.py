@@ -51,7 +51,7 @@ def spy_on_sent(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, 
     sent: list[tuple[int, int]] = []
     send = peer.core.send
 
-    def spy(stream: int, async_id: int, category: int, subcategory: int, *rest: Any, **more: Any):  # type: ignore[no-untyped-def]  # passes on what it is given
+    def spy(stream: int, async_id: int, category: int, subcategory: int, *rest: Any, **more: Any):  # type: ignore[no-untyped-def]  # forwards its arguments
         sent.append((category, subcategory))
         return send(stream, async_id, category, subcategory, *rest, **more)
 

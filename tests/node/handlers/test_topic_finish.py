@@ -63,7 +63,7 @@ async def test_finish_does_not_wait_for_who_is_gone(leaving: str) -> None:
 async def test_finish_without_subscribers_returns() -> None:
     async with meeting() as met:
         topic = met.server.topic("t")
-        await topic.publish("nobody hears it")
+        await topic.publish("it has no receiver")
         with anyio.fail_after(PATIENCE):
             await topic.finish()
             async with met.peer.subscribe("t") as sub:  # a new one may follow

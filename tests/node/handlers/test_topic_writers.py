@@ -163,6 +163,6 @@ async def test_no_pattern_stands_for_them_but_its_rule_holds(met: ConnectedNodes
 def test_wrong_writers_leave_no_topic() -> None:
     node = new_node()
     with pytest.raises(ConfigError):
-        node.topic("room", writers=5)  # type: ignore[call-overload]  # what is wrong with it
+        node.topic("room", writers=5)  # type: ignore[call-overload]  # the mistake under test
     assert "room" not in node.topics
     node.topic("room", writers=anybody)

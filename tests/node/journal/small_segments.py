@@ -1,6 +1,6 @@
 """Small segments of artificial records, for tests of files: blocks, events, an end.
 
-Their events are random bytes; nothing here is verified or decrypted.
+Their events are random bytes, which are not verified or decrypted.
 """
 
 from pathlib import Path

@@ -162,7 +162,7 @@ def test_crash_at_any_point_does_not_change_the_result(
 ) -> None:
     records = records_of()
     wanted = closed_as(records, tail)
-    # If nothing was torn before, an incomplete `segment end` is saved as a torn end.
+    # If no part was torn before, an incomplete `segment end` is saved as a torn end.
     end = end_of(records, time=LATER)
     allowed = [wanted] if tail else [wanted, closed_as(records, end[: len(end) // 2])]
     fatal = 0

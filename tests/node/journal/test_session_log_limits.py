@@ -1,4 +1,4 @@
-"""A peer opens more streams than a checkpoint may name: the first are named, and none is lost."""
+"""A peer opens more streams than a checkpoint may name: the first are named, and all are kept."""
 
 import pytest
 

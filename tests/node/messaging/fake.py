@@ -232,7 +232,7 @@ class Shell:
 
 
 def find(subcategory: int, topic: str) -> ResultCode:
-    """Find a handler for every topic except 'nobody'."""
+    """Find a handler for every topic except one."""
     return ResultCode.TOPIC_NOT_FOUND if topic == "nobody" else ResultCode.ACCEPTED
 
 

@@ -136,7 +136,7 @@ def test_what_is_not_kept_any_more_is_a_gap() -> None:
     feed = subscribed(fanout, line)
     clog(fanout, line)
     publish(fanout, *range(100))
-    # It loses no more waiting notes than necessary, and that is more than the history keeps.
+    # It loses as few waiting notes as possible, and that is more than the history keeps.
     left = 1_024 // cost_of(0)
     assert feed.dropped == fanout.dropped == 100 - left
     events = line.write_all(feed)[WAITING_EVENTS:]

@@ -127,7 +127,7 @@ async def test_connections_and_handshakes(anyio_backend: Any) -> None:
         await made.server.connections._changes.until(lambda: not connections_of(made.server))
         assert server("connections") == 0
         assert server("connections_ended_total", code="normal") == 1
-        assert server("received_bytes_total") > came  # including those of disconnected peers
+        assert server("received_bytes_total") > came  # including disconnected peers' counts
 
 
 async def test_notes_by_topic(anyio_backend: Any) -> None:

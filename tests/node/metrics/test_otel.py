@@ -115,7 +115,7 @@ async def test_a_loop_that_hangs_is_waited_for_once_in_each_collection(
         with observed(node, provider):
             asking = Thread(target=lambda: found.append(points_of(reader)), daemon=True)
             asking.start()
-            asking.join(5.0)  # in the loop's own thread, which is blocked meanwhile
+            asking.join(5.0)  # in the loop's own thread, which is blocked during that time
             assert found == [{}]
             monkeypatch.undo()
             assert "parley.connections_limit" in await anyio.to_thread.run_sync(points_of, reader)

@@ -16,7 +16,7 @@ from parley._crypto.registry import SIGNING
 from parley._lbm.codec import Value
 
 EFFECTS: Final = "effects"
-# Topics that keep all notes, and next to none.
+# Topics that keep all notes, and very few.
 WHOLE: Final = "whole"
 SHORT: Final = "short"
 KEEP: Final = {WHOLE: 1_000_000, SHORT: 5}

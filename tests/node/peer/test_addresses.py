@@ -22,7 +22,7 @@ def scheme(monkeypatch: pytest.MonkeyPatch) -> Sequence[str]:
     async def resolve(address: str) -> list[str]:
         assert address == f"near://{ID}"
         if not found:
-            raise UnreachableError("nobody is near")
+            raise UnreachableError("no node is near")
         return found
 
     monkeypatch.setitem(RESOLVERS, "near", resolve)
@@ -38,7 +38,7 @@ async def test_what_is_found_is_pinned_to_the_node_that_was_named(scheme: list[s
     assert await places.found() == [f"tcp://127.0.0.1:{port}#{ID}" for port in (3, 1, 2)]
     scheme.clear()
     assert await places.found() == [f"tcp://127.0.0.1:{port}#{ID}" for port in (3, 2)]
-    with pytest.raises(UnreachableError, match="nobody is near"):
+    with pytest.raises(UnreachableError, match="no node is near"):
         await AddressList(f"near://{ID}").found()
     scheme += [f"tcp://127.0.0.1:{port}" for port in range(1, 40)]
     assert len(await AddressList(f"near://{ID}").found()) == MOST_PLACES

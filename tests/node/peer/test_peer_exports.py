@@ -194,7 +194,7 @@ async def test_names_of_the_bus() -> None:
         with pytest.raises(BusRefusedError, match="code 20"):
             await store.publish(
                 [event(2), event(3, "people.new")], durable=True
-            )  # All of a request, or none.
+            )  # A request is exported as a whole.
         with pytest.raises(BusRefusedError, match="code 20"):
             await store.streams()  # of all names
         bus.nodes.back.driver.path = ()

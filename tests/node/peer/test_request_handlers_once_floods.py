@@ -83,7 +83,7 @@ async def test_many_node_ids_share_one_bound() -> None:
 
 
 async def test_more_than_there_is_room_for_run_one_after_the_other() -> None:
-    """Each running call has memory reserved for its answer; the others wait, and none is
+    """Each running call has memory reserved for its answer; the others wait, and are not
     refused.
     """
     async with meeting(once_peer_memory=2**19) as met:

@@ -231,7 +231,7 @@ async def test_leaving_tells_the_publisher_and_frees_the_stream(met: ConnectedNo
 async def test_a_publisher_that_never_finishes_is_not_waited_for(
     met: ConnectedNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its stream is reset after a while: further notes cost no more."""
+    """Its stream is reset after a while: further notes have no cost."""
     monkeypatch.setattr(subscription, "LEAVE_TIMEOUT", 0.05)
     monkeypatch.setitem(met.back.handlers.dispatch.sim, UNSUBSCRIBE, lambda *_: False)
     topic = met.server.topic("t")

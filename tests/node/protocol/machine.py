@@ -264,7 +264,7 @@ class Link:
             case StreamReset(stream):
                 side.broken.add(stream)
             case StreamWritable(stream):
-                assert stream in side.writable, "nobody asked about that stream"
+                assert stream in side.writable, "no request about that stream"
                 side.writable.discard(stream)
             case PongReceived(async_id):
                 side.pings.discard(async_id)  # the core's own Pings are reported as well
@@ -395,7 +395,7 @@ class Link:
         spent = sum(item.cost for item in sender.left(stream))
         granted = reader.consumed[stream] - window.consumed
         under_way = window.size + granted - spent - there.credit.left
-        assert under_way >= 0, "credit out of nothing"
+        assert under_way >= 0, "credit without consumption"
         quiet = not sender.inbox and not reader.connection.wire.frames
         if quiet and not sender.connection.frames.size and not self.cut:
             assert under_way == 0, "credit was lost"
@@ -419,7 +419,7 @@ class Link:
             self.settle()
 
     def finish_all(self) -> None:
-        """Finish every stream on both sides, and check that nothing is left over or missing."""
+        """Finish every stream on both sides, and check that no state or data is left."""
         self.settle()
         for side in self.sides:
             for stream in side.writable_streams:

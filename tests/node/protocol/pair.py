@@ -101,7 +101,7 @@ class Side:
                 self.core.accept_peer(now)
                 self.core.receive_data(b"", now)  # bytes that followed the Proof
             elif self.answer is False:
-                self.core.refuse_peer("this test trusts nobody", now)
+                self.core.refuse_peer("this test refuses all peers", now)
         return bool(reports)
 
     def take(self, now: float) -> bytes:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 # An item of a stream: a byte, or the number in a Received.
 BYTE = -1
-# States of a side. A CLOSED responder answers Resumes and reads nothing else.
+# States of a side. A CLOSED responder only answers Resumes.
 LIVE, PARTED, CLOSED, OVER = "live", "parted", "closed", "over"
 # The transport of an attacker who sent a copied Resume; data on it is lost.
 STRANGER = -2
@@ -215,7 +215,7 @@ def take(side: Side, place: int, other: Side) -> Side:
     if place != side.taken:
         raise Broken(f"place {place} where {side.taken} is due")
     if other.told > side.taken:
-        raise Broken("it was told more than was taken")
+        raise Broken("a higher position than was received")
     after, told = side._replace(taken=place + 1), other.written[place]
     if told == BYTE:
         return after

@@ -44,10 +44,10 @@ BAD: dict[str, dict[str, Any]] = {
     "an all-zero network key": {"network_key": bytes(32)},
     "plaintext in a network": {"network_key": bytes([1]) * 32, "plaintext": "both"},
     "an unknown parameter": {"algorithms": {"chiper": ()}},
-    "a floor for an unknown parameter": {"require": {"chiper": frozenset()}},
+    "a minimum for an unknown parameter": {"require": {"chiper": frozenset()}},
     "no name": {"algorithms": {"kex": ()}},
-    "an empty floor": {"require": {"kex": frozenset()}},
-    "a floor above all names": {
+    "an empty minimum": {"require": {"kex": frozenset()}},
+    "a minimum above all names": {
         "algorithms": {"kex": ("x25519",)},
         "require": {"kex": frozenset({HYBRID})},
     },

@@ -122,7 +122,7 @@ def test_without_an_answer_it_is_over_after_15_and_10_seconds() -> None:
 
 
 def test_a_ping_of_keep_alive_and_its_pong_bring_their_seals() -> None:
-    """Idle connections then cost two thirds of what they would with separate Seals."""
+    """Idle connections then cost two thirds of the cost with separate Seals."""
     pair = open_pair(b={"idle_before_ping": 1e6})
     pair.run(29.0)
     for side in pair.sides:

@@ -101,7 +101,7 @@ class Tamper:
     seen: int = 0
     done: bool = False  # whether a byte of the attacker was delivered
     held: bytes | None = None
-    before: int = field(default=-1)  # what was delivered to the victim before that
+    before: int = field(default=-1)  # the data delivered to the victim before that
 
     def carry(self, framed: bytes, handed: Callable[[], int]) -> list[bytes]:
         """Return the bytes that arrive instead of a frame."""
@@ -224,7 +224,7 @@ def test_tampering_is_the_end(settings: dict[str, Any], tamper: Tamper, retry: b
         assert handed_up(victim) == tamper.before
         ended = victim.one(ConnectionEnded)
         if tamper.change == "repeat":
-            return  # of a Close, after which nobody reads
+            return  # of a Close, after which reading stops
         assert not (ended.remote and ended.code == CloseCode.NORMAL), "nobody noticed"
 
 

@@ -87,7 +87,7 @@ honest = st.sampled_from(
 
 
 def act(side: Side, pair: Pair, what: str) -> None:
-    """Act as the correct application; a call that isn't allowed fails and changes nothing."""
+    """Act as the correct application; a call that isn't allowed fails without an effect."""
     core = side.core
     ids = sorted(core.session.mux.stream_table.open if core.session is not None else ()) or [2]
     try:

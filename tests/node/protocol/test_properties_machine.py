@@ -261,7 +261,7 @@ class TwoSides(RuleBasedStateMachine):
     @precondition(lambda self: not self.any_open())
     @rule(who=WHO)
     def closed_is_closed(self, who: int) -> None:
-        """After the end, or during it, every call fails and changes nothing."""
+        """After the end, or during it, every call fails without an effect."""
         side = self.link.sides[who]
         if side.connection.state in (State.DRAINING, State.CLOSING, State.ENDED):
             before = side.connection.queued_bytes

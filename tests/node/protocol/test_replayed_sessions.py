@@ -3,7 +3,7 @@ worst, the transport is cut again.
 """
 
 from collections.abc import Iterable, Iterator
-from random import Random  # noqa: TID251 - where to cut, and what is said
+from random import Random  # noqa: TID251 - where to cut, and which messages
 from typing import Any, Final
 
 import pytest

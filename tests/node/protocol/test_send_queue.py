@@ -173,7 +173,7 @@ def test_views_become_bytes_of_their_own() -> None:
     outbox.own(5)  # it has no queued events
     assert (outbox.size, outbox.count, outbox.waiting(3)) == (40, 4, 3)
     payloads = {}
-    while taken := outbox.take(1):  # one at a time, so none are joined
+    while taken := outbox.take(1):  # one at a time, so events are not joined
         payloads[taken[0].stream, taken[0].async_id] = taken[0].payload
     assert all(type(payload) is bytes for payload in payloads.values())
     assert [payloads[3, number] for number in range(3)] == [whole[n : n + 10] for n in range(3)]

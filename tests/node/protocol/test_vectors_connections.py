@@ -215,7 +215,7 @@ class Replay:
                 yield from self.carry()
 
     def carry(self) -> Iterator[tuple[str, bytes]]:
-        """Deliver waiting bytes in both directions until there are none."""
+        """Deliver waiting bytes in both directions until all are delivered."""
         quiet = False
         while not quiet:
             quiet = True

@@ -270,7 +270,7 @@ async def test_replies_that_nobody_reads(met: ConnectedNodes, anyio_backend: str
 
 async def read_into(read: list[Reply], replies: Replies) -> None:
     async for reply in replies:
-        read.append(reply)  # noqa: PERF401 - what came before an error counts too
+        read.append(reply)  # noqa: PERF401 - replies before an error also count
 
 
 async def test_who_reads_gets_any_number_of_replies(

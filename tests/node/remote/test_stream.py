@@ -4,7 +4,7 @@ import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from hashlib import sha256
-from random import Random  # noqa: TID251  (seeded, to choose what is cancelled)
+from random import Random  # noqa: TID251  (seeded, to choose the cancelled task)
 from typing import cast
 
 import anyio
@@ -398,7 +398,7 @@ async def test_the_end_of_the_connection_ends_streams(met: ConnectedNodes, how: 
 
 
 async def test_sending_while_the_connection_closes(met: ConnectedNodes) -> None:
-    """Close waits for queued data; no more data may be queued."""
+    """Close waits for queued data; further data is refused."""
     ours, theirs = await opened(met)
     async with create_task_group() as tasks:
         writing = await started(tasks, lambda: ours.send(MANY))

@@ -2,7 +2,7 @@
 answers, cancels, and how all of them end."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from random import Random  # noqa: TID251  (seeded, to choose what is done)
+from random import Random  # noqa: TID251  (seeded, to choose the actions)
 from typing import Any
 
 import anyio

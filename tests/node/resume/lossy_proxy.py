@@ -24,7 +24,7 @@ BYTES, BEGINNING, MOMENT, SILENCE, ABSENCE = (
     "cut within its first bytes",  # Resume, Resumed, and what proves the new transport
     "cut at some moment",
     "silent and open",
-    "cut, and nobody answers for long",
+    "cut, without an answer for long",
 )
 LOSSES: Final = {BYTES: 5, BEGINNING: 3, MOMENT: 5, SILENCE: 2, ABSENCE: 1}
 FIRST_BYTES: Final = 600

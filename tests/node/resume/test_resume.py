@@ -339,9 +339,7 @@ async def test_sessions_that_were_cut_leave_nothing(caplog: pytest.LogCaptureFix
 
 
 async def test_the_other_side_may_say_that_it_does_not_know_the_session() -> None:
-    """A Reject proves nothing, and another node's answer doesn't either: the session continues to
-    wait.
-    """
+    """A Reject and another node's answer aren't authenticated: the session continues to wait."""
     async with new_node(resume=20.0) as client:
         async with new_node(resume=20.0) as server:
             address = Address.parse(await server.listen("tcp://127.0.0.1:0"))

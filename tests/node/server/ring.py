@@ -33,7 +33,7 @@ class Servers:
     async def until(
         self, condition: Callable[[], bool], seconds: float = 60.0, step: float = 0.25
     ) -> None:
-        """Let time pass until a condition holds; raise AssertionError if it takes too long."""
+        """Let time pass until a condition holds; raise AssertionError after a timeout."""
         end = self.clock.now() + seconds
         while not condition():
             assert self.clock.now() < end

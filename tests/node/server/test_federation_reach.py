@@ -153,7 +153,7 @@ async def test_accounts_reach_servers_and_each_other() -> None:
                 with pytest.raises(TunnelRefusedError) as caught:
                     await three.federations[server].reach(one, ids[1])
                 assert caught.value.code == ResultCode.UNREACHABLE
-            # An account dials only through its home, without a path of its own.
+            # An account dials only through its home, without a separate path.
             with pytest.raises(TunnelRefusedError) as caught:
                 await dial_tunnel(
                     homes[0], path=[ids[0], three.nodes[0].node_id], trace=TRACE, timeout=1

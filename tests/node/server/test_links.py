@@ -228,7 +228,7 @@ async def test_failing_link_reports_the_error() -> None:
 async def test_server_cannot_be_a_member_of_its_own_federation() -> None:
     node = new_node()
     with pytest.raises(ConfigError, match="this server's own node ID"):
-        ServerLinks(node.node_id, FederationSettings(members=(str(node.node_id),)), None)  # type: ignore[arg-type]  # nobody hears
+        ServerLinks(node.node_id, FederationSettings(members=(str(node.node_id),)), None)  # type: ignore[arg-type]  # there are no receivers
 
 
 async def test_a_server_has_so_many_links_and_no_more() -> None:

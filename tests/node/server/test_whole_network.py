@@ -1,6 +1,6 @@
 """Ten real servers and forty nodes under cuts, stalls, crashes and wrong clocks.
 
-Nothing is executed twice, every loss is reported, and all work is finished once the faults end.
+Each request is executed once, every loss is reported, and all work is finished once the faults end.
 `--hours` sets the simulated hours. Runs with the same seed are identical.
 """
 

@@ -211,7 +211,7 @@ FINISHED = StreamFinished(3)
 
 def test_it_sends_what_there_is_once_it_is_connected() -> None:
     scene = Scene()
-    full = bytes(FLUSH_SIZE)  # a shorter result means that no more may be sent now
+    full = bytes(FLUSH_SIZE)  # a shorter result means that sending must stop for now
     scene.core.chunks = [full, full, b"rest", b"not asked for"]
     scene.core.wake()
     scene.loop.turn()

@@ -1,7 +1,7 @@
 """Tests of node/transport/memory.py: order, limits, ends and cancellation."""
 
 from collections.abc import Awaitable, Callable
-from random import Random  # noqa: TID251  (seeded, to choose what is cancelled)
+from random import Random  # noqa: TID251  (seeded, to choose the cancelled task)
 
 import anyio
 import pytest

@@ -83,7 +83,7 @@ def test_handshakes_of_one_address_in_a_second() -> None:
     assert taken == [None] * burst + [FAST] * 3
     assert enter(door, 100, "192.0.2.2", 50.0) is None
     assert [door.refusal("192.0.2.1", 50.5) for _ in range(7)] == [None] * 5 + [FAST] * 2
-    # A long pause restores the burst, but no more than that.
+    # A long pause restores the burst, but not beyond it.
     assert sum(door.refusal("192.0.2.1", 1e6) is None for _ in range(100)) == burst
 
 

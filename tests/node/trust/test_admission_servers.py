@@ -1,4 +1,4 @@
-"""Connection limits of running nodes, and that refused connections leave nothing open."""
+"""Connection limits of running nodes, and that refused connections are closed completely."""
 
 import socket
 from collections.abc import Iterator

@@ -346,7 +346,7 @@ async def test_trust_change_applies_to_pending_handshakes(to: TrustPolicy) -> No
     async def decide(candidate: Candidate) -> bool:
         asked.set()
         await enough.wait()
-        return to is not ONLY_ALICE  # nor does the new one
+        return to is not ONLY_ALICE  # and the new one doesn't either
 
     async with new_node(decide) as server, Node(ALICE, config=server.config) as alice:
         peer = await alice.connect(await server.listen(LISTEN))

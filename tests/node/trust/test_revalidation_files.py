@@ -214,7 +214,7 @@ async def test_a_file_that_cannot_be_read_for_a_while(
             on.write("what is that?\n")
             await on.look(int(UNREADABLE / LOOK))
             assert on.ids == BOTH
-            # The peers learn nothing else.
+            # The peers don't learn anything else.
             await on.there.server.review()
             assert on.ids == BOTH
             # New connections are refused.
@@ -244,7 +244,7 @@ async def test_a_file_that_cannot_be_read_for_longer(path: Path) -> None:
 
 
 async def test_a_directory_that_cannot_be_searched(path: Path) -> None:
-    """The state of the file is unreadable, too. (The test replaces the directory by a file, because
+    """The state of the file is also unreadable. (The test replaces the directory by a file, because
     root can search any directory.)
     """
     async with watch(path.parent / "in" / path.name) as on:

@@ -368,7 +368,7 @@ async def test_a_node_that_is_nowhere_near(
 
     async def resolve(address: str) -> list[str]:
         asked.append(address)
-        raise UnreachableError("nobody announces it")
+        raise UnreachableError("it is not announced")
 
     monkeypatch.setitem(RESOLVERS, "mdns", resolve)
     two = await place.two(resume=30.0)

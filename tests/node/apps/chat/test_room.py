@@ -199,7 +199,7 @@ async def test_too_much_is_refused_for_a_while(
             with pytest.raises(CallRefused) as caught:
                 await ann.say("too much")
             assert caught.value.code == 19
-            await bob.say("each has a rate of their own")
+            await bob.say("each has a separate rate")
         with pytest.raises(SubscribeRefused, match="refused"):  # not even after rejoining
             await peer.subscribe("chat.lobby", {"name": "ann"}).__aenter__()
         now = anyio.current_time()

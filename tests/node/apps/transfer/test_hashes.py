@@ -128,7 +128,7 @@ async def test_hashing_is_rate_limited_per_peer(
     try:
         monkeypatch.setattr(anyio, "sleep", sleep)
         monkeypatch.setattr(anyio, "current_time", lambda: 1_000.0)
-        hashes = Hashes(clock=lambda: 0)  # caches nothing
+        hashes = Hashes(clock=lambda: 0)  # has no cache
         await hashes.of(file, "peer")
         assert slept[3] == 0
         assert slept[-1] == pytest.approx(0.25)

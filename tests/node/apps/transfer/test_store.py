@@ -1,4 +1,4 @@
-"""Tests of node/apps/transfer/store.py: it writes only in its directory and overwrites nothing."""
+"""Tests of node/apps/transfer/store.py: it writes only in its directory, and never overwrites."""
 
 import errno
 import hashlib

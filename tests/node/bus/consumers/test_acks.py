@@ -96,7 +96,7 @@ async def test_recording_is_retried(anyio_backend: str) -> None:
         with pytest.raises(BusDamagedError):
             await buffer.wait_for_space(0)
         assert (len(buffer), buffer.error is not None) == (1, True)
-        buffer.flush()  # Nothing more is attempted.
+        buffer.flush()  # There are no further attempts.
         assert len(store.batches) == 4
 
 

@@ -29,7 +29,7 @@ async def test_fetch_count_follows_the_processing_speed(
             counts = [arguments[3] for arguments in store.asked("read")]
             assert counts[0] <= 2 * FIRST_FETCH
             assert max(counts) == 40
-            # If events are processed slowly, each fetch is smaller and none is made in advance.
+            # If events are processed slowly, each fetch is smaller and isn't made in advance.
             monkeypatch.setattr(group_consumer, "QUICK", 0.0)
             monkeypatch.setattr(group_consumer, "SLOW", 0.0)
             store.calls.clear()

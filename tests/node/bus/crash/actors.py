@@ -43,7 +43,7 @@ PUBLISHERS: Final = 3
 PAUSE: Final = 0.002
 AGAIN: Final = 0.02
 RECLAIM_AFTER: Final = 0.6
-# More attempts than an event can be killed, so that none becomes a dead letter.
+# More attempts than an event can be killed, so that it doesn't become a dead letter.
 MAX_ATTEMPTS: Final = 50
 
 Ended = Callable[[], Awaitable[object]]

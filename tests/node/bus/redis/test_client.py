@@ -31,7 +31,7 @@ HELLO = b"%3\r\n+proto\r\n:3\r\n+version\r\n+7.0.15\r\n+id\r\n:1\r\n"
 
 @asynccontextmanager
 async def pretender(*answers: bytes, streams: list[object] | None = None) -> AsyncIterator[str]:
-    """Yield the address of a server that returns these responses and then nothing.
+    """Yield the address of a server that returns only these responses.
 
     Its connections are added to `streams`.
     """

@@ -181,7 +181,7 @@ async def test_lost_connection_raises_in_all_callers(store: RedisStore, redis: R
     redis("CLIENT", "UNPAUSE")
     again = await publish_all(store, *(event(n, key=f"k{n}") for n in range(10, 20)))
     assert {type(outcome) for outcome in again} == {Published}
-    assert sorted(stored(redis)) == list(range(10, 20))  # Nothing was sent twice.
+    assert sorted(stored(redis)) == list(range(10, 20))  # Each command was sent once.
 
 
 async def test_unresponsive_server_raises_in_all_callers(redis_url: str, redis: Redis) -> None:

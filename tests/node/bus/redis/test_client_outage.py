@@ -107,7 +107,7 @@ async def test_an_event_of_a_lost_answer_comes_next(
         proxied(redis_server) as proxy,
         open_bus(redis_url) as publisher,
         open_bus(proxy.url) as bus,
-        # With one attempt, an event that nobody received would become a dead letter.
+        # With one attempt, an event without a receiver would become a dead letter.
         bus.consume(S, group=G, max_attempts=1) as events,
     ):
         proxy.losing = b"lost"

@@ -225,7 +225,7 @@ async def test_repeatedly_vanishing_group_raises(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def make(*rest: object) -> None:
-        """Do nothing."""
+        """Ignore the call."""
 
     monkeypatch.setattr(group_reader.GroupReader, "_make", make)
     with pytest.raises(BusError):

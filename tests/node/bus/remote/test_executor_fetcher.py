@@ -1,4 +1,4 @@
-"""Events that fit into an answer, that wait for the next one, and that fit into none."""
+"""Events that fit into an answer, that wait for the next one, and that are too large for any."""
 
 from typing import Any
 
@@ -99,7 +99,7 @@ async def test_kept_events_are_released_after_a_timeout_or_at_the_end(
 async def test_oversized_event_does_not_stop_the_group(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Other consumers can receive it. If none can, it becomes a dead letter after some attempts."""
+    """Other consumers can receive it. Otherwise, it becomes a dead letter after some attempts."""
     monkeypatch.setattr(limits, "TOO_LARGE_DELAY", 0.0)
     async with task_scope() as backend:
         store = await store_with(backend, 10, 5_000, 20)

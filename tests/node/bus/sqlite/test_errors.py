@@ -19,7 +19,7 @@ from tests.sweep import sweep
 
 
 def said(code: int) -> sqlite3.Error:
-    error = sqlite3.OperationalError("what SQLite says")
+    error = sqlite3.OperationalError("SQLite's text")
     error.sqlite_errorcode = code
     return error
 

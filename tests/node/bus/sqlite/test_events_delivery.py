@@ -32,7 +32,7 @@ async def test_new_group_begins_at_its_start_position(
     async with stage(tmp_path) as on:
         ids = await on.publish(3)
         await on.join(after=ids[1] if after == "second" else after)
-        await on.join(after="0-0")  # The group exists, so this changes nothing.
+        await on.join(after="0-0")  # The group exists, so this has no effect.
         ids += await on.publish(1)
         assert (await on.store.groups(STREAM))[0].lag == expected
         assert await on.read() == ids[-expected:]

@@ -1,4 +1,4 @@
-"""`parley bus tail` and `groups`, which change nothing on the bus."""
+"""`parley bus tail` and `groups`, which don't change the bus."""
 
 import pytest
 

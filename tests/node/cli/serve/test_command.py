@@ -148,7 +148,7 @@ def test_a_server_that_is_killed_is_noticed(processes: Processes) -> None:
 def test_a_port_in_use(processes: Processes, parley: Parley, server: str) -> None:
     place = server.partition("#")[0]
     sentence = f"cannot listen on {place}: the address is in use"
-    # Also for the second address: the server announces nothing before all are open.
+    # Also for the second address: the server doesn't announce anything before all are open.
     for listen in (["--listen", place], ["--listen", "tcp://127.0.0.1:0", "--listen", place]):
         done = parley("serve", *listen)
         assert done == (3, "", f"parley: {sentence}\n")

@@ -1,4 +1,4 @@
-"""Tests of node/cli/serve/reload.py: a reload applies all settings or none."""
+"""Tests of node/cli/serve/reload.py: a reload is atomic."""
 
 import logging
 import os

@@ -16,7 +16,7 @@ both = pytest.mark.parametrize("flavour", FLAVOURS)
 
 
 class Taker:
-    """Receives events for handlers, which end when the test says so."""
+    """Receives events for handlers, which end on the test's request."""
 
     def __init__(self, flavour: Flavour, limits: DialectLimits) -> None:
         self.taken: list[BromineEvent] = []

@@ -18,7 +18,7 @@ from tests.node.dialects.relay.hall import (
 
 
 class Driver:
-    """The driver of a connection; `takes` says whether its transport accepts bytes."""
+    """The driver of a connection; `takes` is whether its transport accepts bytes."""
 
     def __init__(self, hall: Hall, uuid: bytes, takes: bool) -> None:
         self.core = hall.at[uuid]

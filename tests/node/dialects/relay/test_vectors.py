@@ -23,7 +23,7 @@ from tests.vectors.load import Vector, of_kind, read, unhex, vectors
 NAME = "event_relay"
 LIMIT: int = read(NAME)["limit"]
 LIMITS = DialectLimits(longest_frame=LIMIT)
-# The sender and another client, if a vector names none.
+# The sender and another client, by default.
 PAIR = ("11111111111141118111111111111111", "22222222222242228222222222222222")
 whole_and_in_bytes = pytest.mark.parametrize("piece", [1, 1 << 20])
 

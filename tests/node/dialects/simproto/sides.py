@@ -46,7 +46,7 @@ def request(kind: int, topic: str | bytes, data: bytes = b"", dialog: int = 1) -
 
 
 class Publisher:
-    """The publisher of a side's topics; it sends bytes unchanged and nothing else."""
+    """The publisher of a side's topics; it only sends bytes, unchanged."""
 
     def __init__(self, side: "Side") -> None:
         self._side = side
@@ -70,7 +70,7 @@ def bytes_of(note: bytes) -> bytes | None:
 
 
 class Side:
-    """A core with its sim layer, at a time that stands still unless `now` is set."""
+    """A core with its sim layer, at a constant time unless `now` is set."""
 
     def __init__(self, limits: DialectLimits = LIMITS) -> None:
         self.now = 0.0

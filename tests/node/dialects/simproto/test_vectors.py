@@ -138,7 +138,7 @@ def test_build(vector: Vector) -> None:
 
 @vectors("simproto", lambda vector: vector.get("fails") == "closes" and vector["kind"] == "message")
 def test_violations_close(vector: Vector) -> None:
-    """Where the document doesn't say so, a failure doesn't close the connection."""
+    """Unless the document requires it, a failure doesn't close the connection."""
     waiting = Waiting(vector)
     waiting.side.receive(unhex(vector["hex"]))
     if "ambiguous" in vector:

@@ -222,6 +222,6 @@ def test_boxes_of_missing_rekeys_evict_others_without_losing_events() -> None:
     many = Audited([*records[: at + 1], *more, *records[at + 1 :]])
     assert len(many.rows) == events_in(records)
     evidence = [one.evidence for one in many.findings if one.kind == "undecryptable"]
-    assert len(evidence) == 1  # Nothing was received in the other direction.
+    assert len(evidence) == 1  # No event was received in the other direction.
     assert all("without the secret of generation 1" in one for one in evidence)
     assert set(many.statuses) == {"ok", "undecryptable"}

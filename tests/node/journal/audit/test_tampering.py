@@ -1,4 +1,4 @@
-"""Every manipulation of a journal is found where it was made, and nothing else is reported."""
+"""Every manipulation of a journal is found where it was made, without false reports."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """`Ledger`: the requests, executions, answers and notes of a whole network, and checks of them.
 
-Nothing may happen twice, and every loss must be reported. The trace is the same for the same seed.
+Actions may not repeat, and every loss must be reported. The trace is the same for the same seed.
 """
 
 import hashlib

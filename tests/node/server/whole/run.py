@@ -49,7 +49,7 @@ class Whole:
                     for worker in self.workers:
                         worker.over.set()
             if late.cancelled_caught:
-                self.ledger.fault("work goes on")
+                self.ledger.fault("work continues")
             await self._found("after faults")
             await self._calm()
             reading.cancel_scope.cancel()

@@ -434,7 +434,7 @@ async def test_everything_has_an_accessible_name(
 
 
 def named(page: Page, within: str = "") -> None:
-    """Check that every control and landmark has a name, and none is reachable behind a dialog."""
+    """Check that every control and landmark has a name, and that a dialog covers the others."""
     used = "button, input, summary, a, table, pre, [role=button], [role=img], [role=region]"
     for one in page.all(f"{within}:is({used})"):
         assert one.accessible_name or one.text, one.get_attribute("outerHTML")
@@ -468,7 +468,7 @@ async def test_operator_can_act_with_an_action_link(
             page.click("td button.link", "shop-3")
             page.click("dialog.panel button.action", "Close the connection")
             page.find("dialog.question p", "shop-3")
-            page.press(Keys.ESCAPE)  # Dismissing the question does nothing.
+            page.press(Keys.ESCAPE)  # Dismissing the question has no effect.
             page.click("dialog.panel button.action", "Close the connection")
             page.click("dialog.question button.danger")
             page.find("#notices .good", "Closed the connection")
