@@ -180,7 +180,7 @@ class ServerLink:
                 peer.live.drop(CloseCode.NORMAL)
                 raise
             return peer
-        raise failed or UnreachableError(f"{self._places}: no address was found")
+        raise failed or UnreachableError(f"cannot connect to {self._places}: no address was found")
 
     def _failed(self, why: Exception, seconds: float) -> None:
         is_repeated = str(why) == str(self.error)
