@@ -99,7 +99,7 @@ def load_settings(
         from pathlib import Path
         from parley.settings import load_settings
 
-        Path("parley.toml").write_text("[node.limits]\nmax_payload = 65536\n")
+        Path("parley.toml").write_text("node.limits.max_payload = 65536")
         settings = load_settings("parley.toml", {})
         assert settings.node.limits.max_payload == 65_536
 

@@ -132,7 +132,7 @@ async def test_an_answer_without_encoding_is_a_failed_handler(
     with pytest.raises(CallRefused) as caught:
         await met.peer.call("odd")
     assert (caught.value.code, caught.value.data) == (16, "the handler failed")
-    assert "no encoding" in caplog.text
+    assert "cannot encode" in caplog.text
     assert await met.peer.call("echo", 1) == 1
 
 

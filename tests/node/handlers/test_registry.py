@@ -118,7 +118,7 @@ def test_supercategories() -> None:
 
 @pytest.mark.parametrize("name", [5, None, b"x"])
 def test_names_are_text(name: Any) -> None:
-    with pytest.raises(ConfigError, match="is text"):
+    with pytest.raises(ConfigError, match="it must be str"):
         Handlers().calls.add(name, "x")
 
 

@@ -65,7 +65,7 @@ def test_bus_errors_have_the_sqlite_error_as_cause(
 def test_errors_name_the_problem_and_the_file(error: Exception) -> None:
     text = str(bus_error(error, "/var/lib/bus.db"))
     assert "/var/lib/bus.db" in text
-    assert text.endswith((": what SQLite says", ": no"))
+    assert text.endswith((": SQLite's text", ": no"))
     assert "Err" not in text
 
 

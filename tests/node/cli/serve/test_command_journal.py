@@ -96,7 +96,7 @@ async def test_a_failure_is_said_or_ends_the_node(
         ),
         (
             ["--journal", "there", "--auditor", "me"],
-            "cannot read the auditor's key 'me': it begins with",
+            "cannot read the auditor's key 'me': expected parley-auditor-",
         ),
         (
             ["--journal-fsync", "often"],
