@@ -26,7 +26,7 @@ def test_an_unknown_name_is_refused(module: str) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["calls", "--beside", "resum=0"], "there is no setting"),
+        (["calls", "--beside", "resum=0"], "unknown setting"),
         (["calls", "--beside", "resume=soon"], "cannot set node.resume to 'soon'"),
         (["calls", "--beside", "resume=0", "--ours-only"], "not allowed with"),
     ],
