@@ -94,7 +94,7 @@ def test_what_to_do_about_a_finding_is_in_sight(page: WebDriver) -> None:
     size = {"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": False}
     page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     kinds = page.find_element(By.CSS_SELECTOR, "#findings .wide")
-    assert kinds.find_elements(By.TAG_NAME, "th")[7].text == "What to do"
+    assert kinds.find_elements(By.TAG_NAME, "th")[7].text == "Advice"
     assert kinds.get_property("scrollWidth") == kinds.get_property("clientWidth")
 
 
