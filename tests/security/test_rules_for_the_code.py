@@ -232,7 +232,7 @@ async def test_nothing_that_is_shown_holds_a_secret(
     text = "\n".join([*shown, *map(logged, caplog.records)])
     assert len(secrets.known) > 50
     assert len(shown) > 500
-    assert "a wrong network mac" in text
+    assert "wrong network MAC" in text
     assert secrets.shown_in(text) == []
     # The search would find a secret.
     one = max(secrets.known)
