@@ -19,21 +19,21 @@ PATHS = "paths"
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the parser of the options."""
     options = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     options.add_argument("cases", nargs="*", metavar="CASE", help=", ".join([PATHS, *CASES]))
-    options.add_argument("--json", action="store_true", help="one JSON object a line")
-    options.add_argument("--seconds", type=float, default=2.0, help="for each measurement")
-    options.add_argument("--rounds", type=int, default=5, help="of ours and the baseline")
+    options.add_argument("--json", action="store_true", help="print one JSON object per line")
+    options.add_argument("--seconds", type=float, default=2.0, help="duration of each measurement")
+    options.add_argument("--rounds", type=int, default=5, help="rounds of Parley and the baseline")
     options.add_argument("--backend", choices=["uvloop", "asyncio", "trio"], default="uvloop")
     against = options.add_mutually_exclusive_group()
-    against.add_argument("--ours-only", action="store_true", help="without the baseline")
+    against.add_argument("--ours-only", action="store_true", help="leave out the baseline")
     against.add_argument(
         "--beside",
         action="append",
         default=[],
         metavar="SETTING=VALUE",
-        help="in place of the baseline our own side with this setting of a node, such as resume=0",
+        help="compare with Parley with this node setting (resume=0), not with the baseline",
     )
     options.add_argument(
         "--quiet", type=float, default=4.0, help="seconds to wait until the machine is idle"
@@ -48,7 +48,7 @@ def main() -> None:
     known = [PATHS, *CASES]
     unknown = set(given.cases) - set(known)
     if unknown:
-        options.error(f"no such case: {', '.join(sorted(unknown))}")
+        options.error(f"unknown case: {', '.join(sorted(unknown))}")
     try:
         settings = _variables(given.beside)
     except ConfigError as error:
