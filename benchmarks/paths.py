@@ -118,7 +118,7 @@ async def _handshake(peer: Peer, server: Node) -> AsyncIterator[Run]:
         yield run
 
 
-# What is counted, with its unit.
+# The counted operations, with their units.
 PATHS: Final = {
     "call": ("call, alone", _call),
     "call-64": ("call, of 64 in flight", _calls),

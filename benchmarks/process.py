@@ -1,7 +1,7 @@
 """Child processes that exchange lines of JSON, and meters of processor time.
 
 On a shared machine the processor time of an operation is steadier than operations per second; a
-meter also reports how much other processes used meanwhile.
+meter also reports how much other processes used at the same time.
 """
 
 import json
@@ -74,10 +74,10 @@ def wait_until_quiet(*pids: int, limit: float = QUIET_WAIT) -> None:
             return
 
 
-# Seconds that a child may take to say a line (10,000 handshakes take minutes), and to end.
+# Seconds that a child may take to write a line (10,000 handshakes take minutes), and to end.
 PATIENCE = 600.0
 LAST_WORDS = 2.0
-# Descriptors of a process beside one for each of its connections.
+# Descriptors of a process in addition to one for each of its connections.
 SPARE = 64
 
 

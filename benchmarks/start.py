@@ -2,9 +2,9 @@
 
     uv run --group dev python -m benchmarks.start [--rounds N] [--json]
 
-Each is a process of its own, all of them in turn, and what counts is the processor time of the
-fastest: that holds on a busy machine too. The ratios have bounds, and a test holds them. `call`
-asks a `parley serve` that runs meanwhile; completion is asked as a shell asks.
+Each command runs in a separate process, alternating with the others. The result is the processor
+time of the fastest run, which is stable on a busy machine. The ratios have limits, which a test
+checks. `call` calls a running `parley serve`; completion is requested as a shell does.
 """
 
 import argparse

@@ -348,7 +348,7 @@ def _read_model(hint: Any, data: object) -> Any:
 def _write_model(value: object) -> Any:
     dump = getattr(value, "model_dump", None)
     if dump is None:
-        raise TypeError(f"{type(value).__name__} has no encoding")
+        raise TypeError(f"cannot encode a value of type {type(value).__name__}")
     return dump(by_alias=True)
 
 

@@ -1,8 +1,8 @@
 """The examples in docstrings of the public API run as they are.
 
 Each runs in an async function in which `node` is a running node and `peer` is its connection to
-another node, which serves the call `greet`, the topic `news`, the stream `upload` and the event
-`order`. The current directory is empty.
+another node, which serves the call `greet`, the topic `news` and the stream `upload`. The current
+directory is empty.
 """
 
 import ast

@@ -126,7 +126,7 @@ class Feed(ABC):
 
     @property
     def left(self) -> tuple[int, int]:
-        """What has not been sent: bytes of cost in this queue, events in the connection's queue."""
+        """The unsent notes: bytes of cost in this queue, events in the connection's queue."""
         return self.cost, 0
 
     @property

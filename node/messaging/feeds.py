@@ -135,7 +135,7 @@ class StreamFeed(Feed):
 
     @property
     def left(self) -> tuple[int, int]:
-        """What has not been sent: bytes of cost in this queue, events in the connection's queue."""
+        """The unsent notes: bytes of cost in this queue, events in the connection's queue."""
         return self.cost, self._connection.outbox.waiting(self.stream)
 
     @property
@@ -254,7 +254,7 @@ class HistoryFeed(StreamFeed):
 
     @property
     def left(self) -> tuple[int, int]:
-        """What has not been sent: bytes of cost and notes here, events in the connection's
+        """The unsent notes: bytes of cost and notes here, events in the connection's
         queue.
         """
         cost, events = super().left

@@ -399,7 +399,10 @@ class Connection:
         if category < SIM:
             raise LocalProtocolError(f"cannot send event of category {category}: expected 3 to 255")
         if not (category <= 255 and 1 <= subcategory <= 255 and 0 <= async_id <= LAST_ASYNC_ID):
-            raise LocalProtocolError(f"event {category}/{subcategory}, async id {async_id}")
+            raise LocalProtocolError(
+                f"cannot send event {category}/{subcategory} with async ID {async_id}: expected a "
+                f"type up to 255/255 and an async ID up to {LAST_ASYNC_ID}"
+            )
         mux, config = session.mux, self.config
         most = mux.limits.max_payload
         if not payload:

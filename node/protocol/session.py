@@ -294,7 +294,7 @@ class Session:
 
     def checkpoint(self) -> tuple[DirectionState, DirectionState]:
         if self.secure is None:
-            raise LocalProtocolError("cannot update keys: the connection is not encrypted")
+            raise LocalProtocolError("cannot return a checkpoint: the connection is not encrypted")
         return self.secure.checkpoint()
 
     def end(self, code: int, text: str, remote: bool) -> None:

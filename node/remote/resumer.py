@@ -96,7 +96,7 @@ class SessionResumer:
             unknown = unknown + 1 if tried.unknown else 0
             if unknown > 1 and live.asks_anew and await self._is_gone(dial):
                 self._runner = None
-                live.lost("the other side does not know the session any more")
+                live.lost("the peer no longer knows the session")
                 return
             self.next = (self.next + 1) % len(self._dials)
         self._runner = None
@@ -107,7 +107,7 @@ class SessionResumer:
             await self._prove(dial)
         except (ParleyError, OSError) as error:
             logger.debug(
-                "%s cannot be asked anew: %s",
+                "cannot look up %s again: %s",
                 self._live.remote,
                 error,
                 extra={"event": "resume.failed"},

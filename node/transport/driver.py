@@ -110,7 +110,7 @@ class SansIOProtocol(Protocol):
         """When to call `handle_deadline`."""
 
     def handle_deadline(self, now: float) -> None:
-        """Do what is due."""
+        """Run everything that is due."""
 
     def abort(self, now: float, code: CloseCode, reason: str) -> None:
         """End immediately."""
@@ -162,7 +162,7 @@ class Driver:
 
     All entries end in `step`: receive, deliver reports, write, and set the timer. A sender only
     marks the core as having data (`Waker`), which schedules the write. While the `barrier` is
-    closed, the core neither reads nor writes, and its time stands still.
+    closed, the core doesn't read or write, and its clock doesn't advance.
 
     Attributes:
         on_reports: called with the core's reports, in order.

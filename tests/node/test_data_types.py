@@ -178,7 +178,7 @@ def test_sent_value_of_another_type_raises_type_error(value: Any) -> None:
 
 
 def test_value_without_encoding_raises_type_error() -> None:
-    with pytest.raises(TypeError, match="object has no encoding"):
+    with pytest.raises(TypeError, match="cannot encode a value of type object"):
         data_type(list[Any]).write([object()])
 
 
