@@ -96,7 +96,7 @@ class SessionResumer:
             unknown = unknown + 1 if tried.unknown else 0
             if unknown > 1 and live.asks_anew and await self._is_gone(dial):
                 self._runner = None
-                live.lost("the peer no longer knows the session")
+                live.lost("the peer does not know the session")
                 return
             self.next = (self.next + 1) % len(self._dials)
         self._runner = None
