@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from parley._pipeline.errors import IngestError, first_line
 from parley._pipeline.spark_source import FORMAT
-from parley._pipeline.tables import Tables
+from parley._pipeline.tables import CHECKPOINT, Tables, local_directory
 
 # The default number of ranges in a batch; each task reads one range.
 MAX_BATCH_BYTES: Final = 2**30
@@ -86,13 +86,17 @@ def start(
         reader = reader.option("max_bytes", str(max_bytes))
     if range_size is not None:
         reader = reader.option("range_size", str(range_size))
-    writer = reader.load(journals).writeStream.queryName("parley")
-    writer = writer.option("checkpointLocation", tables.checkpoint)
-    if every is None:
-        writer = writer.trigger(availableNow=True)
-    else:
-        writer = writer.trigger(processingTime=f"{round(every * 1000)} milliseconds")
+    directory = local_directory(root)
+    if directory is not None:
+        # Each worker would write to its own disk, and the tables would lack its rows.
+        reader = reader.option("checkpoint", str(directory / CHECKPOINT / "metadata"))
     try:
+        writer = reader.load(journals).writeStream.queryName("parley")
+        writer = writer.option("checkpointLocation", tables.checkpoint)
+        if every is None:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{round(every * 1000)} milliseconds")
         return writer.foreachBatch(_Batch(root, tuple(steps))).start()
     except PySparkException as error:
         raise IngestError(

@@ -9,6 +9,11 @@ from typing import Final
 from parley._node.errors import ParleyError
 
 _CAUSE: Final = re.compile(r"[\w.]*(Error|Exception): ")
+_MISSING: Final = re.compile(r"No module named '?(parley|pyarrow|pyspark|numpy)\b")
+_MISSING_TEXT: Final = (
+    "the Python of a worker lacks Parley or its dependencies; install parley-node[pipeline] there "
+    "in the same version, or set PYSPARK_PYTHON to the path of a Python that has it"
+)
 
 
 class PipelineError(ParleyError):
@@ -34,5 +39,8 @@ class DamagedTablesError(NoTablesError):
 def first_line(error: object) -> str:
     """Return the first line of a Spark error, including the Python error that caused it."""
     first, *rest = str(error).strip().split("\n")
+    for line in (first, *rest):
+        if _MISSING.search(line):
+            return f"{_MISSING_TEXT} ({line.strip()})"
     causes = [line for line in rest if _CAUSE.match(line)]
     return f"{first} {causes[-1]}" if causes else first

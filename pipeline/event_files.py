@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from parley._crypto.randomness import random_bytes
 from parley._pipeline.schema import EVENT, WALKED_ARROW
 
 # Columns that are encoded in directory names and left out of the files.
@@ -91,8 +92,8 @@ class EventFiles:
         if known is None:
             directory = self._directory / f"date={date}"
             directory.mkdir(parents=True, exist_ok=True)
-            # Hidden names include the process ID because a duplicate of the task may run elsewhere.
-            hidden = directory / f".{self._name}.{os.getpid()}.parquet"
+            # Hidden names are random because a duplicate of the task may run on another machine.
+            hidden = directory / f".{self._name}.{random_bytes(8).hex()}.parquet"
             writer = pq.ParquetWriter(
                 hidden,
                 _SCHEMA,

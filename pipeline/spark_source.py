@@ -9,7 +9,9 @@ read up to its last complete record. A stream reads the rest once the record is 
 segment is closed; a single read returns an incomplete record as a torn row.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -48,7 +50,8 @@ class JournalSource(DataSource):
     """A Spark data source that reads journals from a directory, or from all that match a pattern.
 
     Options: `range_size` is the number of bytes that one task reads (default 16 MiB). For streams,
-    `max_bytes` or `max_files` limits a batch (default: no limit).
+    `max_bytes` or `max_files` limits a batch (default: no limit). `checkpoint` is a file of the
+    stream's checkpoint: if the driver can access it, each task checks that its worker can as well.
     """
 
     @classmethod
@@ -70,11 +73,21 @@ class JournalSource(DataSource):
 
 
 class RangeGroup(InputPartition):
-    """The input of one task: consecutive ranges, and the names of foreign files."""
+    """The input of one task: consecutive ranges, and the names of foreign files.
 
-    def __init__(self, parts: Sequence[SegmentRange], foreign: Sequence[str] = ()) -> None:
+    `needed` are paths that exist where the ranges were planned, so that they must exist where the
+    task runs.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[SegmentRange],
+        foreign: Sequence[str] = (),
+        needed: Sequence[str] = (),
+    ) -> None:
         self.parts = tuple(parts)
         self.foreign = tuple(foreign)
+        self.needed = tuple(needed)
 
 
 class JournalReader(DataSourceReader):
@@ -87,7 +100,7 @@ class JournalReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         listing = Listing.of(self._path)
         parts = [part for file in listing.segments for part in whole_ranges(file, self._range_size)]
-        return _grouped(parts, listing.foreign, self._range_size)
+        return _grouped(parts, listing.foreign, self._range_size, [listing.directory])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition)
@@ -106,6 +119,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"invalid options max_bytes={self._max_bytes} and max_files={self._max_files}: "
                 "they exclude each other; set only one of them"
             )
+        self._checkpoint = options.get("checkpoint")
         self._target: Listing | None = None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -141,9 +155,13 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the ranges between two offsets; every call returns the same ranges."""
         before, after = Progress(start), Progress(end)
-        parts = ranges_between(before, after, Listing.of(self._path), self._range_size)
+        listing = Listing.of(self._path)
+        parts = ranges_between(before, after, listing, self._range_size)
         foreign = [path for path in after.foreign if path not in before.foreign]
-        return _grouped(parts, foreign, self._range_size)
+        needed = [listing.directory]
+        if self._checkpoint and os.path.exists(self._checkpoint):
+            needed.append(self._checkpoint)
+        return _grouped(parts, foreign, self._range_size, needed)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition)
@@ -152,6 +170,12 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     # Spark adds a partition of its own if the list is empty.
     if isinstance(partition, RangeGroup):
+        for path in partition.needed:
+            if not Path(path).exists():
+                raise PipelineError(
+                    f"cannot run on this worker: {path!r} does not exist on it; journals and "
+                    "tables must be on storage that all workers access under the same path"
+                )
         for part in partition.parts:
             yield from read_segment_range(part)
         for path in partition.foreign:
@@ -159,7 +183,7 @@ def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
 
 
 def _grouped(
-    parts: Sequence[SegmentRange], foreign: Sequence[str], size: int
+    parts: Sequence[SegmentRange], foreign: Sequence[str], size: int, needed: Sequence[str]
 ) -> list[InputPartition]:
     """Combine small ranges into groups of up to `size` bytes, because a task costs more than a few
     rows.
@@ -170,12 +194,12 @@ def _grouped(
     for part in parts:
         part_size = part.range.end - part.range.block
         if group and filled + part_size > size:
-            groups.append(RangeGroup(group))
+            groups.append(RangeGroup(group, needed=needed))
             group, filled = [], 0
         group.append(part)
         filled += part_size
     if group or foreign:
-        groups.append(RangeGroup(group, foreign))
+        groups.append(RangeGroup(group, foreign, needed))
     return groups
 
 
@@ -185,7 +209,8 @@ def _path(options: Mapping[str, str]) -> str:
         raise PipelineError(
             "cannot read journals: no path was given; pass their directory to load()"
         )
-    return path.removeprefix("file://")
+    # Executors of a cluster have other working directories than the driver.
+    return os.path.abspath(path.removeprefix("file://"))
 
 
 def _number(options: Mapping[str, str], name: str) -> int | None:

@@ -21,7 +21,7 @@ from parley._node.protocol.rate_limit import Rate
 ROOT = Path(__file__).parent.parent
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
 # Pages without programs.
-TEXT_ONLY = {"README", "faq", "run-a-server", "troubleshooting"}
+TEXT_ONLY = {"README", "faq", "pipeline-cluster", "run-a-server", "troubleshooting"}
 WITH_PROGRAMS = [ROOT / "README.md", ROOT / "docs" / "bus.md"]
 WITH_PROGRAMS += [page for page in GUIDES if page.stem not in TEXT_ONLY]
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]

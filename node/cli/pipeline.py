@@ -1,4 +1,4 @@
-"""`parley pipeline run`, `follow` and `report`: turn journals into tables, and tables into a page.
+"""`parley pipeline`: turn journals into tables, tables into a page, and start a Spark cluster.
 
 Each record is in the tables exactly once, even if `run` and `follow` are repeated or killed. The
 first signal ends `follow` after the current batch, with complete tables. The second ends it
@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import sleep
 from types import FrameType
 from typing import Final
@@ -25,9 +26,10 @@ from parley._node.cli.spark_session import (
     remove_tables_at,
     spark_session,
     unchanged_outcome,
+    without_extra,
 )
 from parley._node.cli.terminal import show_stage, show_stages
-from parley._node.errors import FileError
+from parley._node.errors import FileError, UnreachableError
 from parley._node.trust.known_peers import KnownPeers, default_known_peers
 
 _PATIENCE: Final = 0.2  # seconds between checks for the directory
@@ -165,6 +167,43 @@ def report(
         )
     out.print(f"wrote {html}")
     out.done(html=str(html), size=html.stat().st_size)
+
+
+def cluster(workers: int, cores: int, memory: str, as_json: bool) -> None:
+    out = Output(as_json)
+    try:
+        from parley._pipeline.local_cluster import local_cluster
+    except ImportError as error:
+        raise without_extra(error) from error
+    with _stop() as stop, ExitStack() as ending:
+        place = ending.enter_context(TemporaryDirectory(prefix="parley-cluster-"))
+        with show_stage(out, "starting Spark"):
+            made = ending.enter_context(
+                local_cluster(
+                    Path(place), workers=workers, cores=cores, memory=memory, stopped=stop.is_set
+                )
+            )
+        out.print(f"started a master and {workers} workers, each with {cores} cores and {memory}")
+        out.print(f"web page: {made.page}")
+        out.print("to use the cluster, run in another terminal:")
+        out.print(f"  export SPARK_CONF_DIR={made.configuration}")
+        out.print(f"  parley pipeline run --master {made.master} --journals .. --tables ..")
+        out.print("Ctrl-C stops")
+        pids = {name: process.pid for name, process in made.processes.items()}
+        configuration = str(made.configuration)
+        out.event(
+            "started", master=made.master, page=made.page, configuration=configuration, pids=pids
+        )
+        ended: set[str] = set()
+        while not stop.is_set():
+            for name in sorted(set(made.ended()) - ended):
+                ended.add(name)
+                out.print(f"the {name} has ended")
+                out.event("ended", name=name)
+            if "master" in ended:
+                raise UnreachableError("cannot continue the Spark cluster: its master has ended")
+            sleep(_PATIENCE)
+    out.done()
 
 
 def _known_names() -> dict[str, str]:

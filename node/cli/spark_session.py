@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 _CONNECT_PORT = 15002
+_STANDALONE = "spark://"
 # Java recompiles frequently used code with more optimisations, which takes a third of its time if
 # there is little to do.
 _BRIEF = "-XX:TieredStopAtLevel=1"
@@ -54,9 +55,11 @@ def spark_session(
 
         from parley._pipeline.spark import java_has_ended, open_session
     except ImportError as error:
-        raise _without_extra(error) from error
+        raise without_extra(error) from error
     if remote is not None:
         _check_server(remote)
+    if master is not None and master.startswith(_STANDALONE):
+        _check_master(master)
     with _tracebacks_unlogged():
         try:
             session = open_session(
@@ -69,6 +72,13 @@ def spark_session(
                     f"check that --memory {memory} is a valid size and available on this machine"
                 ) from error
             raise UnreachableError(f"cannot open a Spark session: {_first_line(error)}") from error
+        except Py4JError as error:
+            if master is None or not master.startswith(_STANDALONE):
+                raise
+            raise UnreachableError(
+                f"cannot use the Spark master {master}: it refused this program; check that "
+                "SPARK_CONF_DIR names the cluster's configuration, which contains its secret"
+            ) from error
         try:
             try:
                 yield session
@@ -125,7 +135,7 @@ def remove_tables_at(tables: str, remote: str | None) -> None:
         from parley._pipeline.checkpoint import remove_tables
         from parley._pipeline.tables import local_directory
     except ImportError as error:
-        raise _without_extra(error) from error
+        raise without_extra(error) from error
     directory = None if remote is not None else local_directory(tables)
     if directory is None:
         raise ConfigError(
@@ -150,7 +160,7 @@ def gold_store(
         try:
             from parley._pipeline.up_to_date import gold_directory
         except ImportError as error:
-            raise _without_extra(error) from error
+            raise without_extra(error) from error
         directory = gold_directory(tables)
         if directory is not None:
             yield directory
@@ -203,7 +213,7 @@ def lock_tables(journals: str, tables: str, remote: str | None) -> Iterator[None
             local_directory,
         )  # imported here because other commands don't need the pipeline
     except ImportError as error:
-        raise _without_extra(error) from error
+        raise without_extra(error) from error
     directory = local_directory(tables)
     if directory is None:
         yield
@@ -247,7 +257,28 @@ def _check_server(remote: str) -> None:
         ) from error
 
 
-def _without_extra(error: ImportError) -> ConfigError:
+def _check_master(master: str) -> None:
+    """Check that one of the addresses of a standalone master answers: Spark would try for a minute.
+
+    Raises:
+        ConfigError: an invalid address.
+        UnreachableError: none of them answers.
+    """
+    errors = []
+    for address in master.removeprefix(_STANDALONE).split(","):
+        host, _, port = address.rpartition(":")
+        if not host or not port.isascii() or not port.isdigit():
+            raise ConfigError(f"invalid --master {master!r}: expected spark://HOST:PORT")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
+        except (OSError, OverflowError) as error:
+            errors.append(error)
+            continue
+        return
+    raise UnreachableError(f"cannot connect to the Spark master at {master}: {errors[-1]}")
+
+
+def without_extra(error: ImportError) -> ConfigError:
     return ConfigError(needs_extra(f"the pipeline ({error.name})", "pipeline"))
 
 

@@ -83,6 +83,14 @@ def test_a_task_of_too_many_dates_has_few_files_and_each_row_once(
         assert {f"date={time.date()}" for _, time in found[name]} == {name}
 
 
+def test_two_attempts_of_a_task_write_different_hidden_files(tmp_path: Path) -> None:
+    with EventFiles(tmp_path, "task") as first, EventFiles(tmp_path, "task") as second:
+        for files in (first, second):
+            files.write(of_days(1))
+        assert len(list(tmp_path.rglob(".task.*"))) == 2
+    assert len(list(tmp_path.rglob("*.parquet"))) == 1
+
+
 def test_a_task_of_as_many_dates_as_it_may_has_a_file_for_each(tmp_path: Path) -> None:
     for name, days in (("most", event_files.MAX_DATES), ("more", event_files.MAX_DATES + 9)):
         with EventFiles(tmp_path / name, "task") as files:

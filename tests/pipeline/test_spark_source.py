@@ -200,6 +200,36 @@ def test_a_directory_that_is_not_there() -> None:
         JournalReader({"path": "/not/there"}).partitions()
 
 
+def test_a_relative_path_is_resolved_where_the_ranges_are_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_segment().write(tmp_path / "journals")
+    monkeypatch.chdir(tmp_path)
+    reader = JournalReader({"path": "journals"})
+    (partition,) = reader.partitions()
+    monkeypatch.chdir("/")
+    found = [one for batch in reader.read(partition) for one in batch.column("status").to_pylist()]
+    assert set(found) == {OK}
+
+
+def test_a_worker_without_the_journals_or_tables_fails(tmp_path: Path) -> None:
+    journals, checkpoint = tmp_path / "journals", tmp_path / "metadata"
+    make_segment().write(journals)
+    checkpoint.touch()
+    reader = JournalStreamReader({"path": str(journals), "checkpoint": str(checkpoint)})
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    (partition,) = reader.partitions(reader.initialOffset(), end)
+    assert list(reader.read(partition))
+    for missing in (checkpoint, journals):
+        moved = missing.rename(tmp_path / "moved")
+        with pytest.raises(PipelineError, match=f"cannot run on this worker: '{missing}' does not"):
+            list(reader.read(partition))
+        moved.rename(missing)
+    checkpoint.unlink()  # on storage that this process cannot access
+    (partition,) = reader.partitions(reader.initialOffset(), end)
+    assert list(reader.read(partition))
+
+
 def test_the_source_says_what_it_is() -> None:
     source = JournalSource({"path": "/journals"})
     assert source.name() == "parley_journal"

@@ -303,6 +303,33 @@ PIPELINE_REPORT: Final = command(
     examples=("parley pipeline report --tables tables --html report.html",),
 )
 
+PIPELINE_CLUSTER: Final = command(
+    "cluster",
+    "pipeline:cluster",
+    "Start a standalone Spark cluster on this machine, until interrupted.\n\nIts processes listen "
+    "only on 127.0.0.1, authenticate each other and encrypt their connections.",
+    option(
+        "--workers",
+        type=click.IntRange(min=1, max=64),
+        default=2,
+        help="Number of workers.",
+    ),
+    option(
+        "--cores",
+        type=click.IntRange(min=1, max=1024),
+        default=1,
+        help="Number of cores of each worker.",
+    ),
+    option(
+        "--memory",
+        metavar="SIZE",
+        default="1g",
+        help="Java heap of each worker's executor.",
+    ),
+    JSON,
+    examples=("parley pipeline cluster --workers 2 --memory 1g",),
+)
+
 JOURNAL_COMMANDS: Final = group(
     "journal",
     "Create auditors' keys; inspect, verify, export and prune journals.",
@@ -320,4 +347,5 @@ PIPELINE_COMMANDS: Final = group(
     PIPELINE_RUN,
     PIPELINE_FOLLOW,
     PIPELINE_REPORT,
+    PIPELINE_CLUSTER,
 )

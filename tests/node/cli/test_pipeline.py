@@ -202,6 +202,21 @@ def test_a_server_that_is_not_there_is_said_at_once(parley: Parley) -> None:
     assert done.err.startswith("parley: cannot use --master local with --remote sc://somewhere: ")
 
 
+def test_a_master_that_does_not_answer_is_named(parley: Parley) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    master = f"spark://127.0.0.1:{port}"
+    done = parley("pipeline", "run", *WHERE, "--master", master)
+    assert done.code == 3
+    assert done.err.startswith(f"parley: cannot connect to the Spark master at {master}: ")
+    for wrong in ("spark://", "spark://host", "spark://host:port"):
+        done = parley("pipeline", "run", *WHERE, "--master", wrong)
+        assert (done.code, done.err) == (
+            2,
+            f"parley: invalid --master {wrong!r}: expected spark://HOST:PORT\n",
+        )
+
+
 @pytest.mark.parametrize("command", ["run", "follow"])
 def test_one_command_at_a_time_writes_tables(
     parley: Parley,
