@@ -1,8 +1,9 @@
-"""`python -m benchmarks.pipeline [CASE...]`: events, notes, growth, follow, small.
+"""`python -m benchmarks.pipeline [CASE...]`: events, notes, growth, follow, small, scale.
 
 `events` and `notes` compare bronze to silver with a plain pool of processes. Both do the same work
 alternately in one run, after a warm-up round; the results are the median, and the ratio of the two.
-`small` runs the commands with 98,000 events.
+`small` runs the commands with 98,000 events. `scale` runs the command with 10,000 to 3,000,000
+rows, and on local cores and clusters (`scaling`).
 """
 
 import argparse
@@ -18,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.pipeline.cases import RATE, audit_files, follow, plain_pool, small
 from benchmarks.pipeline.journals import make_journals
+from benchmarks.pipeline.scaling import SIZES, measure
 from parley._pipeline.bronze import ingest
 from parley._pipeline.gold.cluster import store_of
 from parley._pipeline.jobs import refresh
@@ -37,7 +39,26 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--cores", type=int, default=2)
     options.add_argument("--memory", default="2g", help="of the driver's Java")
+    options.add_argument(
+        "--sizes",
+        type=lambda text: [int(size) for size in text.split(",")],
+        default=list(SIZES),
+        help="events of `scale`, such as 10000,10000000",
+    )
+    options.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="append the results of `scale` to FILE, and leave out those that it has",
+    )
     given = options.parse_args()
+    if "scale" in given.cases:
+        for one in measure(given.sizes, given.json):
+            print(
+                f"scale: {one.rows:,} rows on {one.master} {one.seconds:.1f} s, {one.rate:,.0f}/s",
+                flush=True,
+            )
+        given.cases.remove("scale")
     if "small" in given.cases:
         for title, seconds in small(SMALL, given.cores).items():
             print(f"small: {title} {seconds:.1f} s", flush=True)

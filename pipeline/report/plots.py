@@ -239,12 +239,22 @@ def _name_rows(axes: Axes, names: Sequence[str]) -> None:
 def _drawing(width: float, height: float) -> Iterator[tuple[Figure, list[str]]]:
     """Create a figure of this size in inches; on exit its image URL is appended to the list."""
     address: list[str] = []
+    with svg_drawing(width, height) as (figure, svg):
+        yield figure, address
+    encoded = b64encode(svg[0].encode()).decode()
+    address.append(f"data:image/svg+xml;base64,{encoded}")
+
+
+@contextmanager
+def svg_drawing(width: float, height: float) -> Iterator[tuple[Figure, list[str]]]:
+    """Create a figure of this size in inches; on exit its SVG is appended to the list."""
+    drawn: list[str] = []
     with rc_context(_STYLE), warnings.catch_warnings():
         # The reader's fonts draw the text; the font used here only measures it.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasSVG(figure)
-        yield figure, address
+        yield figure, drawn
         file = StringIO()
         nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
         figure.savefig(file, format="svg", transparent=True, metadata=nothing)
@@ -252,8 +262,7 @@ def _drawing(width: float, height: float) -> Iterator[tuple[Figure, list[str]]]:
     svg = svg[svg.index("<svg") :].replace(_INK, "currentColor")
     svg = svg.replace("'DejaVu Sans'", "system-ui, 'Segoe UI', Roboto, 'DejaVu Sans'")
     end = svg.index(">") + 1
-    encoded = b64encode((svg[:end] + _SCHEME + svg[end:]).encode()).decode()
-    address.append(f"data:image/svg+xml;base64,{encoded}")
+    drawn.append(svg[:end] + _SCHEME + svg[end:])
 
 
 Point = tuple[float, float]
