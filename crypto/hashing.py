@@ -6,7 +6,6 @@ and `record_protection`. BLAKE3 requires the extra `fast`.
 """
 
 import hashlib
-import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -33,8 +32,6 @@ class HashAlgorithm:
     size: int
     block_size: int
     new: Callable[[bytes], HashObject]
-    # With a name, OpenSSL computes the whole HMAC in one call; otherwise the hmac module does.
-    hmac_digest: str | Callable[[bytes], HashObject]
 
     def digest(self, data: bytes) -> bytes:
         """Return the hash of `data`, `size` bytes."""
@@ -42,14 +39,24 @@ class HashAlgorithm:
 
     def hmac(self, key: bytes, data: bytes) -> bytes:
         """Return HMAC (RFC 2104) of `data` with `key`, `size` bytes."""
-        return hmac.digest(key, data, self.hmac_digest)  # type: ignore[arg-type]  # any callable will do
+        # Two calls of the hash take less time than `hmac.digest`, with and without OpenSSL.
+        new, block_size = self.new, self.block_size
+        if len(key) > block_size:
+            key = new(key).digest()
+        key = key.ljust(block_size, b"\x00")
+        return new(key.translate(_OUTER) + new(key.translate(_INNER) + data).digest()).digest()
+
+
+# The bytes XOR the pads of HMAC, as tables of `bytes.translate`.
+_INNER = bytes(byte ^ 0x36 for byte in range(256))
+_OUTER = bytes(byte ^ 0x5C for byte in range(256))
 
 
 _blake2b_256: Callable[[bytes], HashObject] = partial(hashlib.blake2b, digest_size=32)
 
-SHA256 = HashAlgorithm("sha256", 32, 64, hashlib.sha256, "sha256")
-BLAKE2B_256 = HashAlgorithm("blake2b-256", 32, 128, _blake2b_256, _blake2b_256)
-SHA512 = HashAlgorithm("sha512", 64, 128, hashlib.sha512, "sha512")
+SHA256 = HashAlgorithm("sha256", 32, 64, hashlib.sha256)
+BLAKE2B_256 = HashAlgorithm("blake2b-256", 32, 128, _blake2b_256)
+SHA512 = HashAlgorithm("sha512", 64, 128, hashlib.sha512)
 
 OPTIONAL: tuple[HashAlgorithm, ...] = ()
 try:
@@ -57,7 +64,7 @@ try:
 except ImportError:
     pass
 else:
-    OPTIONAL = (HashAlgorithm("blake3", 32, 64, blake3, blake3),)
+    OPTIONAL = (HashAlgorithm("blake3", 32, 64, blake3),)
 
 
 _PREFIX = b"parley1 "
@@ -93,8 +100,7 @@ def label(hash: HashAlgorithm, secret: bytes, label: str, context: bytes, size: 
     if size > hash.size:
         return expand(hash, secret, info, size)
     # A fast path for outputs of one block: a handshake derives about fifty of them.
-    block = hmac.digest(secret, info + b"\x01", hash.hmac_digest)  # type: ignore[arg-type]  # any callable will do
-    return block[:size]
+    return hash.hmac(secret, info + b"\x01")[:size]
 
 
 @lru_cache(maxsize=64)  # there are few labels
