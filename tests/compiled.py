@@ -18,9 +18,19 @@ CORE: Final = (
     "parley._crypto.record_protection",
     "parley._node.protocol.session",
     "parley._node.messaging.requests",
+    "parley._node.transport.driver",
+    "parley._node.remote.stream",
+    "parley._node.peer.subscription",
+    "parley._node.handlers.invoke",
 )
 # A substitute for a connection.
-STAND_INS: Final = frozenset({"tests.node.messaging.fake", "tests.node.messaging.line"})
+STAND_INS: Final = frozenset(
+    {
+        "tests.node.messaging.fake",
+        "tests.node.messaging.line",
+        "tests.node.remote.test_stream_inbox",
+    }
+)
 
 
 def is_compiled(module: str) -> bool:

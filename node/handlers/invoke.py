@@ -61,7 +61,8 @@ async def run_handler(
     try:
         if entry.chain and not inside:
             around = _Around(entry, request, peer, name, roles, take_items)
-            return ResultCode.ACCEPTED, await entry.chain.run(around.intercepted(), around.proceed)
+            data = await entry.chain.run(around.intercepted(), around.proceed)
+            return ResultCode.ACCEPTED, data
         if entry.rules and not await is_permitted(entry.rules, peer, name, roles):
             return ResultCode.NOT_AUTHORISED, None
         if entry.slots is not None:
@@ -284,13 +285,14 @@ async def _intercepted(
 
     one = Intercepted(chain, request.peer, topic.name, request.data, request=request)
     try:
-        return ResultCode.ACCEPTED, await chain.run(one, proceed)
+        data = await chain.run(one, proceed)
     except APPLICATION_ERRORS as error:
         failure = sole_error(error)
         if isinstance(failure, CallRefused) and not failure.received:
             return failure.code, failure.data
         handlers.interceptors.log_failure(request.peer.backend.now(), "subscribe", topic.name)
-    return FAILED
+        return FAILED
+    return ResultCode.ACCEPTED, data
 
 
 async def _decide(

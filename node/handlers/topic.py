@@ -566,7 +566,7 @@ def add_writers(
             return await topic.publish(note, call.headers or None)
         except (MalformedDataError, LbmEncodeError) as error:
             raise CallRefused(ResultCode.MALFORMED, str(error)) from error
-        except PayloadTooLargeError as error:
-            raise CallRefused(ResultCode.PAYLOAD_TOO_LARGE, str(error)) from error
+        except PayloadTooLargeError as too_large:
+            raise CallRefused(ResultCode.PAYLOAD_TOO_LARGE, str(too_large)) from too_large
 
     handlers.calls.add(PUBLISH + topic.name, write, allow=writers, concurrency=1, once=True)

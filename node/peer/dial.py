@@ -143,9 +143,9 @@ def drop_on_failure(peer: Peer) -> Iterator[None]:
     """Clean up after a dial that failed, timed out or was cancelled, even at the last moment."""
     try:
         yield
-    except (HandshakeError, TimeoutError) as error:
+    except (HandshakeError, TimeoutError) as failure:
         peer.driver.blame()
-        _log_failure(peer, error, refused=True)
+        _log_failure(peer, failure, refused=True)
         # The responder still has to send its Reject or Close; the core limits how long this takes.
         if peer.core.state is not State.CLOSING:
             peer.live.drop(CloseCode.GOING_AWAY)

@@ -62,8 +62,11 @@ SLICE: Final = 2_000
 class HandlerTask:
     """The task that runs the handler of a request. The event loop sets `runner`."""
 
-    begun = cancelled = False
-    runner: Runner | None = None
+    __slots__ = ("begun", "cancelled", "runner")
+
+    def __init__(self) -> None:
+        self.begun = self.cancelled = False
+        self.runner: Runner | None = None
 
 
 class Responses:
@@ -161,7 +164,7 @@ class Responses:
             size = self.calls.incoming.make(call, code, data)
         except (LbmEncodeError, FormatError):
             return code, data  # `send` reports the error.
-        del data  # Free the value, which is encoded now.
+        data = None  # Free the value, which is encoded now.
         if not account.has_room(size):
             return code, None
         account.charge(size)
@@ -289,11 +292,15 @@ class IdempotentCallHandlers:
         finally:
             once.callers -= 1
             once.waiting.discard(waiter.wake)
-            if once.answer is None and not once.callers and self._was_cancelled(call):
+            if self._is_unwanted(call, once):
                 self._stop(once, ResultCode.CANCELLED)
 
-    def _was_cancelled(self, call: IncomingCall) -> bool:
-        """Whether the caller cancelled, rather than its session or deadline having ended."""
+    def _is_unwanted(self, call: IncomingCall, once: IdempotentCall) -> bool:
+        """Whether the last waiting caller cancelled, rather than its session or deadline having
+        ended.
+        """
+        if once.answer is not None or once.callers:
+            return False
         live = self._live
         late = call.deadline is not None and live.backend.now() >= call.deadline
         return call.answered and not late and live.ended is None

@@ -681,13 +681,11 @@ class Subscription(Generic[D]):
         self._changes.notify()
 
 
-def checked_on_malformed(given: OnMalformed) -> OnMalformed:
+def checked_on_malformed(given: Any) -> OnMalformed:
     """Return the option `on_malformed`; raise ConfigError if it is invalid."""
-    if isinstance(given, str) or not callable(given):
-        if given not in ("raise", "skip"):
-            raise ConfigError(
-                f"invalid on_malformed {given!r}: expected 'raise', 'skip' or a function"
-            )
-        return given
-    require_callable(given, "on_malformed=", "note", "error", plain=True)
-    return given
+    if given in ("raise", "skip"):
+        option: OnMalformed = given
+        return option
+    if not callable(given):
+        raise ConfigError(f"invalid on_malformed {given!r}: expected 'raise', 'skip' or a function")
+    return require_callable(given, "on_malformed=", "note", "error", plain=True)

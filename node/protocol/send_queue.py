@@ -25,14 +25,14 @@ class Waker:
     """Calls `wake` when at least `count` events or `size` bytes are queued.
 
     The driver sets both: 0 while it is idle, the thresholds of an immediate flush while its next
-    flush is due, and infinity while it is working.
+    flush is due, and more than can be queued while it is working.
     """
 
     __slots__ = ("count", "size", "wake")
 
     def __init__(self) -> None:
-        self.count = 0.0
-        self.size = 0.0
+        self.count = 0
+        self.size = 0
         self.wake: Callable[[], None] = _nobody
 
     def changed(self) -> None:

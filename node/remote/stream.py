@@ -416,7 +416,7 @@ class Stream(ByteStream):
             self._forget_if_over()
         return piece
 
-    async def send(self, item: bytes) -> None:
+    async def send(self, item: bytes | bytearray | memoryview) -> None:
         """Queue all of `item`, waiting while the queue is full.
 
         Raises:

@@ -1,11 +1,14 @@
 """One hop of a tunnel (docs/protocol.md section 19)."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from parley._node.errors import PeerClosedError, StreamResetError
 from parley._node.federation.limits import LARGEST_TUNNEL_DATA
+from parley._node.messaging.application_events import APPLICATION, Carries, StreamRequests
 from parley._node.protocol.codes import CANCEL, SIM, TUNNEL, CloseCode
 from parley._node.protocol.event import Event
+from parley._node.remote.live_connection import LiveConnection
 from parley._node.remote.stream import Stream
 
 
@@ -34,10 +37,21 @@ class TunnelStream(Stream):
     the Answer, resets the stream (`protocol-error`).
     """
 
-    active_at = 0.0  # When the last Data was sent or received.
-    _taker: DataReceiver | None = None
-    _met = False  # Whether the peer's only event has arrived.
-    _answered = False
+    def __init__(
+        self,
+        live: LiveConnection,
+        requests: StreamRequests,
+        on_over: Callable[[Stream], None],
+        stream_id: int,
+        label: str,
+        answers: frozenset[tuple[int, int]] = frozenset(),
+        carries: Carries = APPLICATION,
+    ) -> None:
+        super().__init__(live, requests, on_over, stream_id, label, answers, carries)
+        self.active_at = 0.0  # When the last Data was sent or received.
+        self._taker: DataReceiver | None = None
+        self._met = False  # Whether the peer's only event has arrived.
+        self._answered = False
 
     def pass_to(self, taker: DataReceiver) -> None:
         """Pass all data to `taker`, beginning with the data that has already arrived."""

@@ -9,7 +9,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from inspect import CORO_CREATED, getcoroutinestate
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -316,17 +315,17 @@ class AsyncioBackend:
         doesn't close are logged and abandoned.
         """
         try:
-            await asyncio.sleep(0)
             deadline = self.now() + CLOSE_PATIENCE
             while self._tasks or self.transports:
-                tasks = set(filter(_has_begun, self._tasks))
+                tasks = set(self._tasks)
+                # A task that is cancelled before its first step doesn't run at all.
+                await asyncio.sleep(0)
                 self._end(tasks)
                 if self.now() > deadline:
                     self._log_unended(tasks)
                     break
                 if tasks:
                     await asyncio.wait(tasks, timeout=CLOSE_PATIENCE)
-                await asyncio.sleep(0)
         finally:
             # A cancel scope of anyio doesn't shield from `asyncio.Task.cancel`.
             self._end(self._tasks)
@@ -359,10 +358,6 @@ def _raise(error: BaseException) -> None:
 
 def _nobody(_: str) -> Driver | None:
     return None
-
-
-def _has_begun(task: asyncio.Task[Any]) -> bool:
-    return getcoroutinestate(cast(Any, task.get_coro())) != CORO_CREATED
 
 
 def awaited_by(task: asyncio.Task[Any]) -> str:

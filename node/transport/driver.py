@@ -283,7 +283,7 @@ class Driver:
         if data and (reads.waiting or len(data) > reads.size):
             reads.put(data)
             data = b""
-        self._waker.count = self._waker.size = NEVER
+        self._waker.count = self._waker.size = UNLIMITED
         more = True
         while more and core.wants_data and barrier.open and not self._closed:
             try:
@@ -429,7 +429,7 @@ class Driver:
             self._flush(only_write=True)
             self._waker.count, self._waker.size = FLUSH_EVENTS, FLUSH_SIZE
         else:
-            self._waker.count = self._waker.size = NEVER
+            self._waker.count = self._waker.size = UNLIMITED
 
     def _schedule_flush(self) -> None:
         self._waker.count, self._waker.size = FLUSH_EVENTS, FLUSH_SIZE
@@ -444,7 +444,7 @@ class Driver:
         self._flush_due = self._flush_due and only_write
         if self._closed or (transport is None and not core.is_suspended):
             return
-        self._waker.count = self._waker.size = NEVER
+        self._waker.count = self._waker.size = UNLIMITED
         try:
             while transport is not None and self.writable and barrier.open:
                 data = core.data_to_send(self._loop.now())

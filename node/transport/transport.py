@@ -6,7 +6,7 @@ holds written bytes until the journal has stored the records about them.
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 import anyio
@@ -213,6 +213,8 @@ class StreamTransport:
 
     def __init__(self, stream: ByteStream, driver: Attached, loop: Loop) -> None:
         self._stream = stream
+        # Other streams may return views of a buffer that they reuse.
+        self._receive: Callable[[int], Awaitable[bytes | bytearray | memoryview]] = stream.receive
         self._served: TransportProtocol | None = driver
         self._loop = loop
         self._queue: deque[bytes] = deque()
@@ -273,8 +275,7 @@ class StreamTransport:
                     self._reader_wakes = self._loop.waiter()
                     await self._reader_wakes
                     continue
-                # Other streams may reuse their buffer, so store a copy.
-                data = bytes(await self._stream.receive(READ_SIZE))
+                data = bytes(await self._receive(READ_SIZE))
                 if self._served is not None:
                     self._served.received(data)
         except _BROKEN:

@@ -67,6 +67,7 @@ async def test_a_reply_has_a_namespace_of_its_own(flavour: FlavourName) -> None:
             ]
 
 
+@pytest.mark.pure  # A compiled core raises TypeError for values of wrong types.
 async def test_invalid_names_are_rejected_when_created() -> None:
     async with joined("typed") as (served, client), new_node() as other:
         refused = anyio.Event()

@@ -10,6 +10,7 @@ from parley._node.protocol.limits import Limits
 from tests.node.network import eventually, meeting
 
 
+@pytest.mark.pure  # It replaces a constant of the core.
 async def test_handlers_may_outlive_their_streams_up_to_a_bound(
     anyio_backend: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -217,7 +217,7 @@ def test_joined_data_wakes_whoever_writes() -> None:
     assert woken == [8]
 
 
-NEVER = float("inf")
+NEVER = 1 << 62
 
 
 def woken(waker: Waker) -> list[int]:
@@ -247,7 +247,7 @@ def test_what_is_queued_wakes_a_driver_that_sleeps() -> None:
 
 
 @pytest.mark.parametrize(("count", "size"), [(4, NEVER), (NEVER, 40)])
-def test_one_that_will_flush_is_woken_when_much_waits(count: float, size: float) -> None:
+def test_one_that_will_flush_is_woken_when_much_waits(count: int, size: int) -> None:
     outbox = SendQueue(MemoryBudget(1 << 20))
     times = woken(outbox.waker)
     outbox.waker.count, outbox.waker.size = count, size

@@ -221,6 +221,7 @@ async def test_transfer_continues_over_another_session(world: Federated) -> None
     assert len(world.reached) == 2
 
 
+@pytest.mark.pure  # It replaces a constant of the core.
 async def test_a_publisher_that_ends_each_session_is_not_dialled_all_the_time(
     world: Federated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -401,6 +402,7 @@ async def test_failures_to_reach_the_publisher(world: Federated, error: Exceptio
     assert not world.follows.topics
 
 
+@pytest.mark.pure  # It replaces a constant of the core.
 async def test_the_way_to_the_publisher_is_tolerated_so_long(
     world: Federated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -424,6 +426,7 @@ async def test_cancelled_reach_leaves_nothing_open(world: Federated) -> None:
     await eventually(lambda: not world.follows.topics)
 
 
+@pytest.mark.pure  # It replaces a constant of the core.
 async def test_limits(world: Federated, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follows_module, "MOST_FOLLOWED", 3)
     monkeypatch.setattr(follows_module, "MOST_OF_ACCOUNT", 2)
@@ -442,6 +445,7 @@ async def test_limits(world: Federated, monkeypatch: pytest.MonkeyPatch) -> None
             assert len(world.follows.topics) == 3
 
 
+@pytest.mark.pure  # It replaces a constant of the core.
 async def test_account_with_many_topics_loses_one_to_another(
     world: Federated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
