@@ -25,9 +25,9 @@ from parley._pipeline.local_cluster import local_cluster
 SIZES: Final = (10_000, 100_000, 1_000_000, 3_000_000)
 # Masters of the measurement by cores, and the number of rows in it.
 LOCAL: Final = "local[2]"
-MASTERS: Final = ("local[1]", LOCAL, "cluster of 1", "cluster of 2")
+CLUSTERS: Final = {"cluster, 1 worker": 1, "cluster, 2 workers": 2}
+MASTERS: Final = ("local[1]", LOCAL, *CLUSTERS)
 ROWS_BY_CORES: Final = 1_000_000
-_CLUSTER: Final = "cluster of "
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def _run(place: Path, master: str, rows: int) -> float:
             cwd=place,
             env={**os.environ, **environment},
             check=True,
-            capture_output=True,
+            stdout=subprocess.PIPE,
             text=True,
         )
         seconds = perf_counter() - began
@@ -124,12 +124,11 @@ def _run(place: Path, master: str, rows: int) -> float:
 @contextmanager
 def _started(master: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the URL of a master, and the environment of programs that use it."""
-    if not master.startswith(_CLUSTER):
+    if master not in CLUSTERS:
         yield master, {}
         return
-    workers = int(master.removeprefix(_CLUSTER))
     with (
         tempfile.TemporaryDirectory(prefix="parley-cluster-") as name,
-        local_cluster(Path(name), workers=workers) as cluster,
+        local_cluster(Path(name), workers=CLUSTERS[master]) as cluster,
     ):
         yield cluster.master, {"SPARK_CONF_DIR": str(cluster.configuration)}

@@ -19,8 +19,8 @@ FOUND = [
     Measurement("local[1]", 1000, 20.0),
     Measurement(LOCAL, 100, 5.0),
     Measurement(LOCAL, 1000, 10.0),
-    Measurement("cluster of 1", 1000, 25.0),
-    Measurement("cluster of 2", 1000, 12.5),
+    Measurement("cluster, 1 worker", 1000, 25.0),
+    Measurement("cluster, 2 workers", 1000, 12.5),
 ]
 
 
@@ -46,7 +46,7 @@ def test_a_measurement_is_not_repeated(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(scaling, "_run", run)
     assert sorted(measure([100, 1000], file), key=str) == sorted(FOUND, key=str)
-    assert asked == [("cluster of 2", 1000)]
+    assert asked == [("cluster, 2 workers", 1000)]
 
 
 def test_results_of_another_machine_are_not_continued(tmp_path: Path) -> None:
@@ -69,8 +69,8 @@ def test_figures_and_a_table_are_made_of_results(tmp_path: Path) -> None:
         "| 100 | local[2] | 5.0 | 20 |",
         "| 1,000 | local[1] | 20.0 | 50 |",
         "| 1,000 | local[2] | 10.0 | 100 |",
-        "| 1,000 | cluster of 1 | 25.0 | 40 |",
-        "| 1,000 | cluster of 2 | 12.5 | 80 |",
+        "| 1,000 | cluster, 1 worker | 25.0 | 40 |",
+        "| 1,000 | cluster, 2 workers | 12.5 | 80 |",
     ]
     for name in ("rows", "cores"):
         svg = (tmp_path / f"performance-{name}.svg").read_text()

@@ -20,11 +20,13 @@ from parley._node.cli import spark_session as sessions
 from parley._node.cli.spark_session import LOCK
 from parley._node.errors import FileError
 from parley._pipeline import jobs, spark
+from parley._pipeline import local_cluster as local_clusters
 from parley._pipeline import up_to_date as again
 from parley._pipeline.errors import NoTablesError
 from parley._pipeline.gold.cluster import GoldCluster
 from parley._pipeline.gold.refresh import Outcome
 from parley._pipeline.gold.store import GoldDirectory
+from parley._pipeline.local_cluster import LocalCluster
 from parley._pipeline.report import page as writing
 from tests.node.cli.conftest import Parley
 
@@ -215,6 +217,37 @@ def test_a_master_that_does_not_answer_is_named(parley: Parley) -> None:
             2,
             f"parley: invalid --master {wrong!r}: expected spark://HOST:PORT\n",
         )
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("last", ["worker 1", "master"])
+def test_a_cluster_runs_until_a_signal_or_the_end_of_its_master(
+    parley: Parley, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    given: list[object] = []
+
+    @contextmanager
+    def cluster(directory: Path, **options: object) -> Iterator[object]:
+        stopped = options.pop("stopped")
+        assert directory.stat().st_mode & 0o077 == 0
+        given.append(options)
+        ended = subprocess.Popen([sys.executable, "-c", ""])
+        ended.wait()
+        if last != "master":
+            signal.raise_signal(signal.SIGTERM)
+            assert callable(stopped)
+            assert stopped()
+        yield LocalCluster("spark://here:1", "http://here/", directory / "conf", {last: ended})
+
+    monkeypatch.setattr(local_clusters, "local_cluster", cluster)
+    done = parley("pipeline", "cluster", "--workers", "3", "--memory", "2g")
+    assert given == [{"workers": 3, "cores": 1, "memory": "2g"}]
+    assert "  parley pipeline run --master spark://here:1 --journals .. --tables .." in done.out
+    if last == "master":
+        assert done.code == 3
+        assert done.err == "parley: cannot continue the Spark cluster: its master has ended\n"
+    else:
+        assert (done.code, done.err) == (0, "")
 
 
 @pytest.mark.parametrize("command", ["run", "follow"])
