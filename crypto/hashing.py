@@ -19,6 +19,7 @@ class HashObject(Protocol):
 
     def update(self, data: bytes | memoryview, /) -> object: ...
     def digest(self) -> bytes: ...
+    def copy(self) -> "HashObject": ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,11 +83,17 @@ def expand(hash: HashAlgorithm, prk: bytes, info: bytes, size: int) -> bytes:
         return hash.hmac(prk, info + b"\x01")[:size]
     if size > _MAX_BLOCKS * hash.size:
         raise WrongSizeError(f"HKDF-Expand with {hash.name} gives at most {_MAX_BLOCKS} digests")
-    hmac = hash.hmac
+    # All blocks have the same HMAC key, so its two hash states are computed once and copied.
+    key = prk if len(prk) <= hash.block_size else hash.digest(prk)
+    key = key.ljust(hash.block_size, b"\0")
+    inner, outer = hash.new(key.translate(_INNER)), hash.new(key.translate(_OUTER))
     block = b""
     blocks = []
     for number in range(1, -(-size // hash.size) + 1):
-        block = hmac(prk, block + info + bytes((number,)))
+        inside, outside = inner.copy(), outer.copy()
+        inside.update(block + info + bytes((number,)))
+        outside.update(inside.digest())
+        block = outside.digest()
         blocks.append(block)
     return b"".join(blocks)[:size]
 
