@@ -60,14 +60,17 @@ def main() -> None:
             for row in paths.count_paths(beside=settings):
                 print(json.dumps({"case": PATHS, **row}) if given.json else paths.line(row))
             continue
-        task = CASES[name].lasting(given.seconds)
-        against: rounds.Against | None = ("baseline", task)
+        case = CASES[name]
+        task, other = case.lasting(given.seconds), case.reference
+        against: rounds.Against | None = (other, task)
         if settings:
-            against = "ours", replace(task, settings=settings)
+            other = case.side
+            against = other, replace(task, settings=settings)
         elif given.ours_only:
             against = None
-        done = rounds.rounds(task, given.rounds, given.backend, against=against, quiet=given.quiet)
-        row = rounds.row(name, CASES[name], done, name_of_other)
+        how = given.rounds, given.backend
+        done = rounds.rounds(task, *how, side=case.side, against=against, quiet=given.quiet)
+        row = rounds.row(name, case, done, " ".join(given.beside) or other)
         print(json.dumps(row) if given.json else rounds.line(row), flush=True)
 
 

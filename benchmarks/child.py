@@ -182,6 +182,8 @@ WORKS: dict[Work, Callable[[Client, Task, Line], Awaitable[Measure]]] = {
 
 SIDES: Final[dict[SideName, tuple[str, str]]] = {
     "ours": ("benchmarks.ours", "Ours"),
+    "tunnelled": ("benchmarks.hop", "Tunnelled"),
+    "hop": ("benchmarks.hop", "Hop"),
     "baseline": ("benchmarks.baseline", "Baseline"),
     "zeromq": ("benchmarks.peers.zeromq_side", "ZeroMQ"),
     "zeromq-asyncio": ("benchmarks.peers.zeromq_side", "ZeroMQAsyncio"),

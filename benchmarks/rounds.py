@@ -69,7 +69,7 @@ def measure(
         info = server.hear()
         with Child(Order(side, backend, task, info)) as client:
             client.hear()
-            servers = [server.pid, *between]
+            servers = [server.pid, *info.get("between", ()), *between]
             wait_until_quiet(client.pid, *servers, limit=quiet)
             memory = sum(map(resident, servers))
             meter = Meter(client.pid, *servers)
@@ -98,11 +98,12 @@ def rounds(
     count: int,
     backend: Backend = "uvloop",
     *,
+    side: SideName = "ours",
     against: Against | None = None,
     quiet: float = 4.0,
 ) -> list[Round]:
     """`count` rounds, the quietest of at most one more; `against` is what else is measured."""
-    sides: list[Against] = [("ours", task), against] if against else [("ours", task)]
+    sides: list[Against] = [(side, task), against] if against else [(side, task)]
     done: list[Round] = []
     while len(done) < count or (len(done) == count and _disturbed(done)):
         order = -1 if len(done) % 2 else 1

@@ -51,7 +51,16 @@ class Task:
 
 Backend = Literal["uvloop", "asyncio", "trio"]
 SideName = Literal[
-    "ours", "baseline", "zeromq", "zeromq-asyncio", "zenoh", "nats", "grpc", "websockets"
+    "ours",
+    "tunnelled",
+    "hop",
+    "baseline",
+    "zeromq",
+    "zeromq-asyncio",
+    "zenoh",
+    "nats",
+    "grpc",
+    "websockets",
 ]
 
 
@@ -83,12 +92,14 @@ KIB64, MIB1 = 1 << 16, 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A row of results: its label, its unit, and whether less is better."""
+    """A row of results: its label, its unit, whether less is better, and the sides compared."""
 
     title: str
     unit: str
     task: Task
     less_is_better: bool = False
+    side: SideName = "ours"
+    reference: SideName = "baseline"
 
     def lasting(self, seconds: float) -> Task:
         """The task, for so long."""
@@ -124,5 +135,19 @@ CASES: dict[str, Case] = {
         "bytes",
         _task("idle", size=1, count=IDLE),
         less_is_better=True,
+    ),
+    "hop-calls": Case(
+        "calls through one hop, 64 in flight, compared with direct ones",
+        "calls/s",
+        _task("calls", count=IN_FLIGHT),
+        side="tunnelled",
+        reference="ours",
+    ),
+    "hop-bulk": Case(
+        "bytes in pieces of 64 KiB through one hop, compared with direct ones",
+        "MB/s",
+        _task("bulk", size=KIB64),
+        side="tunnelled",
+        reference="ours",
     ),
 }

@@ -26,8 +26,8 @@ def short(name: str) -> Task:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_case_runs_for_both_sides(name: str) -> None:
-    ours = measure("ours", short(name), quiet=0)
-    baseline = measure("baseline", short(name), quiet=0)
+    ours = measure(CASES[name].side, short(name), quiet=0)
+    baseline = measure(CASES[name].reference, short(name), quiet=0)
     for found in (ours, baseline):
         assert found.operations > 0
         assert found.value > 0
