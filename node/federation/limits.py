@@ -6,6 +6,7 @@ wire format are in `node.protocol.event_types`.
 
 from typing import Final
 
+from parley._node.protocol.flow_control import LARGEST_TUNNEL_DATA, LARGEST_TUNNEL_WINDOW
 from parley._node.protocol.rate_limit import Rate
 
 # Cards.
@@ -30,8 +31,7 @@ ATTEMPTS: Final = 3
 LEAST_AWAITED: Final = 0.5  # plus the round trip; a shorter silence is not evidence of a failure
 
 # Tunnels.
-LARGEST_TUNNEL_DATA: Final = 16_384
-TUNNEL_MEMORY: Final = 80 * 1024  # per direction
+TUNNEL_MEMORY: Final = LARGEST_TUNNEL_WINDOW + LARGEST_TUNNEL_DATA  # per direction
 TUNNEL_IDLE: Final = 600.0
 TUNNEL_EVICTABLE: Final = (
     60.0  # idle tunnels can be evicted after this time when a shared limit is reached

@@ -9,17 +9,24 @@ from typing import Final
 from parley._node.protocol.errors import violation
 from parley._node.protocol.limits import LARGEST_CREDIT, READ_ON
 
-# The initial window of `tunnel` streams (section 19) in both directions, whatever was agreed.
+# Tunnels (section 19). The initial window in both directions, whatever was agreed.
 TUNNEL_WINDOW: Final = 65_536
+# A window doubles whenever credit is granted, up to this size.
+LARGEST_TUNNEL_WINDOW: Final = 256 * 1024
+# The bytes by which the windows of all tunnels of a connection together may grow.
+TUNNEL_GROWTH: Final = 4 * 1024 * 1024
+# The longest Data, and the longest one until the credit has exceeded the initial window.
+LARGEST_TUNNEL_DATA: Final = 65_536
+FIRST_TUNNEL_DATA: Final = 16_384
 
 
 class SendCredit:
-    """The number of bytes that we may still send."""
+    """The number of bytes that we may still send, and the `highest` value that it has had."""
 
-    __slots__ = ("left",)
+    __slots__ = ("highest", "left")
 
     def __init__(self, initial: int) -> None:
-        self.left = initial
+        self.left = self.highest = initial
 
     def grant(self, credit: int) -> None:
         """Add credit that the peer granted.
@@ -30,6 +37,7 @@ class SendCredit:
         self.left += credit
         if self.left > LARGEST_CREDIT:
             raise violation(f"{self.left} of credit; at most {LARGEST_CREDIT}")
+        self.highest = max(self.highest, self.left)
 
 
 class ReceiveWindow:

@@ -31,7 +31,7 @@ from parley._node.protocol.errors import (
     violation,
 )
 from parley._node.protocol.event import NO_PAYLOAD, Event
-from parley._node.protocol.flow_control import TUNNEL_WINDOW
+from parley._node.protocol.flow_control import FIRST_TUNNEL_DATA, LARGEST_TUNNEL_DATA, TUNNEL_WINDOW
 from parley._node.protocol.limits import EVENT_COST, LARGEST_CREDIT, READ_ON, WINDOWS_PART, Limits
 from parley._node.protocol.memory_budget import EVENT_WEIGHT, MemoryBudget
 from parley._node.protocol.reports import (
@@ -56,7 +56,7 @@ class Multiplexer:
     """The streams of one open connection, and their queued events.
 
     Unconsumed reports and streams of the peer are charged to `account`. Tunnels are separate: their
-    windows are fixed, and Data in them is accepted even when memory is short.
+    windows grow by a fixed total, and Data in them is accepted even when memory is short.
 
     Attributes: watched: streams for which StreamWritable is reported once their queue is empty.
     windows: by label, the windows that a request (Subscribe) specified for streams that the peer
@@ -301,6 +301,18 @@ class Multiplexer:
         """
         known = self.stream_table.open.get(stream)
         return known.credit.left if known is not None and known.local_open else 0
+
+    def largest_sent(self, stream: int) -> int:
+        """Return the length of the longest Data that may be sent on a tunnel."""
+        known = self.stream_table.open.get(stream)
+        grown = known is not None and known.credit.highest > TUNNEL_WINDOW
+        return min(LARGEST_TUNNEL_DATA if grown else FIRST_TUNNEL_DATA, self.limits.max_payload)
+
+    def largest_received(self, stream: int) -> int:
+        """Return the length of the longest Data that the peer may send on a tunnel."""
+        known = self.stream_table.open.get(stream)  # None if it ended after the Data
+        grown = known is None or known.window.size > TUNNEL_WINDOW
+        return LARGEST_TUNNEL_DATA if grown else FIRST_TUNNEL_DATA
 
     def watch(self, stream: int, *, credit: bool) -> None:
         """Report StreamWritable once; see `Connection.notify_writable`."""

@@ -19,7 +19,13 @@ from parley._node.protocol.errors import (
     RemoteProtocolError,
     violation,
 )
-from parley._node.protocol.flow_control import ReceiveWindow, SendCredit
+from parley._node.protocol.flow_control import (
+    LARGEST_TUNNEL_WINDOW,
+    TUNNEL_GROWTH,
+    TUNNEL_WINDOW,
+    ReceiveWindow,
+    SendCredit,
+)
 from parley._node.protocol.memory_budget import STREAM_WEIGHT, MemoryBudget
 
 
@@ -58,6 +64,7 @@ class Streams:
     """The streams of one connection that aren't closed.
 
     `committed` is the sum of the local windows in bytes, except those of streams that are `apart`.
+    `grown` is the number of bytes by which those exceed their initial size.
     Streams that the peer opened are charged to `account`.
     """
 
@@ -69,6 +76,7 @@ class Streams:
         "_ours",
         "_theirs",
         "committed",
+        "grown",
         "last_local",
         "open",
     )
@@ -83,6 +91,7 @@ class Streams:
         self._theirs = 0
         self.open: dict[int, StreamState] = {}
         self.committed = 0
+        self.grown = 0
 
     def admit(self, stream: int) -> None:
         """Check that an event on a stream without a key is allowed.
@@ -171,8 +180,11 @@ class Streams:
         self._sweep(stream)
 
     def end_remote(self, stream: StreamState) -> None:
-        if stream.remote_open and not stream.apart:
-            self.committed -= stream.window.size
+        if stream.remote_open:
+            if stream.apart:
+                self.grown -= stream.window.size - TUNNEL_WINDOW
+            else:
+                self.committed -= stream.window.size
         stream.remote_open = False
         self._sweep(stream)
 
@@ -185,7 +197,8 @@ class Streams:
     def consume(self, stream: StreamState, cost: int, budget: int) -> int:
         """Count `cost` as consumed; return the credit to grant now (may be 0)."""
         if stream.apart:
-            return stream.window.consume(cost)
+            grant = stream.window.consume(cost)
+            return grant and grant + self._grow(stream.window)
         before = stream.window.size
         grant = stream.window.consume(cost, shrink=self.committed > budget)
         self.committed += stream.window.size - before
@@ -200,6 +213,14 @@ class Streams:
         if not stream.apart:
             self.committed += stream.window.size
         return stream
+
+    def _grow(self, window: ReceiveWindow) -> int:
+        """Double the window of a tunnel within the limits; return the number of bytes added."""
+        size = window.size
+        added = min(size, LARGEST_TUNNEL_WINDOW - size, TUNNEL_GROWTH - self.grown)
+        window.resize(size + added)
+        self.grown += added
+        return added
 
     def _sweep(self, stream: StreamState) -> None:
         if stream.local_open or stream.remote_open:

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 from parley._node.errors import PeerClosedError, StreamResetError
-from parley._node.federation.limits import LARGEST_TUNNEL_DATA
 from parley._node.messaging.application_events import APPLICATION, Carries, StreamRequests
 from parley._node.protocol.codes import CANCEL, SIM, TUNNEL, CloseCode
 from parley._node.protocol.event import Event
+from parley._node.protocol.flow_control import FIRST_TUNNEL_DATA
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.remote.stream import Stream
 
@@ -31,7 +31,7 @@ class DataReceiver(Protocol):
 
 
 class TunnelStream(Stream):
-    """A `tunnel` stream, on either side: one Dial, one Answer, then Data of 1 to 16,384 bytes.
+    """A `tunnel` stream, on either side: one Dial, one Answer, then Data of 1 to 65,536 bytes.
 
     The data is passed to a `DataReceiver` as it arrives. Any other event, except a Cancel before
     the Answer, resets the stream (`protocol-error`).
@@ -94,8 +94,11 @@ class TunnelStream(Stream):
     # Called by the connection.
 
     def data_received(self, data: bytes, cost: int) -> None:
-        taker = self._taker
-        if len(data) > LARGEST_TUNNEL_DATA or self._is_early:
+        taker, size = self._taker, len(data)
+        too_long = size > FIRST_TUNNEL_DATA and size > self.live.core.streams.largest_received(
+            self.id
+        )
+        if too_long or self._is_early:
             self.live.core.consume(self.id, cost)
             self._violated()
         elif taker is None or self._closed:

@@ -11,10 +11,9 @@ from contextlib import suppress
 from typing import Final
 
 from parley._crypto.identity import NodeId
-from parley._node.federation.limits import LARGEST_TUNNEL_DATA
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.errors import LocalError
-from parley._node.protocol.flow_control import TUNNEL_WINDOW
+from parley._node.protocol.flow_control import FIRST_TUNNEL_DATA, TUNNEL_WINDOW
 from parley._node.protocol.limits import EVENT_COST
 from parley._node.remote.tunnel_stream import TunnelStream
 from parley._node.transport.driver import Driver
@@ -123,15 +122,15 @@ class TunnelWriter:
             return 0
         try:
             streams = core.streams
-            left = streams.credit(stream)
+            left, most = streams.credit(stream), streams.largest_sent(stream)
             if waiting:
                 left -= outbox.waiting_cost(stream)
-            if left > 0 and size <= LARGEST_TUNNEL_DATA:
+            if left > 0 and size <= most:
                 streams.send_data(stream, bytes(data))
                 return size
             with memoryview(data) as view:
                 while at < size and left > 0 and waiting < WAITING_PIECES:
-                    end = min(at + LARGEST_TUNNEL_DATA, size)
+                    end = min(at + most, size)
                     part = view[at:end]  # copied if it may change before it is encrypted
                     piece = part if type(data) is bytes else bytes(part)
                     streams.send_data(stream, piece)
@@ -253,7 +252,7 @@ class TunnelTransport:
         """
         self._received.append(data)
         self._used += cost
-        if len(data) < LARGEST_TUNNEL_DATA:
+        if len(data) < FIRST_TUNNEL_DATA:
             self._deliver()
         elif not self._is_delivery_due:
             self._is_delivery_due = True

@@ -7,16 +7,21 @@ from typing import Final
 
 from tests.reference.wire import TYPES, Event, Violation
 
-LONGEST_DATA: Final = 16_384
+FIRST_WINDOW: Final = 65_536
+LARGEST_WINDOW: Final = 262_144
+# In the first window, and in a larger one.
+FIRST_DATA: Final = 16_384
+LONGEST_DATA: Final = 65_536
 DIAL_ID: Final = 1
 
 
 class TunnelHop:
     """One stream `tunnel` on which the other side dialled, or, if `opened`, this side did and was
-    answered with code 0."""
+    answered with code 0. `window` is the one that the server now grants on the stream."""
 
-    def __init__(self, *, opened: bool = False) -> None:
+    def __init__(self, *, opened: bool = False, window: int = FIRST_WINDOW) -> None:
         self._dialled = self._joined = opened
+        self._longest = FIRST_DATA if window == FIRST_WINDOW else LONGEST_DATA
 
     def answer(self) -> None:
         """Send the Answer with code 0."""
@@ -29,7 +34,7 @@ class TunnelHop:
         if self._joined:
             if kind == TYPES["Finish"]:
                 return "passes on"
-            if kind == TYPES["Data"] and len(event.payload) <= LONGEST_DATA:
+            if kind == TYPES["Data"] and len(event.payload) <= self._longest:
                 return "passes on"
             raise Violation("protocol-error", "only Data and Finish pass on joined streams")
         if not self._dialled:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.reference.dialling import dial_payload
-from tests.reference.tunnel import LONGEST_DATA, TunnelHop
+from tests.reference.tunnel import FIRST_DATA, FIRST_WINDOW, LARGEST_WINDOW, LONGEST_DATA, TunnelHop
 from tests.reference.wire import TYPES, Event, Violation, cells_payload
 
 Vector = dict[str, Any]
@@ -37,9 +37,9 @@ _SECOND: dict[str, Event] = {
 }
 _JOINED: dict[str, Event] = {
     "Data": _event("Data", 0, _BYTES),
-    "the longest Data": _event("Data", 0, bytes(LONGEST_DATA)),
+    "the longest Data": _event("Data", 0, bytes(FIRST_DATA)),
     "Finish": _event("Finish"),
-    "Data that is too long": _event("Data", 0, bytes(LONGEST_DATA + 1)),
+    "Data that is too long": _event("Data", 0, bytes(FIRST_DATA + 1)),
     "a Call": _CALL,
     "a Call without an async id": _event("Call", 0, topic="parley.echo"),
     "a Subscribe": _event("Subscribe", 7, topic="news"),
@@ -63,9 +63,43 @@ _CASES: dict[str, tuple[str, str, dict[str, Event]]] = {
 }
 
 
+# The window of the stream, and the length of the Data.
+_SIZES: tuple[tuple[int, int], ...] = (
+    (FIRST_WINDOW, FIRST_DATA),
+    (FIRST_WINDOW, FIRST_DATA + 1),
+    (FIRST_WINDOW, LONGEST_DATA),
+    (2 * FIRST_WINDOW, FIRST_DATA + 1),
+    (2 * FIRST_WINDOW, LONGEST_DATA),
+    (2 * FIRST_WINDOW, LONGEST_DATA + 1),
+    (LARGEST_WINDOW, LONGEST_DATA),
+    (LARGEST_WINDOW, LONGEST_DATA + 1),
+)
+
+
+def data_vectors() -> list[Vector]:
+    """One Data on a joined stream whose window was enlarged, at the server between."""
+    vectors: list[Vector] = []
+    for side in ("opener", "target"):
+        for window, size in _SIZES:
+            hop = TunnelHop(opened=True, window=window)
+            vector: Vector = {
+                "name": f"tunnel-data: {size} bytes in a window of {window}, from the {side}",
+                "kind": "tunnel-data",
+                "from": side,
+                "window": window,
+                "size": size,
+            }
+            try:
+                expected = hop.receive(_event("Data", 0, bytes(size)))
+                vectors.append({**vector, "expected": expected})
+            except Violation as violation:
+                vectors.append({**vector, "fails": violation.code, "why": violation.why})
+    return vectors
+
+
 def tunnel_vectors() -> list[Vector]:
     """One event on a stream `tunnel`, at the server between."""
-    vectors: list[Vector] = []
+    vectors = data_vectors()
     for where, (state, side, events) in _CASES.items():
         for name, event in events.items():
             hop = TunnelHop(opened=side == "target")

@@ -3,13 +3,18 @@
 import pytest
 
 from parley._node.federation.limits import (
-    LARGEST_TUNNEL_DATA,
     TUNNEL_IDLE,
     TUNNEL_LEFT,
     TUNNEL_MEMORY,
 )
 from parley._node.protocol.codes import CloseCode
-from parley._node.protocol.flow_control import TUNNEL_WINDOW
+from parley._node.protocol.flow_control import (
+    FIRST_TUNNEL_DATA,
+    LARGEST_TUNNEL_DATA,
+    LARGEST_TUNNEL_WINDOW,
+    TUNNEL_GROWTH,
+    TUNNEL_WINDOW,
+)
 from parley._node.remote.requests import Call
 from parley._node.testing import FakeClock, FaultyLink
 from parley._node.tunnels.service import TunnelService
@@ -39,7 +44,53 @@ async def test_bytes_pass_both_ways_whatever_their_pieces(anyio_backend: str) ->
             there.writer.write(sent[start : start + 9_973])
         await eventually(lambda: len(here.data) == len(there.data) == len(sent))
         assert here.data == there.data == sent
-        assert max(here.longest, there.longest) <= LARGEST_TUNNEL_DATA
+        assert FIRST_TUNNEL_DATA < here.longest <= LARGEST_TUNNEL_DATA
+        assert FIRST_TUNNEL_DATA < there.longest <= LARGEST_TUNNEL_DATA
+
+
+@pytest.mark.parametrize("hop_grows", [False, True])
+@pytest.mark.parametrize("ends_grow", [False, True])
+async def test_sides_that_know_only_the_first_window_work_with_others(
+    ends_grow: bool, hop_grows: bool, anyio_backend: str
+) -> None:
+    async with row(3) as made:
+        ends = end_raw(made.target)
+        grows = (ends_grow, hop_grows), (hop_grows, ends_grow)
+        readers = [
+            (one, how)
+            for pair, hows in zip(made.links, grows, strict=True)
+            for one, how in zip(pair, hows, strict=True)
+        ]
+        for reader, how in readers:
+            if not how:
+                reader.core.streams.stream_table.grown = TUNNEL_GROWTH
+        here, there = RawEnd((await made.open()).stream), ends[0]
+        sent = bytes(range(256)) * 4_000
+        for end in (here, there):
+            end.writer.write(sent)
+        await eventually(lambda: len(here.data) == len(there.data) == len(sent))
+        assert here.data == there.data == sent
+        most = LARGEST_TUNNEL_DATA if ends_grow else FIRST_TUNNEL_DATA
+        assert max(here.longest, there.longest) <= most
+        for reader, how in readers:
+            (flow,) = reader.core.flow().streams.values()
+            assert flow.window == (LARGEST_TUNNEL_WINDOW if how else TUNNEL_WINDOW)
+
+
+async def test_a_large_window_that_stalls_is_buffered_up_to_its_limit(anyio_backend: str) -> None:
+    async with row(3) as made:
+        ends = end_raw(made.target)
+        here = RawEnd((await made.open()).stream)
+        here.writer.write(bytes(1_000_000))
+        await eventually(lambda: len(ends[0].data) == 1_000_000)
+        ends[0].reading = False
+        here.writer.write(bytes(2_000_000))
+        (splice,) = splices(made)
+        await eventually(lambda: splice.buffered > LARGEST_TUNNEL_WINDOW // 2)
+        await settled()
+        assert splice.buffered <= TUNNEL_MEMORY
+        ends[0].read()
+        await eventually(lambda: len(ends[0].data) == 3_000_000)
 
 
 async def test_a_reader_that_stalls_holds_its_sender_at_the_windows(anyio_backend: str) -> None:
@@ -49,10 +100,10 @@ async def test_a_reader_that_stalls_holds_its_sender_at_the_windows(anyio_backen
         sent = bytes(1_000_000)
         here.writer.write(sent)
         (splice,) = splices(made)
-        await eventually(lambda: len(ends[0].data) > TUNNEL_WINDOW - LARGEST_TUNNEL_DATA)
+        await eventually(lambda: len(ends[0].data) > TUNNEL_WINDOW - FIRST_TUNNEL_DATA)
         await eventually(lambda: splice.buffered > TUNNEL_WINDOW // 2)
         await settled()
-        assert len(ends[0].data) <= TUNNEL_WINDOW + LARGEST_TUNNEL_DATA
+        assert len(ends[0].data) <= TUNNEL_WINDOW + FIRST_TUNNEL_DATA
         assert splice.buffered <= TUNNEL_MEMORY
         for end in made.links[0]:
             assert end.core.account.held < 16_384  # the stream and its task

@@ -6,9 +6,8 @@ import pytest
 
 from parley._lbm import keys
 from parley._lbm.codec import encode
-from parley._node.federation.limits import LARGEST_TUNNEL_DATA
 from parley._node.protocol.codes import DIAL, TUNNEL, CloseCode
-from parley._node.protocol.flow_control import TUNNEL_WINDOW
+from parley._node.protocol.flow_control import FIRST_TUNNEL_DATA, TUNNEL_WINDOW
 from parley._node.protocol.limits import Limits
 from parley._node.tunnels.tunnel_transport import TunnelTransport
 from tests.inspection import error_code_of
@@ -47,7 +46,7 @@ async def opened(made: Row) -> tuple[TunnelTransport, Log, RawEnd]:
 async def test_pieces_of_one_turn_are_given_as_one(rest: int, anyio_backend: str) -> None:
     async with row(3) as made:
         _, log, there = await opened(made)
-        sent = bytes(range(256)) * (3 * LARGEST_TUNNEL_DATA // 256) + bytes(rest)
+        sent = bytes(range(256)) * (3 * FIRST_TUNNEL_DATA // 256) + bytes(rest)
         there.writer.write(sent)
         await eventually(lambda: sum(map(len, log.came)) == len(sent))
         assert log.came == [sent]

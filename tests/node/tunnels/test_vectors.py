@@ -32,7 +32,7 @@ from parley._node.tunnels.dial import dial_tunnel
 from parley._node.tunnels.policy import IncomingDial
 from parley._node.tunnels.tunnel_transport import TunnelTransport
 from tests.inspection import error_code_of
-from tests.node.network import PATIENCE, eventually
+from tests.node.network import PATIENCE, eventually, settled
 from tests.node.tunnels.tunnel_rows import RawEnd, Row, end_raw, row
 from tests.vectors.load import Vector, codes, of_kind, unhex, vectors
 
@@ -84,6 +84,11 @@ def put(stream: TunnelStream, vector: Vector, made: Row) -> None:
         stream.live.core.send(stream.id, async_id, category, subcategory, body, lbm=False)
 
 
+async def arrived(end: RawEnd, size: int) -> None:
+    """Wait until `size` bytes of data have arrived."""
+    await eventually(lambda: len(end.data) == size)
+
+
 def reset_code(stream: TunnelStream) -> int | None:
     return error_code_of(stream)
 
@@ -111,6 +116,29 @@ async def test_an_event_before_the_answer(vector: Vector, anyio_backend: str) ->
         assert reset_code(stream) in allowed
         assert not ran
         assert made.links[0][0].is_open
+
+
+@vectors("federation", of_kind("tunnel-data"))
+async def test_data_in_a_window(vector: Vector, anyio_backend: str) -> None:
+    async with row(3) as made:
+        ends = end_raw(made.target)
+        here, there = RawEnd((await made.open()).stream), ends[0]
+        one, other = (here, there) if vector["from"] == "opener" else (there, here)
+        server = made.links[0][1] if one is here else made.links[1][0]
+        sent, window = 0, server.core.flow().streams[one.stream.id].window
+        while window < vector["window"]:
+            one.writer.write(bytes(window // 2))
+            sent += window // 2
+            await arrived(other, sent)
+            await settled()
+            window = server.core.flow().streams[one.stream.id].window
+        assert window == vector["window"]
+        one.stream.live.core.send_data(one.stream.id, bytes(vector["size"]))
+        if "expected" in vector:
+            await arrived(other, sent + vector["size"])
+        else:
+            await eventually(lambda: one.code is not None and other.code is not None)
+            assert {one.code, other.code} <= codes(vector)
 
 
 @vectors("federation", lambda v: v["kind"] == "tunnel" and v["state"] == "joined")
