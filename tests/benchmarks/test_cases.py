@@ -2,10 +2,13 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import psutil
 import pytest
 
+from benchmarks.child import IDLE_BEFORE, idle
+from benchmarks.ours import Ours
 from benchmarks.process import Child, ChildError
 from benchmarks.rounds import Round, line, measure, row
 from benchmarks.task import CASES, Backend, Order, SideName, Task
@@ -38,6 +41,22 @@ def test_a_case_runs_for_both_sides(name: str) -> None:
     assert found["ratio"] == [found["ratio"][0]] * 3
     assert found["cpu_ratio"][0] > 0
     assert line(found).startswith(name)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_idle_connections_are_open_before_the_measurement(anyio_backend: str) -> None:
+    task = replace(short("idle-memory"), count=FEW)
+    ours = Ours()
+
+    async def line() -> dict[str, Any]:
+        return {}
+
+    async with ours.serve(task) as (info, _), ours.client(task, info) as client:
+        measured = await idle(client, task, line)
+        assert len(client.node.peers) == IDLE_BEFORE
+        assert await measured() == {"operations": FEW}
+        assert len(client.node.peers) == IDLE_BEFORE + FEW
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
