@@ -15,8 +15,9 @@ TUNNEL_WINDOW: Final = 65_536
 LARGEST_TUNNEL_WINDOW: Final = 256 * 1024
 # The bytes by which the windows of all tunnels of a connection together may grow.
 TUNNEL_GROWTH: Final = 4 * 1024 * 1024
-# The longest Data, and the longest one until the credit has exceeded the initial window.
-LARGEST_TUNNEL_DATA: Final = 65_536
+# The longest Data, which has room for an inner event of 64 KiB with its frame, and the longest one
+# until the credit has exceeded the initial window.
+LARGEST_TUNNEL_DATA: Final = 65 * 1024
 FIRST_TUNNEL_DATA: Final = 16_384
 
 

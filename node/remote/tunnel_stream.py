@@ -31,7 +31,7 @@ class DataReceiver(Protocol):
 
 
 class TunnelStream(Stream):
-    """A `tunnel` stream, on either side: one Dial, one Answer, then Data of 1 to 65,536 bytes.
+    """A `tunnel` stream, on either side: one Dial, one Answer, then Data of 1 to 66,560 bytes.
 
     The data is passed to a `DataReceiver` as it arrives. Any other event, except a Cancel before
     the Answer, resets the stream (`protocol-error`).

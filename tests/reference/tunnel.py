@@ -11,7 +11,7 @@ FIRST_WINDOW: Final = 65_536
 LARGEST_WINDOW: Final = 262_144
 # In the first window, and in a larger one.
 FIRST_DATA: Final = 16_384
-LONGEST_DATA: Final = 65_536
+LONGEST_DATA: Final = 66_560
 DIAL_ID: Final = 1
 
 
