@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# What runs on a core that is compiled: builds such a wheel, and in the empty folder $1 makes an
-# environment `venv` that has it and a folder `clone` without our source, so that only the
-# wheel's is found. Without a C compiler it says so, and makes nothing.
+# What runs on a core that is compiled: builds such a wheel for the Python $2 (by default that of
+# the clone), and in the empty folder $1 makes an environment `venv` that has it and a folder `clone`
+# without our source, so that only the wheel's is found. Without a C compiler it says so, and makes
+# nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 made=$1
-python=$(uv python find)
+python=${2:-$(uv python find)}
 
 # The one that builds extensions of this Python, perhaps with options behind it.
 compiler=${CC:-$("$python" -c 'import sysconfig as s; print(s.get_config_var("CC") or "cc")')}
