@@ -1,8 +1,9 @@
 """`python -m benchmarks.bus [CASE...]`: events per second that one or ten publishers publish.
 
 Each publisher waits for one event before it publishes the next. The sides are the bus on SQLite,
-the bus on Redis, and Lightbus on the same redis-server. All sides run in each round with an empty
-store. A ratio compares the bus on Redis with Lightbus in the same round.
+the same bus at another process's node over one TCP connection, the bus on Redis, and Lightbus on
+the same redis-server. All sides run in each round with an empty store. A ratio compares two sides
+of one round: the bus over TCP with SQLite, and the bus on Redis with Lightbus.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -22,13 +24,17 @@ import anyio
 
 from benchmarks.machine import machine
 from benchmarks.process import ChildError, LineProcess, wait_until_quiet
-from parley.bus import open_bus
+from parley import Identity, Node
+from parley.bus import Bus, open_bus
 from tests.redis_server import RedisServer, redis_program
 
 PUBLISHERS: Final = {"publish-1": 1, "publish-10": 10}
 # What each event carries: one field with this text.
 TEXT: Final = "x" * 128
 LIGHTBUS: Final = ("lightbus==1.1.2", "aioredis==1.3.1", "setuptools<80")
+
+# The sides that a ratio compares, ours first.
+RATIOS: Final = {"tcp by sqlite": ("tcp", "sqlite"), "redis by lightbus": ("redis", "lightbus")}
 
 # Publish with so many publishers for so many seconds; returns events per second.
 Publish: TypeAlias = Callable[[int, float], float]
@@ -61,7 +67,7 @@ def main() -> None:
 def measure(
     case: str, sides: dict[str, Publish], seconds: float, rounds: int, quiet: float
 ) -> dict[str, Any]:
-    """Return the median of each side, and the ratio of Redis to Lightbus by rounds."""
+    """Return the median of each side, and the ratios by rounds: median, least and most."""
     found: dict[str, list[float]] = {name: [] for name in sides}
     for index in range(rounds):
         for name in list(sides)[:: -1 if index % 2 else 1]:
@@ -69,10 +75,11 @@ def measure(
             found[name].append(sides[name](PUBLISHERS[case], seconds))
     row: dict[str, Any] = {"case": case, "unit": "events/s"}
     row |= {name: round(median(values), 1) for name, values in found.items()}
-    if "redis" in found and "lightbus" in found:
-        pairs = zip(found["redis"], found["lightbus"], strict=True)
-        ratios = [ours / other for ours, other in pairs]
-        row["ratio"] = [round(of(ratios), 2) for of in (median, min, max)]
+    row["ratios"] = {}
+    for name, (ours, other) in RATIOS.items():
+        if ours in found and other in found:
+            ratios = [a / b for a, b in zip(found[ours], found[other], strict=True)]
+            row["ratios"][name] = [round(of(ratios), 2) for of in (median, min, max)]
     return row
 
 
@@ -80,15 +87,14 @@ def line(row: dict[str, Any]) -> str:
     """Return a row as text."""
     values = [f"{name} {value:,.0f}" for name, value in row.items() if isinstance(value, float)]
     text = f"{row['case']:12} {', '.join(values)} {row['unit']}"
-    if "ratio" in row:
-        middle, least, most = row["ratio"]
-        text += f"; redis by lightbus {middle:.2f} ({least:.2f} to {most:.2f})"
+    for name, (middle, least, most) in row["ratios"].items():
+        text += f"; {name} {middle:.2f} ({least:.2f} to {most:.2f})"
     return text
 
 
 def open_sides(stack: ExitStack, appendfsync: str) -> tuple[dict[str, Publish], dict[str, str]]:
     """Return the sides that can run on this machine, and why the others cannot."""
-    sides: dict[str, Publish] = {"sqlite": _publish_on_sqlite}
+    sides: dict[str, Publish] = {"sqlite": _publish_on_sqlite, "tcp": _publish_over_tcp}
     if redis_program() is None:
         return sides, dict.fromkeys(("redis", "lightbus"), "there is no redis-server")
     server = stack.enter_context(RedisServer(appendfsync=appendfsync))
@@ -120,22 +126,40 @@ def _publish_on_sqlite(publishers: int, seconds: float) -> float:
 def _publish(url: str, publishers: int, seconds: float) -> float:
     async def work() -> float:
         async with open_bus(url) as bus:
-            count = 0
-
-            async def repeat(end: float) -> None:
-                nonlocal count
-                while perf_counter() < end:
-                    await bus.publish("bench.measured", {"text": TEXT})
-                    count += 1
-
-            await bus.publish("bench.measured", {"text": TEXT})
-            began = perf_counter()
-            async with anyio.create_task_group() as group:
-                for _ in range(publishers):
-                    group.start_soon(repeat, began + seconds)
-            return count / (perf_counter() - began)
+            return await _count(bus, publishers, seconds)
 
     return anyio.run(work, backend_options={"use_uvloop": True})
+
+
+def _publish_over_tcp(publishers: int, seconds: float) -> float:
+    async def work(address: str) -> float:
+        async with Node(Identity.create()) as node:
+            peer = await node.connect(address)
+            return await _count(peer.bus(), publishers, seconds)
+
+    with TemporaryDirectory(prefix="parley-bus-") as directory:
+        command = [sys.executable, "-m", "benchmarks.bus.node_child", f"{directory}/bus.db"]
+        with LineProcess(command) as child:
+            address = child.hear()["address"]
+            return anyio.run(work, address, backend_options={"use_uvloop": True})
+
+
+async def _count(bus: Bus, publishers: int, seconds: float) -> float:
+    """Return how many events per second are published."""
+    count = 0
+
+    async def repeat(end: float) -> None:
+        nonlocal count
+        while perf_counter() < end:
+            await bus.publish("bench.measured", {"text": TEXT})
+            count += 1
+
+    await bus.publish("bench.measured", {"text": TEXT})
+    began = perf_counter()
+    async with anyio.create_task_group() as group:
+        for _ in range(publishers):
+            group.start_soon(repeat, began + seconds)
+    return count / (perf_counter() - began)
 
 
 @contextmanager

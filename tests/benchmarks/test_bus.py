@@ -21,15 +21,16 @@ def test_what_can_run_is_measured(
         assert left_out == {"lightbus": "uv is not installed"}
         row = bus.measure("publish-10", sides, seconds=0.02, rounds=1, quiet=0)
     assert row["sqlite"] > 0
+    assert row["tcp"] > 0
     assert row["redis"] > 0
-    assert "ratio" not in row
+    assert list(row["ratios"]) == ["tcp by sqlite"]
 
 
 def test_without_a_server_redis_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bus, "redis_program", lambda: None)
     with ExitStack() as stack:
         sides, left_out = bus.open_sides(stack, "no")
-    assert list(sides) == ["sqlite"]
+    assert list(sides) == ["sqlite", "tcp"]
     assert left_out == dict.fromkeys(("redis", "lightbus"), "there is no redis-server")
 
 
@@ -40,7 +41,7 @@ def test_a_ratio_is_of_one_round() -> None:
         return next(values)
 
     row = bus.measure("publish-1", dict.fromkeys(("sqlite", "lightbus", "redis"), publish), 1, 2, 0)
-    assert row["ratio"] == [2.05, 0.1, 4.0]
+    assert row["ratios"] == {"redis by lightbus": [2.05, 0.1, 4.0]}
     assert "redis by lightbus" in bus.line(row)
 
 
