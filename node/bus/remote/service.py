@@ -6,6 +6,7 @@ a finished stream return to their group.
 """
 
 import logging
+from collections.abc import Awaitable
 from contextlib import suppress
 from typing import Protocol
 
@@ -298,11 +299,10 @@ class BusSession:
                 extra={"event": "bus.request-failed"},
             )
 
-    async def _answer(self, event: StreamEvent, answer: Answer) -> None:
+    def _answer(self, event: StreamEvent, answer: Answer) -> Awaitable[None]:
         """Send an answer, or a refusal if the memory budget has no space for it."""
-        payload, weight = self._encode(answer)
-        del answer  # Release the rows while a refusal waits.
-        await self._send(event, payload, weight)
+        # Not a coroutine, which would keep the rows in memory while it waits.
+        return self._send(event, *self._encode(answer))
 
     def _encode(self, answer: Answer) -> tuple[bytes, int]:
         """Return the payload of an answer and its weight until it is sent.
