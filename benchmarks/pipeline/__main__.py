@@ -1,9 +1,10 @@
-"""`python -m benchmarks.pipeline [CASE...]`: events, notes, growth, follow, small, scale.
+"""`python -m benchmarks.pipeline [CASE...]`: events, notes, growth, follow, small, scale, stages.
 
 `events` and `notes` compare bronze to silver with a plain pool of processes. Both do the same work
 alternately in one run, after a warm-up round; the results are the median, and the ratio of the two.
 `small` runs the commands with 98,000 events. `scale` runs the command with 10,000 to 3,000,000
-rows, and on local cores and clusters (`scaling`).
+rows, and on local cores and clusters (`scaling`). `stages` gives the processor time of each stage
+without Spark, over journals of `parley simulate`.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from pyspark.sql import SparkSession
 from benchmarks.pipeline.cases import RATE, audit_files, follow, plain_pool, small
 from benchmarks.pipeline.journals import make_journals
 from benchmarks.pipeline.scaling import SIZES, measure
+from benchmarks.pipeline.stages import simulate_journals, stages
 from parley._pipeline.bronze import ingest
 from parley._pipeline.gold.cluster import store_of
 from parley._pipeline.jobs import refresh
@@ -36,6 +38,7 @@ def main() -> None:
     options.add_argument("cases", nargs="*", default=["events", "notes"], metavar="CASE")
     options.add_argument("--events", type=int, default=600_000, help="wire events of `events`")
     options.add_argument("--seconds", type=float, default=60.0, help="of `follow`")
+    options.add_argument("--minutes", type=float, default=3.0, help="simulated, of `stages`")
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--cores", type=int, default=2)
     options.add_argument("--memory", default="2g", help="of the driver's Java")
@@ -59,6 +62,12 @@ def main() -> None:
                 flush=True,
             )
         given.cases.remove("scale")
+    if "stages" in given.cases:
+        with tempfile.TemporaryDirectory() as name:
+            simulate_journals(Path(name), given.minutes)
+            for title, value in stages(Path(name)):
+                print(f"stages: {title} {value:,.1f}", flush=True)
+        given.cases.remove("stages")
     if "small" in given.cases:
         for title, seconds in small(SMALL, given.cores).items():
             print(f"small: {title} {seconds:.1f} s", flush=True)
