@@ -26,6 +26,8 @@ FEW_EVENTS = 64  # short events that may wait even if the core withholds some
 # Events that are written immediately. If they were written only once per turn of the loop, both
 # sides would wait for each other.
 FLUSH_EVENTS = 16
+# The same in a tunnel, where each write makes an event on each of its hops.
+TUNNEL_FLUSH_EVENTS = 64
 # Seconds after the barrier opened in which received bytes are read before deadlines are checked.
 BARRIER_GRACE = 0.1
 
@@ -181,6 +183,7 @@ class Driver:
         "_eof_received",
         "_eof_written",
         "_flush_due",
+        "_flush_events",
         "_grace_until",
         "_handle_deadline",
         "_loop",
@@ -233,6 +236,7 @@ class Driver:
         self.writable = self.was_connected = self._paused = self._flush_due = False
         self._delivering = False  # reports must be delivered in order
         self._eof_received = self._eof_written = self._closed = False
+        self._flush_events = FLUSH_EVENTS
         self._timer = LazyTimer(loop, self._run_deadlines)
         self._grace_until = -NEVER
         self._waker = core.outbox.waker
@@ -245,6 +249,7 @@ class Driver:
         `blame`.
         """
         self.path, self.blame = path, blame
+        self._flush_events = TUNNEL_FLUSH_EVENTS
 
     def connected(self, transport: Transport) -> None:
         """Use `transport`, which is connected."""
@@ -293,7 +298,8 @@ class Driver:
             data = b""
             if core.happened:
                 self._deliver("handling received data")
-                if core.outbox.count >= FLUSH_EVENTS and self.writable and not self._delivering:
+                many = core.outbox.count >= self._flush_events
+                if many and self.writable and not self._delivering:
                     self._flush(only_write=True)
             more = reads.waiting or core.unread
             if (now := clock()) >= end:
@@ -427,12 +433,12 @@ class Driver:
             self._schedule_flush()
         elif self.writable and not self._delivering:
             self._flush(only_write=True)
-            self._waker.count, self._waker.size = FLUSH_EVENTS, FLUSH_SIZE
+            self._waker.count, self._waker.size = self._flush_events, FLUSH_SIZE
         else:
             self._waker.count = self._waker.size = UNLIMITED
 
     def _schedule_flush(self) -> None:
-        self._waker.count, self._waker.size = FLUSH_EVENTS, FLUSH_SIZE
+        self._waker.count, self._waker.size = self._flush_events, FLUSH_SIZE
         if not self._flush_due and not self._closed:
             self._flush_due = True
             self._loop.call_soon(self._flush)

@@ -20,6 +20,7 @@ from parley._node.transport.driver import (
     HIGH_WATER,
     LEAST_PAUSE,
     LOW_WATER_PART,
+    TUNNEL_FLUSH_EVENTS,
     Driver,
 )
 from parley._node.transport.fair_reads import ROUND_TIME, FairScheduler
@@ -243,6 +244,18 @@ def test_much_that_waits_is_written_at_once() -> None:
     scene.core.wake()
     scene.core.wake()
     assert scene.transport.done == [b"one", b"two"]
+
+
+def test_more_may_wait_in_a_tunnel() -> None:
+    scene = Scene()
+    scene.driver.set_route((), lambda: None)
+    scene.connect()
+    scene.core.chunks = [b"one"]
+    scene.core.wake()
+    assert scene.core.outbox.waker.count == TUNNEL_FLUSH_EVENTS
+    scene.core.outbox.count = TUNNEL_FLUSH_EVENTS
+    scene.core.wake()
+    assert scene.transport.done == [b"one"]
 
 
 def test_what_is_flushed_is_written_now_if_it_is_taken() -> None:
