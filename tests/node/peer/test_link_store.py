@@ -424,19 +424,22 @@ async def test_a_bus_ends_with_its_link(
 
 
 async def test_handlers_end_with_their_link(tmp_path: Path) -> None:
-    ended: list[str] = []
+    began = anyio.Event()
+    ended = anyio.Event()
     async with shop(tmp_path) as on:
         bus = on.link.bus()
 
         @bus.handler(NAME, group=GROUP)
         async def handle(event: BusEvent) -> None:
+            began.set()
             try:
                 await anyio.sleep_forever()
             finally:
-                ended.append("cancelled")
+                ended.set()
 
         await bus.publish(NAME, {"n": 1})
-        await eventually(lambda: bus.counters.delivered == 1)
+        await began.wait()
+        assert bus.counters.delivered == 1
         await on.link.aclose()
-        await eventually(lambda: ended == ["cancelled"])
+        await ended.wait()
         assert bus.is_closed
