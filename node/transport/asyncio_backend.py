@@ -40,6 +40,8 @@ BACKLOG = 512
 # Connections that asyncio accepts in one go. Without file descriptors, it logs a traceback for each
 # of them, and in Python 3.11 retries once for each of them a second later.
 ACCEPTED = 1
+# Turns of the loop from an accepted socket to its transport.
+ACCEPT_TURNS = 3
 # Bytes received in one go, after which other connections run before more is read. uvloop would
 # otherwise read up to 32 times 250 KiB from one connection.
 LONG_READ = 128 * 1024
@@ -192,8 +194,16 @@ class AsyncioListener:
         self.address = address
 
     async def aclose(self) -> None:
-        self._server.close()
-        self._file.remove()
+        try:
+            # A server that closes loses the sockets that asyncio is accepting, so accept no more
+            # and wait for their transports.
+            for each in self._server.sockets:
+                self._server.get_loop().remove_reader(each.fileno())
+            for _ in range(ACCEPT_TURNS):
+                await asyncio.sleep(0)
+        finally:
+            self._server.close()
+            self._file.remove()
 
 
 class AsyncioBackend:
@@ -315,6 +325,7 @@ class AsyncioBackend:
         doesn't close are logged and abandoned.
         """
         try:
+            await asyncio.sleep(0)
             deadline = self.now() + CLOSE_PATIENCE
             while self._tasks or self.transports:
                 tasks = set(self._tasks)
@@ -326,6 +337,7 @@ class AsyncioBackend:
                     break
                 if tasks:
                     await asyncio.wait(tasks, timeout=CLOSE_PATIENCE)
+                await asyncio.sleep(0)
         finally:
             # A cancel scope of anyio doesn't shield from `asyncio.Task.cancel`.
             self._end(self._tasks)
