@@ -284,15 +284,15 @@ class Worker:
         self._on_done = on_done
         self._on_ended = on_ended
         self._sweep_at = 0.0
-        self._runner = Thread(target=self._run, name="parley bus", daemon=True)
+        self._thread = Thread(target=self._run, name="parley bus", daemon=True)
 
     def start(self) -> None:
-        self._runner.start()
+        self._thread.start()
 
     def join(self, timeout: float) -> bool:
         """Wait until the thread ends; return whether it has ended."""
-        self._runner.join(timeout)
-        return not self._runner.is_alive()
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
 
     # Run by the thread.
 
