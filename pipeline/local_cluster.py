@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
-from time import sleep
+from time import perf_counter, sleep
 from typing import Final
 
 import pyspark
@@ -157,7 +157,8 @@ def _start(command: list[str], environment: Mapping[str, str], log: Path) -> Pop
 def _wait(
     cluster: LocalCluster, page: int, workers: int, directory: Path, stopped: Callable[[], bool]
 ) -> None:
-    for _ in range(round(_START / _PAUSE)):
+    deadline = perf_counter() + _START
+    while perf_counter() < deadline:
         if stopped():
             raise UnreachableError("cannot start the Spark cluster: it was interrupted")
         for name in cluster.ended():
