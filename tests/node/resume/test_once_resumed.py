@@ -40,7 +40,7 @@ async def test_over_a_cut_it_is_a_call_like_any_other() -> None:
         key = IdempotencyKey()
         async with create_task_group() as tasks:
             outcome = await started(tasks, partial(peer.call, "work", 1, once=key))
-            await eventually(lambda: work.ran == [1])
+            await eventually(lambda: work.ran == [1] and peer.core.can_suspend)
             on.proxy.cut()
             await eventually(lambda: peer.resumes == 1)
             again = await started(tasks, partial(peer.call, "work", 1, once=key.value))
@@ -57,7 +57,7 @@ async def test_after_a_session_that_is_over_it_is_asked_again() -> None:
         key = IdempotencyKey()
         async with create_task_group() as tasks:
             lost = await started(tasks, partial(peer.call, "work", 1, once=key))
-            await eventually(lambda: work.ran == [1])
+            await eventually(lambda: work.ran == [1] and peer.core.can_suspend)
             on.proxy.stall()
             on.proxy.cut()
             await eventually(lambda: peer.is_suspended)
