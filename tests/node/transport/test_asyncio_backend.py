@@ -285,7 +285,7 @@ async def test_a_close_that_asyncio_cancels_ends_tasks(turns: int) -> None:
 async def test_closing_closes_sockets_that_the_loop_is_accepting(turns: int) -> None:
     backend = AsyncioBackend()
     listener = await backend.listen(LISTEN, lambda name: Noted().as_driver)
-    with socket.create_connection(("127.0.0.1", cast(int, listener.address.port))) as client:
+    with socket.create_connection(("127.0.0.1", listener.address.port)) as client:
         client.settimeout(PATIENCE)
         for _ in range(turns):
             await asyncio.sleep(0)
