@@ -195,12 +195,13 @@ class AsyncioListener:
 
     async def aclose(self) -> None:
         try:
-            # A server that closes loses the sockets that asyncio is accepting, so accept no more
-            # and wait for their transports.
-            for each in self._server.sockets:
-                self._server.get_loop().remove_reader(each.fileno())
-            for _ in range(ACCEPT_TURNS):
-                await asyncio.sleep(0)
+            # An asyncio server that closes loses the sockets that the loop is accepting, so accept
+            # no more and wait for their transports. uvloop has no readers here, and loses none.
+            loop = self._server.get_loop()
+            accepting = [loop.remove_reader(each.fileno()) for each in self._server.sockets]
+            if any(accepting):
+                for _ in range(ACCEPT_TURNS):
+                    await asyncio.sleep(0)
         finally:
             self._server.close()
             self._file.remove()
