@@ -81,8 +81,16 @@ def assert_honest(audit: Audit) -> dict[tuple[str, str], dict[int, bytes]]:
 
 
 def assert_same_events(ours: Followed, theirs: Followed) -> None:
-    """Check that, in each session, one side received the events that the other one sent."""
-    other = {"sent": "received", "received": "sent"}
-    assert ours.events
-    for (session, direction), digests in ours.events.items():
-        assert theirs.events[session, other[direction]] == digests
+    """Check that, in each session, one side received the events that the other one sent.
+
+    The side that closes a session does not read what the other one sends at the same moment, here
+    one event: the answer to the end of a subscription.
+    """
+    sessions = {session for session, _ in [*ours.events, *theirs.events]}
+    assert sessions
+    for sender, receiver in ((ours, theirs), (theirs, ours)):
+        for session in sessions:
+            sent = sorted(sender.events[session, "sent"].items())
+            received = sorted(receiver.events[session, "received"].items())
+            assert received == sent[: len(received)]
+            assert len(received) >= len(sent) - 1
