@@ -165,7 +165,7 @@ class LineProcess:
 
 
 class Child(LineProcess):
-    """A server or a client."""
+    """A server or a client, run by the interpreter `python`."""
 
-    def __init__(self, order: Order) -> None:
-        super().__init__([sys.executable, "-m", "benchmarks.child", order.to_text()])
+    def __init__(self, order: Order, python: str = sys.executable) -> None:
+        super().__init__([python, "-m", "benchmarks.child", order.to_text()])

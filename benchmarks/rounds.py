@@ -5,6 +5,7 @@ measurements in alternating order. A disturbed round (other processes used the p
 repeated once, and the quietest rounds count.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -56,18 +57,19 @@ def measure(
     quiet: float = 4.0,
     *,
     between: Sequence[int] = (),
+    python: str = sys.executable,
 ) -> Measurement:
-    """Start both processes, measure once, end them. `quiet` is how many seconds to wait at
-    most until the machine is. Processes `between` count for the server.
+    """Start both processes by `python`, measure once, end them. `quiet` is how many seconds to
+    wait at most until the machine is idle. Processes `between` count for the server.
 
     Raises:
         ChildError: a process failed.
     """
     if side == "baseline":
         backend = "uvloop"
-    with Child(Order(side, backend, task)) as server:
+    with Child(Order(side, backend, task), python) as server:
         info = server.hear()
-        with Child(Order(side, backend, task, info)) as client:
+        with Child(Order(side, backend, task, info), python) as client:
             client.hear()
             servers = [server.pid, *info.get("between", ()), *between]
             wait_until_quiet(client.pid, *servers, limit=quiet)

@@ -55,6 +55,7 @@ SideName = Literal[
     "tunnelled",
     "hop",
     "baseline",
+    "pure",
     "zeromq",
     "zeromq-asyncio",
     "zenoh",

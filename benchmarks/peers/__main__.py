@@ -9,13 +9,14 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
-from benchmarks.machine import core_is_compiled, machine
-from benchmarks.peers.run import AIMS, OURS, PEER_CASES, PEERS, STREAMS, Aim, Effort, Findings, run
+from benchmarks.machine import machine
+from benchmarks.peers.run import OURS, PEER_CASES, PEERS, PURE, STREAMS, Effort, Findings, run
 from benchmarks.rounds import number, processor_time, spread, summary
 
 Row = dict[str, Any]
+Form = Literal["json", "markdown", "text"]
 
 HEADINGS = (
     f"{'case':12} {'side':16} {'median':>12} {'':13} {'ours by it':>10} {'spread':>13}"
@@ -24,20 +25,13 @@ HEADINGS = (
 
 
 def rows(findings: Findings) -> list[Row]:
-    """A row for each peer that was measured, for each case, and for each aim that was."""
+    """A row for each peer that was measured, and for each case."""
     peers = {side: None for found in findings.rounds.values() for side in found if side != OURS}
     found: list[Row] = [
         {"peer": name, "title": PEERS[name].title, "versions": PEERS[name].versions()}
         for name in peers
     ]
-    cases = [_case(name, findings) for name in findings.rounds]
-    by_name = {row["case"]: row for row in cases}
-    found += cases
-    compiled = core_is_compiled()
-    for aim in AIMS:
-        if (row := by_name.get(aim.case)) and aim.beside in row["sides"]:
-            found.append(_aim(aim, row["sides"][aim.beside], compiled=compiled))
-    return found
+    return found + [_case(name, findings) for name in findings.rounds]
 
 
 def _case(name: str, findings: Findings) -> Row:
@@ -64,33 +58,17 @@ def _best(sides: dict[str, Row], less_is_better: bool) -> str:
     """Return the best of the other systems, without hand-made streams; empty if none was
     measured.
     """
-    values = {name: side["value"] for name, side in sides.items() if name not in (OURS, STREAMS)}
+    values = {
+        name: side["value"] for name, side in sides.items() if name not in (OURS, PURE, STREAMS)
+    }
     best = min if less_is_better else max
     return best(values, key=values.__getitem__, default="")
-
-
-def _aim(aim: Aim, side: Row, *, compiled: bool) -> Row:
-    """Return the target: a minimum ratio to a peer, or a maximum figure compared with Parley's
-    other settings.
-    """
-    wanted = aim.compiled if compiled else aim.least
-    value = side["value"] if aim.beside == OURS else side["ratio"][0]
-    return {
-        "aim": aim.case,
-        "beside": aim.beside,
-        "found": value,
-        "wanted": wanted,
-        "compiled": compiled,
-        "met": value <= wanted if aim.beside == OURS else value >= wanted,
-    }
 
 
 def lines(row: Row) -> list[str]:
     """A row as text."""
     if "peer" in row:
         return [f"{row['peer']}: {row['title']}" + (row["versions"] and f", {row['versions']}")]
-    if "aim" in row:
-        return [f"{row['aim']}: {aim_text(row)}: {'met' if row['met'] else 'MISSED'}"]
     return [_line(row, name, side) for name, side in row["sides"].items()]
 
 
@@ -105,11 +83,35 @@ def _line(row: Row, name: str, side: Row) -> str:
     return text + (f"  lost {side['lost']:.2%}" if side["lost"] else "")
 
 
-def aim_text(row: Row) -> str:
-    """Yield the results and the targets."""
-    if row["beside"] == OURS:
-        return f"{number(row['found'])}, aim {number(row['wanted'])} at most"
-    return f"{row['found']:.2f} of {PEERS[row['beside']].title}, aim {row['wanted']:g}"
+def tables(found: list[Row]) -> list[str]:
+    """Return two Markdown tables: each side's figure, and its processor time, with ratios.
+
+    In brackets is Parley's figure divided by the side's, and the side's time divided by Parley's.
+    """
+    cases = [row for row in found if "case" in row]
+    titles = {OURS: "Parley", **{row["peer"]: row["title"] for row in found if "peer" in row}}
+    figures, times = [], []
+    for row in cases:
+        more = f"{row['unit']}, less is better" if row["less_is_better"] else row["unit"]
+        figures.append([f"`{row['case']}`, {more}"])
+        times.append([f"`{row['case']}`, us"])
+        for name in titles:
+            side = row["sides"][name]
+            micros = side["client_us"] + side["server_us"]
+            figure = number(side["value"]) + (f" ({side['lost']:.1%} lost)" if side["lost"] else "")
+            time = number(micros)
+            if name != OURS:
+                figure += f" ({side['ratio'][0]:.2f})"
+                time += f" ({side['cpu_ratio'][0]:.2f})"
+            figures[-1].append(figure)
+            times[-1].append(time)
+    headings = ["case", *titles.values()]
+    rule = ["---", *["---:"] * len(titles)]
+    return [
+        *("| " + " | ".join(cells) + " |" for cells in [headings, rule, *figures]),
+        "",
+        *("| " + " | ".join(cells) + " |" for cells in [headings, rule, *times]),
+    ]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -120,7 +122,10 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--seconds", type=float, default=0.7, help="for each measurement")
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--quiet", type=float, default=1.0, help="seconds to wait for an idle one")
-    options.add_argument("--json", action="store_true", help="one JSON object a line")
+    options.add_argument("--pure", default="", metavar="PYTHON", help="of an uncompiled Parley")
+    form = options.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON object a line")
+    form.add_argument("--markdown", action="store_true", help="tables, once all is measured")
     return options
 
 
@@ -132,21 +137,31 @@ def main() -> None:
         options.error(f"no such case or peer: {', '.join(sorted(unknown))}")
     if not given.json:
         print(", ".join(f"{name} {value}" for name, value in machine().items()), flush=True)
-    effort = Effort(given.seconds, given.rounds, given.quiet)
-    show(given.cases or PEER_CASES, given.peers, effort, as_json=given.json)
+    effort = Effort(given.seconds, given.rounds, given.quiet, given.pure)
+    form: Form = "json" if given.json else "markdown" if given.markdown else "text"
+    show(given.cases or PEER_CASES, given.peers, effort, form)
 
 
-def show(cases: Iterable[str], peers: Iterable[str], effort: Effort, *, as_json: bool) -> None:
+def show(
+    cases: Iterable[str],
+    peers: Iterable[str],
+    effort: Effort,
+    form: Form,
+) -> None:
     """Measure cases of these peers and print the rows."""
     findings = run(_in_order(PEER_CASES, cases), _in_order(PEERS, peers), effort, _seen)
     _seen("")
     for name, why in findings.left_out.items():
         row = {"left_out": name, "reason": why}
-        print(json.dumps(row) if as_json else f"{name} is left out: {why}")
-    if not as_json:
+        print(json.dumps(row) if form == "json" else f"{name} is left out: {why}")
+    found = rows(findings)
+    if form == "markdown":
+        print("\n".join(tables(found)))
+        return
+    if form == "text":
         print(HEADINGS)
-    for row in rows(findings):
-        print(json.dumps(row) if as_json else "\n".join(lines(row)), flush=True)
+    for row in found:
+        print(json.dumps(row) if form == "json" else "\n".join(lines(row)), flush=True)
 
 
 def _in_order(all_of_them: Iterable[str], wanted: Iterable[str]) -> list[str]:

@@ -19,6 +19,7 @@ from benchmarks.rounds import Measurement, measure
 from benchmarks.task import CASES, Case, SideName, Task
 
 OURS: Final = "ours"
+PURE: Final = "pure"
 STREAMS: Final = "baseline"
 
 
@@ -61,6 +62,7 @@ def _version(package: str) -> str:
 PEERS: Final[dict[str, Peer]] = {
     peer.side: peer
     for peer in (
+        Peer("pure", "Parley in pure Python", keys=""),
         Peer("baseline", "TLS streams", keys=""),
         Peer("zeromq", "ZeroMQ CURVE, blocking", "pyzmq", keys="curve"),
         Peer("zeromq-asyncio", "ZeroMQ CURVE, asyncio", "pyzmq", keys="curve"),
@@ -87,30 +89,6 @@ PEER_CASES: Final[dict[str, Case]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Aim:
-    """The target ratio of Parley's figure to the other side's; `compiled` is for the compiled core.
-    Compared with Parley's other settings it is a maximum.
-    """
-
-    case: str
-    beside: str
-    least: float
-    compiled: float
-
-
-AIMS: Final = (
-    Aim("calls-64", STREAMS, 0.8, 1.0),
-    Aim("calls", STREAMS, 0.5, 0.65),
-    Aim("bulk-1m", STREAMS, 1.0, 1.0),
-    Aim("bulk-64k", STREAMS, 1.2, 1.2),
-    Aim("handshakes", STREAMS, 1.5, 2.0),
-    Aim("notes-1", "zenoh", 1.5, 1.5),
-    Aim("notes-100", "zenoh", 2.0, 2.0),
-    Aim("idle-memory", OURS, 16 * 1024, 16 * 1024),
-)
-
-
 # Seconds until an idle connection has released its memory.
 RESTED: Final = 1.5
 
@@ -118,11 +96,13 @@ RESTED: Final = 1.5
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How long each measurement is in seconds, how often it is made, and for how many seconds to
-    wait at most until the machine is idle."""
+    wait at most until the machine is idle. `pure` is the interpreter of an environment in which
+    Parley is not compiled."""
 
     seconds: float = 0.7
     rounds: int = 3
     quiet: float = 1.0
+    pure: str = ""
 
 
 @dataclass
@@ -143,6 +123,8 @@ def run(
     """
     findings = Findings()
     findings.left_out = {name: why for name in peers if (why := PEERS[name].missing())}
+    if PURE in peers and not effort.pure:
+        findings.left_out[PURE] = "no interpreter is named (`--pure PYTHON`)"
     sides = [OURS, *(name for name in peers if name not in findings.left_out)]
     for case in cases:
         findings.rounds[case] = {side: [] for side in sides}
@@ -151,25 +133,28 @@ def run(
         for index in range(effort.rounds):
             for side in sides[:: -1 if index % 2 else 1]:
                 seen(f"{case} {side}")
-                findings.rounds[case][side].append(_calm(side, task, effort.quiet))
+                findings.rounds[case][side].append(_calm(side, task, effort))
     return findings
 
 
-def _calm(side: str, task: Task, quiet: float) -> Measurement:
-    first = measure_side(side, task, quiet)
-    if not quiet or first.others < NOISE:
+def _calm(side: str, task: Task, effort: Effort) -> Measurement:
+    first = measure_side(side, task, effort)
+    if not effort.quiet or first.others < NOISE:
         return first
-    return min(first, measure_side(side, task, quiet), key=lambda found: found.others)
+    return min(first, measure_side(side, task, effort), key=lambda found: found.others)
 
 
-def measure_side(side: str, task: Task, quiet: float) -> Measurement:
+def measure_side(side: str, task: Task, effort: Effort) -> Measurement:
     """Ours or a peer, once.
 
     Raises:
         ChildError: a process failed.
     """
+    quiet = effort.quiet
     if side == OURS:
         return measure("ours", task, quiet=quiet)
+    if side == PURE:
+        return measure("ours", task, quiet=quiet, python=effort.pure)
     peer = PEERS[side]
     with _place(peer, task) as (where, between):
         return measure(peer.side, replace(task, how=where), quiet=quiet, between=between)

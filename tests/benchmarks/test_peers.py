@@ -1,4 +1,4 @@
-"""Rows and aims of what Parley is compared with; each peer runs for a moment where it is
+"""Rows of what Parley is compared with; each peer runs for a moment where it is
 installed, and no time is asserted."""
 
 import json
@@ -9,10 +9,10 @@ import pytest
 
 from benchmarks.peers import __main__ as command
 from benchmarks.peers.run import (
-    AIMS,
     OURS,
     PEER_CASES,
     PEERS,
+    PURE,
     Effort,
     Findings,
     Peer,
@@ -31,7 +31,7 @@ def test_a_peer_runs(side: str, case: str) -> None:
     if why := PEERS[side].missing():
         pytest.skip(why)
     task = PEER_CASES[case].lasting(SHORT)
-    found = measure_side(side, replace(task, count=min(task.count, FEW)), quiet=0)
+    found = measure_side(side, replace(task, count=min(task.count, FEW)), Effort(quiet=0))
     assert found.operations > 0
     assert found.value > 0
     assert found.client_us > 0
@@ -75,24 +75,24 @@ def test_ratios_are_of_one_round() -> None:
     assert "ratio" not in calls["sides"][OURS]
 
 
-def test_aims_are_met_or_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def met() -> dict[str, bool]:
-        return {row["aim"]: row["met"] for row in command.rows(findings()) if "aim" in row}
-
-    monkeypatch.setattr(command, "core_is_compiled", lambda: False)
-    assert met() == {"calls-64": True, "notes-1": True, "idle-memory": False}
-    monkeypatch.setattr(command, "core_is_compiled", lambda: True)
-    assert met() == {"calls-64": False, "notes-1": True, "idle-memory": False}
-    assert PEERS["baseline"].versions() == ""
-    text = [line for row in command.rows(findings()) for line in command.lines(row)]
-    assert "calls-64: 0.85 of TLS streams, aim 1: MISSED" in text
-    assert "idle-memory: 17,000, aim 16,384 at most: MISSED" in text
+def test_tables_have_a_column_for_each_side() -> None:
+    calls = findings().rounds["calls-64"]
+    figures = command.tables(command.rows(Findings({"calls-64": calls})))
+    assert figures[0] == "| case | Parley | TLS streams | Zenoh |"
+    assert figures[2] == "| `calls-64`, calls/s | 85.0 | 100 (0.85) | 35.0 (2.50) |"
+    assert figures[-1] == "| `calls-64`, us | 40.0 | 20.0 (0.50) | 60.0 (1.50) |"
 
 
-def test_aims_are_of_cases_and_sides_that_are() -> None:
-    for aim in AIMS:
-        assert aim.case in PEER_CASES
-        assert aim.beside in (OURS, *PEERS)
+@pytest.mark.process
+def test_an_uncompiled_parley_runs_by_its_own_interpreter() -> None:
+    task = PEER_CASES["calls-64"].lasting(SHORT)
+    assert measure_side(PURE, task, Effort(quiet=0, pure=sys.executable)).operations > 0
+    with pytest.raises(OSError, match="no-such-python"):
+        measure_side(PURE, task, Effort(quiet=0, pure="/no-such-python"))
+
+
+def test_without_its_interpreter_an_uncompiled_parley_is_left_out() -> None:
+    assert list(run([], [PURE], Effort(), lambda _: None).left_out) == [PURE]
 
 
 def test_what_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,6 +113,6 @@ def test_rows_are_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     options = ["--json", "--seconds", "0.02", "--rounds", "1", "--quiet", "0"]
     monkeypatch.setattr(sys, "argv", ["peers", "handshakes", "--peers", "baseline", *options])
     command.main()
-    peer, case, aim = map(json.loads, capsys.readouterr().out.splitlines())
-    assert peer["peer"] == aim["beside"] == "baseline"
+    peer, case = map(json.loads, capsys.readouterr().out.splitlines())
+    assert peer["peer"] == "baseline"
     assert list(case["sides"]) == [OURS, "baseline"]
