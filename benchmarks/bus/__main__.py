@@ -1,9 +1,11 @@
-"""`python -m benchmarks.bus [CASE...]`: events per second that one or ten publishers publish.
+"""`python -m benchmarks.bus [CASE...]`: events per second that a bus publishes or delivers.
 
-Each publisher waits for one event before it publishes the next. The sides are the bus on SQLite,
-the same bus at another process's node over one TCP connection, the bus on Redis, and Lightbus on
-the same redis-server. All sides run in each round with an empty store. A ratio compares two sides
-of one round: the bus over TCP with SQLite, and the bus on Redis with Lightbus.
+Each of one or ten publishers waits for one event before it publishes the next. One consumer
+processes and acknowledges stored events, until all acknowledgements are recorded. The sides are the
+bus on SQLite, the same bus at another process's node over one TCP connection, the bus on Redis, and
+Lightbus on the same redis-server, which only publishes. All sides run in each round with an empty
+store. A ratio compares two sides of one round: the bus over TCP with SQLite, the bus on Redis with
+Lightbus and, for the consumer, the bus on Redis with SQLite.
 """
 
 import argparse
@@ -29,28 +31,36 @@ from parley.bus import Bus, open_bus
 from tests.redis_server import RedisServer, redis_program
 
 PUBLISHERS: Final = {"publish-1": 1, "publish-10": 10}
+CONSUME: Final = "consume"
+CASES: Final = (*PUBLISHERS, CONSUME)
+# The events that the consumer processes for each second of a measurement.
+CONSUMED: Final = 10_000
 # What each event carries: one field with this text.
 TEXT: Final = "x" * 128
 LIGHTBUS: Final = ("lightbus==1.1.2", "aioredis==1.3.1", "setuptools<80")
 
 # The sides that a ratio compares, ours first.
-RATIOS: Final = {"tcp by sqlite": ("tcp", "sqlite"), "redis by lightbus": ("redis", "lightbus")}
+RATIOS: Final = {
+    "tcp by sqlite": ("tcp", "sqlite"),
+    "redis by lightbus": ("redis", "lightbus"),
+    "redis by sqlite": ("redis", "sqlite"),
+}
 
-# Publish with so many publishers for so many seconds; returns events per second.
-Publish: TypeAlias = Callable[[int, float], float]
+# Runs a case for about so many seconds; returns events per second.
+Side: TypeAlias = Callable[[str, float], float]
 
 
 def main() -> None:
-    """Run the named cases, or both."""
+    """Run the named cases, or all."""
     options = argparse.ArgumentParser(prog="python -m benchmarks.bus", description=__doc__)
-    options.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(PUBLISHERS))
+    options.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
     options.add_argument("--seconds", type=float, default=1.0, help="for each measurement")
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--quiet", type=float, default=2.0, help="seconds to wait for an idle one")
     options.add_argument("--appendfsync", choices=["everysec", "always", "no"], default="everysec")
     options.add_argument("--json", action="store_true", help="one JSON object a line")
     given = options.parse_args()
-    if unknown := set(given.cases) - set(PUBLISHERS):
+    if unknown := set(given.cases) - set(CASES):
         options.error(f"no such case: {', '.join(sorted(unknown))}")
     if not given.json:
         print(", ".join(f"{name} {value}" for name, value in machine().items()), flush=True)
@@ -59,25 +69,27 @@ def main() -> None:
         for name, why in left_out.items():
             row = {"left_out": name, "reason": why}
             print(json.dumps(row) if given.json else f"{name} is left out: {why}")
-        for case in given.cases or PUBLISHERS:
+        for case in given.cases or CASES:
             row = measure(case, sides, given.seconds, given.rounds, given.quiet)
             print(json.dumps(row) if given.json else line(row), flush=True)
 
 
 def measure(
-    case: str, sides: dict[str, Publish], seconds: float, rounds: int, quiet: float
+    case: str, sides: dict[str, Side], seconds: float, rounds: int, quiet: float
 ) -> dict[str, Any]:
     """Return the median of each side, and the ratios by rounds: median, least and most."""
-    found: dict[str, list[float]] = {name: [] for name in sides}
+    names = [name for name in sides if name != "lightbus" or case in PUBLISHERS]
+    found: dict[str, list[float]] = {name: [] for name in names}
     for index in range(rounds):
-        for name in list(sides)[:: -1 if index % 2 else 1]:
+        for name in names[:: -1 if index % 2 else 1]:
             wait_until_quiet(limit=quiet)
-            found[name].append(sides[name](PUBLISHERS[case], seconds))
+            found[name].append(sides[name](case, seconds))
     row: dict[str, Any] = {"case": case, "unit": "events/s"}
     row |= {name: round(median(values), 1) for name, values in found.items()}
     row["ratios"] = {}
     for name, (ours, other) in RATIOS.items():
-        if ours in found and other in found:
+        # Publishing on Redis is compared with Lightbus, which uses the same server.
+        if ours in found and other in found and (name != "redis by sqlite" or case == CONSUME):
             ratios = [a / b for a, b in zip(found[ours], found[other], strict=True)]
             row["ratios"][name] = [round(of(ratios), 2) for of in (median, min, max)]
     return row
@@ -92,50 +104,50 @@ def line(row: dict[str, Any]) -> str:
     return text
 
 
-def open_sides(stack: ExitStack, appendfsync: str) -> tuple[dict[str, Publish], dict[str, str]]:
+def open_sides(stack: ExitStack, appendfsync: str) -> tuple[dict[str, Side], dict[str, str]]:
     """Return the sides that can run on this machine, and why the others cannot."""
-    sides: dict[str, Publish] = {"sqlite": _publish_on_sqlite, "tcp": _publish_over_tcp}
+    sides: dict[str, Side] = {"sqlite": _run_on_sqlite, "tcp": _run_over_tcp}
     if redis_program() is None:
         return sides, dict.fromkeys(("redis", "lightbus"), "there is no redis-server")
     server = stack.enter_context(RedisServer(appendfsync=appendfsync))
 
-    def publish_on_redis(publishers: int, seconds: float) -> float:
+    def run_on_redis(case: str, seconds: float) -> float:
         server.command("FLUSHALL")
-        return _publish(server.url, publishers, seconds)
+        return _run(server.url, case, seconds)
 
-    sides["redis"] = publish_on_redis
+    sides["redis"] = run_on_redis
     try:
         child = stack.enter_context(_lightbus(server.url))
     except ChildError as error:
         return sides, {"lightbus": str(error)}
 
-    def publish_on_lightbus(publishers: int, seconds: float) -> float:
+    def run_on_lightbus(case: str, seconds: float) -> float:
         server.command("FLUSHALL")
-        child.say({"publishers": publishers, "seconds": seconds, "text": TEXT})
+        child.say({"publishers": PUBLISHERS[case], "seconds": seconds, "text": TEXT})
         return float(child.hear()["value"])
 
-    sides["lightbus"] = publish_on_lightbus
+    sides["lightbus"] = run_on_lightbus
     return sides, {}
 
 
-def _publish_on_sqlite(publishers: int, seconds: float) -> float:
+def _run_on_sqlite(case: str, seconds: float) -> float:
     with TemporaryDirectory(prefix="parley-bus-") as directory:
-        return _publish(f"sqlite:///{directory}/bus.db", publishers, seconds)
+        return _run(f"sqlite:///{directory}/bus.db", case, seconds)
 
 
-def _publish(url: str, publishers: int, seconds: float) -> float:
+def _run(url: str, case: str, seconds: float) -> float:
     async def work() -> float:
         async with open_bus(url) as bus:
-            return await _count(bus, publishers, seconds)
+            return await _count(bus, case, seconds)
 
     return anyio.run(work, backend_options={"use_uvloop": True})
 
 
-def _publish_over_tcp(publishers: int, seconds: float) -> float:
+def _run_over_tcp(case: str, seconds: float) -> float:
     async def work(address: str) -> float:
         async with Node(Identity.create()) as node:
             peer = await node.connect(address)
-            return await _count(peer.bus(), publishers, seconds)
+            return await _count(peer.bus(), case, seconds)
 
     with TemporaryDirectory(prefix="parley-bus-") as directory:
         command = [sys.executable, "-m", "benchmarks.bus.node_child", f"{directory}/bus.db"]
@@ -144,8 +156,28 @@ def _publish_over_tcp(publishers: int, seconds: float) -> float:
             return anyio.run(work, address, backend_options={"use_uvloop": True})
 
 
-async def _count(bus: Bus, publishers: int, seconds: float) -> float:
-    """Return how many events per second are published."""
+async def _count(bus: Bus, case: str, seconds: float) -> float:
+    """Return how many events per second are published or consumed."""
+    if case == CONSUME:
+        return await _consume(bus, max(1, int(CONSUMED * seconds)))
+    return await _publish(bus, PUBLISHERS[case], seconds)
+
+
+async def _consume(bus: Bus, events: int) -> float:
+    data = [{"text": TEXT}] * 1_000
+    for start in range(0, events, len(data)):
+        await bus.publish_many("bench.measured", data[: events - start], durable=False)
+    count = 0
+    began = perf_counter()
+    async with bus.consume("bench.measured", group="consumers") as consumption:
+        async for _ in consumption:
+            count += 1
+            if count == events:
+                break
+    return count / (perf_counter() - began)
+
+
+async def _publish(bus: Bus, publishers: int, seconds: float) -> float:
     count = 0
 
     async def repeat(end: float) -> None:

@@ -19,11 +19,16 @@ def test_what_can_run_is_measured(
     with ExitStack() as stack:
         sides, left_out = bus.open_sides(stack, "no")
         assert left_out == {"lightbus": "uv is not installed"}
-        row = bus.measure("publish-10", sides, seconds=0.02, rounds=1, quiet=0)
-    assert row["sqlite"] > 0
-    assert row["tcp"] > 0
-    assert row["redis"] > 0
-    assert list(row["ratios"]) == ["tcp by sqlite"]
+        rows = [bus.measure(case, sides, 0.02, rounds=1, quiet=0) for case in bus.CASES]
+    for row in rows:
+        assert row["sqlite"] > 0
+        assert row["tcp"] > 0
+        assert row["redis"] > 0
+    assert [list(row["ratios"]) for row in rows] == [
+        ["tcp by sqlite"],
+        ["tcp by sqlite"],
+        ["tcp by sqlite", "redis by sqlite"],
+    ]
 
 
 def test_without_a_server_redis_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,10 +42,10 @@ def test_without_a_server_redis_is_left_out(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_ratio_is_of_one_round() -> None:
     values = iter([1.0, 100.0, 400.0, 20.0, 200.0, 1.0])  # the second round is in reverse order
 
-    def publish(publishers: int, seconds: float) -> float:
+    def run(case: str, seconds: float) -> float:
         return next(values)
 
-    row = bus.measure("publish-1", dict.fromkeys(("sqlite", "lightbus", "redis"), publish), 1, 2, 0)
+    row = bus.measure("publish-1", dict.fromkeys(("sqlite", "lightbus", "redis"), run), 1, 2, 0)
     assert row["ratios"] == {"redis by lightbus": [2.05, 0.1, 4.0]}
     assert "redis by lightbus" in bus.line(row)
 
