@@ -94,9 +94,10 @@ class GroupConsumer:
         Raises:
             BusError: the consumer has ended.
         """
-        buffer, most = self.acks.buffer, self.options.batch
-        buffer.flush()
+        # The acknowledgements of one batch are recorded while those of the next are gathered.
+        buffer, most = self.acks.buffer, 2 * self.options.batch
         if not self._half:
+            buffer.flush()
             self._adjust_count(self._loop.now() - self._taken_at)
         await yield_to_loop(self._loop)
         while not self.ready:

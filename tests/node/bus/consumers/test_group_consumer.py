@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from parley._node.bus.config import BusConfig
-from parley._node.bus.consumers import group_consumer
+from parley._node.bus.consumers import acks, group_consumer
 from parley._node.bus.consumers.group_consumer import FIRST_FETCH
 from parley._node.bus.dead_letters import LONGEST_ERROR
 from parley._node.transport.conditions import Condition
@@ -66,13 +66,27 @@ async def test_delivery_waits_for_unrecorded_acknowledgements(anyio_backend: str
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(consume)
-            await eventually(lambda: len(taken) > 5)
+            await eventually(lambda: len(taken) > 10)
             await settled()
-            assert (
-                len(taken) <= 11
-            )  # The unrecorded limit, the events that were ready, and the one being processed.
+            # The unrecorded limit, the events that were ready, and the one being processed.
+            assert len(taken) <= 16
             slow.gate.set()
         assert taken == list(range(100))
+
+
+async def test_acknowledgements_of_a_batch_are_recorded_together(
+    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acks, "GATHER", 60.0)
+    monkeypatch.setattr(group_consumer, "SLOW", 60.0)
+    async with a_bus() as (bus, store):
+        await publish(bus, 100)
+        async with bus.consume(NAME, GROUP, batch=10) as events:
+            for _ in range(51):
+                await anext(events)
+            await eventually(lambda: bus.counters.acknowledged == 50)
+            sizes = [len(ids) for _, _, ids in store.asked("ack")]
+            assert min(sizes) == 10
 
 
 async def test_a_reason_is_bounded(anyio_backend: str) -> None:
