@@ -450,13 +450,29 @@ def read_published(row: Row) -> Published:
 
 def read_delivery(row: Row) -> Delivery:
     """The fields of `delivery_row`."""
-    *event, attempt = _check_shape(row, *_STORED, _NUMBER)
-    return Delivery(_stored(event), attempt)
+    if type(row) is list and len(row) == 6:
+        attempt = row[5]
+        if type(attempt) is int and attempt >= 0:
+            return Delivery(read_stored(row[:5]), attempt)
+    raise LbmDecodeError(f"a row is a stored event and its attempt, not {ascii(row)[:80]}")
 
 
 def read_stored(row: Row) -> StoredEvent:
     """id, name, data, key or null, version."""
-    return _stored(_check_shape(row, *_STORED))
+    if type(row) is list and len(row) == 5:
+        id, name, body, key, version = row
+        if (
+            is_id(id)
+            and is_name(name)
+            and type(body) is str
+            and (key is None or is_word(key))
+            and type(version) is int
+            and 0 <= version <= LARGEST_VERSION
+        ):
+            return StoredEvent(id, name, body, key, version)
+    raise LbmDecodeError(
+        f"a row is the id, name, data, key or null, and version of an event, not {ascii(row)[:80]}"
+    )
 
 
 def read_stream(row: Row) -> StreamInfo:
@@ -505,7 +521,6 @@ _TEXT: Final = (str,)
 _NUMBER: Final = (int,)
 _TEXT_OR_NULL: Final = (str, type(None))
 _NUMBER_OR_NULL: Final = (int, type(None))
-_STORED: Final = (_TEXT, _TEXT, _TEXT, _TEXT_OR_NULL, _NUMBER)
 
 
 def _check_shape(row: object, *shape: tuple[type, ...]) -> list[Any]:
@@ -519,15 +534,6 @@ def _check_shape(row: object, *shape: tuple[type, ...]) -> list[Any]:
         if type(element) is int and element < 0:
             raise LbmDecodeError(f"a row has the negative number {element}")
     return row
-
-
-def _stored(elements: list[Any]) -> StoredEvent:
-    id, name, _, key, version = elements
-    _id(id)
-    _check(is_name(name), "name of an event")
-    _check(key is None or is_word(key), "idempotency key")
-    _check(version <= LARGEST_VERSION, "version")
-    return StoredEvent(*elements)
 
 
 def _check(is_right: bool, what: str) -> None:
