@@ -6,6 +6,8 @@ chain covers the bytes on the wire. A seal signs one chain value. It is masked, 
 doesn't reveal the signer.
 """
 
+from typing import Final
+
 from parley._crypto.ciphers import INVALID_TAG_ERRORS, CipherAlgorithm
 from parley._crypto.errors import (
     CounterExhaustedError,
@@ -17,7 +19,7 @@ from parley._crypto.hashing import HashAlgorithm, label
 from parley._crypto.registry import Suite
 from parley._crypto.signing import SigningKey, Verifier
 
-_LAST_COUNTER = 2**64 - 1
+_LAST_COUNTER: Final = 2**64 - 1
 
 
 class StreamKey:
@@ -100,7 +102,7 @@ class StreamKey:
         return f"<StreamKey counter={self.counter}>"
 
 
-_SEAL = b"parley1 seal"
+_SEAL: Final = b"parley1 seal"
 
 
 class HashChain:

@@ -350,9 +350,9 @@ class StreamRequests:
         Raises:
             RemoteProtocolError: `protocol-error`, the event is a request with an ID that is in use.
         """
-        stream, async_id, category, subcategory, payload, _ = event
+        stream, async_id, category, subcategory = event.head
         if (category, subcategory) == (SIM, CANCEL):
-            return self._cancelled(stream, payload)
+            return self._cancelled(stream, event.payload)
         if self._incoming.get(stream, async_id) and (category, subcategory) in _BASE_REQUESTS:
             raise violation(f"async id {async_id} is used twice on stream {stream}")
         return False

@@ -17,7 +17,7 @@ INFINITY: Final = float("inf")
 # Returned by `DeadlineQueue.add` for an item without a deadline; it always stays empty.
 NO_SLOT: Final[set[Any]] = set()
 
-_PER_SECOND = 64
+_PER_SECOND: Final = 64
 # How many empty slots are allowed in addition to twice the slots in use.
 SPARE = 256
 

@@ -98,14 +98,14 @@ class Dispatch:
         Raises:
             RemoteProtocolError: a request ID is used twice, or too many unread answers accumulate.
         """
-        stream, async_id, category, subcategory, _, cost = event
+        stream, category, subcategory = event.stream, event.category, event.subcategory
         if category > ACCOUNT or (stream > MAIN_STREAM and stream in self._restricted):
             if stream > MAIN_STREAM and self._on_stream(event):
                 return
             self._connection.count_dropped()
         elif (
             stream > MAIN_STREAM
-            and (async_id or subcategory == CANCEL)
+            and (event.async_id or subcategory == CANCEL)
             and self._requests.claims(event)
         ):
             pass  # A Cancel of an application's request needs no further processing.
@@ -129,5 +129,5 @@ class Dispatch:
             self._account[subcategory](event, now)
         else:
             self._connection.count_dropped()
-        if cost:
-            self._connection.consume(stream, cost)
+        if event.cost:
+            self._connection.consume(stream, event.cost)

@@ -330,7 +330,8 @@ class IncomingCalls:
         Raises:
             RemoteProtocolError: for the reasons that `require_free` documents.
         """
-        stream, async_id, _, subcategory, payload, cost = event
+        stream, async_id, subcategory = event.stream, event.async_id, event.subcategory
+        payload = event.payload
         if len(payload) > SHORT_PAYLOAD:
             code = self._early_refusal(subcategory, payload)
             if code:
@@ -352,7 +353,9 @@ class IncomingCalls:
             self._connection.count_dropped()
             return False
         weight += REQUEST_WEIGHT
-        call = IncomingCall(subcategory, topic, fields, stream, async_id, weight, cost, entry, now)
+        call = IncomingCall(
+            subcategory, topic, fields, stream, async_id, weight, event.cost, entry, now
+        )
         if not self.admit(call):
             return self.refuse(stream, async_id, ResultCode.OVERLOADED)
         if call.deadline is not None:
@@ -596,18 +599,22 @@ class IncomingCalls:
         if not async_id:
             self._silent.discard(call)
         elif self._unanswered.by_id.pop(stream << 16 | async_id, None) is not None:
-            send = self._connection.send
+            connection = self._connection
             category, subcategory, payload = answer
             if len(payload) > SHORT_ANSWER and not self._account.has_room():
                 category, subcategory, payload = _encode_final(call, ResultCode.OVERLOADED)
             try:
                 try:
-                    send(stream, async_id, category, subcategory, payload, releases=release)
+                    connection.send(
+                        stream, async_id, category, subcategory, payload, releases=release
+                    )
                 except PayloadTooLargeError:
                     category, subcategory, payload = _encode_final(
                         call, ResultCode.PAYLOAD_TOO_LARGE
                     )
-                    send(stream, async_id, category, subcategory, payload, releases=release)
+                    connection.send(
+                        stream, async_id, category, subcategory, payload, releases=release
+                    )
             except LocalError:  # The connection is closing, or the stream has ended.
                 if release:
                     with suppress(LocalError):

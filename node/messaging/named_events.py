@@ -255,9 +255,9 @@ class NamedEvents:
         Raises:
             RemoteProtocolError: for the reasons that `IncomingCalls.require_free` documents.
         """
-        stream, async_id, _, _, body, cost = event
+        stream, async_id = event.stream, event.async_id
         try:
-            cells, weight = event_types.EMIT.read_weighed(body)
+            cells, weight = event_types.EMIT.read_weighed(event.payload)
         except LbmDecodeError:
             self._refuse(stream, async_id, ResultCode.MALFORMED)
             return False
@@ -273,7 +273,9 @@ class NamedEvents:
             return False
         weight += REQUEST_WEIGHT
         payload = Payload(*read_cells(cells))
-        emit = IncomingEmit(name, namespace, payload, stream, async_id, weight, cost, entry, now)
+        emit = IncomingEmit(
+            name, namespace, payload, stream, async_id, weight, event.cost, entry, now
+        )
         if not self._incoming.admit(emit):
             self._refuse(stream, async_id, ResultCode.OVERLOADED)
             return False

@@ -145,14 +145,14 @@ class Topics:
         Raises:
             RemoteProtocolError: for the reasons that `IncomingCalls.require_free` documents.
         """
-        stream, async_id, _, subcategory, payload, cost = event
+        stream, async_id = event.stream, event.async_id
         incoming = self._incoming
         try:
-            cells, weight = event_types.UNSUBSCRIBE.read_weighed(payload)
+            cells, weight = event_types.UNSUBSCRIBE.read_weighed(event.payload)
         except LbmDecodeError:
             return incoming.refuse(stream, async_id, ResultCode.MALFORMED)
         topic, weight = cells[keys.TOPIC], weight + EVENT_WEIGHT
-        call = IncomingCall(subcategory, topic, cells, stream, async_id, weight, cost)
+        call = IncomingCall(event.subcategory, topic, cells, stream, async_id, weight, event.cost)
         if not incoming.admit(call, always=incoming.turns.is_free(topic)):
             return incoming.refuse(stream, async_id, ResultCode.OVERLOADED)
         incoming.turns.take(call, self._unsubscribe)
@@ -260,7 +260,8 @@ class Topics:
         Raises:
             RemoteProtocolError: for the reasons that `IncomingCalls.require_free` documents.
         """
-        stream, async_id, _, subcategory, payload, cost = event
+        stream, async_id, subcategory = event.stream, event.async_id, event.subcategory
+        payload, cost = event.payload, event.cost
         entry = self._readers.get(stream)
         if entry is not None and (not async_id or subcategory == NOTES):
             return entry[1].inbox.put(subcategory, payload, cost)

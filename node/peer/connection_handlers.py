@@ -261,14 +261,14 @@ class ConnectionHandlers:
         """Process reports in order."""
         live = self._live
         now = live.backend.now()
-        dispatch = self.dispatch.receive
+        dispatch = self.dispatch
         aborted = False
         for report in reports:
             try:
                 if type(report) is not Event:
                     self._take_other(report)
                 elif not aborted:
-                    dispatch(report, now)
+                    dispatch.receive(report, now)
             except RemoteProtocolError as error:
                 live.core.abort(now, CloseCode(error.code), error.reason)
                 aborted = True

@@ -113,11 +113,11 @@ class SecureChannel:
         due.
         """
         sender, config, frames = self.sender, self._config, list[bytes]()
-        for stream, async_id, category, subcategory, payload, seal, _, _ in events:
-            unsealed = sender.unsealed
-            if not seal:
-                seal = unsealed + 1 >= self._seal_events or now >= self.seal_due
-            framed = sender.encrypt(stream, async_id, category, subcategory, payload, seal)
+        for event in events:
+            stream, category, subcategory = event.stream, event.category, event.subcategory
+            unsealed, payload = sender.unsealed, event.payload
+            seal = event.seal or unsealed + 1 >= self._seal_events or now >= self.seal_due
+            framed = sender.encrypt(stream, event.async_id, category, subcategory, payload, seal)
             frames.append(framed)
             if seal:
                 self.seal_due = NEVER
@@ -177,7 +177,9 @@ class SecureChannel:
         """Process an event that `decrypt` returned. Call it if the event is `sealed` or the channel
         `tapped`.
         """
-        if self.rekeying.update_due and event[2:4] != (CONNECTION, KEY_UPDATE):
+        if self.rekeying.update_due and not (
+            event.category == CONNECTION and event.subcategory == KEY_UPDATE
+        ):
             between = f"event {event.category}/{event.subcategory} on stream {event.stream}"
             raise violation(f"{between} between a RekeyAnswer and its KeyUpdate")
         if sealed:
@@ -398,7 +400,7 @@ class PlainChannel:
         self.seal_due = self.keys_due = self.patience_ends = NEVER
 
     def encrypt(self, events: Iterable[OutgoingEvent], now: float) -> list[bytes]:
-        return [frame(serialise_raw(Event(*event[:4], bytes(event.payload)))) for event in events]
+        return [frame(serialise_raw(Event(*event.head, bytes(event.payload)))) for event in events]
 
     def decrypt(self, data: bytes | memoryview) -> tuple[Event, bytes]:
         """Return the event with an empty seal, which means that it needs none."""

@@ -231,9 +231,14 @@ class Connection:
         session = self.session
         if session is not None and self._live:
             channel, resumption = session.channel, session.resumption
-            due = min(
-                session.keepalive.due, channel.seal_due, channel.keys_due, channel.patience_ends
-            )
+            due = session.keepalive.due
+            # Called for each flush, where `min` takes twice as long.
+            if channel.seal_due < due:
+                due = channel.seal_due
+            if channel.keys_due < due:
+                due = channel.keys_due
+            if channel.patience_ends < due:
+                due = channel.patience_ends
             if resumption is not None and resumption.tell_due < due:
                 due = resumption.tell_due
             return min(due, self._deadline) if self._draining else due

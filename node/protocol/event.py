@@ -7,7 +7,7 @@ subcategory u8 || length u32 || payload`.
 
 from collections.abc import Iterable
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from parley._node.protocol.codes import MAIN_STREAM, STREAM
 from parley._node.protocol.errors import violation
@@ -19,7 +19,7 @@ RAW_HEAD: Final = Struct(">IHBB")  # stream, async id, category, subcategory
 INNER_HEAD: Final = Struct(">HBB")  # the same without the stream
 
 
-class Event(NamedTuple):
+class Event:
     """A decrypted event. `payload` has its wire form of at least one byte.
 
     In a connection's reports, it is an event for the application (2/5, or category 3 and above).
@@ -27,12 +27,28 @@ class Event(NamedTuple):
     needed).
     """
 
-    stream: int
-    async_id: int
-    category: int
-    subcategory: int
-    payload: bytes
-    cost: int = 0
+    __slots__ = ("async_id", "category", "cost", "payload", "stream", "subcategory")
+
+    def __init__(
+        self,
+        stream: int,
+        async_id: int,
+        category: int,
+        subcategory: int,
+        payload: bytes,
+        cost: int = 0,
+    ) -> None:
+        self.stream = stream
+        self.async_id = async_id
+        self.category = category
+        self.subcategory = subcategory
+        self.payload = payload
+        self.cost = cost
+
+    @property
+    def head(self) -> tuple[int, int, int, int]:
+        """Stream, async ID, category and subcategory."""
+        return self.stream, self.async_id, self.category, self.subcategory
 
     def __str__(self) -> str:
         """Return, for example, `[4] sim/call id=7 128 B`."""
@@ -40,6 +56,14 @@ class Event(NamedTuple):
         async_id = f" id={self.async_id}" if self.async_id else ""
         size = 0 if self.payload == NO_PAYLOAD else len(self.payload)
         return f"[{self.stream}] {name}{async_id} {size} B"
+
+    def __repr__(self) -> str:
+        return f"<Event {self}>"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Event):
+            return NotImplemented
+        return (self.head, self.payload, self.cost) == (other.head, other.payload, other.cost)
 
 
 def parse_raw(data: bytes | memoryview) -> Event:
@@ -94,7 +118,7 @@ def parse_batch(batch: Event) -> list[Event]:
             ID; an event in it is truncated, is below category 3, or lacks a subcategory or payload;
             or the Batch is too long, or has too few or too many events.
     """
-    stream, async_id, _, _, payload, _ = batch
+    stream, async_id, payload = batch.stream, batch.async_id, batch.payload
     if stream < MAIN_STREAM or async_id:
         raise violation(f"a Batch on stream {stream} with async id {async_id}")
     size = len(payload)

@@ -310,7 +310,7 @@ class Handshake:
                 raise
             # A responder with another network key would have rejected this Hello, so it has none.
             raise RemoteProtocolError(unopened.code, NO_NETWORK_KEY_THERE) from unopened
-        if opened[:4] != (0, 0, CONNECTION, PROOF):
+        if opened.head != (0, 0, CONNECTION, PROOF):
             other = f"event {opened.category}/{opened.subcategory} on stream {opened.stream}"
             raise _refused(f"{other} instead of the Proof")
         self.keep_proof(event)

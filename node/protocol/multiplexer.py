@@ -102,13 +102,14 @@ class Multiplexer:
             RemoteProtocolError: the event isn't allowed.
             LbmDecodeError: its payload is malformed.
         """
-        stream, async_id, category, subcategory, payload, _ = event
+        stream, payload = event.stream, event.payload
+        category, subcategory = event.category, event.subcategory
         if len(payload) > self.limits.max_payload:
             raise too_large(f"a payload of {len(payload)} bytes")
         if stream == MAIN_STREAM:
             if category > STREAM or (category, subcategory) == (STREAM, DATA):
                 if payload == NO_PAYLOAD and category != STREAM:
-                    event = event._replace(payload=b"")
+                    event.payload = b""
                 self._received.append(event)
                 return True
             raise violation(f"event {category}/{subcategory} on stream 1")
@@ -149,8 +150,9 @@ class Multiplexer:
             self._unconsumed_events += 1
             self._account.charge(cost + EXTRA_WEIGHT)
         if payload == NO_PAYLOAD and category != STREAM:
-            payload = b""
-        self._received.append(Event(stream, async_id, category, subcategory, payload, cost))
+            event.payload = b""
+        event.cost = cost
+        self._received.append(event)
         return True
 
     def window_received(self, cells: Mapping[int, Any]) -> None:

@@ -8,7 +8,7 @@ encrypted immediately into `WriteBuffer`. `Waker` notifies the driver of both.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from parley._node.protocol.codes import BATCH, DATA, STREAM
 from parley._node.protocol.event import HEAD_SIZE, serialise_batch
@@ -50,21 +50,48 @@ TAKEN: Final = 64
 SMALL_PAYLOAD: Final = 4_096
 
 
-class OutgoingEvent(NamedTuple):
+class OutgoingEvent:
     """An event to be written, with a payload of at least one byte.
 
     With `seal` it is signed immediately. A `cost` of 0 means that it needs no credit. `releases` is
     the stream that is held until this event is taken (0: none).
     """
 
-    stream: int
-    async_id: int
-    category: int
-    subcategory: int
-    payload: bytes | memoryview | bytearray
-    seal: bool = False
-    cost: int = 0
-    releases: int = 0
+    __slots__ = (
+        "async_id",
+        "category",
+        "cost",
+        "payload",
+        "releases",
+        "seal",
+        "stream",
+        "subcategory",
+    )
+
+    def __init__(
+        self,
+        stream: int,
+        async_id: int,
+        category: int,
+        subcategory: int,
+        payload: bytes | memoryview | bytearray,
+        seal: bool = False,
+        cost: int = 0,
+        releases: int = 0,
+    ) -> None:
+        self.stream = stream
+        self.async_id = async_id
+        self.category = category
+        self.subcategory = subcategory
+        self.payload = payload
+        self.seal = seal
+        self.cost = cost
+        self.releases = releases
+
+    @property
+    def head(self) -> tuple[int, int, int, int]:
+        """Stream, async ID, category and subcategory."""
+        return self.stream, self.async_id, self.category, self.subcategory
 
 
 class _Queue:
@@ -115,7 +142,7 @@ class SendQueue:
 
     def put(self, event: OutgoingEvent, credit: SendCredit | None) -> None:
         """Queue an event; `credit` is its stream's credit, None for stream 1."""
-        stream, _, _, _, payload, _, _, _ = event
+        stream = event.stream
         queue = self.queues.get(stream)
         if queue is None:
             queue = self.queues[stream] = _Queue(credit) if credit else self._main
@@ -124,7 +151,7 @@ class SendQueue:
             else:
                 self.turns.append(queue)
         queue.events.append(event)
-        size = len(payload)
+        size = len(event.payload)
         self.count += 1
         self.size += size
         self.account.charge(size + OUTGOING_WEIGHT)
@@ -146,7 +173,8 @@ class SendQueue:
             return 0
         joined = payload if type(payload) is bytearray else bytearray(payload)
         joined += data
-        queue.events[-1] = last._replace(payload=joined, cost=last.cost + size)
+        last.payload = joined
+        last.cost += size
         self.size += size
         self.account.charge(size)
         if self.size >= self.waker.size:
@@ -164,7 +192,7 @@ class SendQueue:
             queue = turns.popleft()
             events = queue.events
             event = events[0]
-            stream, _, category, _, payload, _, cost, releases = event
+            cost, size_taken, releases = event.cost, len(event.payload), event.releases
             if cost and queue.credit is not None:
                 if queue.credit.left <= 0:
                     queue.blocked = True
@@ -173,14 +201,14 @@ class SendQueue:
                 queue.credit.left -= cost
             events.popleft()
             self.count -= 1
-            self.size -= len(payload)
-            if events and len(payload) <= SMALL_PAYLOAD and category > STREAM and not releases:
+            self.size -= size_taken
+            if events and size_taken <= SMALL_PAYLOAD and event.category > STREAM and not releases:
                 event = self._batch_small_events(event, queue, limit - size + self.size)
                 releases = event.releases
             if events:
                 turns.append(queue)
             else:
-                del self.queues[stream]
+                del self.queues[event.stream]
             taken.append(event)
             if releases:
                 self.release(releases)
@@ -195,13 +223,13 @@ class SendQueue:
         """
         events, credit = queue.events, queue.credit
         room = min(room, self.batch_size - len(first.payload) - HEAD_SIZE)
-        stream, async_id, category, subcategory, payload, seal, _, releases = first
-        run = [(async_id, category, subcategory, payload)]
+        seal, releases = first.seal, first.releases
+        run = [(first.async_id, first.category, first.subcategory, first.payload)]
         while events and len(run) < BATCH_COUNT and not releases:
-            _, async_id, category, subcategory, payload, sealed, cost, released = events[0]
-            size = len(payload)
+            event = events[0]
+            size, cost = len(event.payload), event.cost
             room -= size + HEAD_SIZE
-            if room < 0 or size > SMALL_PAYLOAD or category <= STREAM:
+            if room < 0 or size > SMALL_PAYLOAD or event.category <= STREAM:
                 break
             if cost and credit is not None:
                 if credit.left <= 0:
@@ -210,11 +238,13 @@ class SendQueue:
             events.popleft()
             self.count -= 1
             self.size -= size
-            run.append((async_id, category, subcategory, payload))
-            seal, releases = seal or sealed, released
+            run.append((event.async_id, event.category, event.subcategory, event.payload))
+            seal, releases = seal or event.seal, event.releases
         if len(run) == 1:
             return first
-        return OutgoingEvent(stream, 0, STREAM, BATCH, serialise_batch(run), seal, 0, releases)
+        return OutgoingEvent(
+            first.stream, 0, STREAM, BATCH, serialise_batch(run), seal, 0, releases
+        )
 
     def hold(self, stream: int) -> None:
         """Hold back `stream` until an event that releases it is taken."""
@@ -248,9 +278,9 @@ class SendQueue:
         queue = self.queues.get(stream)
         if queue is None:
             return
-        for place, event in enumerate(queue.events):
+        for event in queue.events:
             if type(event.payload) is memoryview:
-                queue.events[place] = event._replace(payload=bytes(event.payload))
+                event.payload = bytes(event.payload)
 
     def drop(self, stream: int) -> list[OutgoingEvent]:
         """Remove and return the events of a stream, and release it."""

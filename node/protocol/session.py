@@ -179,7 +179,8 @@ class Session:
             if self._flooded:
                 raise _flood()
             count = 1
-            stream, _, category, subcategory, payload, _ = event
+            stream, category, subcategory = event.stream, event.category, event.subcategory
+            size = len(event.payload)
             if stream:
                 channel.used = owed = True
                 if subcategory == BATCH and category == STREAM:
@@ -190,7 +191,7 @@ class Session:
                 closed = self._receive_control(event, sealed)
                 owed = owed or subcategory not in _UNACKNOWLEDGED or category != CONNECTION
             if self._held is not self._reports:
-                self._hold(count, len(payload), sealed)
+                self._hold(count, size, sealed)
             if self.unwritten > self.control_buffer:
                 raise overloaded(
                     f"the peer does not read our answers: {self.unwritten} bytes are waiting"
@@ -264,7 +265,8 @@ class Session:
             events = outbox.take(limit)
             frames = channel.encrypt(events, now)
             out += frames
-            limit -= sum(map(len, frames))
+            for framed in frames:
+                limit -= len(framed)
             for event in events:
                 if event.category == STREAM or event.stream in mux.watched:
                     mux.event_encrypted(event)
@@ -401,7 +403,7 @@ class Session:
         self.control(OutgoingEvent(0, 0, CONNECTION, RECEIVED, payload, seal))
 
     def _receive_control(self, event: Event, sealed: bool) -> CloseReason | None:
-        _, async_id, category, subcategory, payload, _ = event
+        category, subcategory, payload = event.category, event.subcategory, event.payload
         if len(payload) > CONNECTION_STREAM_PAYLOAD:
             raise too_large(f"{len(payload)} bytes of payload on stream 0")
         if category == CONNECTION and subcategory in (PING, PONG, SEAL):
@@ -409,7 +411,7 @@ class Session:
                 raise violation(
                     f"{len(payload)} bytes of payload in event 1/{subcategory}; it must be empty"
                 )
-            self._without_payload(subcategory, async_id, sealed)
+            self._without_payload(subcategory, event.async_id, sealed)
             return None
         kind = EVENT_TYPES.get(category << 8 | subcategory)
         if category > STREAM or kind is None or kind.cells is None:

@@ -82,7 +82,7 @@ class Node:
         self.did, self.delivered = [], False
         asked = self._asked_for(event)
         if asked is not None:
-            event = event._replace(stream=1, async_id=asked.async_id)
+            event = Event(1, asked.async_id, *event.head[2:], event.payload)
         self.core.receive_data(frame(serialise_raw(event)), START)
         for report in self.core.reports():
             self._take(report)
@@ -250,9 +250,9 @@ def fuzz(data: bytes) -> None:
 
 def _compare(node: Node, labels: dict[int, Label], event: Event) -> None:
     if _answers(event):
-        event = event._replace(stream=1)
+        event = Event(1, *event.head[1:], event.payload)
     number = event.category << 8 | event.subcategory
-    plain = INNER_HEAD.pack(*event[1:4]) + (event.payload or NO_PAYLOAD)
+    plain = INNER_HEAD.pack(*event.head[1:]) + (event.payload or NO_PAYLOAD)
     inside = single_events(event.stream, plain)
     if len(inside) > 1:
         # As if each had come alone: target `batch` sees to it that this is the same.

@@ -113,10 +113,10 @@ def _read(batch: Event) -> list[Event]:
     except ALLOWED["batch"]:
         events = []
     else:
-        assert serialise_batch([one[1:5] for one in events]) == raw.payload
-    inside = [Event(*one[:4], b"" if one.payload == NO_PAYLOAD else one.payload) for one in events]
+        assert serialise_batch([(*one.head[1:], one.payload) for one in events]) == raw.payload
+    inside = [Event(*one.head, b"" if one.payload == NO_PAYLOAD else one.payload) for one in events]
     assert inside == wanted
-    plain = INNER_HEAD.pack(*raw[1:4]) + raw.payload
+    plain = INNER_HEAD.pack(*raw.head[1:]) + raw.payload
     rows = [(one[1], one[2] >> 8, one[2] & 255, one[3]) for one in single_events(raw.stream, plain)]
-    assert rows == ([tuple(one[1:5]) for one in events] or [tuple(raw[1:5])])
+    assert rows == [(*one.head[1:], one.payload) for one in events or [raw]]
     return wanted

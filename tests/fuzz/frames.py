@@ -81,6 +81,6 @@ def _read(event: bytes) -> None:
         assert expected is None, "the reference takes it"
         return
     assert expected is not None, "the reference refuses it"
-    assert parsed[:4] == (expected.stream, expected.async_id, *expected.type)
+    assert parsed.head == (expected.stream, expected.async_id, *expected.type)
     assert parsed.payload == (expected.payload or b"\0")
     assert serialise_raw(parsed) == event

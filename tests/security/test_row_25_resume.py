@@ -46,7 +46,7 @@ def rejected(answer: bytes) -> int:
     length = int.from_bytes(answer[:4])
     event = parse_raw(answer[4:])
     assert len(answer) == 4 + length
-    assert event[2:4] == (CONNECTION, REJECT)
+    assert event.head[2:] == (CONNECTION, REJECT)
     code = decode(event.payload)[keys.CODE]
     assert isinstance(code, int)
     return code

@@ -137,7 +137,7 @@ class CutSession:
         for report in side.reports:
             if isinstance(report, Event) and report.cost:
                 side.core.consume(report.stream, report.cost)
-                side.reports[side.reports.index(report)] = report._replace(cost=0)
+                report.cost = 0
 
     def _turns(self) -> None:
         for journal in self.journals or ():

@@ -250,7 +250,8 @@ class Link:
 
     def _note(self, side: Side, report: object) -> None:
         match report:
-            case Event(stream, async_id, category, subcategory, payload, cost):
+            case Event(payload=payload, cost=cost):
+                stream, async_id, category, subcategory = report.head
                 item = Item("event", payload, category, subcategory, async_id)
                 side.got[stream].append(item)
                 assert cost == (item.cost if stream > 1 else 0)

@@ -292,8 +292,8 @@ def open_pair(
 
 def send_raw(pair: Pair, event: Event) -> None:
     """Send an event from `b`, bypassing the checks of its core."""
-    stream, async_id, category, subcategory, payload, _ = event
-    pair.inject(pair.b, stream, category, subcategory, payload, async_id=async_id)
+    stream, async_id, category, subcategory = event.head
+    pair.inject(pair.b, stream, category, subcategory, event.payload, async_id=async_id)
     if (category, subcategory) == (CONNECTION, KEY_UPDATE):
         sender = pair.b.channel.sender
         sender.switch(next_secret(sender.suite.hash_algorithm, sender.secret))

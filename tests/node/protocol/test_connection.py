@@ -14,6 +14,7 @@ from parley._node.protocol.errors import (
     LocalProtocolError,
     PayloadTooLargeError,
 )
+from parley._node.protocol.event import Event
 from parley._node.protocol.limits import EVENT_COST
 from parley._node.protocol.reports import ConnectionEnded
 from parley._node.protocol.states import State
@@ -47,9 +48,9 @@ def test_all_fields_arrive(plaintext: str) -> None:
     pair.a.core.send(1, 0, 64, 1, b"")
     pair.pump()
     assert pair.b.events == [
-        (1, 65_535, 255, 254, encode({256: "x"}), 0),
-        (1, 1, 3, 1, b"", 0),
-        (1, 0, 64, 1, b"", 0),
+        Event(1, 65_535, 255, 254, encode({256: "x"})),
+        Event(1, 1, 3, 1, b""),
+        Event(1, 0, 64, 1, b""),
     ]
 
 

@@ -44,7 +44,7 @@ def initiator(**settings: Any) -> tuple[Side, dict[int, Value]]:
 
 def sent_hello(side: Side) -> dict[int, Value]:
     (event,) = events_of(side.take(START))
-    assert parse_raw(event)[:4] == (0, 0, 1, HELLO)
+    assert parse_raw(event).head == (0, 0, 1, HELLO)
     return decode(parse_raw(event).payload)
 
 
@@ -93,7 +93,7 @@ def test_reply_and_proof_answer_a_hello() -> None:
     )
     side.core.receive_data(bytes(hello.wire), START)
     reply, proof = events_of(side.take(START))
-    assert parse_raw(reply)[:4] == (0, 0, 1, REPLY)
+    assert parse_raw(reply).head == (0, 0, 1, REPLY)
     cells = decode(parse_raw(reply).payload)
     assert (cells[keys.VERSION], cells[keys.ROLE], cells[keys.MAX_PAYLOAD]) == (1, "server", 2_048)
     assert cells[keys.SUITE] == {n: names[0] for n, names in enumerate(NAMES.values(), 1)}

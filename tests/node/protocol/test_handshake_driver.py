@@ -104,7 +104,7 @@ def test_abort_says_what_the_state_allows(name: str) -> None:
     sent = events_of(side.take(pair.now))
     if name == "expect-hello":
         event = parse_raw(sent[0])
-        assert event[:4] == (0, 0, 1, REJECT)
+        assert event.head == (0, 0, 1, REJECT)
         assert decode(event.payload) == {keys.CODE: 12, keys.TEXT: SENTENCES[12]}
     else:
         # Only a responder that has decrypted a Proof has keys to send with.

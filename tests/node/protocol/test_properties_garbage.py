@@ -64,7 +64,7 @@ raw_events = st.builds(
 junk = st.lists(
     st.binary(max_size=60)
     | st.binary(max_size=60).map(frame)
-    | raw_events.map(lambda e: frame(b"".join((e[0].to_bytes(4, "big"), *pack(e))))),
+    | raw_events.map(lambda e: frame(b"".join((e.stream.to_bytes(4, "big"), *pack(e))))),
     min_size=1,
     max_size=6,
 )

@@ -109,7 +109,7 @@ class Replayed(CutSession):
 def assert_rejected(answer: bytes) -> None:
     """Check that the answer is only a Reject."""
     assert len(answer) == 4 + int.from_bytes(answer[:4])
-    assert parse_raw(answer[4:])[2:4] == (CONNECTION, REJECT)
+    assert parse_raw(answer[4:]).head[2:] == (CONNECTION, REJECT)
 
 
 class Stolen(CutSession):

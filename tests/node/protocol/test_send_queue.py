@@ -13,8 +13,10 @@ from parley._node.protocol.send_queue import OutgoingEvent, SendQueue, Waker
 from tests.node.protocol.pair import open_pair
 
 
-def event(stream: int, number: int = 0, cost: int = 0, size: int = 10) -> OutgoingEvent:
-    return OutgoingEvent(stream, number, 64, 1, b"x" * size, False, cost)
+def event(
+    stream: int, number: int = 0, cost: int = 0, size: int = 10, releases: int = 0
+) -> OutgoingEvent:
+    return OutgoingEvent(stream, number, 64, 1, b"x" * size, False, cost, releases)
 
 
 def drained(outbox: SendQueue) -> list[tuple[int, int]]:
@@ -109,7 +111,7 @@ def test_a_held_stream_waits_for_the_event_that_releases_it() -> None:
     outbox.hold(3)
     outbox.put(event(3, 1), SendCredit(1_000))
     outbox.put(event(1, 2), None)
-    outbox.put(event(1, 3)._replace(releases=3), None)
+    outbox.put(event(1, 3, releases=3), None)
     outbox.put(event(1, 4), None)
     assert not outbox.unblock(3)  # it doesn't wait for credit
     assert drained(outbox) == [(1, 2), (1, 3), (1, 4), (3, 1)]
@@ -145,7 +147,7 @@ def test_dropping_what_releases_a_stream_releases_it() -> None:
     outbox = SendQueue(MemoryBudget(1 << 20))
     outbox.hold(3)
     outbox.put(event(3, 1), SendCredit(1_000))
-    outbox.put(event(5, 2)._replace(releases=3), SendCredit(1_000))
+    outbox.put(event(5, 2, releases=3), SendCredit(1_000))
     outbox.drop(5)
     assert drained(outbox) == [(3, 1)]
 
@@ -167,7 +169,7 @@ def test_views_become_bytes_of_their_own() -> None:
     outbox, whole = SendQueue(MemoryBudget(1 << 20)), bytes(range(200))
     for number in range(3):
         view = memoryview(whole)[number : number + 10]
-        outbox.put(event(3, number)._replace(payload=view), SendCredit(1_000))
+        outbox.put(OutgoingEvent(3, number, 64, 1, view), SendCredit(1_000))
     outbox.put(event(1, 7), None)
     outbox.own(3)
     outbox.own(5)  # it has no queued events

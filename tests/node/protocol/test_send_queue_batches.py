@@ -17,8 +17,10 @@ from tests.node.protocol.pair import Pair, events_of, open_pair
 ALL = 1 << 20
 
 
-def small(number: int = 0, size: int = 10, stream: int = 3, cost: int = 0) -> OutgoingEvent:
-    return OutgoingEvent(stream, number, 64, 1, b"x" * size, cost=cost)
+def small(
+    number: int = 0, size: int = 10, stream: int = 3, cost: int = 0, releases: int = 0
+) -> OutgoingEvent:
+    return OutgoingEvent(stream, number, 64, 1, b"x" * size, cost=cost, releases=releases)
 
 
 def outbox_of(*events: OutgoingEvent, credit: SendCredit | None = None) -> SendQueue:
@@ -31,8 +33,8 @@ def outbox_of(*events: OutgoingEvent, credit: SendCredit | None = None) -> SendQ
 def numbers(taken: list[OutgoingEvent]) -> list[int | list[int]]:
     """Return the async IDs of the taken events; those of a Batch as a list."""
     return [
-        [inner.async_id for inner in parse_batch(Event(*event[:4], bytes(event.payload)))]
-        if event[2:4] == (STREAM, BATCH)
+        [inner.async_id for inner in parse_batch(Event(*event.head, bytes(event.payload)))]
+        if event.head[2:] == (STREAM, BATCH)
         else event.async_id
         for event in taken
     ]
@@ -42,14 +44,15 @@ def test_what_waits_goes_as_one_in_its_order() -> None:
     outbox = outbox_of(*(small(n, 1 + n) for n in range(3)))
     (batch,) = outbox.take(ALL)
     assert (batch.stream, batch.async_id, batch.cost) == (3, 0, 0)
-    assert parse_batch(Event(*batch[:4], bytes(batch.payload))) == [
+    assert parse_batch(Event(*batch.head, bytes(batch.payload))) == [
         Event(3, n, 64, 1, b"x" * (1 + n)) for n in range(3)
     ]
     assert (outbox.count, outbox.size, bool(outbox), outbox.account.held) == (0, 0, False, 0)
 
 
 def test_one_event_is_itself() -> None:
-    assert outbox_of(small(7)).take(ALL) == [small(7)]
+    event = small(7)
+    assert outbox_of(event).take(ALL) == [event]
 
 
 def test_each_stream_has_its_own_and_they_take_turns() -> None:
@@ -114,13 +117,11 @@ def test_what_has_no_credit_stays_out() -> None:
 
 
 def test_a_batch_ends_with_what_releases_a_stream() -> None:
-    outbox = outbox_of(
-        small(1, stream=1), small(2, stream=1)._replace(releases=3), small(3, stream=1)
-    )
+    outbox = outbox_of(small(1, stream=1), small(2, stream=1, releases=3), small(3, stream=1))
     outbox.put(small(4), SendCredit(ALL))
     outbox.hold(3)
     assert numbers(outbox.take(ALL)) == [[1, 2], 3, 4]
-    outbox = outbox_of(small(1, stream=1)._replace(releases=3), small(2, stream=1))
+    outbox = outbox_of(small(1, stream=1, releases=3), small(2, stream=1))
     assert numbers(outbox.take(ALL)) == [1, 2]
 
 

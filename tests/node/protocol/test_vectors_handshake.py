@@ -73,7 +73,7 @@ def decided(side: Side) -> dict[str, Any]:
 
 def assert_reject(side: Side, answers: list[Event], vector: Vector) -> None:
     (answer,) = answers
-    assert answer[:4] == (0, 0, CONNECTION, REJECT)
+    assert answer.head == (0, 0, CONNECTION, REJECT)
     cells = decode(answer.payload)
     text = str(cells[keys.TEXT])
     code = CloseCode(side.code)
@@ -106,11 +106,11 @@ def assert_answered(side: Side, answers: list[Event], expected: Mapping[str, Any
     assert side.code == ALIVE
     if "retry" in expected:
         (retry,) = answers
-        assert retry[:4] == (0, 0, CONNECTION, RETRY)
+        assert retry.head == (0, 0, CONNECTION, RETRY)
         assert decode(retry.payload) == {keys.SUITE: {1: expected["retry"]}}
         return
     (reply,) = answers
-    assert reply[:4] == (0, 0, CONNECTION, REPLY)
+    assert reply.head == (0, 0, CONNECTION, REPLY)
     assert decided(side) == expected
     cells = decode(reply.payload)
     if expected["suite"] is None:

@@ -117,7 +117,7 @@ def test_a_resume_that_nobody_knows(vector: Vector, resume: float) -> None:
         assert core.ended
         return
     event = parse_raw(answer[4:])
-    assert event[:4] == (0, 0, CONNECTION, REJECT)
+    assert event.head == (0, 0, CONNECTION, REJECT)
     cells = decode(event.payload)
     (code,) = codes(vector)
     assert cells == {keys.CODE: code, keys.TEXT: SENTENCES[CloseCode(code)]}

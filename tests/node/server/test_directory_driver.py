@@ -85,7 +85,9 @@ async def test_an_event_on_a_stream_of_cards(vector: Vector) -> None:
         await two.clock.settle()
         core = stream_of(two, 1).live.core
         before = core.dropped
-        _, async_id, category, subcategory, payload, _ = parse_raw(unhex(vector["raw_event"]))
+        event = parse_raw(unhex(vector["raw_event"]))
+        _, async_id, category, subcategory = event.head
+        payload = event.payload
         if (category, subcategory) == (STREAM, DATA):
             stream.live.core.send_data(stream.id, payload)
         else:

@@ -72,7 +72,9 @@ class PassesOn:
 
 def put(stream: TunnelStream, vector: Vector, made: Row) -> None:
     """Write the event of a vector on a stream, bypassing the checks of the sender."""
-    _, async_id, category, subcategory, payload, _ = parse_raw(unhex(vector["raw_event"]))
+    event = parse_raw(unhex(vector["raw_event"]))
+    _, async_id, category, subcategory = event.head
+    payload = event.payload
     if (category, subcategory) == (TUNNEL, DIAL):
         payload = encode_dial(TRACE, 9, to=(made.target.node_id,))
     if (category, subcategory) == (STREAM, DATA):
