@@ -99,7 +99,7 @@ class Audit:
         times: Sequence[int],
         bodies: Sequence[bytes],
     ) -> int:
-        """Take event records `first` to `stop` while they are unsealed and in sequence.
+        """Take event records `first` to `stop` while they are in sequence and their seals valid.
 
         Each must begin where the previous one ends. Takes half the time of `record`. Returns the
         index of the first record that must be passed to `record` instead.

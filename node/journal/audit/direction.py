@@ -291,27 +291,40 @@ class DirectionTracker:
         """Return the chain value after `wire`, or None if it isn't the next event."""
         value = self.value_after(wire)
         if self.each:
-            return value if self._seal_is_valid(wire, value) else None
+            return value if self._seal_is_valid(wire.seal, value) else None
         return value if value[:PREFIX] == wire.prefix else None
 
     def take_in_sequence(self, offset: int, time: int, body: bytes) -> bool:
-        """Process the next event if it is unsealed and in sequence, like `accept` but faster.
+        """Process the next event if it is in sequence and its seal is valid, like `accept` but
+        faster.
 
         `body` is the body of its record. Returns False for other events, without a change.
         """
-        size = len(body) - EVENT_HEAD
-        if size < HEAD + LEAST_BLOB or body[_FORM_AT] or self.each:
+        size = len(body)
+        if size < _BLOB_AT + LEAST_BLOB or self.each:
             return False
-        stream4, blob, chain = body[EVENT_HEAD:_FORM_AT], body[_BLOB_AT:], self.chain
+        form = body[_FORM_AT]
+        start = _BLOB_AT + self._seal_size if form else _BLOB_AT
+        if form > 1 or size < start + LEAST_BLOB:
+            return False
+        stream4, blob, chain = body[EVENT_HEAD:_FORM_AT], body[start:], self.chain
         value = self._new_hash(b"".join((chain.value, stream4, blob))).digest()
         digest = value[:PREFIX]
         if digest != body[_PREFIX_AT:_BLOB_AT]:
             return False
+        if form and not self._seal_is_valid(body[_BLOB_AT:start], value):
+            return False
         chain.value = value
         self.place = place = self.place + 1
         self.recent.append(digest)
-        rows = self._rows(self.head, offset, time, size, stream4, blob, b"\0", place, digest, OK)
-        if rows:
+        form1 = body[_FORM_AT:_PREFIX_AT]
+        wire_size = size - EVENT_HEAD
+        rows = self._rows(
+            self.head, offset, time, wire_size, stream4, blob, form1, place, digest, OK
+        )
+        if form:
+            self._sealed(time, rows)
+        elif rows:
             self._hold(rows)
         return True
 
@@ -328,8 +341,8 @@ class DirectionTracker:
         if wire.seal is None:
             if rows:
                 self._hold(rows)
-        elif self.each or self._seal_is_valid(wire, value):
-            self._sealed(wire, rows)
+        elif self.each or self._seal_is_valid(wire.seal, value):
+            self._sealed(wire.time, rows)
         else:
             self.bad_seals.add(self.place, wire)
             self._give(rows, BAD_SEAL)
@@ -400,21 +413,21 @@ class DirectionTracker:
         if rows:
             self.out.rows([row._replace(status=status) for row in rows])
 
-    def _sealed(self, wire: WireEvent, own: list[CompactRow]) -> None:
+    def _sealed(self, time: int, own: list[CompactRow]) -> None:
         self.bad_seals.report(mended=True)
         if self.sealed_ns is None:
-            self.sealed_ns = wire.time
+            self.sealed_ns = time
         rows = self.take_pending()
         if own:
             rows += own
-            self.out.rows(rows, wire.time)
+            self.out.rows(rows, time)
 
-    def _seal_is_valid(self, wire: WireEvent, value: bytes) -> bool:
-        if wire.seal is None:
+    def _seal_is_valid(self, seal: bytes | None, value: bytes) -> bool:
+        if seal is None:
             return False
         hash = self._suite.hash_algorithm
         try:
-            check_seal(self.verifier, hash, self.commit, value, wire.seal)
+            check_seal(self.verifier, hash, self.commit, value, seal)
         except SignatureError:
             return False
         return True
