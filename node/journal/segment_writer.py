@@ -141,26 +141,26 @@ class SegmentWriter:
         self._parts = 0  # The buffer's `parts` when the segment began.
         self._ended = False
         self._synced_at = 0.0
-        self._thread = Thread(target=self._run, name="parley journal", daemon=True)
+        self._worker = Thread(target=self._run, name="parley journal", daemon=True)
 
     def start(self, first: SegmentName) -> None:
         """Create the first segment and start the thread; raises OSError."""
         self._open_segment(first)
-        self._thread.start()
+        self._worker.start()
 
     def join(self, timeout: float) -> bool:
         """Wait until the last segment is closed; return False on timeout."""
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
+        self._worker.join(timeout)
+        return not self._worker.is_alive()
 
     def _run(self) -> None:
         try:
             self._work()
         except OSError as error:
             self._failed(error)
-        except Exception as error:
+        except Exception as bug:
             logger.exception("internal error of the journal", extra={"event": "journal.bug"})
-            self._failed(OSError(f"internal error: {error!r}"))
+            self._failed(OSError(f"internal error: {bug!r}"))
 
     def _work(self) -> None:
         buffer, pending = self._buffer, self._buffer.pending
