@@ -9,6 +9,7 @@ import pytest
 
 from parley._crypto.identity import Identity
 from parley._node.journal import keys
+from parley._node.journal.audit import Audit
 from parley._node.journal.audit.rows import Finding
 from parley._node.journal.record_types import EVENT, EVENT_HEAD, SessionEnd, SessionStart
 from tests.node.journal.audit.audit_helpers import (
@@ -19,7 +20,7 @@ from tests.node.journal.audit.audit_helpers import (
     put,
     received,
 )
-from tests.node.journal.memory_journal import RecordedPair, records_of
+from tests.node.journal.memory_journal import AUDITOR, RecordedPair, records_of
 
 Tamper = Callable[[Records], Records]
 SEAL_AT = EVENT_HEAD + 21
@@ -152,6 +153,31 @@ def test_foreign_seal_affects_no_other_event() -> None:
     assert [(finding.kind, finding.place) for finding in findings] == [("bad-seal", place)]
     assert statuses["bad-seal"] == 1
     assert set(statuses) == {"ok", "bad-seal"}
+
+
+def test_run_of_events_ends_at_the_first_wrong_seal() -> None:
+    records = recorded()
+    first, *places = received(records)
+    stop = next(at for at in range(first, len(records)) if records[at][1].kind != keys.EVENT)
+    sealed = [at for at in places if at < stop and records[at][1].body[EVENT_HEAD + 4] == 1]
+    wrong = sealed[len(sealed) // 2]
+    body = records[wrong][1].body
+    altered = put(records, wrong, body=body[:SEAL_AT] + bytes(64) + body[SEAL_AT + 64 :])
+    for some, end in ((records, stop), (altered, wrong)):
+        audit = Audit((AUDITOR,))
+        for stem, record in some[:first]:
+            audit.record(stem, record)
+        run = [record for _, record in some]
+        taken = audit.events_in_sequence(
+            some[first][0],
+            first,
+            stop,
+            [record.offset for record in run],
+            [record.size for record in run],
+            [record.time for record in run],
+            [record.body for record in run],
+        )
+        assert taken == end
 
 
 def test_sealing_each_distinguishes_wrong_seals_from_altered_blobs() -> None:
