@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from parley._node.journal.audit.content import CompactRow
 from parley._node.journal.audit.rows import HEAD_COLUMNS
 from parley._node.journal.segments import CLOSED, parse_name
-from parley._pipeline.event_files import limit_dates
+from parley._pipeline.dated_files import limit_dates
 from parley._pipeline.schema import WALKED_ARROW
 from parley._pipeline.summary.kinds import Summary, encode_table
 

@@ -22,8 +22,8 @@ from parley._node.journal.audit.content import CompactRow
 from parley._node.journal.records import BAD_CRC, BAD_LENGTH, OK, TORN
 from parley._pipeline.arrow_rows import BATCH_ROWS, event_batches, other_batch
 from parley._pipeline.bronze_rows import BronzeRows
+from parley._pipeline.dated_files import event_files
 from parley._pipeline.errors import PipelineError
-from parley._pipeline.event_files import EventFiles
 from parley._pipeline.schema import EVENT, FINDING, PENDING, SEGMENT, SESSION, SPAN, TUNNEL
 from parley._pipeline.stitch.runs import segment_row
 from parley._pipeline.summarise import with_summaries
@@ -62,7 +62,7 @@ def make_audit_task(
             first = next(before, None)
             if first is None:
                 return
-            with EventFiles(directory, _name_of(first)) as files:
+            with event_files(directory, _name_of(first)) as files:
                 for batch in with_summaries(_audit_rows(task, chain([first], before)), check_key):
                     if batch.column("part")[0].as_py() == EVENT:
                         files.write(batch)

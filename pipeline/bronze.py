@@ -5,7 +5,9 @@ writes to its own directories, so a run that is killed and restarted produces th
 only read and write tables.
 """
 
+import shutil
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 from pyspark.errors import PySparkException
@@ -14,7 +16,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from parley._pipeline.errors import IngestError, first_line
 from parley._pipeline.spark_source import FORMAT
-from parley._pipeline.tables import CHECKPOINT, Tables, local_directory
+from parley._pipeline.tables import (
+    Tables,
+    batch_directory,
+    checkpoint_file,
+    local_directory,
+)
 
 # The default number of ranges in a batch; each task reads one range.
 MAX_BATCH_BYTES: Final = 2**30
@@ -88,8 +95,7 @@ def start(
         reader = reader.option("range_size", str(range_size))
     directory = local_directory(root)
     if directory is not None:
-        # Each worker would write to its own disk, and the tables would lack its rows.
-        reader = reader.option("checkpoint", str(directory / CHECKPOINT / "metadata"))
+        reader = reader.option("tables", str(directory))
     try:
         writer = reader.load(journals).writeStream.queryName("parley")
         writer = writer.option("checkpointLocation", tables.checkpoint)
@@ -97,7 +103,7 @@ def start(
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{round(every * 1000)} milliseconds")
-        return writer.foreachBatch(_Batch(root, tuple(steps))).start()
+        return writer.foreachBatch(_Batch(root, directory, tuple(steps))).start()
     except PySparkException as error:
         raise IngestError(
             f"cannot ingest the journals in {journals!r}: {first_line(error)}"
@@ -107,12 +113,27 @@ def start(
 class _Batch:
     """The function that runs on each batch; pickled if the stream runs on a server."""
 
-    def __init__(self, root: str, steps: tuple[Step, ...]) -> None:
+    def __init__(self, root: str, directory: Path | None, steps: tuple[Step, ...]) -> None:
         self._root = root
+        self._directory = directory
         self._steps = steps
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         tables = Tables(frame.sparkSession, self._root)
-        tables.write_batch("bronze", batch, frame)
+        if self._directory is not None and checkpoint_file(self._directory).exists():
+            _have_written(frame, batch_directory(self._directory, "bronze", batch))
+        else:
+            tables.write_batch("bronze", batch, frame)
         for step in self._steps:
             step(tables, batch)
+
+
+def _have_written(frame: DataFrame, place: Path) -> None:
+    """Run the tasks that write a batch's bronze to `place` themselves (`RangeGroup`)."""
+    if place.exists():
+        shutil.rmtree(place)
+    place.mkdir(parents=True)
+    written = {row.segment for row in frame.select("segment").collect()}
+    if not written <= {str(place)}:
+        raise IngestError(f"cannot write '{place}': tasks returned {sorted(written)[0]!a}")
+    (place / "_SUCCESS").touch()

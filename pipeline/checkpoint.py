@@ -46,7 +46,7 @@ def read_checkpoint(root: Path) -> StreamCheckpoint | None:
     """
     place = root / CHECKPOINT
     try:
-        planned, done = (_last_number(place / name) for name in ("offsets", "commits"))
+        planned, done = last_planned(root), _last_number(place / "commits")
         if planned < 0:
             return None
         if not planned - 1 <= done <= planned:
@@ -123,6 +123,11 @@ def remove_tables(root: Path) -> None:
     for name in (CHECKPOINT, "gold", *reversed(OF_BATCHES)):
         if (root / name).exists():
             shutil.rmtree(root / name)
+
+
+def last_planned(root: Path) -> int:
+    """Return the number of the last batch that the stream planned, -1 for none."""
+    return _last_number(root / CHECKPOINT / "offsets")
 
 
 def _last_number(directory: Path) -> int:

@@ -25,6 +25,8 @@ from pyspark.sql.types import (
 # Values of `status` in addition to those of node.journal.records (ok, bad-crc, bad-length, torn).
 UNREADABLE: Final = "unreadable"
 FOREIGN: Final = "foreign"
+# Of the row that a task returns in place of the records that it wrote; not in the tables.
+WRITTEN: Final = "written"
 
 _TYPES: Final[list[tuple[str, DataType, pa.DataType]]] = [
     ("journal", StringType(), pa.string()),

@@ -102,11 +102,16 @@ def read_segment_range(part: SegmentRange) -> Iterator[pa.RecordBatch]:
 
 def foreign_batch(path: str) -> pa.RecordBatch:
     """Return the row for a file that is named like a segment but isn't one."""
+    return marker_batch(Path(path).name, FOREIGN)
+
+
+def marker_batch(segment: str, status: str) -> pa.RecordBatch:
+    """Return a row that isn't of a record."""
     nothing: dict[str, str | int | None] = dict.fromkeys(BRONZE_ARROW.names)
     row = nothing | dict.fromkeys(
         ("offset", "size", "range_start", "block_start", "date", "lead"), 0
     )
-    row |= {"segment": Path(path).name, "status": FOREIGN}
+    row |= {"segment": segment, "status": status}
     arrays = [_repeated(name, value, 1) for name, value in row.items()]
     return pa.RecordBatch.from_arrays(arrays, schema=BRONZE_ARROW)
 

@@ -35,7 +35,7 @@ from parley._pipeline.schema import (
 from parley._pipeline.stitch import stitch
 from parley._pipeline.stitch.local import stitch_locally
 from parley._pipeline.stitch.rows import batch_token_row
-from parley._pipeline.tables import BATCH, Tables, check_key, local_directory
+from parley._pipeline.tables import BATCH, FILES, Tables, check_key, local_directory
 
 # Minimum and maximum bytes of files for one task. A task costs as much as some thousand rows, but
 # there must be enough tasks to keep all cores busy until the end.
@@ -56,7 +56,7 @@ def group_bronze_files(directory: Path) -> list[list[str]]:
     Raises:
         OSError: A file cannot be read.
     """
-    sizes = {path: path.stat().st_size for path in sorted(directory.glob("date=*/*.parquet"))}
+    sizes = {path: path.stat().st_size for path in sorted(directory.glob(f"date=*/{FILES}"))}
     least, most = TASK_SIZES
     room = min(max(sum(sizes.values()) // TASKS, least), most)
     groups: list[list[str]] = []

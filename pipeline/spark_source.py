@@ -31,6 +31,8 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from parley._node.journal.segments import RANGE_SIZE
+from parley._pipeline.checkpoint import last_planned
+from parley._pipeline.dated_files import write_records
 from parley._pipeline.errors import PipelineError
 from parley._pipeline.read_planner import (
     Budget,
@@ -40,8 +42,14 @@ from parley._pipeline.read_planner import (
     read_on,
     whole_ranges,
 )
-from parley._pipeline.schema import BRONZE
-from parley._pipeline.segment_reader import SegmentRange, foreign_batch, read_segment_range
+from parley._pipeline.schema import BRONZE, WRITTEN
+from parley._pipeline.segment_reader import (
+    SegmentRange,
+    foreign_batch,
+    marker_batch,
+    read_segment_range,
+)
+from parley._pipeline.tables import batch_directory, checkpoint_file
 
 FORMAT: Final = "parley_journal"
 
@@ -50,8 +58,10 @@ class JournalSource(DataSource):
     """A Spark data source that reads journals from a directory, or from all that match a pattern.
 
     Options: `range_size` is the number of bytes that one task reads (default 16 MiB). For streams,
-    `max_bytes` or `max_files` limits a batch (default: no limit). `checkpoint` is a file of the
-    stream's checkpoint: if the driver can access it, each task checks that its worker can as well.
+    `max_bytes` or `max_files` limits a batch (default: no limit). `tables` is the directory of the
+    pipeline's tables, for its own stream: if the driver can access the stream's checkpoint there,
+    tasks write their records to bronze themselves, and return a row for each task with the
+    batch's directory in `segment`.
     """
 
     @classmethod
@@ -76,7 +86,7 @@ class RangeGroup(InputPartition):
     """The input of one task: consecutive ranges, and the names of foreign files.
 
     `needed` are paths that exist where the ranges were planned, so that they must exist where the
-    task runs.
+    task runs. The task named `name` writes its records to the directory `bronze`, if there is one.
     """
 
     def __init__(
@@ -84,10 +94,14 @@ class RangeGroup(InputPartition):
         parts: Sequence[SegmentRange],
         foreign: Sequence[str] = (),
         needed: Sequence[str] = (),
+        bronze: Path | None = None,
+        name: str = "",
     ) -> None:
         self.parts = tuple(parts)
         self.foreign = tuple(foreign)
         self.needed = tuple(needed)
+        self.bronze = bronze
+        self.name = name
 
 
 class JournalReader(DataSourceReader):
@@ -119,7 +133,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"invalid options max_bytes={self._max_bytes} and max_files={self._max_files}: "
                 "they exclude each other; set only one of them"
             )
-        self._checkpoint = options.get("checkpoint")
+        self._tables = options.get("tables")
         self._target: Listing | None = None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -158,10 +172,11 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         listing = Listing.of(self._path)
         parts = ranges_between(before, after, listing, self._range_size)
         foreign = [path for path in after.foreign if path not in before.foreign]
-        needed = [listing.directory]
-        if self._checkpoint and os.path.exists(self._checkpoint):
-            needed.append(self._checkpoint)
-        return _grouped(parts, foreign, self._range_size, needed)
+        needed, bronze = [listing.directory], None
+        if self._tables and (seen := checkpoint_file(self._tables)).exists():
+            needed.append(str(seen))
+            bronze = batch_directory(self._tables, "bronze", last_planned(Path(self._tables)))
+        return _grouped(parts, foreign, self._range_size, needed, bronze)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition)
@@ -176,14 +191,26 @@ def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
                     f"cannot run on this worker: {path!r} does not exist on it; journals and "
                     "tables must be on storage that all workers access under the same path"
                 )
-        for part in partition.parts:
-            yield from read_segment_range(part)
-        for path in partition.foreign:
-            yield foreign_batch(path)
+        if partition.bronze is None:
+            yield from _records(partition)
+        else:
+            write_records(partition.bronze, partition.name, _records(partition))
+            yield marker_batch(str(partition.bronze), WRITTEN)
+
+
+def _records(partition: RangeGroup) -> Iterator[pa.RecordBatch]:
+    for part in partition.parts:
+        yield from read_segment_range(part)
+    for path in partition.foreign:
+        yield foreign_batch(path)
 
 
 def _grouped(
-    parts: Sequence[SegmentRange], foreign: Sequence[str], size: int, needed: Sequence[str]
+    parts: Sequence[SegmentRange],
+    foreign: Sequence[str],
+    size: int,
+    needed: Sequence[str],
+    bronze: Path | None = None,
 ) -> list[InputPartition]:
     """Combine small ranges into groups of up to `size` bytes, because a task costs more than a few
     rows.
@@ -194,12 +221,12 @@ def _grouped(
     for part in parts:
         part_size = part.range.end - part.range.block
         if group and filled + part_size > size:
-            groups.append(RangeGroup(group, needed=needed))
+            groups.append(RangeGroup(group, (), needed, bronze, f"{len(groups):06d}"))
             group, filled = [], 0
         group.append(part)
         filled += part_size
     if group or foreign:
-        groups.append(RangeGroup(group, foreign, needed))
+        groups.append(RangeGroup(group, foreign, needed, bronze, f"{len(groups):06d}"))
     return groups
 
 

@@ -89,6 +89,16 @@ class Tables:
         return frame if lead else frame.where(~f.col("lead"))
 
 
+def batch_directory(root: str | Path, name: str, batch: int) -> Path:
+    """Return the directory of a batch's part of a table, for tables in a local directory."""
+    return Path(root, name, f"{BATCH}={batch}")
+
+
+def checkpoint_file(root: str | Path) -> Path:
+    """Return a file that exists while a stream writes tables to the local directory `root`."""
+    return Path(root, CHECKPOINT, "metadata")
+
+
 _FILE: Final = re.compile(r"file:(//)?(?=/)")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 

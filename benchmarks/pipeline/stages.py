@@ -18,7 +18,7 @@ from parley._crypto.keyfile import load_auditor_key
 from parley._node.journal.segments import RANGE_SIZE
 from parley._pipeline.audit_task import make_audit_task
 from parley._pipeline.bronze_rows import NEEDED
-from parley._pipeline.event_files import EventFiles
+from parley._pipeline.dated_files import event_files
 from parley._pipeline.read_planner import Listing, whole_ranges
 from parley._pipeline.schema import EVENT
 from parley._pipeline.segment_reader import read_segment_range
@@ -63,7 +63,7 @@ def stages(directory: Path) -> Iterator[tuple[str, float]]:
 
 
 def _write(rows: Sequence[pa.RecordBatch]) -> None:
-    with tempfile.TemporaryDirectory() as name, EventFiles(Path(name), "events") as files:
+    with tempfile.TemporaryDirectory() as name, event_files(Path(name), "events") as files:
         for batch in rows:
             if batch.num_rows and batch.column("part")[0].as_py() == EVENT:
                 files.write(batch)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from parley._pipeline.event_files import limit_dates
+from parley._pipeline.dated_files import limit_dates
 from parley._pipeline.schema import PENDING, SEGMENT, SPAN, TIP, WALKED_ARROW
 from parley._pipeline.stitch.rows import batch_token_row, stitch_rows
 from parley._pipeline.tables import FILES

@@ -13,9 +13,9 @@ import pytest
 from parley._node.journal.audit import Audit
 from parley._node.journal.audit.content import CompactRow, Content
 from parley._pipeline import audit_task as walk_module
-from parley._pipeline import event_files
+from parley._pipeline import dated_files
 from parley._pipeline.arrow_rows import event_batches, other_batch
-from parley._pipeline.event_files import EventFiles
+from parley._pipeline.dated_files import event_files
 from parley._pipeline.gold.store import MAX_DATES, GoldDirectory
 from parley._pipeline.schema import EVENT, FINDING, PENDING, SEGMENT, SPAN, SUMMARY, TIP
 from parley._pipeline.stitch import local as here
@@ -60,9 +60,9 @@ def written(directory: Path) -> dict[str, list[tuple[int, Any]]]:
 def test_a_task_of_too_many_dates_has_few_files_and_each_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_files, "MAX_DATES", 3)
+    monkeypatch.setattr(dated_files, "MAX_DATES", 3)
     batches = [of_days(*range(10)), of_days(0, 7, 11), of_days(12)]
-    with EventFiles(tmp_path, "task") as files:
+    with event_files(tmp_path, "task") as files:
         for batch in batches:
             files.write(batch)
             assert len(files._writers) <= 3
@@ -84,7 +84,7 @@ def test_a_task_of_too_many_dates_has_few_files_and_each_row_once(
 
 
 def test_two_attempts_of_a_task_write_different_hidden_files(tmp_path: Path) -> None:
-    with EventFiles(tmp_path, "task") as first, EventFiles(tmp_path, "task") as second:
+    with event_files(tmp_path, "task") as first, event_files(tmp_path, "task") as second:
         for files in (first, second):
             files.write(of_days(1))
         assert len(list(tmp_path.rglob(".task.*"))) == 2
@@ -92,11 +92,11 @@ def test_two_attempts_of_a_task_write_different_hidden_files(tmp_path: Path) -> 
 
 
 def test_a_task_of_as_many_dates_as_it_may_has_a_file_for_each(tmp_path: Path) -> None:
-    for name, days in (("most", event_files.MAX_DATES), ("more", event_files.MAX_DATES + 9)):
-        with EventFiles(tmp_path / name, "task") as files:
+    for name, days in (("most", dated_files.MAX_DATES), ("more", dated_files.MAX_DATES + 9)):
+        with event_files(tmp_path / name, "task") as files:
             files.write(of_days(*range(days)))
         found = written(tmp_path / name)
-        assert len(found) == event_files.MAX_DATES
+        assert len(found) == dated_files.MAX_DATES
         assert sum(map(len, found.values())) == days
 
 
@@ -115,16 +115,16 @@ def test_traffic_of_too_many_dates_is_in_one_file(tmp_path: Path) -> None:
 
 def test_other_rows_of_too_many_dates_have_few_directories(tmp_path: Path) -> None:
     """Both Spark and stitching, which only has the times of rows, write few directories."""
-    days = 3 * event_files.MAX_DATES
+    days = 3 * dated_files.MAX_DATES
     rows = [{"segment": STEM, "offset": day, "time_ns": NOW + day * DAY} for day in range(days)]
     for batch in (other_batch(rows, FINDING), of_days(*range(days))):
-        assert len(pc.unique(batch.column("date"))) == event_files.MAX_DATES
+        assert len(pc.unique(batch.column("date"))) == dated_files.MAX_DATES
         dates = batch.column("time").cast(pa.date32())
         at = batch.schema.get_field_index("date")
         part = batch.column("part")[0].as_py()
         here._write(tmp_path, 0, batch.set_column(at, "date", dates))
         found = written(tmp_path / f"part={part}")
-        assert len(found) == event_files.MAX_DATES
+        assert len(found) == dated_files.MAX_DATES
         assert sorted(offset for some in found.values() for offset, _ in some) == [*range(days)]
 
 

@@ -5,6 +5,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles
@@ -19,6 +21,7 @@ from parley._pipeline.spark_source import (
     JournalStreamReader,
     RangeGroup,
 )
+from parley._pipeline.tables import batch_directory, checkpoint_file
 from tests.pipeline.segments import Made, make_segment
 
 
@@ -212,13 +215,53 @@ def test_a_relative_path_is_resolved_where_the_ranges_are_planned(
     assert set(found) == {OK}
 
 
+ORDER = [("segment", "ascending"), ("offset", "ascending"), ("range_start", "ascending")]
+
+
+def plan_for_tables(tables: Path, journals: Path) -> JournalStreamReader:
+    """The reader of the pipeline's stream, which planned batch 3."""
+    offsets = checkpoint_file(tables).parent / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "3").touch()
+    checkpoint_file(tables).touch()
+    return JournalStreamReader({"path": str(journals), "tables": str(tables), "range_size": "1000"})
+
+
+def test_tasks_write_bronze_themselves_where_they_can(tmp_path: Path) -> None:
+    journals, tables = tmp_path / "journals", tmp_path / "tables"
+    for number in range(2):
+        make_segment(number).write(journals)
+    shutil.copy(Path(__file__), journals / "foreign.pjl")
+    reader = plan_for_tables(tables, journals)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    planned = reader.partitions(start, end)
+    assert len(planned) > 2
+    place = batch_directory(tables, "bronze", 3)
+    for _ in range(2):  # a task that Spark repeats writes the same files
+        for partition in planned:
+            (batch,) = reader.read(partition)
+            assert batch.column("segment").to_pylist() == [str(place)]
+    files = sorted(place.rglob("*"))
+    files = [path for path in files if path.is_file()]
+    # The foreign file's row has another date than the records that the last task read.
+    assert [path.suffix for path in files] == [".parquet"] * (len(planned) + 1)
+    written = pa.concat_tables(pq.read_table(path, partitioning=None) for path in files)
+    checkpoint_file(tables).unlink()
+    rows = [batch for one in reader.partitions(start, end) for batch in reader.read(one)]
+    expected = pa.Table.from_batches(rows)
+    dates = {f"date={day}" for day in expected.column("date").to_pylist()}
+    assert {path.parent.name for path in files} == dates
+    assert written.sort_by(ORDER).equals(expected.drop_columns("date").sort_by(ORDER))
+
+
 def test_a_worker_without_the_journals_or_tables_fails(tmp_path: Path) -> None:
-    journals, checkpoint = tmp_path / "journals", tmp_path / "metadata"
+    journals, tables = tmp_path / "journals", tmp_path / "tables"
     make_segment().write(journals)
-    checkpoint.touch()
-    reader = JournalStreamReader({"path": str(journals), "checkpoint": str(checkpoint)})
+    checkpoint = checkpoint_file(tables)
+    reader = plan_for_tables(tables, journals)
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-    (partition,) = reader.partitions(reader.initialOffset(), end)
+    partition, *_ = reader.partitions(reader.initialOffset(), end)
     assert list(reader.read(partition))
     for missing in (checkpoint, journals):
         moved = missing.rename(tmp_path / "moved")
@@ -226,7 +269,7 @@ def test_a_worker_without_the_journals_or_tables_fails(tmp_path: Path) -> None:
             list(reader.read(partition))
         moved.rename(missing)
     checkpoint.unlink()  # on storage that this process cannot access
-    (partition,) = reader.partitions(reader.initialOffset(), end)
+    partition, *_ = reader.partitions(reader.initialOffset(), end)
     assert list(reader.read(partition))
 
 
