@@ -11,6 +11,7 @@ times out (docs/protocol.md sections 11 and 17).
 
 import sys
 from collections.abc import Callable
+from typing import Final
 
 from parley._crypto.randomness import random_bytes
 from parley._lbm.errors import LbmDecodeError
@@ -67,7 +68,9 @@ from parley._node.protocol.states import (
 )
 from parley._node.protocol.streams import Flow
 
-FLUSH_SIZE = 256 * 1024
+# Bytes that are encrypted and written at a time. Several frames are joined into new bytes, but the
+# frame of a full piece of a stream is written unchanged.
+FLUSH_SIZE: Final = 64 * 1024
 # The states before the first event of the peer was read.
 FIRST = frozenset({State.EXPECT_HELLO, State.EXPECT_REPLY})
 

@@ -28,7 +28,8 @@ from parley._node.transport.conditions import Condition, wait_within
 from parley._node.transport.loop import Waiter
 
 # The largest Data event, so that all streams get their turn (section 8); one flush sends this much.
-LARGEST_PIECE = 256 * 1024
+# Small pieces are joined up to this size. Its frame fits into one Data of a tunnel.
+LARGEST_PIECE: Final = 64 * 1024
 DEFAULT_TIMEOUT = 30.0  # The default timeout of a request, in seconds.
 
 

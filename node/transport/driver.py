@@ -106,7 +106,7 @@ class SansIOProtocol(Protocol):
         """The transport ended or broke."""
 
     def data_to_send(self, now: float) -> bytes:
-        """Return about 256 KiB to write, less if that is all."""
+        """Return about 64 KiB to write, less if that is all."""
 
     def next_deadline(self) -> float:
         """When to call `handle_deadline`."""

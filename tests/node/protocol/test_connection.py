@@ -15,6 +15,7 @@ from parley._node.protocol.errors import (
     PayloadTooLargeError,
 )
 from parley._node.protocol.event import Event
+from parley._node.protocol.flow_control import LARGEST_TUNNEL_DATA
 from parley._node.protocol.limits import EVENT_COST
 from parley._node.protocol.reports import ConnectionEnded
 from parley._node.protocol.states import State
@@ -124,6 +125,20 @@ def test_a_flush_is_bounded_and_the_next_one_goes_on() -> None:
     pair.pump()
     assert len(pair.b.events) == 10
     assert pair.a.core.queued_bytes == 0
+
+
+def test_the_frame_of_a_full_piece_is_written_alone() -> None:
+    pair = open_pair()
+    stream = pair.a.core.open_stream("bulk")
+    pair.pump()
+    for _ in range(2):
+        pair.a.core.send_data(stream, bytes(1 << 16))
+    first = pair.a.core.data_to_send(pair.now)
+    assert 1 << 16 < len(first) <= LARGEST_TUNNEL_DATA
+    assert pair.a.core.outbox.waiting(stream) == 1
+    pair.deliver(pair.b, first)
+    pair.pump()
+    assert pair.b.payloads == 2 * [bytes(1 << 16)]
 
 
 @EACH_KIND

@@ -167,6 +167,15 @@ async def test_what_is_sent_at_once_comes_in_one_event(met: ConnectedNodes) -> N
     assert await theirs.receive() == b"".join(bytes([number]) * 1_000 for number in range(10))
 
 
+async def test_full_pieces_are_separate_events(met: ConnectedNodes) -> None:
+    pieces = [bytes([number]) * (1 << 16) for number in range(3)]
+    ours, theirs = await opened(met)
+    for piece in pieces:
+        await ours.send(piece)
+    await eventually(lambda: len(received_bytes_of(theirs)) == 3)
+    assert [await theirs.receive() for _ in pieces] == pieces
+
+
 async def test_closing_ends_the_waits_of_other_tasks(met: ConnectedNodes) -> None:
     ours, theirs = await opened(met)
     async with create_task_group() as tasks:
