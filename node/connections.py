@@ -41,6 +41,7 @@ from parley._node.protocol.limits import CLOSE_DRAIN, CLOSE_LINGER
 from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.protocol.observer import Observer
 from parley._node.registrar import Registrar
+from parley._node.remote.remote import Remote
 from parley._node.remote.resumer import Dial, SessionResumer
 from parley._node.remote.session_table import SessionTable
 from parley._node.transport.address import Address
@@ -478,7 +479,8 @@ class Connections:
     def _handler_ended(self) -> None:
         self._changes.notify()
 
-    def _peer_changed(self, peer: Peer) -> None:
+    def _peer_changed(self, remote: Remote) -> None:
+        peer = cast(Peer, remote)
         live = peer.live
         is_open, gone, became = live.is_open, live.gone, live.became
         if is_open or gone:

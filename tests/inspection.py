@@ -5,7 +5,8 @@ private attributes.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from parley._node.bus.sqlite.store import OpenStore, SqliteStore
@@ -19,8 +20,11 @@ from parley._node.peer.answer_stream import AnswerStream
 from parley._node.peer.link_subscription import LinkSubscription
 from parley._node.peer.peer import Peer
 from parley._node.peer.subscription import Subscription
+from parley._node.protocol.codes import SIM
 from parley._node.protocol.config import CoreConfig
+from parley._node.protocol.event import Event
 from parley._node.protocol.memory_budget import MemoryBudget
+from parley._node.protocol.reports import Report
 from parley._node.remote.resumer import Dial
 from parley._node.remote.session_table import SessionTable
 from parley._node.remote.stream import ReceiveQueue, Stream, StreamEvent
@@ -64,6 +68,32 @@ def memory_of(node: Node) -> MemoryBudget:
 def accept(node: Node, address: str) -> Driver | None:
     """Accept a connection from `address`, as a listener does; None if a limit refuses it."""
     return node.connections.accept(address)
+
+
+@contextmanager
+def intercepted(
+    peer: Peer,
+    matches: Callable[[Report], bool],
+    receive: Callable[[Report], object] = lambda report: None,
+) -> Iterator[None]:
+    """Pass the matching reports of the peer's core to `receive` instead of to its handlers."""
+    take = peer.driver._on_reports
+
+    def divert(reports: list[Report]) -> None:
+        for report in filter(matches, reports):
+            receive(report)
+        take([report for report in reports if not matches(report)])
+
+    peer.driver._on_reports = divert
+    try:
+        yield
+    finally:
+        peer.driver._on_reports = take
+
+
+def is_sim(subcategory: int) -> Callable[[Report], bool]:
+    """Return whether a report is an event of category 3 and this subcategory."""
+    return lambda report: type(report) is Event and report[2:4] == (SIM, subcategory)
 
 
 def error_code_of(stream: Stream) -> int | None:

@@ -34,9 +34,6 @@ from parley._node.protocol.codes import (
 from parley._node.protocol.connection import Connection
 from parley._node.protocol.event import Event
 
-# Processes an event; returns whether its cost stays charged until later.
-Take = Callable[[Event, float], bool]
-
 
 class Dispatch:
     """Delivers the events of one connection.
@@ -47,13 +44,14 @@ class Dispatch:
     """
 
     __slots__ = (
-        "_account",
+        "_calls",
         "_connection",
-        "_named",
+        "_incoming",
         "_on_stream",
+        "_outgoing",
         "_requests",
         "_restricted",
-        "sim",
+        "_topics",
     )
 
     def __init__(
@@ -64,33 +62,14 @@ class Dispatch:
         on_stream: Callable[[Event], bool],
         restricted: Container[int] = (),
     ) -> None:
-        outgoing, incoming, named = calls.outgoing, calls.incoming, calls.named
-        logins = calls.logins
         self._connection = connection
+        self._calls = calls
+        self._incoming = calls.incoming
+        self._outgoing = calls.outgoing
+        self._requests = calls.stream_requests
+        self._topics = topics
         self._on_stream = on_stream
         self._restricted = restricted
-        self._requests = calls.stream_requests
-        self.sim: dict[int, Take] = {
-            CALL: incoming.request_received,
-            SUBSCRIBE: incoming.request_received,
-            UNSUBSCRIBE: topics.unsubscribe_received,
-            NOTIFY: topics.notes_received,
-            RESULT: outgoing.result_received,
-            CANCEL: incoming.cancel_received,
-            CHUNK: outgoing.chunk_received,
-            NOTES: topics.notes_received,
-        }
-        self._named: dict[int, Take] = {
-            EMIT: named.emit_received,
-            REPLY_EVENT: named.reply_received,
-            ERROR: named.error_received,
-            END: named.end_received,
-        }
-        self._account: dict[int, Take] = {
-            LOGIN: logins.login_received,
-            LOGOUT: logins.logout_received,
-            ACCOUNT_ANSWER: logins.answer_received,
-        }
 
     def receive(self, event: Event, now: float) -> None:
         """Deliver one event; return its credit unless a reader keeps it.
@@ -110,24 +89,61 @@ class Dispatch:
         ):
             pass  # A Cancel of an application's request needs no further processing.
         elif category == SIM:
-            take = self.sim.get(subcategory)
-            if take is None:
-                self._connection.count_dropped()
-            elif take(event, now):
+            if self._sim_received(subcategory, event, now):
                 return
         elif category == STREAM and subcategory == DATA:
             if self._on_stream(event):
                 return
             self._connection.count_dropped()
         elif category == NAMED:
-            take = self._named.get(subcategory)
-            if take is None:
-                self._connection.count_dropped()
-            elif take(event, now):
+            if self._named_received(subcategory, event, now):
                 return
-        elif category == ACCOUNT and subcategory in self._account:
-            self._account[subcategory](event, now)
+        elif category == ACCOUNT:
+            self._account_received(subcategory, event, now)
         else:
             self._connection.count_dropped()
         if event.cost:
             self._connection.consume(stream, event.cost)
+
+    # These return whether the event's cost stays charged until later. A table of bound methods
+    # would take more memory than the rest of an idle connection's tables.
+
+    def _sim_received(self, subcategory: int, event: Event, now: float) -> bool:
+        if subcategory in (CALL, SUBSCRIBE):
+            return self._incoming.request_received(event, now)
+        if subcategory == RESULT:
+            return self._outgoing.result_received(event, now)
+        if subcategory in (NOTES, NOTIFY):
+            return self._topics.notes_received(event, now)
+        if subcategory == CHUNK:
+            return self._outgoing.chunk_received(event, now)
+        if subcategory == CANCEL:
+            return self._incoming.cancel_received(event, now)
+        if subcategory == UNSUBSCRIBE:
+            return self._topics.unsubscribe_received(event, now)
+        self._connection.count_dropped()
+        return False
+
+    def _named_received(self, subcategory: int, event: Event, now: float) -> bool:
+        named = self._calls.named
+        if subcategory == EMIT:
+            return named.emit_received(event, now)
+        if subcategory == REPLY_EVENT:
+            return named.reply_received(event, now)
+        if subcategory == ERROR:
+            return named.error_received(event, now)
+        if subcategory == END:
+            return named.end_received(event, now)
+        self._connection.count_dropped()
+        return False
+
+    def _account_received(self, subcategory: int, event: Event, now: float) -> None:
+        logins = self._calls.logins
+        if subcategory == LOGIN:
+            logins.login_received(event, now)
+        elif subcategory == LOGOUT:
+            logins.logout_received(event, now)
+        elif subcategory == ACCOUNT_ANSWER:
+            logins.answer_received(event, now)
+        else:
+            self._connection.count_dropped()

@@ -242,7 +242,7 @@ class PerTopicQueue:
     __slots__ = ("_beginning", "requests")
 
     def __init__(self) -> None:
-        self._beginning: set[str] = set()
+        self._beginning: list[str] = []
         self.requests: dict[str, dict[IncomingCall, Begin]] = {}
 
     def is_free(self, topic: str) -> bool:
@@ -274,13 +274,13 @@ class PerTopicQueue:
         # Use a loop, because a peer can queue a thousand requests that are answered as soon as they
         # begin.
         requests = self.requests[topic]
-        self._beginning.add(topic)
+        self._beginning.append(topic)
         while requests:
             request, begin = next(iter(requests.items()))
             begin(request)
             if request in requests:
                 break
-        self._beginning.discard(topic)
+        self._beginning.remove(topic)
         if not requests:
             self.requests.pop(topic, None)
 
@@ -312,7 +312,7 @@ class IncomingCalls:
         self._runner = runner
         self._unanswered: IncomingRequests[IncomingCall] = IncomingRequests(count_limit)
         # Requests without a request ID, which get no response.
-        self._silent: set[IncomingCall] = set()
+        self._silent: dict[IncomingCall, None] = {}
         self._blocked = BlockedAnswers(connection)
         self._deadlines = deadlines
         self.turns = PerTopicQueue()
@@ -403,7 +403,7 @@ class IncomingCalls:
         ):
             return False
         if not call.async_id:
-            self._silent.add(call)
+            self._silent[call] = None
             return True
         try:
             if self._connection.outbox.count > UNREAD_EVENTS:
@@ -597,7 +597,7 @@ class IncomingCalls:
         if call.cost:
             self._connection.consume(stream, call.cost)
         if not async_id:
-            self._silent.discard(call)
+            self._silent.pop(call, None)
         elif self._unanswered.by_id.pop(stream << 16 | async_id, None) is not None:
             connection = self._connection
             category, subcategory, payload = answer

@@ -97,7 +97,7 @@ class Topics:
         self._offered: dict[int, str] = {}  # Streams that were opened in response to them.
         self._readers: dict[int, tuple[str, Reader]] = {}
         self._readers_by_topic: dict[str, Reader] = {}
-        self.asked: set[str] = set()
+        self.asked: dict[str, None] = {}
 
     # Publishing.
 

@@ -30,7 +30,7 @@ from parley._node.protocol.limits import Limits
 from parley._node.protocol.reports import ConnectionEnded
 from parley._node.remote.emission import Emission
 from parley._node.remote.live_connection import LiveConnection
-from parley._node.remote.remote import RequestOptions
+from parley._node.remote.remote import Remote, RequestOptions
 from parley._node.remote.stream import Stream
 from parley._node.trust.policies import ResolvedPolicy
 
@@ -119,13 +119,13 @@ class Peer:
         name: str,
         trust: ResolvedPolicy,
         dialled: str | None,
-        on_change: Callable[["Peer"], None],
+        on_change: Callable[[Remote], None],
     ) -> None:
         self.core = core
         self.backend = host.backend
         self.name = name
         self.live = live = LiveConnection(
-            core, self, host.backend, host.config, name, host.metrics, lambda: on_change(self)
+            core, self, host.backend, host.config, name, host.metrics, on_change
         )
         self.handlers = end = ConnectionHandlers(live, host, trust, dialled)
         self.driver = live.driver

@@ -78,7 +78,7 @@ class Responses:
         self.calls = calls
         self._live = live
         self._handlers = handlers
-        self._one = anyio.Lock()  # Held while a large answer of the connection is encoded.
+        self._one: anyio.Lock | None = None  # Held while a large answer is encoded.
         self.tasks: dict[IncomingCall, HandlerTask] = {}
 
     def spawn(
@@ -132,6 +132,8 @@ class Responses:
         if not account.has_room(len(copy)):
             raise CallRefused(ResultCode.OVERLOADED)
         account.charge(len(copy))
+        if self._one is None:
+            self._one = anyio.Lock()
         try:
             async with self._one:
                 return await self._sliced(copy)

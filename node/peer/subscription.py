@@ -364,11 +364,11 @@ class Subscription(Generic[D]):
             )
         if self._join():
             return
-        asked.add(self.topic)
+        asked[self.topic] = None
         try:
             await self._ask(timeout)
         finally:
-            asked.discard(self.topic)
+            del asked[self.topic]
             changes.notify()
 
     async def _ask(self, timeout: float | None) -> None:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 # Rounding error of added times, in seconds.
 _TOLERANCE: Final = 1e-6
+_FULL: Final = float("-inf")
 
 
 class Rate(NamedTuple):
@@ -23,7 +24,7 @@ class TokenBucket:
 
     def __init__(self, rate: Rate) -> None:
         self._rate = rate
-        self._full_at = float("-inf")
+        self._full_at = _FULL
 
     def take(self, now: float) -> bool:
         """Take a token; return False if the bucket is empty."""

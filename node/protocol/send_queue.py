@@ -112,7 +112,6 @@ class SendQueue:
     """
 
     __slots__ = (
-        "_main",
         "account",
         "batch_size",
         "count",
@@ -127,9 +126,8 @@ class SendQueue:
     def __init__(self, account: MemoryBudget) -> None:
         self.account = account
         self.queues: dict[int, _Queue] = {}  # the queues that are not empty
-        self._main = _Queue(None)  # the queue of stream 1, which is reused
-        self.turns: deque[_Queue] = deque()
-        self.held: set[int] = set()
+        self.turns: list[_Queue] = []
+        self.held: frozenset[int] = frozenset()
         self.count = 0
         self.size = 0
         self.credit_waits = 0
@@ -145,7 +143,7 @@ class SendQueue:
         stream = event.stream
         queue = self.queues.get(stream)
         if queue is None:
-            queue = self.queues[stream] = _Queue(credit) if credit else self._main
+            queue = self.queues[stream] = _Queue(credit)
             if stream in self.held:
                 queue.blocked = True
             else:
@@ -189,7 +187,7 @@ class SendQueue:
         turns, taken = self.turns, list[OutgoingEvent]()
         count, size = self.count, self.size
         while turns and len(taken) < TAKEN and size - self.size + EVENT_COST * len(taken) < limit:
-            queue = turns.popleft()
+            queue = turns.pop(0)
             events = queue.events
             event = events[0]
             cost, size_taken, releases = event.cost, len(event.payload), event.releases
@@ -248,7 +246,7 @@ class SendQueue:
 
     def hold(self, stream: int) -> None:
         """Hold back `stream` until an event that releases it is taken."""
-        self.held.add(stream)
+        self.held |= {stream}
         queue = self.queues.get(stream)
         if queue is not None and not queue.blocked:
             queue.blocked = True
@@ -284,7 +282,7 @@ class SendQueue:
 
     def drop(self, stream: int) -> list[OutgoingEvent]:
         """Remove and return the events of a stream, and release it."""
-        self.held.discard(stream)
+        self.held -= {stream}
         queue = self.queues.pop(stream, None)
         if queue is None:
             return []
@@ -299,15 +297,14 @@ class SendQueue:
         return events
 
     def clear(self) -> None:
-        self._main.events.clear()
         self.queues.clear()
         self.turns.clear()
-        self.held.clear()
+        self.held = frozenset()
         self._took(self.count, self.size)
 
     def release(self, stream: int) -> None:
         """Stop holding a stream."""
-        self.held.discard(stream)
+        self.held -= {stream}
         self.unblock(stream)
         self.waker.changed()
 

@@ -115,7 +115,7 @@ class LiveConnection:
         redialling: resumes the session, if this side dialled it and it can be resumed.
         made_at: when it was created, by the loop's clock.
         became: the resumed session that took over the transport of this connection.
-        changes: notified when one of these changed, after `on_change` was called.
+        changes: notified when one of these changed, after `on_change` was called with `remote`.
     """
 
     __slots__ = (
@@ -157,7 +157,7 @@ class LiveConnection:
         config: NodeConfig,
         name: str,
         metrics: Metrics,
-        on_change: Callable[[], None],
+        on_change: Callable[[Remote], None],
     ) -> None:
         self.core = core
         self.remote = remote
@@ -260,7 +260,7 @@ class LiveConnection:
         return PeerClosedError(self.ended.code, self.ended.text)
 
     def changed(self) -> None:
-        self.on_change()
+        self.on_change(self.remote)
         self.changes.notify()
 
     async def wait_writable(self, timeout: float | None = None) -> float | None:

@@ -48,8 +48,8 @@ class StreamTable:
         self._live = live
         self.requests = requests
         self._streams: dict[int, Stream] = {}
-        self.restricted: set[int] = set()
-        self.over: set[int] = set()  # Restricted streams that ended since `reports_taken`.
+        self.restricted: dict[int, None] = {}
+        self.over: list[int] = []  # Restricted streams that ended since `reports_taken`.
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -90,17 +90,18 @@ class StreamTable:
             self._live, self.requests, self.forget, stream_id, label, answers, carries
         )
         if not carries.calls:
-            self.restricted.add(stream_id)
+            self.restricted[stream_id] = None
         return stream
 
     def forget(self, stream: Stream) -> None:
         self._streams.pop(stream.id, None)
         if stream.id in self.restricted:
-            self.over.add(stream.id)
+            self.over.append(stream.id)
 
     def reports_taken(self) -> None:
         """Called when all decrypted events have been delivered."""
-        self.restricted -= self.over
+        for stream in self.over:
+            self.restricted.pop(stream, None)
         self.over.clear()
 
     def receive(self, event: Event) -> bool:

@@ -58,34 +58,34 @@ class Condition:
 
     def __init__(self, waiter: "Callable[[], Waiter]") -> None:
         self._waiter = waiter
-        self.waiters: set[Waiter] = set()
+        self.waiters: dict[Waiter, None] = {}
 
     def notify(self) -> None:
         """Wake all waiters, which check again."""
         if not self.waiters:
             return
-        waiters, self.waiters = self.waiters, set()
+        waiters, self.waiters = self.waiters, {}
         for waiter in waiters:
             waiter.wake()
 
     async def wait(self) -> None:
         """Wait for the next `notify`, for callers that check their condition in a loop."""
         waiter = self._waiter()
-        self.waiters.add(waiter)
+        self.waiters[waiter] = None
         try:
             await waiter
         finally:
-            self.waiters.discard(waiter)
+            self.waiters.pop(waiter, None)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until `condition()` is true."""
         while not condition():
             waiter = self._waiter()
-            self.waiters.add(waiter)
+            self.waiters[waiter] = None
             try:
                 await waiter
             finally:
-                self.waiters.discard(waiter)
+                self.waiters.pop(waiter, None)
 
 
 async def yield_to_loop(loop: "Loop") -> None:

@@ -32,6 +32,10 @@ TUNNEL_FLUSH_EVENTS = 64
 BARRIER_GRACE = 0.1
 
 
+def _do_nothing() -> None:
+    pass
+
+
 class SendBuffer(Protocol):
     """The events or messages that wait to be written: their `count` and `size` in bytes. `waker` is
     called when there is something to do."""
@@ -214,7 +218,7 @@ class Driver:
         on_reports: Callable[[list[Any]], None],
         deadlines: NextDeadline,
         handle_deadline: Callable[[float], None],
-        on_closed: Callable[[], None] = lambda: None,
+        on_closed: Callable[[], None] = _do_nothing,
         high_water: int = HIGH_WATER,
         barrier: WriteBarrier = OPEN,
     ) -> None:
@@ -231,7 +235,7 @@ class Driver:
         self.write_waiters = WriteWaiters()
         self.pending_tasks: list[TaskStart] = loop.scheduler.pending_tasks
         self.path: tuple[NodeId, ...] = ()
-        self.blame: Callable[[], None] = lambda: None
+        self.blame: Callable[[], None] = _do_nothing
         self._transport: Transport | None = None
         self.writable = self.was_connected = self._paused = self._flush_due = False
         self._delivering = False  # reports must be delivered in order

@@ -33,7 +33,7 @@ from parley._node.protocol.memory_budget import MemoryBudget
 from parley._node.protocol.reports import ConnectionEnded
 from parley._node.testing import ConnectedNodes
 from parley._node.transport.backend import Backend
-from tests.inspection import memory_of
+from tests.inspection import intercepted, memory_of
 from tests.node.bus.model_store import ModelStore
 from tests.node.network import eventually, meeting, settled
 
@@ -291,15 +291,12 @@ async def attacked(memory: int) -> AsyncIterator[ConnectedNodes]:
         offer_bus(met.server.handlers, Endless(met.server.backend), lambda request: True)
         met.server.on_call("quick")(lambda call: None)
         met.server.on_call("large")(lambda call: bytes(100_000))
-        take = met.peer.driver._on_reports
-        met.peer.driver._on_reports = lambda reports: take(
-            [report for report in reports if isinstance(report, ConnectionEnded)]
-        )
-        yield met
-        release.set()
-        for peer in (met.peer, met.back):
-            peer.core.receive_eof(peer.backend.now())
-            peer.driver.step()
+        with intercepted(met.peer, lambda report: not isinstance(report, ConnectionEnded)):
+            yield met
+            release.set()
+            for peer in (met.peer, met.back):
+                peer.core.receive_eof(peer.backend.now())
+                peer.driver.step()
 
 
 async def held(met: ConnectedNodes, attack: Attack) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 import anyio
 import pytest
@@ -27,6 +28,7 @@ from parley._node.errors import (
 )
 from parley._node.protocol.codes import CloseCode
 from parley._node.protocol.limits import HANDSHAKE_TIMEOUT
+from parley._node.remote.remote import Remote
 from parley._node.testing import FakeClock, connect_nodes
 from parley._node.transport.address import Address
 from parley._node.transport.driver import Driver
@@ -480,9 +482,9 @@ async def test_a_dial_cancelled_when_the_peer_is_open_closes_it(anyio_backend: s
             async with create_task_group() as dialling:
                 changed = alice.connections._peer_changed
 
-                def cancel(peer: Peer) -> None:
-                    changed(peer)
-                    if peer.is_open:
+                def cancel(remote: Remote) -> None:
+                    changed(remote)
+                    if cast(Peer, remote).is_open:
                         dialling.cancel_scope.cancel()
 
                 alice.connections._peer_changed = cancel  # type: ignore[method-assign]  # to be there in time

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, cast
 
 from parley._lbm import keys
 from parley._lbm.codec import Encodable, Value, decode, encode
-from parley._node.messaging.dispatch import Take
 from parley._node.messaging.incoming_calls import IncomingCall
 from parley._node.messaging.logins import Decide
 from parley._node.messaging.named_events import NO_HANDLER
@@ -197,7 +196,7 @@ class Shell:
         )
         self.outgoing = self.calls.outgoing
         self.incoming = self.calls.incoming
-        self._takes: dict[int, Take] = {
+        self._takes: dict[int, Callable[[Event, float], bool]] = {
             CALL: self.incoming.request_received,
             SUBSCRIBE: self.incoming.request_received,
             CANCEL: self.incoming.cancel_received,

@@ -57,6 +57,7 @@ class End:
         self.core = side.core
         self.now = now
         self.undecided: list[IncomingCall] = []
+        self.received: list[Event] = []
         self.fanout = Fanout(TOPIC, limit, slow)
         calls = RequestMux(self.core, Handlers(self.find, self.undecided.append))
         self.outgoing, self.incoming = calls.outgoing, calls.incoming
@@ -89,6 +90,7 @@ class End:
 
     def take(self, report: Report) -> None:
         if isinstance(report, Event):
+            self.received.append(report)
             self.dispatch.receive(report, self.now)
         elif isinstance(report, StreamOpened):
             assert report.label.startswith(LABEL)
@@ -345,17 +347,13 @@ def test_a_subscribe_that_named_a_small_window_is_none_of_the_next_ones_concern(
     assert two.alive()
 
 
-def results(two: Two) -> list[tuple[int, int]]:
-    """Async id and code of each Result that `a` gets."""
-    found = []
-    take = two.a.outgoing.result_received
-
-    def note(event: Event, now: float) -> bool:
-        found.append((event.async_id, int(decode(event.payload)[keys.CODE])))  # type: ignore[arg-type]
-        return take(event, now)
-
-    two.a.dispatch.sim[RESULT] = note
-    return found
+def results(two: Two) -> list[tuple[int, Value]]:
+    """Async id and code of each Result that `a` got."""
+    return [
+        (event.async_id, decode(event.payload)[keys.CODE])
+        for event in two.a.received
+        if event[2:4] == (SIM, RESULT)
+    ]
 
 
 def ask(two: Two, kind: int) -> int:
@@ -369,14 +367,13 @@ def ask(two: Two, kind: int) -> int:
 
 def test_requests_about_a_topic_take_effect_in_their_order() -> None:
     two = Two()
-    got = results(two)
     asked = [ask(two, kind) for kind in (SUBSCRIBE, SUBSCRIBE, UNSUBSCRIBE, UNSUBSCRIBE)]
     two.run()
-    assert got == []
+    assert results(two) == []
     assert len(two.b.incoming) == 4
     two.b.accept(two.b.undecided.pop())
     two.run()
-    assert got == list(zip(asked, (0, 2, 0, 2), strict=True))
+    assert results(two) == list(zip(asked, (0, 2, 0, 2), strict=True))
     assert not two.b.undecided
     assert not two.b.fanout.feeds
     assert not two.b.incoming.turns.requests
@@ -384,36 +381,34 @@ def test_requests_about_a_topic_take_effect_in_their_order() -> None:
 
 def test_what_waits_for_its_turn_may_be_cancelled_and_is_bounded() -> None:
     two = Two()
-    got = results(two)
     asked = [ask(two, kind) for kind in (SUBSCRIBE, UNSUBSCRIBE, SUBSCRIBE)]
     two.run()
     for request in asked[1:]:
         two.a.core.send(1, 0, SIM, CANCEL, encode({keys.REQUEST: request}))
     two.run()
-    assert got == [(request, ResultCode.CANCELLED) for request in asked[1:]]
+    assert results(two) == [(request, ResultCode.CANCELLED) for request in asked[1:]]
     more = [ask(two, UNSUBSCRIBE) for _ in range(UNANSWERED_REQUESTS)]
     two.run()
-    assert got[2:] == [(more[-1], ResultCode.OVERLOADED)]
+    assert results(two)[2:] == [(more[-1], ResultCode.OVERLOADED)]
     assert two.b.core.account.held > UNANSWERED_REQUESTS * EVENT_WEIGHT
     two.b.accept(two.b.undecided.pop())
     two.run()
     codes = [ResultCode.ACCEPTED, ResultCode.ACCEPTED] + [2] * (UNANSWERED_REQUESTS - 2)
-    assert got[3:] == list(zip([asked[0], *more[:-1]], codes, strict=True))
+    assert results(two)[3:] == list(zip([asked[0], *more[:-1]], codes, strict=True))
     assert not any(two.b.tables()[name] for name in ("feeds", "answering", "held"))
     assert two.b.core.account.held == 0
 
 
 def test_a_subscribe_that_is_cancelled_lets_the_next_one_begin() -> None:
     two = Two()
-    got = results(two)
     first, second = ask(two, SUBSCRIBE), ask(two, SUBSCRIBE)
     two.run()
     two.a.core.send(1, 0, SIM, CANCEL, encode({keys.REQUEST: first}))
     two.run()
-    assert got == [(first, ResultCode.CANCELLED)]
+    assert results(two) == [(first, ResultCode.CANCELLED)]
     two.b.accept(two.b.undecided[1])
     two.run()
-    assert got[1:] == [(second, 0)]
+    assert results(two)[1:] == [(second, 0)]
 
 
 def test_a_stream_that_is_reset_takes_with_it_what_waits_for_its_turn() -> None:

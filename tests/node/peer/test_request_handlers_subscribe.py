@@ -21,9 +21,11 @@ from parley._node.protocol.codes import (
     ResultCode,
     Supercategory,
 )
+from parley._node.protocol.event import Event
 from parley._node.protocol.limits import Limits
+from parley._node.protocol.reports import Report
 from parley._node.testing import ConnectedNodes
-from tests.inspection import topic_tables
+from tests.inspection import intercepted, is_sim, topic_tables
 from tests.node.network import eventually, meeting, started
 
 pytestmark = pytest.mark.anyio
@@ -370,18 +372,18 @@ async def test_an_acceptance_that_meets_its_cancel_is_abandoned(
     """Cancel while the acceptance is in transit: the stream is reset, and the topic free."""
     topic = met.server.topic("x")
     # The publisher never hears of Cancel, as if its answer had crossed it.
-    monkeypatch.setitem(met.back.handlers.dispatch.sim, CANCEL, lambda event, now: False)
     go_on = anyio.Event()
 
     @topic.on_subscribe
     async def accept(request: SubscribeRequest) -> None:
         await go_on.wait()
 
-    with anyio.move_on_after(0.02):
-        await met.peer.subscribe("x").__aenter__()
-    go_on.set()
-    await eventually(lambda: len(met.peer.outgoing) == 0)
-    await eventually(lambda: nothing_there(met, topic))
+    with intercepted(met.back, is_sim(CANCEL)):
+        with anyio.move_on_after(0.02):
+            await met.peer.subscribe("x").__aenter__()
+        go_on.set()
+        await eventually(lambda: len(met.peer.outgoing) == 0)
+        await eventually(lambda: nothing_there(met, topic))
     async with met.peer.subscribe("x") as sub:
         await topic.publish("again")
         assert await anext(sub) == "again"
@@ -402,13 +404,14 @@ async def test_an_answer_that_names_another_stream(met: ConnectedNodes) -> None:
 
     asked: list[int] = []
 
-    def keep(event: Any, now: float) -> bool:
-        asked.append(event.async_id)
-        return False
-
-    met.back.handlers.dispatch.sim[SUBSCRIBE] = keep
     other = from_server.open_stream("topic:other")
     right = from_server.open_stream("topic:y")
-    for named in (0, 1, other, right + 2, 2**32 - 1):
-        assert (await answer(named)).code == ResultCode.MALFORMED
+
+    def keep(event: Report) -> None:
+        assert isinstance(event, Event)
+        asked.append(event.async_id)
+
+    with intercepted(met.back, is_sim(SUBSCRIBE), keep):
+        for named in (0, 1, other, right + 2, 2**32 - 1):
+            assert (await answer(named)).code == ResultCode.MALFORMED
     await eventually(lambda: not met.peer.core.streams.stream_table.open)

@@ -24,8 +24,10 @@ from parley._node.protocol.codes import (
     CloseCode,
     ResultCode,
 )
+from parley._node.protocol.event import Event
+from parley._node.protocol.reports import Report
 from parley._node.testing import ConnectedNodes
-from tests.inspection import stream_id_of, topic_tables
+from tests.inspection import intercepted, is_sim, stream_id_of, topic_tables
 from tests.node.network import eventually, meeting, settled, started
 
 pytestmark = pytest.mark.anyio
@@ -233,10 +235,10 @@ async def test_a_publisher_that_never_finishes_is_not_waited_for(
 ) -> None:
     """Its stream is reset after a while: further notes have no cost."""
     monkeypatch.setattr(subscription, "LEAVE_TIMEOUT", 0.05)
-    monkeypatch.setitem(met.back.handlers.dispatch.sim, UNSUBSCRIBE, lambda *_: False)
     topic = met.server.topic("t")
-    async with met.peer.subscribe("t"):
-        assert len(topic.subscribers) == 1
+    with intercepted(met.back, is_sim(UNSUBSCRIBE)):
+        async with met.peer.subscribe("t"):
+            assert len(topic.subscribers) == 1
     await eventually(lambda: not topic.subscribers)
     # The publisher's end closes with its subscriber. The local end closes when the answering Reset
     # arrives: one flush of the publisher and one read later.
@@ -322,19 +324,15 @@ class Raw:
         """The code that answers a Notify."""
         codes: list[int] = []
 
-        def keep(event: Any, now: float) -> bool:
+        def keep(event: Report) -> None:
+            assert isinstance(event, Event)
             code = decode(event.payload)[keys.CODE]
             assert isinstance(code, int)
             codes.append(code)
-            return False
 
-        sim = self.met.back.handlers.dispatch.sim
-        honest, sim[RESULT] = sim[RESULT], keep
-        try:
+        with intercepted(self.met.back, is_sim(RESULT), keep):
             self.send(cells, 9, stream=stream)
             await eventually(lambda: bool(codes))
-        finally:
-            sim[RESULT] = honest
         return codes[0]
 
 
