@@ -93,7 +93,7 @@ def intercepted(
 
 def is_sim(subcategory: int) -> Callable[[Report], bool]:
     """Return whether a report is an event of category 3 and this subcategory."""
-    return lambda report: type(report) is Event and report[2:4] == (SIM, subcategory)
+    return lambda report: type(report) is Event and report.head[2:] == (SIM, subcategory)
 
 
 def error_code_of(stream: Stream) -> int | None:

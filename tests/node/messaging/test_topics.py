@@ -352,7 +352,7 @@ def results(two: Two) -> list[tuple[int, Value]]:
     return [
         (event.async_id, decode(event.payload)[keys.CODE])
         for event in two.a.received
-        if event[2:4] == (SIM, RESULT)
+        if event.head[2:] == (SIM, RESULT)
     ]
 
 
