@@ -127,7 +127,7 @@ class SendQueue:
         self.account = account
         self.queues: dict[int, _Queue] = {}  # the queues that are not empty
         self.turns: list[_Queue] = []
-        self.held: frozenset[int] = frozenset()
+        self.held: dict[int, None] = {}
         self.count = 0
         self.size = 0
         self.credit_waits = 0
@@ -246,7 +246,7 @@ class SendQueue:
 
     def hold(self, stream: int) -> None:
         """Hold back `stream` until an event that releases it is taken."""
-        self.held |= {stream}
+        self.held[stream] = None
         queue = self.queues.get(stream)
         if queue is not None and not queue.blocked:
             queue.blocked = True
@@ -282,7 +282,7 @@ class SendQueue:
 
     def drop(self, stream: int) -> list[OutgoingEvent]:
         """Remove and return the events of a stream, and release it."""
-        self.held -= {stream}
+        self.held.pop(stream, None)
         queue = self.queues.pop(stream, None)
         if queue is None:
             return []
@@ -299,12 +299,12 @@ class SendQueue:
     def clear(self) -> None:
         self.queues.clear()
         self.turns.clear()
-        self.held = frozenset()
+        self.held.clear()
         self._took(self.count, self.size)
 
     def release(self, stream: int) -> None:
         """Stop holding a stream."""
-        self.held -= {stream}
+        self.held.pop(stream, None)
         self.unblock(stream)
         self.waker.changed()
 

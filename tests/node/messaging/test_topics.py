@@ -258,7 +258,7 @@ def test_notes_wait_for_the_result() -> None:
     feed = two.b.accept(two.b.undecided.pop())
     assert feed is not None
     publish(two.b, 1)
-    assert two.b.core.streams.outbox.held == {feed.stream}
+    assert two.b.core.streams.outbox.held == {feed.stream: None}
     (first,) = two.b.core.streams.outbox.take(1)
     (second,) = two.b.core.streams.outbox.take(1)
     assert first is not None
