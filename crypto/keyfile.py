@@ -1,4 +1,5 @@
-r"""Key files: an identity or an auditor's key in a file (docs/protocol.md section 4).
+r"""Key files: an identity, a recovery key or an auditor's key in a file (docs/protocol.md
+sections 4 and 22).
 
 The file is created with access only for its owner and never overwritten. Every byte is verified
 when it is read. It can be encrypted with a passphrase.
@@ -9,7 +10,10 @@ when it is read. It can be encrypted with a passphrase.
               Argon2id(passphrase, salt, costs); associated data: all bytes before the body
 
 Identity (magic `parley1 key file\n`): LBM, key 256: [[algorithm, private key, public key], ..],
-the primary first. Auditor (`parley1 auditor key\n`): private key (32 bytes) || public key, X25519.
+the primary first; key 257, if the identity has a recovery key: the commitment to it (32 bytes).
+Recovery key (`parley1 recovery file\n`): LBM, key 256: [[algorithm, private key, public key]],
+key 257: [[algorithm, public key]] of the primary key.
+Auditor (`parley1 auditor key\n`): private key (32 bytes) || public key, X25519.
 """
 
 import os
@@ -24,6 +28,7 @@ from parley._crypto.auditor import AUDITOR_KEY_SIZE, AuditorPrivateKey
 from parley._crypto.ciphers import INVALID_TAG_ERRORS, XChaCha20Poly1305
 from parley._crypto.errors import (
     CryptoError,
+    IdentityError,
     KeyFileExistsError,
     KeyFileMalformedError,
     KeyFileTooOpenError,
@@ -32,11 +37,11 @@ from parley._crypto.errors import (
     PassphraseNeededError,
     WrongPassphraseError,
 )
-from parley._crypto.identity import Identity
+from parley._crypto.identity import Identity, RecoveryKey
 from parley._crypto.randomness import random_bytes
 from parley._crypto.registry import SIGNING
 from parley._crypto.signing import SigningKey
-from parley._lbm.codec import decode, encode
+from parley._lbm.codec import Value, decode, encode
 from parley._lbm.errors import LbmDecodeError
 from parley._lbm.limits import HANDSHAKE_LIMITS
 
@@ -238,10 +243,18 @@ def _write(path: PathLike, data: bytes) -> None:
         raise KeyFileUnreadableError(f"cannot write the key file '{os.fspath(path)}'") from error
 
 
-__all__ = ["PassphraseCost", "describe_keyfile", "load_identity", "save_identity"]
+__all__ = [
+    "PassphraseCost",
+    "describe_keyfile",
+    "load_identity",
+    "load_recovery",
+    "save_identity",
+    "save_recovery",
+]
 
 _FILE: Final = Container(b"parley1 key file\n", "a key file")
-_KEYS: Final = 256  # the only key of the payload
+_KEYS: Final = 256
+_COMMITMENT: Final = 257
 
 
 def save_identity(
@@ -264,8 +277,10 @@ def save_identity(
 
         save_identity("node.key", Identity.create())
     """
-    keys = [[key.algorithm, key.private_bytes(), key.public] for key in identity.keys]
-    _FILE.save(path, encode({_KEYS: keys}), passphrase, cost)
+    cells: dict[int, Value] = {_KEYS: [_private(key) for key in identity.keys]}
+    if identity.primary_key.commitment is not None:
+        cells[_COMMITMENT] = identity.primary_key.commitment
+    _FILE.save(path, encode(cells), passphrase, cost)
 
 
 def load_identity(path: PathLike, passphrase: bytes | None = None) -> Identity:
@@ -304,18 +319,32 @@ def describe_keyfile(path: PathLike) -> bool:
 
 
 def _identity(payload: bytes, path: PathLike) -> Identity:
-    try:
-        cells = decode(payload, HANDSHAKE_LIMITS, keep_noise=True)
-    except LbmDecodeError as error:
-        raise malformed(path, f"it is truncated or altered ({error})") from error
+    cells = _cells(payload, path)
     entries = cells.get(_KEYS)
-    if len(cells) != 1 or not isinstance(entries, list):
+    if not isinstance(entries, list) or not cells.keys() <= {_KEYS, _COMMITMENT}:
         raise malformed(path, "it has no list of keys")
+    commitment: bytes | None = None
+    if _COMMITMENT in cells:
+        value = cells[_COMMITMENT]
+        if not isinstance(value, bytes):
+            raise malformed(path, "its commitment is not a byte string")
+        commitment = value
     keys = [_key(entry, path) for entry in entries]
     try:
-        return Identity.from_keys(keys)
+        return Identity.from_keys(keys, commitment)
     except CryptoError as error:
         raise malformed(path, f"its keys are not an identity ({error})") from error
+
+
+def _cells(payload: bytes, path: PathLike) -> dict[int, Value]:
+    try:
+        return decode(payload, HANDSHAKE_LIMITS, keep_noise=True)
+    except LbmDecodeError as error:
+        raise malformed(path, f"it is truncated or altered ({error})") from error
+
+
+def _private(key: SigningKey) -> list[str | bytes]:
+    return [key.algorithm, key.private_bytes(), key.public]
 
 
 def _key(entry: object, path: PathLike) -> SigningKey:
@@ -334,6 +363,75 @@ def _key(entry: object, path: PathLike) -> SigningKey:
     if key.public != public:
         raise malformed(path, f"its private key of {algorithm} was altered")
     return key
+
+
+_RECOVERY_FILE: Final = Container(b"parley1 recovery file\n", "a recovery file")
+_PRIMARY: Final = 257  # of a recovery file
+
+
+def save_recovery(
+    path: PathLike,
+    recovery: RecoveryKey,
+    passphrase: bytes | None = None,
+    *,
+    cost: PassphraseCost = DEFAULT_COST,
+) -> None:
+    """Write a recovery key to a new recovery file, encrypted if a passphrase is given.
+
+    Raises the same errors as `save_identity`.
+
+    Example:
+
+        from parley import Identity, save_identity, save_recovery
+
+        identity, recovery = Identity.create_recoverable()
+        save_identity("node.key", identity)
+        save_recovery("node.recovery", recovery, b"correct horse")
+    """
+    primary = recovery.primary_key
+    cells: dict[int, Value] = {
+        _KEYS: [_private(recovery.key)],
+        _PRIMARY: [[primary.algorithm, primary.public]],
+    }
+    _RECOVERY_FILE.save(path, encode(cells), passphrase, cost)
+
+
+def load_recovery(path: PathLike, passphrase: bytes | None = None) -> RecoveryKey:
+    """Read a recovery key from a recovery file. Without encryption, the passphrase is ignored.
+
+    Raises the same errors as `load_identity`.
+
+    Example:
+
+        from parley import Identity, load_recovery, save_recovery
+
+        identity, recovery = Identity.create_recoverable()
+        save_recovery("node.recovery", recovery)
+        assert load_recovery("node.recovery").node_id == identity.node_id
+    """
+    cells = _cells(_RECOVERY_FILE.load(path, passphrase), path)
+    keys, primaries = cells.get(_KEYS), cells.get(_PRIMARY)
+    if (
+        cells.keys() != {_KEYS, _PRIMARY}
+        or not isinstance(keys, list)
+        or not isinstance(primaries, list)
+        or (len(keys), len(primaries)) != (1, 1)
+    ):
+        raise malformed(path, "it does not have one recovery key and one primary key")
+    match primaries[0]:
+        case [str(algorithm), bytes(public)]:
+            pass
+        case _:
+            raise malformed(path, "its primary key is not an array of algorithm and public key")
+    try:
+        return RecoveryKey(_key(keys[0], path), algorithm, public)
+    except IdentityError as error:
+        raise malformed(path, f"its keys do not match ({error})") from error
+
+
+def describe_recovery(path: PathLike) -> bool:
+    """Return whether a recovery file is encrypted. Raises the same errors as `load_identity`."""
+    return _RECOVERY_FILE.is_sealed(path)
 
 
 AUDITOR_MAGIC: Final = b"parley1 auditor key\n"

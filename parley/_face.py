@@ -1,12 +1,14 @@
 """The public names of `parley`. This module is loaded when the first of them is used."""
 
-from parley._crypto.identity import Identity, NodeId, PublicIdentity
+from parley._crypto.identity import Identity, NodeId, PrimaryKey, PublicIdentity, RecoveryKey
 from parley._crypto.keyfile import (
     PassphraseCost,
     PathLike,
     describe_keyfile,
     load_identity,
+    load_recovery,
     save_identity,
+    save_recovery,
 )
 from parley._crypto.registry import Suite
 from parley._crypto.signing import SigningKey
@@ -105,7 +107,9 @@ __all__ = [
     "Payload",
     "Peer",
     "PeerClosedError",
+    "PrimaryKey",
     "PublicIdentity",
+    "RecoveryKey",
     "Remote",
     "Replies",
     "Reply",
@@ -139,6 +143,8 @@ __all__ = [
     "describe_keyfile",
     "formatted",
     "load_identity",
+    "load_recovery",
     "on_event",
     "save_identity",
+    "save_recovery",
 ]

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from parley._crypto.errors import IdentityError, SignatureError
-from parley._crypto.identity import Identity, NodeId, PublicIdentity
-from parley._crypto.registry import SIGNING
+from parley._crypto.identity import Identity, PrimaryKey, PublicIdentity
 from parley._lbm import keys
 from parley._lbm.codec import Encodable, encode
 from parley._lbm.errors import LbmDecodeError
@@ -34,9 +33,11 @@ CONTENT_CELLS: Final = {
     keys.MADE_MS: uint(),
     keys.EXPIRES_MS: uint(),
     keys.IDENTITY_KEYS: FieldType(
-        "an array of one key",
+        "an array of one key, perhaps with a commitment",
         list,
-        lambda value: len(value) == 1 and type(value[0]) is list and len(value[0]) == 3,
+        lambda value: (
+            1 <= len(value) <= 2 and all(type(one) is list and len(one) == 3 for one in value)
+        ),
     ),
 }
 
@@ -68,9 +69,14 @@ class Envelope:
         self.cells: Mapping[int, Any] = kinds.read(self._content)
         if self.cells[keys.KIND] != kind:
             raise LbmDecodeError(f"not an envelope of kind {kind!r}")
-        self.origin = NodeId(self.cells[keys.ORIGIN])
         self._signer: PublicIdentity | None = None
-        self._check_key()
+        try:
+            key = PrimaryKey.parse(self.cells[keys.IDENTITY_KEYS])
+        except IdentityError as error:
+            raise LbmDecodeError(f"the key of an envelope: {error}") from error
+        self.origin = key.node_id
+        if key.algorithm != self.signing or self.cells[keys.ORIGIN] != self.origin:
+            raise LbmDecodeError(f"the key does not belong to the origin {self.origin}")
 
     @property
     def made_ms(self) -> int:
@@ -83,15 +89,6 @@ class Envelope:
         """The time at which it expires."""
         expires: int = self.cells[keys.EXPIRES_MS]
         return expires
-
-    def _check_key(self) -> None:
-        algorithm, public, binding = self.cells[keys.IDENTITY_KEYS][0]
-        if type(algorithm) is not str or type(public) is not bytes or binding is not None:
-            raise LbmDecodeError("the key is not a primary one")
-        if algorithm not in SIGNING:
-            raise LbmDecodeError(f"the key has the unknown algorithm {ascii(algorithm)[:40]}")
-        if algorithm != self.signing or NodeId.of_key(algorithm, public) != self.origin:
-            raise LbmDecodeError(f"the key does not belong to the origin {self.origin}")
 
     def verify(self, other: "Envelope | None" = None) -> None:
         """Verify the signature of the origin; a successful result is cached.
@@ -125,7 +122,7 @@ def sign_envelope(identity: Identity, content: Mapping[int, Encodable]) -> bytes
         {
             **content,
             keys.ORIGIN: identity.node_id,
-            keys.IDENTITY_KEYS: [[primary.algorithm, primary.public, None]],
+            keys.IDENTITY_KEYS: identity.primary_key.cells(),
         }
     )
     return encode(

@@ -75,6 +75,13 @@ FLUSH_SIZE: Final = 64 * 1024
 FIRST = frozenset({State.EXPECT_HELLO, State.EXPECT_REPLY})
 
 
+# Shown to the user of a node with a recovery key (rule 22.6).
+OLDER_PEER: Final = (
+    "authentication failed; a peer of an older version also refuses this node's ID, because it "
+    "covers a recovery key"
+)
+
+
 class Connection:
     """The sans-IO core of one connection, used by both sides.
 
@@ -155,7 +162,11 @@ class Connection:
             if self.session is not None:
                 closed = self.session.receive_some(self.frames, data, now)
                 if closed is not None:
-                    self._end(*closed, remote=True, reason="closed by the peer")
+                    code, text = closed
+                    recoverable = self.config.identity.primary_key.commitment is not None
+                    if code == CloseCode.AUTHENTICATION_FAILED and recoverable:
+                        text = text or OLDER_PEER
+                    self._end(code, text, remote=True, reason="closed by the peer")
             elif self.handshake is not None:
                 self.frames.feed(data)
                 event = self._first_event() if self.state in FIRST else self.frames.take()

@@ -52,3 +52,17 @@ def test_verified_key_is_reused_only_for_the_same_origin() -> None:
     for other in (None, first, second):
         with pytest.raises(SignatureError):
             read(encode(forged)).verify(other)
+
+
+def test_the_origin_of_an_envelope_covers_its_recovery_key() -> None:
+    origin, _ = Identity.create_recoverable(["ed25519", "ecdsa-p256"])
+    envelope = read(sign_envelope(origin, CONTENT))
+    envelope.verify()
+    assert envelope.origin == origin.node_id
+    assert envelope.cells[keys.IDENTITY_KEYS] == origin.cells()[:2]
+    content = {**CONTENT, keys.ORIGIN: origin.node_id}
+    for cells in (origin.cells()[:1], origin.cells(), origin.cells()[::2]):
+        forged = decode(envelope.encoded)
+        forged[keys.CONTENT] = encode({**content, keys.IDENTITY_KEYS: cells})
+        with pytest.raises(LbmDecodeError):
+            read(encode(forged))

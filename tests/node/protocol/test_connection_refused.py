@@ -4,11 +4,13 @@ resume.
 
 import pytest
 
+from parley._crypto.identity import Identity
 from parley._node.protocol.codes import SIM, CloseCode
+from parley._node.protocol.connection import OLDER_PEER
 from parley._node.protocol.errors import ConnectionClosedError
 from parley._node.protocol.reports import ConnectionEnded
 from tests.node.protocol.cut_pair import CutPair, cut_pair
-from tests.node.protocol.pair import Pair, Side, open_pair
+from tests.node.protocol.pair import Pair, Side, make_config, open_pair
 from tests.node.protocol.test_observer import Recorder
 
 REASON = "what only the log may know"
@@ -125,3 +127,12 @@ def test_what_observes_it_is_told_of_the_close_that_was_said(refusing: int, part
     said = CloseCode.PEER_NOT_TRUSTED if parted else CloseCode.AUTHENTICATION_FAILED
     assert recorders[refusing].ended == [said]
     assert recorders[1 - refusing].ended == ([] if parted else [said])
+
+
+def test_a_refused_node_with_a_recovery_key_hints_at_an_older_peer() -> None:
+    identity, _ = Identity.create_recoverable()
+    pair = Pair(make_config(identity), make_config())
+    pair.b.answer = False
+    pair.pump()
+    ended = pair.a.one(ConnectionEnded)
+    assert (ended.code, ended.text) == (CloseCode.AUTHENTICATION_FAILED, OLDER_PEER)
