@@ -10,6 +10,7 @@ CryptoError
 ├── UnknownAlgorithmError        a name that is not in the registry
 │   └── AlgorithmNotInstalledError   a known algorithm whose package is not installed
 ├── IdentityError                keys and bindings that do not form an identity, a bad node ID
+├── StatementError               an invalid key statement; `reason` says why
 └── KeyFileError
     ├── KeyFileUnreadableError   absent, not a regular file, or access denied
     ├── KeyFileExistsError       the file exists; key files are never overwritten
@@ -20,7 +21,13 @@ CryptoError
         └── WrongPassphraseError
 """
 
+from typing import Literal
+
 from parley._lbm.errors import ParleyError
+
+StatementReason = Literal[
+    "malformed", "unsupported", "identity", "signer", "successor", "signature", "consent"
+]
 
 
 class CryptoError(ParleyError):
@@ -61,6 +68,19 @@ class AlgorithmNotInstalledError(UnknownAlgorithmError):
 
 class IdentityError(CryptoError):
     """Keys and bindings do not form an identity, or a text is not a node ID."""
+
+
+class StatementError(CryptoError):
+    """A key statement is invalid (section 22).
+
+    `reason` is the name of the check that failed: `malformed`, `unsupported`, `identity`, `signer`,
+    `successor`, `signature` or `consent`. `text` describes the failure.
+    """
+
+    def __init__(self, reason: StatementReason, text: str, path: str = "") -> None:
+        super().__init__(f"invalid key statement{path and f' in {path!r}'}: {text}")
+        self.reason: StatementReason = reason
+        self.text = text
 
 
 class KeyFileError(CryptoError):

@@ -137,7 +137,8 @@ class PrimaryKey(NamedTuple):
     def parse(cls, value: object) -> "PrimaryKey":
         """Parse the decoded value of a cell 14 that must not have further keys (rule 22.7).
 
-        The key itself isn't checked, because that takes as long as verifying a signature.
+        The key itself and its algorithm aren't checked: that takes as long as verifying a
+        signature.
 
         Raises:
             IdentityError: the value is invalid, or has further keys.
@@ -159,14 +160,10 @@ class PrimaryKey(NamedTuple):
             names = _shown(*(name for name, _, _ in entries))
             raise IdentityError(f"invalid identity: more than one key for an algorithm ({names})")
         algorithm, public, binding = entries[0]
-        if algorithm not in SIGNING:
-            raise IdentityError(
-                f"invalid identity: unknown algorithm {_shown(algorithm)} of the primary key"
-            )
         if binding is not None:
             raise IdentityError("invalid identity: the primary key must not have a binding")
         commitment = None
-        for place, (name, value, binding) in enumerate(entries[1:], 1):
+        for place, (name, value, binding) in enumerate(entries):
             if name == _RECOVERY:
                 if place != 1 or binding is not None or len(value) != COMMITMENT_SIZE:
                     raise IdentityError(
@@ -174,7 +171,7 @@ class PrimaryKey(NamedTuple):
                         f"{COMMITMENT_SIZE} bytes and without a binding"
                     )
                 commitment = value
-            elif binding is None:
+            elif binding is None and place > 0:
                 raise IdentityError(f"unsupported identity entry {_shown(name)}; upgrade this node")
         return cls(algorithm, public, commitment)
 
@@ -423,8 +420,6 @@ class RecoveryKey:
             IdentityError: the primary key is unknown, malformed or weak, both keys are the same,
                 or the primary key is `ml-dsa-65` and the recovery key isn't.
         """
-        if algorithm not in SIGNING:
-            raise IdentityError(f"invalid primary key: unknown algorithm {_shown(algorithm)}")
         _verifier(algorithm, public)
         check_recovery_key(algorithm, public, key.algorithm, key.public)
         self.key = key
@@ -491,6 +486,10 @@ def _shown(*names: str) -> str:
 
 
 def _verifier(algorithm: str, public: bytes) -> Verifier:
+    if algorithm not in SIGNING:
+        raise IdentityError(
+            f"invalid identity: unknown algorithm {_shown(algorithm)} of the primary key"
+        )
     try:
         return SIGNING[algorithm].verifier(public)
     except SignatureError as error:

@@ -175,8 +175,13 @@ def _keys() -> Iterator[str]:
                 number,
                 key["name"],
                 f"{key['type']} ({key['size']})" if "size" in key else key["type"],
-                ", ".join([*_listed(users.get(int(number), [])), *records.get(int(number), [])])
-                or key["use"],
+                ", ".join(
+                    [
+                        *_listed(users.get(int(number), [])),
+                        *records.get(int(number), []),
+                        *filter(None, [key.get("use")]),
+                    ]
+                ),
             )
             for number, key in table()["keys"].items()
         ),

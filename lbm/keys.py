@@ -92,6 +92,10 @@ PREKEY_HASH: Final = 78
 KEX: Final = 79
 # Topics that store the newest note of each key (section 18).
 REPLACED: Final = 80
+# Key statements (section 22).
+SUCCESSOR: Final = 81
+SIGNER: Final = 82
+CONSENT: Final = 83
 
 FIRST_APPLICATION_KEY: Final = 256
 
@@ -185,6 +189,9 @@ KEYS: Final[dict[int, Key]] = {
     PREKEY_HASH: Key("prekey hash", "bytes"),
     KEX: Key("kex", "text"),
     REPLACED: Key("replaced", "uint"),
+    SUCCESSOR: Key("successor", "array"),
+    SIGNER: Key("signer", "array"),
+    CONSENT: Key("consent", "bytes"),
 }
 
 

@@ -12,6 +12,12 @@ from parley._crypto.keyfile import (
 )
 from parley._crypto.registry import Suite
 from parley._crypto.signing import SigningKey
+from parley._crypto.statements import (
+    Statement,
+    StatementKind,
+    create_revocation,
+    create_succession,
+)
 from parley._node.backoff import Backoff
 from parley._node.config import NodeConfig
 from parley._node.data_types import DataType, Model
@@ -61,6 +67,7 @@ from parley._node.remote.requests import Call, NamedEvent
 from parley._node.remote.stream import Stream, StreamEvent, StreamEvents
 from parley._node.transport.backend import Backend, Clock
 from parley._node.transport.loop import Timer
+from parley._node.trust.statement_file import load_statement, save_statement
 from parley._node.tunnels.home_server import Home
 
 __all__ = [
@@ -120,6 +127,8 @@ __all__ = [
     "SigningKey",
     "Slow",
     "StateFunction",
+    "Statement",
+    "StatementKind",
     "Stream",
     "StreamCallOptions",
     "StreamEvent",
@@ -140,11 +149,15 @@ __all__ = [
     "TopicPosition",
     "UnreachableError",
     "UnreadRepliesError",
+    "create_revocation",
+    "create_succession",
     "describe_keyfile",
     "formatted",
     "load_identity",
     "load_recovery",
+    "load_statement",
     "on_event",
     "save_identity",
     "save_recovery",
+    "save_statement",
 ]

@@ -11,6 +11,8 @@ from parley._crypto.errors import (
     KeyFileUnreadableError,
     PassphraseError,
     PassphraseNeededError,
+    StatementError,
+    StatementReason,
     UnknownAlgorithmError,
     WrongPassphraseError,
 )
@@ -131,6 +133,8 @@ __all__ = [
     "PipelineError",
     "RelayRefusedError",
     "SchemaViolationError",
+    "StatementError",
+    "StatementReason",
     "StreamResetError",
     "StreamedAnswerError",
     "SubscribeRefused",

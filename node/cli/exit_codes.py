@@ -8,7 +8,7 @@ from signal import Signals
 
 from click import ClickException
 
-from parley._crypto.errors import KeyFileError, UnknownAlgorithmError
+from parley._crypto.errors import KeyFileError, StatementError, UnknownAlgorithmError
 from parley._lbm.errors import LbmError
 from parley._node.bus.errors import (
     BusBusyError,
@@ -106,7 +106,7 @@ def failure(error: BaseException) -> CommandFailure | None:
             return CommandFailure(Exit.UNREACHABLE, error.code, name, text, "result")
         case UnreachableError() | BusUnavailableError():
             return CommandFailure(Exit.UNREACHABLE, Exit.UNREACHABLE, "unreachable", text)
-        case KeyFileError() | KnownPeersError() | FileError() | JournalError():
+        case KeyFileError() | StatementError() | KnownPeersError() | FileError() | JournalError():
             return CommandFailure(Exit.FILE, Exit.FILE, "file", text)
         case BusBusyError() | BusFullError() | BusDamagedError():
             return CommandFailure(Exit.FILE, Exit.FILE, "file", text)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from parley._crypto.errors import IdentityError, SignatureError
 from parley._crypto.identity import Identity, PrimaryKey, PublicIdentity
+from parley._crypto.registry import SIGNING
 from parley._lbm import keys
 from parley._lbm.codec import Encodable, encode
 from parley._lbm.errors import LbmDecodeError
@@ -74,6 +75,9 @@ class Envelope:
             key = PrimaryKey.parse(self.cells[keys.IDENTITY_KEYS])
         except IdentityError as error:
             raise LbmDecodeError(f"the key of an envelope: {error}") from error
+        if key.algorithm not in SIGNING:
+            unknown = ascii(key.algorithm)[:40]
+            raise LbmDecodeError(f"the key has the unknown algorithm {unknown}")
         self.origin = key.node_id
         if key.algorithm != self.signing or self.cells[keys.ORIGIN] != self.origin:
             raise LbmDecodeError(f"the key does not belong to the origin {self.origin}")

@@ -39,6 +39,8 @@ ALLOWED: Final[dict[str, Allowed]] = {
     "audit": (LbmDecodeError,),
     # Reading a card or a Login; the other readers return errors.
     "federation": (LbmDecodeError,),
+    # Reading cell 14; the reasons for which a statement is refused are compared.
+    "statement": (LbmDecodeError, IdentityError),
 }
 # Who takes the reports aborts the connection on these, as a node does.
 MESSAGING: Final = (RemoteProtocolError,)

@@ -22,6 +22,7 @@ from tests.fuzz.federation import (
 )
 from tests.fuzz.meeting import THEIRS
 from tests.fuzz.script import Kind, Step, serialise
+from tests.fuzz.statement import FILE, ORIGIN, STATEMENT
 from tests.fuzz.targets import PLANTED
 from tests.reference.journal import KINDS
 from tests.reference.vectors_events import REQUIRED
@@ -257,6 +258,19 @@ def federation() -> Seeds:
                 yield bytes([LOGGING_IN]) + data
 
 
+def statement() -> Seeds:
+    """Short statements and their files, right and wrong; cells 14."""
+    readers = {"statement": STATEMENT, "file": FILE, "origin": ORIGIN}
+    kinds: dict[str, int] = Counter()
+    for vector in read("keys")["vectors"]:
+        kinds[vector["kind"]] += 1
+        if vector["kind"] not in readers or len(data := unhex(vector["input"])) > 500:
+            continue
+        good = "expected" in vector or vector["kind"] == "origin"
+        if good or kinds[vector["kind"]] % 3 == 0:
+            yield bytes([readers[vector["kind"]]]) + data
+
+
 def planted() -> Seeds:
     """A map of one cell."""
     yield cells_payload(version=1)
@@ -274,6 +288,7 @@ SEEDS: Final[Mapping[str, Callable[[], Seeds]]] = {
     "journal": journal,
     "audit": audit,
     "federation": federation,
+    "statement": statement,
     PLANTED: planted,
 }
 

@@ -11,7 +11,7 @@ from typing import Final
 TARGETS: Final = (
     *("decoder", "frames", "events", "handshake", "connection", "resume", "batch"),
     *("simproto", "named", "relay", "relay_client", "formats"),
-    *("journal", "audit", "federation"),
+    *("journal", "audit", "federation", "statement"),
 )
 # Those whose inputs are scripts: after how many bytes.
 SCRIPTED: Final = {

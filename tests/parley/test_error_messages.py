@@ -21,6 +21,7 @@ from parley import (
     PassphraseCost,
     formatted,
     load_identity,
+    load_statement,
     save_identity,
 )
 from parley._node.testing import ConnectedNodes
@@ -156,6 +157,7 @@ TRIGGERS: dict[str, tuple[Trigger, str]] = {
     ),
     "PassphraseError": (lambda _, path: key_file(path, passphrase=b""), "passphrase"),
     "IdentityError": (lambda *_: NodeId.parse("abc"), "'abc'"),
+    "StatementError": (lambda _, path: load_statement(written(path / "a.txt")), "a.txt"),
     "InvalidKeyError": (lambda *_: AuditorKey.parse("abc"), "abc"),
     "UnknownAlgorithmError": (lambda *_: Identity.create(("rsa",)), "'rsa'"),
     "LbmEncodeError": (lambda *_: encode({1: cast("Any", object())}), "object"),

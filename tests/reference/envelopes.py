@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from tests.reference import cbor
-from tests.reference.identity import node_id
+from tests.reference.identity import node_id, read_origin
 from tests.reference.primitives import SIGNING_NAMES, CryptoFailure, check_public, verify
 from tests.reference.wire import CELLS, named_types, own_cells
 
@@ -76,12 +76,13 @@ class Enclosed:
     cells: dict[int, Any]
     signing: str
     public: bytes
+    commitment: bytes | None
     signature: bytes
 
     @property
     def origin(self) -> bytes:
         """The node id of the key that has to have signed it."""
-        return node_id(self.signing, self.public)
+        return node_id(self.signing, self.public, self.commitment)
 
     @property
     def kind(self) -> str:
@@ -111,15 +112,13 @@ def read_envelope(data: bytes) -> Enclosed:
     for name in _OF_ALL:
         if CELLS[name] not in cells:
             raise malformed(f"content without {name}")
-    keys = cells[CELLS["keys"]]
-    if len(keys) != 1 or not isinstance(keys[0], list) or len(keys[0]) != 3:
-        raise malformed("the primary key alone is there")
-    algorithm, public, binding = keys[0]
-    if not isinstance(algorithm, str) or not isinstance(public, bytes) or binding is not None:
-        raise malformed("an entry is [algorithm, public key, null]")
+    try:
+        algorithm, public, commitment = read_origin(cells[CELLS["keys"]])
+    except CryptoFailure as failure:
+        raise malformed(str(failure)) from failure
     if outer[CELLS["signing"]] != algorithm or algorithm not in SIGNING_NAMES:
         raise malformed("signed by another algorithm than the key's, or by one not known")
-    found = Enclosed(content, cells, algorithm, public, outer[CELLS["signature"]])
+    found = Enclosed(content, cells, algorithm, public, commitment, outer[CELLS["signature"]])
     if cells[CELLS["origin"]] != found.origin:
         raise malformed("the origin is not of this key")
     return found

@@ -15,7 +15,7 @@ from tests.reference.envelopes import (
     read_envelope,
     signed_message,
 )
-from tests.reference.identity import node_id
+from tests.reference.identity import Identity, commit, node_id
 from tests.reference.primitives import P256_ORDER, SIGNING_NAMES, SigningKey
 from tests.reference.recorded import RecordedKey, seed
 from tests.reference.vectors_identity import SMALL_ORDER
@@ -27,6 +27,9 @@ KEYS = [SigningKey("ed25519", seed(f"server {number}")) for number in range(5)]
 IDS = [node_id("ed25519", key.public) for key in KEYS]
 OWN, SERVER, OTHER, FAR, STRANGER = IDS
 OF_KIND = {name: SigningKey(name, seed(f"server {name}")) for name in SIGNING_NAMES}
+RECOVERABLE = Identity(
+    (KEYS[1],), commit("ed25519", KEYS[1].public, SigningKey("ed25519", seed("server recovery")))
+)
 EXPORTS = ["shop.*", "news"]
 ADDRESSES = ["tcp://b.example:4747"]
 
@@ -35,6 +38,7 @@ MEMBERS = {
     *(SERVER, OTHER, FAR),
     *(node_id("ed25519", p) for p in (bytes.fromhex(SMALL_ORDER["order 8"]), KEYS[1].public[1:])),
     *(node_id(n, key.public) for n, key in OF_KIND.items()),
+    RECOVERABLE.id,
 }
 OWN_NUMBER = NOW - 500
 KNOWN = {SERVER: NOW - 2_000}
@@ -146,6 +150,19 @@ def _malformed() -> Iterator[tuple[str, bytes]]:
         "another's key": [["ed25519", further.public, None]],
     }.items():
         yield f"content with {title}", card_of(key, keys=keys)
+    commitment = RECOVERABLE.cell()[1]
+    for title, keys in {
+        "without the commitment": [own],
+        "with the commitment first": [commitment, own],
+        "with two commitments": [own, commitment, commitment],
+        "with another commitment": [own, ["recovery", bytes(32), None]],
+        "with a commitment of 31 bytes": [own, ["recovery", bytes(31), None]],
+        "with another entry without a binding": [own, ["delegation", commitment[1], None]],
+    }.items():
+        yield (
+            f"an origin with a recovery key {title}",
+            card_of(key, keys=keys, origin=RECOVERABLE.id),
+        )
     yield "the origin of another", card_of(key, origin=OTHER)
     yield "an origin of 31 bytes", card_of(key, origin=SERVER[1:])
     yield (
@@ -257,6 +274,9 @@ def card_vectors() -> list[Vector]:
         "with noise in its content": card_of(key, _0=bytes(7)),
         "of 8,192 bytes": _filled(key, 8_192),
         "made 5 minutes ahead": card_of(key, **ahead(300_000)),
+        "of an origin with a recovery key": card_of(
+            key, keys=RECOVERABLE.cell(), origin=RECOVERABLE.id
+        ),
         "that expires in a millisecond": card_of(key, made_ms=NOW - 3_599_999, expires_ms=NOW + 1),
         "that names itself": card_of(key, links=[[SERVER, True]]),
         "with the greatest number": card_of(key, number=2**64 - 1),

@@ -25,6 +25,7 @@ from tests.reference import (
     vectors_resume,
     vectors_rules,
     vectors_seals,
+    vectors_statements,
     vectors_topics,
     vectors_wire,
 )
@@ -53,6 +54,7 @@ FILES: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "bus.json": vectors_bus.bus_vectors,
     "federation.json": vectors_federation.federation_vectors,
     "codes.json": vectors_codes.code_vectors,
+    "keys.json": vectors_statements.keys_vectors,
     "journal.json": vectors_journal.journal_vectors,
     "recorded.json": RECORDS.document,  # last: it lists what the others used
 }
