@@ -409,7 +409,11 @@ def load_recovery(path: PathLike, passphrase: bytes | None = None) -> RecoveryKe
         save_recovery("node.recovery", recovery)
         assert load_recovery("node.recovery").node_id == identity.node_id
     """
-    cells = _cells(_RECOVERY_FILE.load(path, passphrase), path)
+    return _recovery(_RECOVERY_FILE.load(path, passphrase), path)
+
+
+def _recovery(payload: bytes, path: PathLike) -> RecoveryKey:
+    cells = _cells(payload, path)
     keys, primaries = cells.get(_KEYS), cells.get(_PRIMARY)
     if (
         cells.keys() != {_KEYS, _PRIMARY}

@@ -2,64 +2,122 @@
 
 from pathlib import Path
 
-from parley._crypto.identity import Identity
+from parley._crypto.identity import Identity, RecoveryKey
 from parley._crypto.keyfile import (
     describe_keyfile,
     is_auditor_file,
     load_auditor_key,
     load_identity,
+    load_recovery,
     save_identity,
+    save_recovery,
 )
 from parley._node.cli.default_identity import create_default_key, default_key_path
 from parley._node.cli.journal.keys import show_auditor_key
 from parley._node.cli.output import Output
 from parley._node.cli.param_types import parse_names, read_passphrase
-from parley._node.errors import FileError
+from parley._node.errors import ConfigError, FileError
 from parley._node.trust.petnames import fingerprint
 
 
 def new(
     path: Path | None,
     algorithm: str,
+    recovery: Path | None,
     passphrase_file: Path | None,
+    recovery_passphrase_file: Path | None,
     as_json: bool,
 ) -> None:
     names = parse_names("signing", algorithm, option="algorithm")
     passphrase = read_passphrase(passphrase_file)
-    identity = Identity.create(names)
+    out = Output(as_json)
+    if recovery is None:
+        if recovery_passphrase_file is not None:
+            raise ConfigError("cannot use --recovery-passphrase-file: it requires --recovery")
+        identity = Identity.create(names)
+        path = _save(path, identity, passphrase)
+        _show(out, path, identity, passphrase is not None)
+        return
+    identity, key = Identity.create_recoverable(names)
+    save_recovery(recovery, key, read_passphrase(recovery_passphrase_file or passphrase_file))
+    try:
+        path = _save(path, identity, passphrase)
+    except BaseException:
+        recovery.unlink()  # it recovers nothing
+        raise
+    out.remark(
+        f"move {recovery} to another machine or medium; without it, this identity cannot get a "
+        "successor"
+    )
+    _show(out, path, identity, passphrase is not None, recovery)
+
+
+def _save(path: Path | None, identity: Identity, passphrase: bytes | None) -> Path:
     if path is None:
         path = default_key_path()
         create_default_key(path, identity, passphrase)
     else:
         save_identity(path, identity, passphrase)
-    _show(Output(as_json), path, identity, passphrase is not None)
+    return path
 
 
-def show(path: Path | None, passphrase_file: Path | None, as_json: bool) -> None:
+def show(
+    path: Path | None,
+    recovery: Path | None,
+    passphrase_file: Path | None,
+    recovery_passphrase_file: Path | None,
+    as_json: bool,
+) -> None:
     if path is not None and is_auditor_file(path):
         show_auditor_key(
             Output(as_json), path, load_auditor_key(path, read_passphrase(passphrase_file))
         )
         return
     if path is None:
-        path = default_key_path()
-        if not path.exists():
-            raise FileError(
-                f"cannot show your key '{path}': it does not exist yet; create it with: parley "
-                "id new"
-            )
+        path = existing_default_key("show")
     encrypted = describe_keyfile(path)
     identity = load_identity(path, read_passphrase(passphrase_file))
-    _show(Output(as_json), path, identity, encrypted)
+    if recovery is not None:
+        passphrase = read_passphrase(recovery_passphrase_file or passphrase_file)
+        _require_recovery(path, identity, recovery, load_recovery(recovery, passphrase))
+    _show(Output(as_json), path, identity, encrypted, recovery)
 
 
-def _show(out: Output, path: Path, identity: Identity, encrypted: bool) -> None:
+def existing_default_key(verb: str) -> Path:
+    """Return the path of the user's own key; FileError if it doesn't exist."""
+    path = default_key_path()
+    if not path.exists():
+        raise FileError(
+            f"cannot {verb} your key '{path}': it does not exist yet; create it with: parley id new"
+        )
+    return path
+
+
+def _require_recovery(path: Path, identity: Identity, recovery: Path, key: RecoveryKey) -> None:
+    if key.node_id == identity.node_id:
+        return
+    if identity.primary_key.commitment is None:
+        raise FileError(
+            f"cannot recover the identity of '{path}': it was created without a recovery key"
+        )
+    raise FileError(
+        f"cannot recover the identity of '{path}' with '{recovery}': the file belongs to the node "
+        f"{key.node_id}"
+    )
+
+
+def _show(
+    out: Output, path: Path, identity: Identity, encrypted: bool, recovery: Path | None = None
+) -> None:
     node_id = identity.node_id
     out.print(f"node ID     {node_id}")
     out.print(f"words       {fingerprint(node_id)}")
     out.print(f"uuid        {node_id.uuid}")
     out.print(f"algorithms  {', '.join(identity.algorithms)}")
     out.print(f"key file    {path} ({'with' if encrypted else 'without'} passphrase)")
+    recoverable = identity.primary_key.commitment is not None
+    if recoverable:
+        out.print(f"recovery    {recovery or 'with a recovery file'}")
     out.done(
         path=str(path),
         node_id=str(node_id),
@@ -68,4 +126,6 @@ def _show(out: Output, path: Path, identity: Identity, encrypted: bool) -> None:
         algorithms=list(identity.algorithms),
         public_keys={key.algorithm: key.public.hex() for key in identity.keys},
         encrypted=encrypted,
+        recoverable=recoverable,
+        **({} if recovery is None else {"recovery": str(recovery)}),
     )

@@ -49,6 +49,22 @@ CONTEXT_NAME: Final = argument(
     help="Name of a context.",
 )
 
+RECOVERY_PASSPHRASE_FILE: Final = option(
+    "--recovery-passphrase-file",
+    metavar="FILE",
+    type=PATH,
+    help="File with the passphrase of the recovery file. Default: the passphrase of the key file.",
+)
+
+STATEMENT_OUT: Final = option(
+    "--out",
+    "statement_path",
+    metavar="STATEMENT",
+    type=FILE,
+    required=True,
+    help="New file for the statement.",
+)
+
 ID_NEW: Final = command(
     "new",
     "identity:new",
@@ -60,10 +76,19 @@ ID_NEW: Final = command(
         completes="completion.suggestions:algorithms",
         help="Comma-separated algorithms, one key for each; the first key determines the node ID.",
     ),
+    option(
+        "--recovery",
+        metavar="FILE",
+        type=FILE,
+        help="Also create a recovery key in FILE. It can name a successor if the key is lost or "
+        "stolen.",
+    ),
     PASSPHRASE_FILE,
+    RECOVERY_PASSPHRASE_FILE,
     JSON,
     examples=(
         "parley id new bob.key",
+        "parley id new bob.key --recovery bob.recovery",
         "parley id new bob.key --algorithm ml-dsa-65,ed25519 --passphrase-file secret",
     ),
 )
@@ -73,11 +98,73 @@ ID_SHOW: Final = command(
     "identity:show",
     "Show the node ID and algorithms of a key file, or an auditor's public key.",
     KEY_FILE,
+    option(
+        "--recovery",
+        metavar="FILE",
+        type=FILE,
+        help="Check that the recovery file FILE belongs to the key file.",
+    ),
     PASSPHRASE_FILE,
+    RECOVERY_PASSPHRASE_FILE,
     JSON,
     examples=(
         "parley id show",
         "parley id show bob.key",
+        "parley id show bob.key --recovery bob.recovery",
+    ),
+)
+
+ID_SUCCEED: Final = command(
+    "succeed",
+    "statements:succeed",
+    "Create a statement that names NEW-KEY as the successor of an identity whose key was lost, "
+    "stolen or replaced.",
+    argument("new_key", "NEW-KEY", type=FILE, help="Key file of the successor."),
+    option(
+        "--recovery",
+        metavar="FILE",
+        type=FILE,
+        help="Recovery file of the old identity.",
+    ),
+    option(
+        "--old-key",
+        metavar="FILE",
+        type=FILE,
+        help="Key file of the old identity, if it has no recovery key.",
+    ),
+    STATEMENT_OUT,
+    PASSPHRASE_FILE,
+    option(
+        "--old-passphrase-file",
+        metavar="FILE",
+        type=PATH,
+        help="File with the passphrase of the recovery file or old key. Default: the passphrase of "
+        "NEW-KEY.",
+    ),
+    JSON,
+    examples=(
+        "parley id succeed new.key --recovery old.recovery --out succession",
+        "parley id succeed new.key --old-key old.key --out succession",
+    ),
+)
+
+ID_REVOKE: Final = command(
+    "revoke",
+    "statements:revoke",
+    "Create a statement that ends an identity, to use now or to keep for later.",
+    KEY_FILE,
+    option(
+        "--recovery",
+        metavar="FILE",
+        type=FILE,
+        help="Recovery file of the identity, instead of its key file.",
+    ),
+    STATEMENT_OUT,
+    PASSPHRASE_FILE,
+    JSON,
+    examples=(
+        "parley id revoke bob.key --out bob.revocation",
+        "parley id revoke --recovery bob.recovery --out bob.revocation",
     ),
 )
 
@@ -232,7 +319,13 @@ ERRORS: Final = command(
 )
 
 ID_COMMANDS: Final = group(
-    "id", "Create and show identities.", ID_NEW, ID_SHOW, moved={"path": "parley id show"}
+    "id",
+    "Create, show, replace and end identities.",
+    ID_NEW,
+    ID_SHOW,
+    ID_SUCCEED,
+    ID_REVOKE,
+    moved={"path": "parley id show"},
 )
 
 PEERS_COMMANDS: Final = group(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from parley._crypto.auditor import AuditorPrivateKey
-from parley._crypto.keyfile import save_auditor_key
-from parley._node.cli.identity import new
+from parley._crypto.identity import Identity
+from parley._crypto.keyfile import save_auditor_key, save_identity
 from parley._node.cli.output import Output
 from parley._node.cli.serve.command import watch_journal
 from parley._node.journal.errors import JournalFailedError
@@ -28,7 +28,7 @@ def test_it_is_kept_and_goes_on_after_a_crash(
     processes: Processes, parley: Parley, tmp_path: Path, auditor: AuditorPrivateKey
 ) -> None:
     journal = tmp_path / "journal"
-    new(tmp_path / "identity", "ed25519", None, as_json=True)
+    save_identity(tmp_path / "identity", Identity.create())
     options = ["--journal", str(journal), "--identity", str(tmp_path / "identity")]
     options += ["--auditor", auditor.public.text, "--journal-fsync", "always"]
     running, (address,) = processes.serve(*options)
