@@ -31,6 +31,11 @@ SEAL = b"parley1 seal"
 BINDING = b"parley1 key binding"
 # All other names under which data is hashed, authenticated or derived.
 OTHER_DOMAINS = (
+    b"parley1 envelope",
+    b"parley1 key statement",
+    b"parley1 successor consent",
+    b"parley1 recovery key",
+    b"parley1 recoverable id",
     b"parley1 node id",
     b"parley1 chain",
     b"parley1 hello",
@@ -80,7 +85,7 @@ def lying_pair(algorithm: str, who: int) -> tuple[Pair, Ledger]:
 
 def test_no_domain_is_the_beginning_of_another() -> None:
     signed = (SEAL, BINDING)
-    for one, other in permutations((*signed, *OTHER_DOMAINS[:4]), 2):
+    for one, other in permutations((*signed, *OTHER_DOMAINS[:9]), 2):
         assert not one.startswith(other)
 
 
