@@ -278,6 +278,9 @@ class PublicIdentity:
 class Identity:
     """The private identity of a node: its signing keys, of which the first determines the node ID.
 
+    `primary_key` is the public part of the first key, with the commitment to the recovery key if
+    the identity was created with `create_recoverable`.
+
     Example:
 
         from parley import Identity, Node, load_identity, save_identity

@@ -164,7 +164,9 @@ class Connection:
                 if closed is not None:
                     code, text = closed
                     recoverable = self.config.identity.primary_key.commitment is not None
-                    if code == CloseCode.AUTHENTICATION_FAILED and recoverable:
+                    # An unencrypted connection has no identities.
+                    shown = self.session.secure is not None
+                    if code == CloseCode.AUTHENTICATION_FAILED and recoverable and shown:
                         text = text or OLDER_PEER
                     self._end(code, text, remote=True, reason="closed by the peer")
             elif self.handshake is not None:

@@ -136,3 +136,12 @@ def test_a_refused_node_with_a_recovery_key_hints_at_an_older_peer() -> None:
     pair.pump()
     ended = pair.a.one(ConnectionEnded)
     assert (ended.code, ended.text) == (CloseCode.AUTHENTICATION_FAILED, OLDER_PEER)
+
+
+def test_an_unencrypted_connection_gets_no_hint() -> None:
+    identity, _ = Identity.create_recoverable()
+    pair = Pair(make_config(identity, plaintext="only"), make_config(plaintext="only"))
+    pair.pump()
+    refuse(pair, pair.b)
+    pair.pump()
+    assert_told_little(pair.a)
