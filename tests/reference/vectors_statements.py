@@ -479,6 +479,9 @@ def _unsupported() -> dict[str, Draft]:
         "another kind, with other cells": replace(
             Draft(), content=(("kind", "delegation"), ("300", 1), ("keys", None))
         ),
+        "another kind, with noise": replace(
+            Draft(), content=(("kind", "delegation"), ("noise", b""))
+        ),
         "a kind in capitals": _content("kind", "Succession"),
         "signed by an unknown algorithm": _outer("signing", "rsa"),
         "an origin of an unknown algorithm": _content("keys", [rsa]),
