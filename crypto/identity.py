@@ -194,6 +194,10 @@ class PublicIdentity:
     `agreed.identity` of an observer is one, and so is `public` of an `Identity`. `primary_key` has
     the commitment to the recovery key.
 
+    Before a node asks a trust policy about a peer, it sets two more attributes (section 22):
+    `predecessors` are the ended node IDs that this one has taken the place of, and `accepted` those
+    of them whose successors a person accepted. Both are empty otherwise.
+
     Example:
 
         from parley import Identity
@@ -202,7 +206,7 @@ class PublicIdentity:
         assert public.algorithms[0] == public.primary
     """
 
-    __slots__ = ("_verifiers", "entries", "node_id", "primary_key")
+    __slots__ = ("_verifiers", "accepted", "entries", "node_id", "predecessors", "primary_key")
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         """Verify `entries` according to section 4.
@@ -210,6 +214,8 @@ class PublicIdentity:
         Raises:
             IdentityError: the entries are invalid.
         """
+        self.predecessors: tuple[NodeId, ...] = ()
+        self.accepted: tuple[NodeId, ...] = ()
         self.entries: tuple[Entry, ...] = tuple(entries)
         self.primary_key = PrimaryKey._of(self.entries)
         self.node_id = self.primary_key.node_id

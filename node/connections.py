@@ -1,8 +1,9 @@
 """`Connections`: the listeners, peers, links and tunnels of a node."""
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import fields, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 from weakref import WeakSet
@@ -12,8 +13,9 @@ from anyio.abc import ByteStream
 
 from parley._crypto.identity import Identity, NodeId
 from parley._crypto.randomness import random_bytes
+from parley._crypto.statements import Statement
 from parley._node.config import CHANGEABLE, NodeConfig
-from parley._node.errors import ConfigError, ungrouped
+from parley._node.errors import ConfigError, KnownPeersError, ungrouped
 from parley._node.fair_slots import FairSlots
 from parley._node.federation.dials import TunnelRecord
 from parley._node.journal.errors import JournalFailedError
@@ -50,16 +52,20 @@ from parley._node.transport.conditions import Condition, yield_to_loop
 from parley._node.transport.driver import Driver
 from parley._node.transport.transport import OPEN, WriteBarrier
 from parley._node.trust.admission import Admission, address_key
-from parley._node.trust.decision import TrustDecision
+from parley._node.trust.decision import TrustDecision, ended_error
+from parley._node.trust.key_statements import KeyStatements, Offer
 from parley._node.trust.policies import (
     AcceptHook,
     AnyPeer,
+    KnownPeers,
     Pinned,
     ResolvedPolicy,
     TrustPolicy,
     as_policy,
+    known_peers_of,
 )
 from parley._node.trust.revalidation import Revalidation
+from parley._node.trust.statement_table import IdsOnRecord
 from parley._node.tunnels.dial import ViaDialer
 from parley._node.tunnels.home_server import Homes
 from parley._node.tunnels.policy import DialPolicy
@@ -88,11 +94,18 @@ class Connections:
         registrar: Registrar,
         backend: Callable[[], Backend],
         *,
+        statements: KeyStatements,
+        watch: Collection[NodeId],
         journal: "Journal | None",
         observer: Callable[[], Observer] | None,
     ) -> None:
         config = registrar.config
         self.identity = identity
+        self.statements = statements
+        # Which node IDs the settings, accounts, members and links of the node name.
+        self.named_ids: list[Callable[[NodeId], bool]] = [
+            frozenset((identity.node_id, *watch)).__contains__
+        ]
         self.config = config
         self.trust = self._checked(trust)
         self.handlers = registrar.handlers
@@ -124,7 +137,7 @@ class Connections:
         self._log = ConnectionLog()
         self._admission = Admission(config)
         self._sessions = SessionTable(config, backend)
-        self._reviews = Revalidation(self._decisions, backend)
+        self._reviews = Revalidation(self._decisions, backend, statements)
         self._listeners: list[Listener] = []
         self.links: set[Link] = set()  # running links
         self._via = ViaDialer(self.connect, backend)
@@ -162,8 +175,17 @@ class Connections:
     # Start and stop.
 
     def begin(self) -> None:
-        """Start a new epoch for calls with `once=`, when the node starts."""
+        """Start a new epoch for calls with `once=`, and follow key statements, when the node
+        starts.
+
+        Raises:
+            KeyStatementsError: the file of key statements cannot be read.
+        """
+        self.statements.refresh()
         self._once.begin_epoch(random_bytes(ONCE_EPOCH_SIZE))
+        self.statements.listeners.append(self._statements_changed)
+        if self.statements.table.has_ended(self.node_id):
+            self._log_own_end()
 
     async def stop_accepting(self, *, graceful: bool) -> None:
         """End the links, the listeners and the sessions without a transport."""
@@ -204,6 +226,8 @@ class Connections:
 
     def clear(self) -> None:
         """Clear remembered results and sessions, when the node has stopped."""
+        if self._statements_changed in self.statements.listeners:
+            self.statements.listeners.remove(self._statements_changed)
         self._once.clear()
         self._sessions.clear()
 
@@ -268,6 +292,57 @@ class Connections:
         closed = [cast(Peer, live.remote) for live in self._sessions.closed]
         return [peer.handlers.trust_decision for peer in (*there, *closed)]
 
+    # Ended node IDs (section 22).
+
+    def offer_statement(self, encoded: bytes) -> Offer:
+        """Store a statement that another node sent, if it is about a node ID on record.
+
+        May wait for the file of statements.
+
+        Raises:
+            StatementError: it is not valid.
+        """
+        known_peers = known_peers_of(self.trust)
+        records = IdsOnRecord(
+            lambda node_id: (
+                any(named(node_id) for named in self.named_ids)
+                or _has_names(known_peers, node_id) is True
+            ),
+            lambda node_id: _has_names(known_peers, node_id) is False,
+        )
+        return self.statements.offer(Statement.parse(encoded), records, datetime.now(UTC))
+
+    def current(self, node_id: NodeId) -> NodeId:
+        """Return the node ID to dial in place of one, which is the same unless it has ended.
+
+        Raises:
+            IdentityEndedError: it has ended, and no successor is known or accepted.
+        """
+        table = self.statements.table
+        current = table.current(node_id)
+        if current is None:
+            raise ended_error(table, node_id)
+        if current != node_id:
+            logger.warning(
+                "the node ID %s has ended: dialling its successor %s",
+                node_id,
+                current,
+                extra={"event": "identity.dialled", "peer": current, "ended": node_id},
+            )
+        return current
+
+    def _statements_changed(self) -> None:
+        """Recheck all peers; called in any thread."""
+        self.backend.call_soon_threadsafe(self._reviews.request)
+        if self.statements.table.has_ended(self.node_id):
+            self._log_own_end()
+
+    def _log_own_end(self) -> None:
+        logger.error(
+            "the ID of this node has ended: peers that know refuse it; use the successor's key",
+            extra={"event": "identity.own-ended", "node": self.node_id},
+        )
+
     # Listening and dialling. `Node` documents these.
 
     async def listen(self, address: str) -> str:
@@ -287,6 +362,10 @@ class Connections:
     ) -> Peer:
         require_number("timeout", timeout, error=ConfigError)
         addresses = parse_addresses(address, also)
+        node_id = addresses[0].node_id
+        if node_id is not None:
+            node_id = self.current(node_id)
+            addresses = [one.with_node_id(node_id) for one in addresses]
         target, place = addresses[0], addresses[0].place
         policy = policy_for(target, trust, self.config)
         peer = self._peer(policy, place, initiator=True, dialled=place, resumable=resumable)
@@ -307,7 +386,7 @@ class Connections:
         They are tried in turn, now and when the session has lost its transport. `name` is used in
         logs. Raises the same errors as `Node.connect`.
         """
-        policy = policy_for(None, Pinned(node_id), self.config)
+        policy = policy_for(None, Pinned(self.current(node_id)), self.config)
         peer = self._peer(policy, name, initiator=True)
         await open_peer(peer, dials, timeout, self._prober(name))
         return peer
@@ -438,7 +517,9 @@ class Connections:
             total=self._held,
         )
         barrier = OPEN if self._journal is None else self._journal.barrier
-        peer = Peer(core, self._context(barrier), name, policy, dialled, self._peer_changed)
+        peer = Peer(
+            core, self._context(barrier, self.statements), name, policy, dialled, self._peer_changed
+        )
         self._peers.add(peer)
         return peer
 
@@ -446,12 +527,14 @@ class Connections:
         """Create one end of a session of the node with itself; limits and the journal ignore it."""
         now = self.backend.now()
         core = Connection(stated, initiator=initiator, now=now, total=self._held)
-        peer = Peer(core, self._context(OPEN), LOCAL_NAME, AnyPeer(), None, self._peer_changed)
+        # The node may still call itself when its own ID has ended.
+        host = self._context(OPEN, KeyStatements())
+        peer = Peer(core, host, LOCAL_NAME, AnyPeer(), None, self._peer_changed)
         self._peers.add(peer)
         self._local.add(peer)
         return peer
 
-    def _context(self, barrier: WriteBarrier) -> NodeContext:
+    def _context(self, barrier: WriteBarrier, statements: KeyStatements) -> NodeContext:
         return NodeContext(
             self.backend,
             self.config,
@@ -461,6 +544,7 @@ class Connections:
             self._once,
             self._sessions,
             self.metrics,
+            statements,
             barrier,
         )
 
@@ -508,3 +592,14 @@ class Connections:
         if self.config.plaintext == "only":
             return address.without_node_id()
         return address.with_node_id(self.node_id)
+
+
+def _has_names(known_peers: KnownPeers | None, node_id: NodeId) -> bool | None:
+    """Return whether the line of a known peer has a name; None without a line."""
+    if known_peers is None:
+        return None
+    try:
+        line = known_peers.lookup(node_id)
+    except KnownPeersError:
+        return None
+    return None if line is None else bool(line.names)

@@ -7,6 +7,7 @@
       HandshakeError         the two sides could not agree; `code` has the reason
         NotTrustedError      the peer is not the expected one, or refused this node
           IdentityChangedError   the dialled name is recorded with another node ID
+          IdentityEndedError     the node ID has ended; `successor` may have the next one
       PeerClosedError        the connection is over; `code` and `text` have the reason (also
                              anyio's BrokenResourceError)
         OutcomeUnknownError  and a call with `once` was not answered; repeat it with `key`
@@ -22,6 +23,7 @@
       FormatError            a payload or value does not fit its format      (also ValueError)
       NotSpokenError         the peer's dialect doesn't support the operation
       KnownPeersError        the file of known peers cannot be read or written
+      KeyStatementsError     the file of key statements cannot be read or written
       FileError              a given file cannot be used
       ConfigError            a setting is invalid                            (also ValueError)
         InsecureAddressError   other machines could reach an unencrypted listener
@@ -129,6 +131,10 @@ class KnownPeersError(ParleyError):
     """The file of known peers can't be read or written."""
 
 
+class KeyStatementsError(ParleyError):
+    """The file of key statements can't be read or written, or a decision contradicts it."""
+
+
 class _WithCode(ParleyError):
     def __init__(self, code: int, text: str = "") -> None:
         sentence = text or SENTENCES.get(code, "closed by the peer")
@@ -189,6 +195,19 @@ def handshake_error(code: int, text: str, reason: str) -> HandshakeError:
     elif code == CloseCode.BAD_RECORD and reason:
         text = f"{SENTENCES[code]}: {reason}"
     return HandshakeError(code, text)
+
+
+class IdentityEndedError(NotTrustedError):
+    """A key statement has ended the node ID (section 22).
+
+    Attributes: node_id: the ended ID. successor: the ID that took its place, or None if there is
+    none, or a person must choose it.
+    """
+
+    def __init__(self, text: str, *, node_id: "NodeId", successor: "NodeId | None") -> None:
+        super().__init__(text, CloseCode.AUTHENTICATION_FAILED)
+        self.node_id = node_id
+        self.successor = successor
 
 
 class PeerClosedError(_WithCode, BrokenResourceError):

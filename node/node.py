@@ -33,6 +33,7 @@ from parley._node.transport.backend import Backend, Clock
 from parley._node.transport.callables import require_callable
 from parley._node.transport.metrics import LoopCollector
 from parley._node.transport.task_scope import TaskScope
+from parley._node.trust.key_statements import KeyStatements
 from parley._node.trust.policies import AcceptHook, AnyPeer, ResolvedPolicy, TrustPolicy
 from parley._node.tunnels.home_server import Home
 
@@ -54,7 +55,9 @@ class Node:
     ID may connect; handlers can check `call.peer.node_id`. `journal` records the events of each
     encrypted connection for its auditors. `observer` is called once per encrypted connection and
     returns the `Observer` for it; it cannot be combined with `journal`. `clock` replaces the event
-    loop's clock, for example with `parley.testing.FakeClock`.
+    loop's clock, for example with `parley.testing.FakeClock`. `statements` has the key statements
+    that end node IDs and name their successors, by default in memory; the node stores statements
+    about the IDs in `watch`, and about all others that it has on record (section 22).
 
     Handlers are registered by name, before or while the node runs. A name that ends in `*` is a
     pattern: the handler of `admin.*` handles all names that begin with `admin.`. Its `allow=` also
@@ -90,6 +93,8 @@ class Node:
         observer: Callable[[], Observer] | None = None,
         journal: "Journal | None" = None,
         clock: Clock | None = None,
+        statements: KeyStatements | None = None,
+        watch: Collection[NodeId] = (),
     ) -> None:
         config = NodeConfig() if config is None else config
         for name, value, kind in (("identity", identity, Identity), ("config", config, NodeConfig)):
@@ -110,6 +115,8 @@ class Node:
                 f"cannot use the journal '{journal.directory}' with plaintext='only': unencrypted "
                 "connections give no evidence; remove one of them"
             )
+        if statements is not None and not isinstance(statements, KeyStatements):
+            raise ConfigError(f"invalid statements {statements!r}: expected a KeyStatements")
         self.identity = identity
         self.journal = journal
         self._scope = TaskScope("the node", clock)
@@ -119,6 +126,8 @@ class Node:
             AnyPeer() if trust is None else trust,
             self.registrar,
             self._running,
+            statements=KeyStatements() if statements is None else statements,
+            watch=watch,
             journal=journal,
             observer=observer,
         )
@@ -143,6 +152,17 @@ class Node:
     def trust(self) -> ResolvedPolicy:
         """The policy or hook that decides which peers may connect; `change_trust` replaces it."""
         return self.connections.trust
+
+    @property
+    def statements(self) -> KeyStatements:
+        """The key statements that this node has stored."""
+        return self.connections.statements
+
+    def successor_of(self, node_id: NodeId) -> NodeId | None:
+        """Return the node ID that took the place of an ended one, or None (section 22)."""
+        if not self.statements.table.has_ended(node_id):
+            return None
+        return self.statements.table.current(node_id)
 
     @property
     def backend(self) -> Backend:

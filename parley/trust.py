@@ -1,5 +1,6 @@
 """Trust policies, accept hooks and the file of known peers."""
 
+from parley._node.trust.key_statements import KeyStatements, Offer, default_key_statements
 from parley._node.trust.policies import (
     AcceptHook,
     AnyPeer,
@@ -20,12 +21,15 @@ __all__ = [
     "AnyPeer",
     "Candidate",
     "FirstUse",
+    "KeyStatements",
     "Known",
     "KnownPeer",
     "KnownPeers",
+    "Offer",
     "OneOf",
     "Pinned",
     "TrustPolicy",
+    "default_key_statements",
     "default_known_peers",
     "parse_trust",
 ]

@@ -127,6 +127,7 @@ class Peer:
         self.live = live = LiveConnection(
             core, self, host.backend, host.config, name, host.metrics, on_change
         )
+        self._statements = host.statements
         self.handlers = end = ConnectionHandlers(live, host, trust, dialled)
         self.driver = live.driver
         self.calls = end.calls
@@ -141,6 +142,12 @@ class Peer:
 
     def __str__(self) -> str:
         return f"peer {self.node_id.short if self.node_id else self.name}"
+
+    @property
+    def predecessors(self) -> tuple[NodeId, ...]:
+        """The ended node IDs that this one has taken the place of (section 22)."""
+        node_id = self.node_id
+        return () if node_id is None else self._statements.table.predecessors(node_id)
 
     @property
     def node_id(self) -> NodeId | None:

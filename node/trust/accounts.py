@@ -60,7 +60,7 @@ class HostedAccounts:
     ) -> None:
         self._handlers = handlers
         self._on_change = on_change
-        self._file: WatchedFile | None = None
+        self._file: WatchedFile[KnownPeers] | None = None
         ids: Collection[NodeId] | None = ()
         if setting == KNOWN:
             self._file = WatchedFile(KnownPeers(default_accounts()) if file is None else file)
@@ -92,9 +92,9 @@ class HostedAccounts:
             # A separate thread, so that busy handlers don't delay it.
             threads = CapacityLimiter(1)
             file.reviewed = file.seen = await in_thread(threads, file.stamp)
-            found = await in_thread(threads, lambda: _read(file.known_peers))
+            found = await in_thread(threads, lambda: _read(file.file))
             if not isinstance(found, frozenset):
-                raise found or _slow(file.known_peers)
+                raise found or _slow(file.file)
             self.accounts.change(found)
             self._loop = loop
             self._runner = loop.spawn(self._watch, file, threads, loop)
@@ -107,15 +107,17 @@ class HostedAccounts:
         if runner is not None:
             runner.cancel()
 
-    async def _watch(self, file: WatchedFile, threads: CapacityLimiter, loop: Backend) -> None:
+    async def _watch(
+        self, file: WatchedFile[KnownPeers], threads: CapacityLimiter, loop: Backend
+    ) -> None:
         while True:
             await pause_until(loop, LOOK, self._changes, lambda: False)
             if not file.is_due(await in_thread(threads, file.stamp)):
                 continue
-            found = await in_thread(threads, lambda: _read(file.known_peers))
+            found = await in_thread(threads, lambda: _read(file.file))
             if file.is_still and await in_thread(threads, file.stamp) != file.seen:
                 continue  # it changed while it was read, and may have been empty
-            error = None if isinstance(found, frozenset) else found or _slow(file.known_peers)
+            error = None if isinstance(found, frozenset) else found or _slow(file.file)
             if file.is_tolerated(error, loop.now()):
                 continue
             file.reviewed = file.seen

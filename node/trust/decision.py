@@ -9,14 +9,21 @@ from collections.abc import Callable
 
 from anyio import to_thread
 
-from parley._crypto.identity import PublicIdentity
-from parley._node.errors import NotTrustedError, ParleyError
+from parley._crypto.identity import NodeId, PublicIdentity
+from parley._node.errors import (
+    IdentityEndedError,
+    KeyStatementsError,
+    NotTrustedError,
+    ParleyError,
+)
 from parley._node.protocol.handshake import expect
 from parley._node.protocol.reports import PeerIdentified
 from parley._node.protocol.states import State
 from parley._node.remote.live_connection import LiveConnection
 from parley._node.transport.loop import Runner
+from parley._node.trust.key_statements import KeyStatements
 from parley._node.trust.policies import Candidate, HookPolicy, ResolvedPolicy
+from parley._node.trust.statement_table import StatementTable
 
 # Raises NotTrustedError, as `TrustPolicy.check` does.
 Check = Callable[[PublicIdentity, str | None], None]
@@ -24,13 +31,21 @@ Check = Callable[[PublicIdentity, str | None], None]
 
 class TrustDecision:
     """The decision of `trust` about one peer, which was dialled as `dialled` or dialled us (None).
-    `identified` is the peer's proven identity, once it is known.
+    A peer whose node ID has ended by `statements` is refused before `trust` is asked. `identified`
+    is the peer's proven identity, once it is known.
     """
 
-    __slots__ = ("_dialled", "_live", "_outdated", "_runner", "identified", "trust")
+    __slots__ = ("_dialled", "_live", "_outdated", "_runner", "_statements", "identified", "trust")
 
-    def __init__(self, live: LiveConnection, trust: ResolvedPolicy, dialled: str | None) -> None:
+    def __init__(
+        self,
+        live: LiveConnection,
+        trust: ResolvedPolicy,
+        dialled: str | None,
+        statements: KeyStatements,
+    ) -> None:
         self._live = live
+        self._statements = statements
         self._dialled = dialled
         self._runner: Runner | None = None
         self._outdated = False
@@ -41,7 +56,8 @@ class TrustDecision:
         """Accept or refuse the peer, now or when there is a result."""
         self.identified = identified
         trust = self.trust
-        if isinstance(trust, HookPolicy) or trust.reads_files:
+        reads_files = self._statements.path is not None
+        if reads_files or isinstance(trust, HookPolicy) or trust.reads_files:
             self._runner = self._live.backend.spawn(self._decide)
         else:
             self._apply(self.refusal(trust.check))
@@ -71,8 +87,11 @@ class TrustDecision:
         self._live.refuse(refusal)
 
     def refusal(self, check: Check) -> NotTrustedError | None:
-        """Return why a policy does not trust the peer, or None. The cause of the error is what
-        prevented the policy from deciding, if anything did."""
+        """Return why the peer is not trusted by a policy or has ended, or None. The cause of the
+        error is what prevented the policy from deciding, if anything did."""
+        ended = self._ended()
+        if ended is not None:
+            return ended
         try:
             check(expect(self.identified).identity, self._dialled)
         except NotTrustedError as error:
@@ -84,7 +103,10 @@ class TrustDecision:
         return None
 
     async def refusal_of(self, hook: HookPolicy) -> NotTrustedError | None:
-        """Return why an accept hook refuses the peer, or None."""
+        """Return why an accept hook refuses the peer or it has ended, or None."""
+        ended = self._ended()
+        if ended is not None:
+            return ended
         identified = expect(self.identified)
         candidate = Candidate(
             identified.identity.node_id,
@@ -92,6 +114,7 @@ class TrustDecision:
             identified.info,
             address=self._live.name,
             dialled=self._live.core.initiator,
+            predecessors=identified.identity.predecessors,
         )
         text = await hook.refusal(candidate, self._live.config.tuning.accept_timeout)
         return None if text is None else NotTrustedError(text)
@@ -111,9 +134,28 @@ class TrustDecision:
                 self._apply(answer)
                 self._live.driver.step()
 
+    def _ended(self) -> NotTrustedError | None:
+        """Return why the peer is refused because its node ID has ended, or None; tell policies its
+        predecessors.
+        """
+        identity = expect(self.identified).identity
+        table = self._statements.table
+        if table.has_ended(identity.node_id):
+            return ended_error(table, identity.node_id)
+        identity.predecessors = table.predecessors(identity.node_id)
+        identity.accepted = table.accepted_predecessors(identity.node_id)
+        return None
+
     async def _answer(self, trust: ResolvedPolicy) -> NotTrustedError | None:
+        if self._statements.path is not None:
+            try:
+                await to_thread.run_sync(self._statements.refresh, abandon_on_cancel=True)
+            except KeyStatementsError as error:
+                return NotTrustedError(str(error))
         if isinstance(trust, HookPolicy):
             return await self.refusal_of(trust)
+        if not trust.reads_files:
+            return self.refusal(trust.check)
         return await to_thread.run_sync(self.refusal, trust.check, abandon_on_cancel=True)
 
     def _apply(self, answer: NotTrustedError | None) -> None:
@@ -123,3 +165,22 @@ class TrustDecision:
         else:
             self._live.refused = answer
             core.refuse_peer(answer.text, now)
+
+
+def ended_error(table: StatementTable, node_id: NodeId) -> IdentityEndedError:
+    """Return the error that says that a node ID has ended, and what took its place."""
+    current = table.current(node_id)
+    if current is not None:
+        reason = f"its successor is {current}"
+    elif table.is_conflict(node_id):
+        reason = (
+            "two successors claim to be it; ask its owner which is right, then run: parley peers "
+            f"accept {node_id} --as ID"
+        )
+    elif table.successions_of(node_id) and node_id not in table.decisions:
+        reason = f"to accept its successor, run: parley peers accept {node_id}"
+    else:
+        reason = "it has no successor"
+    return IdentityEndedError(
+        f"the node ID {node_id} has ended: {reason}", node_id=node_id, successor=current
+    )

@@ -15,13 +15,13 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from anyio import CapacityLimiter, move_on_after, to_thread
 
 from parley._crypto.errors import IdentityError
 from parley._crypto.identity import NodeId
-from parley._node.errors import KnownPeersError, os_reason
+from parley._node.errors import KnownPeersError, ParleyError, os_reason
 from parley._node.trust.files import home_directory, locked, replace_file
 
 logger = logging.getLogger("parley.trust")
@@ -348,13 +348,27 @@ def _stamp(status: os.stat_result) -> _Stamp:
     )
 
 
-class WatchedFile:
-    """Watches a file of known peers for changes."""
+class Watchable(Protocol):
+    """A file of known peers or of key statements."""
 
-    __slots__ = ("failing_since", "is_still", "known_peers", "looks", "reviewed", "seen")
+    def stamp(self) -> Hashable:
+        """Return a value that identifies the file's state.
 
-    def __init__(self, known_peers: KnownPeers) -> None:
-        self.known_peers = known_peers
+        Raises:
+            ParleyError: the state cannot be found.
+        """
+
+
+W = TypeVar("W", bound=Watchable)
+
+
+class WatchedFile(Generic[W]):
+    """Watches a file for changes."""
+
+    __slots__ = ("failing_since", "file", "is_still", "looks", "reviewed", "seen")
+
+    def __init__(self, file: W) -> None:
+        self.file = file
         # Unknown: the state when the first of its peers was accepted.
         self.seen: Hashable = self
         self.reviewed: Hashable = self
@@ -365,8 +379,8 @@ class WatchedFile:
     def stamp(self) -> Hashable:
         """Return the file's state; may block on the disk."""
         try:
-            return self.known_peers.stamp()
-        except KnownPeersError as error:
+            return self.file.stamp()
+        except ParleyError as error:
             return str(error)
 
     def is_due(self, stamp: Hashable) -> bool:
@@ -378,7 +392,7 @@ class WatchedFile:
         self.looks = 0 if self.is_still else self.looks + 1
         return self.is_still or self.looks >= MOST_LOOKS
 
-    def is_tolerated(self, error: KnownPeersError | None, now: float) -> bool:
+    def is_tolerated(self, error: ParleyError | None, now: float) -> bool:
         """Return whether to ignore a read error for now, because it began less than `UNREADABLE`
         seconds ago.
         """

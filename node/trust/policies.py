@@ -142,8 +142,10 @@ class Pinned:
         self.node_id = node_id
 
     def check(self, peer: PublicIdentity, name: str | None) -> None:
-        """Return if the peer has the node ID, else raise NotTrustedError."""
-        if peer.node_id != self.node_id:
+        """Return if the peer has the node ID, or a person accepted it as the successor; else raise
+        NotTrustedError.
+        """
+        if peer.node_id != self.node_id and self.node_id not in peer.accepted:
             raise _refusal(self, peer, f"{self.node_id} is expected")
 
 
@@ -167,8 +169,10 @@ class OneOf:
         self.node_ids = frozenset(node_ids)
 
     def check(self, peer: PublicIdentity, name: str | None) -> None:
-        """Return if the peer has one of the node IDs, else raise NotTrustedError."""
-        if peer.node_id not in self.node_ids:
+        """Return if the peer has one of the node IDs, or a person accepted it as the successor of
+        one; else raise NotTrustedError.
+        """
+        if peer.node_id not in self.node_ids and self.node_ids.isdisjoint(peer.accepted):
             raise _refusal(
                 self, peer, f"it is not among the {len(self.node_ids)} expected node IDs"
             )
@@ -241,9 +245,12 @@ class FirstUse:
             IdentityChangedError: the file has the name for another node ID.
         """
         with _refuse_on_error(self, peer):
-            known = self.known_peers.lookup(peer.node_id)
-            if known is not None and (name is None or name in known.names):
+            # A predecessor's line also stands for the peer, which is not recorded again.
+            ids = (peer.node_id, *peer.predecessors)
+            lines = [line for one in ids if (line := self.known_peers.lookup(one)) is not None]
+            if lines and (name is None or any(name in line.names for line in lines)):
                 return
+            known = self.known_peers.lookup(peer.node_id)
             try:
                 self.known_peers.add(peer.node_id, name, self._clock())
                 if known is None:
@@ -352,7 +359,7 @@ def _require_same_id(
     if name is None:
         return
     holder = known_peers.by_name(name)
-    if holder is not None and holder.node_id != peer.node_id:
+    if holder is not None and holder.node_id not in (peer.node_id, *peer.predecessors):
         refusal = _refusal(
             policy,
             peer,
@@ -375,7 +382,7 @@ def _require_on_record(
 ) -> None:
     # A known peer must not impersonate another one.
     _require_same_id(policy, known_peers, peer, name)
-    if known_peers.lookup(peer.node_id) is None:
+    if all(known_peers.lookup(one) is None for one in (peer.node_id, *peer.predecessors)):
         raise _refusal(policy, peer, f"it is not in {known_peers.path}")
 
 
@@ -396,6 +403,7 @@ class Candidate:
     no rights. info: the application data that it claims, at most 1,024 bytes encoded. address: the
     dialled address without a node ID. If the peer dialled, its host or `unix`; for a byte stream,
     `stream`. dialled: whether this node dialled, or was the initiator over a byte stream.
+    predecessors: the ended node IDs that it has taken the place of (section 22).
     """
 
     node_id: NodeId
@@ -403,6 +411,7 @@ class Candidate:
     info: Mapping[str, Value] = field(hash=False)
     address: str
     dialled: bool
+    predecessors: tuple[NodeId, ...] = ()
 
 
 AcceptHook = Callable[[Candidate], Awaitable[bool | None]]

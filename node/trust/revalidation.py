@@ -11,12 +11,19 @@ from typing import Final
 
 from anyio import CapacityLimiter
 
-from parley._node.errors import APPLICATION_ERRORS, KnownPeersError, NotTrustedError, ParleyError
+from parley._node.errors import (
+    APPLICATION_ERRORS,
+    KeyStatementsError,
+    KnownPeersError,
+    NotTrustedError,
+    ParleyError,
+)
 from parley._node.transport.backend import Backend
 from parley._node.transport.conditions import Condition, pause_until, yield_to_loop
 from parley._node.transport.loop import Runner
 from parley._node.trust.decision import TrustDecision
-from parley._node.trust.known_peers import LOOK, UNREADABLE, WatchedFile, in_thread
+from parley._node.trust.key_statements import KeyStatements
+from parley._node.trust.known_peers import LOOK, UNREADABLE, KnownPeers, WatchedFile, in_thread
 from parley._node.trust.policies import (
     HookPolicy,
     ResolvedPolicy,
@@ -41,15 +48,19 @@ class Revalidation:
     """
 
     def __init__(
-        self, decisions: Callable[[], Iterable[TrustDecision]], loop: Callable[[], Backend]
+        self,
+        decisions: Callable[[], Iterable[TrustDecision]],
+        loop: Callable[[], Backend],
+        statements: KeyStatements,
     ) -> None:
         self._decisions = decisions
+        self._statements = WatchedFile(statements)
         self._loop = loop
         self.changes = Condition(lambda: loop().waiter())
         self.runner: Runner | None = None
         self._requested = self._done = 0
         self._hooks = 0  # number of running hooks
-        self._files: dict[int, WatchedFile] = {}  # by the ids of their policies
+        self._files: dict[int, WatchedFile[KnownPeers]] = {}  # by the ids of their policies
 
     async def review(self) -> None:
         """Recheck all current peers and return when that is done.
@@ -59,17 +70,22 @@ class Revalidation:
         Raises:
             ParleyError: the node is not running, or stopped during the check.
         """
-        self._requested += 1
+        self.request()
         number = self._requested
-        self._start()
-        self.changes.notify()
         await self.changes.until(lambda: self._done >= number or self.runner is None)
         if self._done < number:
             raise ParleyError("cannot complete the review: the node has stopped")
 
+    def request(self) -> None:
+        """Start a recheck of all current peers."""
+        self._requested += 1
+        self._start()
+        self.changes.notify()
+
     def peer_accepted(self, trust: ResolvedPolicy) -> None:
-        """Watch the file that `trust` uses, if any, while peers that it accepted are connected."""
-        if self.runner is None and known_peers_of(trust) is not None:
+        """Watch the files that decide on accepted peers while they are connected."""
+        watched = known_peers_of(trust) is not None or self._statements.file.path is not None
+        if self.runner is None and watched:
             self._start()
 
     def _start(self) -> None:
@@ -88,6 +104,7 @@ class Revalidation:
                     self.changes.notify()
                 else:
                     await self._check_files(threads)
+                    await self._check_statements(threads)
                     await pause_until(
                         self._loop(), LOOK, self.changes, lambda: self._done < self._requested
                     )
@@ -98,7 +115,8 @@ class Revalidation:
     def _watch_files(self) -> bool:
         """Update the set of watched files; return whether there are any.
 
-        A file is watched if its policy accepted a current peer.
+        A file is watched if its policy accepted a current peer, and the file of key statements
+        while there is any peer.
         """
         policies = {id(one.trust): one.trust for one in self._decisions() if one.is_made}
         before, self._files = self._files, {}
@@ -106,9 +124,9 @@ class Revalidation:
             known_peers = known_peers_of(trust)
             if known_peers is not None:
                 file = before.get(key)
-                same = file is not None and file.known_peers is known_peers
+                same = file is not None and file.file is known_peers
                 self._files[key] = file if file is not None and same else WatchedFile(known_peers)
-        return bool(self._files)
+        return bool(self._files) or (bool(policies) and self._statements.file.path is not None)
 
     async def _check_files(self, threads: CapacityLimiter) -> None:
         """Recheck the peers that were accepted with a changed file."""
@@ -121,6 +139,26 @@ class Revalidation:
         }
         if due:
             await self._check(threads, due)
+
+    async def _check_statements(self, threads: CapacityLimiter) -> None:
+        """Read a changed file of key statements, which then reports its changes. Refuse all peers
+        if it stays unreadable.
+        """
+        watched = self._statements
+        if not watched.is_due(await in_thread(threads, watched.stamp)):
+            return
+        error: ParleyError | None = None
+        try:
+            await in_thread(threads, watched.file.refresh)
+        except KeyStatementsError as caught:
+            error = caught
+        if watched.is_tolerated(error, self._loop().now()):
+            return
+        watched.reviewed = watched.seen
+        if error is not None:
+            for one in list(self._decisions()):
+                if one.is_made:
+                    one.refuse(NotTrustedError(str(error)))
 
     async def _check(self, threads: CapacityLimiter, policies: Collection[int] | None) -> None:
         """Recheck all peers, or only those that `policies` accepted."""
@@ -161,7 +199,7 @@ class Revalidation:
         self,
         policy: TrustPolicy,
         decisions: Sequence[TrustDecision],
-        file: WatchedFile | None,
+        file: WatchedFile[KnownPeers] | None,
         threads: CapacityLimiter,
         *,
         waits: bool,

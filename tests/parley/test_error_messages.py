@@ -5,6 +5,7 @@ stop, and names the value at fault.
 """
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from inspect import isawaitable, isclass
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +20,7 @@ from parley import (
     Node,
     NodeId,
     PassphraseCost,
+    create_revocation,
     formatted,
     load_identity,
     load_statement,
@@ -31,7 +33,7 @@ from parley.errors import CallRefused, SubscribeRefused
 from parley.journal import AuditorKey
 from parley.protocol import decode, encode
 from parley.transfer import Source
-from parley.trust import AnyPeer, FirstUse, KnownPeers
+from parley.trust import AnyPeer, FirstUse, KeyStatements, KnownPeers
 from tests.node.network import meeting, new_node
 
 pytestmark = pytest.mark.anyio
@@ -63,6 +65,18 @@ def encrypted(directory: Path) -> Path:
 
 def damaged_known_peers(directory: Path) -> object:
     return KnownPeers(written(directory / "peers", "x")).by_name("a")
+
+
+def damaged_key_statements(directory: Path) -> None:
+    KeyStatements(written(directory / "key_statements", "x")).refresh()
+
+
+async def dial_ended() -> None:
+    old = Identity.create()
+    statements = KeyStatements()
+    statements.apply(create_revocation(old), datetime.now(UTC))
+    async with Node(Identity.create(), statements=statements) as node:
+        await node.connect(f"memory://ended#{old.node_id}")
 
 
 async def damaged_bus(directory: Path) -> None:
@@ -162,6 +176,7 @@ TRIGGERS: dict[str, tuple[Trigger, str]] = {
     "UnknownAlgorithmError": (lambda *_: Identity.create(("rsa",)), "'rsa'"),
     "LbmEncodeError": (lambda *_: encode({1: cast("Any", object())}), "object"),
     "LbmDecodeError": (lambda *_: decode(b"\x01"), "0x01"),
+    "KeyStatementsError": (lambda _, path: damaged_key_statements(path), "statement BASE64"),
     "KnownPeersError": (lambda _, path: damaged_known_peers(path), "peers"),
     "FileError": (lambda met, path: Source.open(path / "absent.txt"), "absent.txt"),
     "FormatError": (lambda *_: formatted({"x": object()}, "json"), "object"),
@@ -169,6 +184,7 @@ TRIGGERS: dict[str, tuple[Trigger, str]] = {
     "CallTimeout": (lambda met, _: met.peer.call("sleep", timeout=0.01), "17"),
     "SubscribeRefused": (lambda met, _: subscribe(met, "private"), "3"),
     "IdentityChangedError": (lambda _, path: changed(path), "socket"),
+    "IdentityEndedError": (lambda *_: dial_ended(), "it has no successor"),
     "NotTrustedError": (lambda *_: untrusted(), "expected"),
     "PayloadTooLargeError": (
         lambda met, _: met.peer.call("greet", b"x" * 20_000_000, timeout=5),

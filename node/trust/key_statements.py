@@ -1,0 +1,370 @@
+"""`KeyStatements`: the statements and decisions about ended node IDs that a node has stored, in
+memory and in a file (docs/protocol.md section 22).
+
+    line = statement BASE64 TIME
+         | decision ORIGIN SUCCESSOR-or-none TIME
+
+TIME is UTC in ISO 8601. Processes can share the file: they change it under a lock and replace it
+atomically. Signatures are verified before a statement is stored, and not when the file is read.
+"""
+
+import base64
+import binascii
+import logging
+import os
+import stat
+from collections.abc import Callable, Hashable
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from threading import RLock
+from typing import Final
+
+from parley._crypto.errors import IdentityError, StatementError
+from parley._crypto.identity import NodeId
+from parley._crypto.statements import Statement
+from parley._node.errors import KeyStatementsError, os_reason
+from parley._node.trust.files import home_directory, locked, replace_file
+from parley._node.trust.statement_table import (
+    Decision,
+    IdsOnRecord,
+    StatementTable,
+    StoredStatement,
+)
+
+logger = logging.getLogger("parley.trust")
+
+PathLike = str | os.PathLike[str]
+
+MAX_FILE_SIZE: Final = 8 * 1_048_576
+
+_NONE: Final = "none"
+
+
+class Offer(StrEnum):
+    """What became of a statement that another node sent."""
+
+    STORED = "stored"
+    KNOWN = "known"
+    NOT_ON_RECORD = "not-on-record"
+    FULL = "full"
+
+
+def default_key_statements() -> Path:
+    """Return the path of `key_statements` in $PARLEY_HOME or ~/.config/parley.
+
+    Raises:
+        ConfigError: the home directory cannot be found.
+    """
+    return home_directory() / "key_statements"
+
+
+class KeyStatements:
+    """The stored statements of succession and revocation, and the decisions of persons.
+
+    They are in the file at `path`, or only in memory without one; a missing file is empty.
+    `follow` is whether the only successor that a recovery key names is followed without a
+    decision. The functions in `listeners` are called after each change, in the thread that made
+    it. Methods that change the file, and `refresh`, block for milliseconds.
+
+    Example:
+
+        from parley import Identity, Node
+        from parley.trust import KeyStatements
+
+        statements = KeyStatements("key_statements")
+        node = Node(Identity.create(), statements=statements)
+        assert not statements.table.has_ended(node.node_id)
+    """
+
+    def __init__(self, path: PathLike | None = None, *, follow: bool = True) -> None:
+        # Resolved: otherwise a symbolic link would be replaced, and have a separate lock.
+        self.path = None if path is None else Path(os.path.realpath(path))
+        self.listeners: list[Callable[[], None]] = []
+        self.table = StatementTable(follow=follow)
+        # Why the file could not be read; the table has what was read before.
+        self.error: KeyStatementsError | None = None
+        # Stored although the file could not be written.
+        self._unwritten: list[StoredStatement] = []
+        self._stamp: Hashable = self
+        self._lock = RLock()
+        self.dropped = 0
+
+    def stamp(self) -> Hashable:
+        """Return a value that identifies the file's state without reading it, or None without a
+        file.
+
+        Raises:
+            KeyStatementsError: the state cannot be found.
+        """
+        if self.path is None:
+            return None
+        try:
+            return _stamp(os.stat(self.path))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def refresh(self) -> None:
+        """Read the file again if it has changed.
+
+        Raises:
+            KeyStatementsError: it cannot be read, or a line is malformed; the error names the
+                line. `table` stays unchanged.
+        """
+        with self._lock:
+            try:
+                stamp = self.stamp()
+                if self.error is None and stamp == self._stamp:
+                    return
+                table = self._read()
+            except KeyStatementsError as error:
+                self.error = error
+                raise
+            self.error = None
+            self._stamp = stamp
+            self._use(table)
+
+    def offer(self, statement: Statement, records: IdsOnRecord, now: datetime) -> Offer:
+        """Store a statement that another node sent, if its origin is on record and there is room.
+
+        Raises:
+            StatementError: it is not valid.
+        """
+        with self._lock:
+            table = self.table
+            if not (
+                table.is_on_record(statement.origin, records.named)
+                or table.is_on_record(statement.origin, records.seen)
+            ):
+                self.dropped += 1
+                return Offer.NOT_ON_RECORD
+            if statement.slot in table.stored:
+                return Offer.KNOWN
+            if not table.has_room(statement, records):
+                self.dropped += 1
+                logger.error(
+                    "dropped a statement about %s: there is no room for it; store it from its "
+                    "file with `parley peers apply`",
+                    statement.origin,
+                    extra={"event": "identity.statement-dropped", "peer": statement.origin},
+                )
+                return Offer.FULL
+            try:
+                statement.verify()
+            except StatementError:
+                self.dropped += 1
+                raise
+            self._store(StoredStatement(statement, _seconds(now)), must_write=False)
+            return Offer.STORED
+
+    def apply(self, statement: Statement, now: datetime) -> bool:
+        """Store a statement that a person gives, on record or not; return False if one of the same
+        meaning is stored already.
+
+        Raises:
+            StatementError: it is not valid.
+            KeyStatementsError: the file cannot be read or written, or is full.
+        """
+        statement.verify()
+        with self._lock:
+            self.refresh()
+            if statement.slot in self.table.stored:
+                return False
+            self._store(StoredStatement(statement, _seconds(now)), must_write=True)
+            return True
+
+    def decide(self, origin: NodeId, successor: NodeId | None, now: datetime) -> None:
+        """Store a person's choice of the successor of an ID, or of none.
+
+        Raises:
+            KeyStatementsError: no stored statement names this successor, or the file cannot be
+                read or written, or is full.
+        """
+        with self._lock:
+            self.refresh()
+            named = [one.successor for one in self.table.successions_of(origin)]
+            if successor is not None and successor not in named:
+                raise KeyStatementsError(
+                    f"cannot accept {successor} as the successor of {origin}: no stored statement "
+                    "names it; store one with `parley peers apply`"
+                )
+            self._change(
+                lambda table: table.with_decision(origin, Decision(successor, _seconds(now)))
+            )
+
+    def __repr__(self) -> str:
+        return f"<KeyStatements {self.path or 'in memory'}: {len(self.table.stored)} statements>"
+
+    def _store(self, one: StoredStatement, *, must_write: bool) -> None:
+        try:
+            self._change(lambda table: table.with_statement(one))
+        except KeyStatementsError as error:
+            if must_write:
+                raise
+            # The ID must end even if a full disk keeps the file from changing.
+            self._unwritten.append(one)
+            logger.error(
+                "%s; the end of %s is kept in memory only",
+                error,
+                one.statement.origin,
+                extra={"event": "identity.not-written", "peer": one.statement.origin},
+            )
+            self._use(self.table.with_statement(one))
+
+    def _change(self, change: Callable[[StatementTable], StatementTable]) -> None:
+        if self.path is None:
+            self._use(change(self.table))
+            return
+        with locked(self.path, KeyStatementsError):
+            table = change(self._read())
+            data = _lines(table)
+            if len(data) > MAX_FILE_SIZE:
+                raise KeyStatementsError(
+                    f"cannot write {self.path}: it would exceed {MAX_FILE_SIZE:,} bytes"
+                )
+            self._stamp = _stamp(replace_file(self.path, data, KeyStatementsError))
+            self._unwritten.clear()
+        self._use(table)
+
+    def _use(self, table: StatementTable) -> None:
+        before, self.table = self.table, table
+        if before.stored.keys() == table.stored.keys() and before.decisions == table.decisions:
+            return
+        _log_changes(before, table)
+        for listener in list(self.listeners):
+            listener()
+
+    def _read(self) -> StatementTable:
+        """Return the table in the file, with the statements that could not be written."""
+        if self.path is None:
+            return self.table
+        try:
+            # Non-blocking: a pipe at that path would otherwise block forever.
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            with open(descriptor, "rb") as file:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise KeyStatementsError(f"cannot read {self.path}: it is not a regular file")
+                data = file.read(MAX_FILE_SIZE + 1)
+        except FileNotFoundError:
+            data = b""
+        except OSError as error:
+            raise self._unreadable(error) from error
+        if len(data) > MAX_FILE_SIZE:
+            raise KeyStatementsError(
+                f"cannot read {self.path}: it is longer than {MAX_FILE_SIZE:,} bytes"
+            )
+        stored, decisions = _parse(data, self.path)
+        return StatementTable([*stored, *self._unwritten], decisions, follow=self.table.follow)
+
+    def _unreadable(self, error: OSError) -> KeyStatementsError:
+        return KeyStatementsError(f"cannot read {self.path}: {os_reason(error)}")
+
+
+def _log_changes(before: StatementTable, table: StatementTable) -> None:
+    for origin in table.origins:
+        if not before.has_ended(origin):
+            logger.warning(
+                "the node ID %s has ended: its owner's statement is stored",
+                origin,
+                extra={"event": "identity.ended", "peer": origin},
+            )
+        _log_successor(before, table, origin)
+
+
+def _log_successor(before: StatementTable, table: StatementTable, origin: NodeId) -> None:
+    """Log what is new about the successor of an ended ID."""
+    successor = table.successor_of(origin)
+    if successor is not None:
+        if before.successor_of(origin) != successor:
+            logger.warning(
+                "%s is the successor of %s",
+                successor,
+                origin,
+                extra={"event": "identity.succeeded", "peer": successor, "ended": origin},
+            )
+    elif table.is_conflict(origin):
+        if not before.is_conflict(origin):
+            logger.error(
+                "two successors claim to be %s; ask its owner which is right, then run: "
+                "parley peers accept %s --as ID",
+                origin,
+                origin,
+                extra={"event": "identity.conflict", "peer": origin},
+            )
+    elif origin not in table.decisions and len(table.successions_of(origin)) > len(
+        before.successions_of(origin)
+    ):
+        logger.warning(
+            "a statement names a successor of %s, which a person must accept: "
+            "parley peers accept %s",
+            origin,
+            origin,
+            extra={"event": "identity.question", "peer": origin},
+        )
+
+
+def _lines(table: StatementTable) -> bytes:
+    lines = [
+        f"statement {base64.b64encode(one.statement.encoded).decode('ascii')} {_text(one.time)}\n"
+        for one in table.stored.values()
+    ]
+    lines += [
+        f"decision {origin} {one.successor or _NONE} {_text(one.time)}\n"
+        for origin, one in table.decisions.items()
+    ]
+    return "".join(lines).encode("ascii")
+
+
+def _parse(data: bytes, path: Path) -> tuple[list[StoredStatement], dict[NodeId, Decision]]:
+    stored: list[StoredStatement] = []
+    decisions: dict[NodeId, Decision] = {}
+    for number, raw in enumerate(data.removesuffix(b"\n").split(b"\n") if data else [], 1):
+        try:
+            fields = raw.decode("ascii").split(" ")
+            if fields[0] == "statement" and len(fields) == 3:
+                statement = Statement.parse(base64.b64decode(fields[1], validate=True))
+                stored.append(StoredStatement(statement, _time(fields[2])))
+            elif fields[0] == "decision" and len(fields) == 4:
+                successor = None if fields[2] == _NONE else NodeId.parse(fields[2])
+                decisions[NodeId.parse(fields[1])] = Decision(successor, _time(fields[3]))
+            else:
+                raise KeyStatementsError(
+                    "expected `statement BASE64 TIME`, or `decision ID ID-or-none TIME`"
+                )
+        except (KeyStatementsError, StatementError, IdentityError) as error:
+            raise KeyStatementsError(f"{path}, line {number}: {error}") from error
+        except (UnicodeDecodeError, binascii.Error) as error:
+            raise KeyStatementsError(f"{path}, line {number}: not ASCII or not base64") from error
+    return stored, decisions
+
+
+def _seconds(time: datetime) -> datetime:
+    return time.astimezone(UTC).replace(microsecond=0)
+
+
+def _text(time: datetime) -> str:
+    return time.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _time(text: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        time = None
+    if time is None or time.utcoffset() != timedelta(0):
+        raise KeyStatementsError(
+            f"invalid time {ascii(text)[:40]}: expected ISO 8601 in UTC, with Z at its end"
+        )
+    return time
+
+
+def _stamp(status: os.stat_result) -> Hashable:
+    return (
+        status.st_dev,
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )

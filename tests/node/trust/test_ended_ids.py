@@ -1,0 +1,229 @@
+"""Nodes refuse ended node IDs, and accept the successors of the IDs that they know."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+import pytest
+
+from parley import Identity, Node, create_revocation, create_succession
+from parley._crypto.identity import NodeId
+from parley._node.trust.known_peers import LOOK, UNREADABLE
+from parley.errors import (
+    HandshakeError,
+    IdentityChangedError,
+    IdentityEndedError,
+    NotTrustedError,
+    PeerClosedError,
+)
+from parley.testing import FakeClock
+from parley.trust import (
+    AnyPeer,
+    Candidate,
+    FirstUse,
+    KeyStatements,
+    Known,
+    KnownPeers,
+    OneOf,
+    Pinned,
+    TrustPolicy,
+)
+
+pytestmark = pytest.mark.anyio
+NOW = datetime(2027, 1, 1, tzinfo=UTC)
+
+
+def known_peers(path: Path, *lines: tuple[NodeId, str | None]) -> KnownPeers:
+    """Return a file with these peers and their names."""
+    known = KnownPeers(path / "known_peers")
+    for node_id, name in lines:
+        known.add(node_id, name, NOW)
+    return known
+
+
+async def accept_all(candidate: Candidate) -> bool:
+    """Accept every peer."""
+    return True
+
+
+POLICIES: dict[str, Callable[[NodeId, Path], object]] = {
+    "any": lambda _, path: AnyPeer(),
+    "pinned": lambda node_id, path: Pinned(node_id),
+    "one-of": lambda node_id, path: OneOf([node_id]),
+    "known": lambda node_id, path: Known(known_peers(path, (node_id, "alice"))),
+    "first-use": lambda node_id, path: FirstUse(known_peers(path, (node_id, None))),
+    "hook": lambda _, path: accept_all,
+}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+async def test_every_policy_refuses_an_ended_id(policy: str, tmp_path: Path) -> None:
+    old = Identity.create()
+    server = Node(Identity.create(), trust=POLICIES[policy](old.node_id, tmp_path))  # type: ignore[arg-type] # any of them
+    async with server, Node(old) as client:
+        address = await server.listen("memory://ended")
+        peer = await client.connect(address)
+        await peer.ping()
+        server.statements.apply(create_revocation(old), NOW)
+        with anyio.fail_after(10):
+            await peer.live.changes.until(lambda: peer.live.ended is not None)
+        with pytest.raises((NotTrustedError, PeerClosedError)):
+            await (await client.connect(address)).ping()
+        assert not server.peers
+
+
+async def test_an_ended_id_cannot_be_dialled() -> None:
+    old = Identity.create()
+    async with Node(old) as server, Node(Identity.create()) as client:
+        address = await server.listen("memory://ended")
+        peer = await client.connect(address)
+        client.statements.apply(create_revocation(old), NOW)
+        with anyio.fail_after(10):
+            await peer.live.changes.until(lambda: peer.live.ended is not None)
+        with pytest.raises(IdentityEndedError, match="it has no successor") as caught:
+            await client.connect(address)
+        assert caught.value.node_id == old.node_id
+        assert caught.value.successor is None
+        assert client.successor_of(old.node_id) is None
+
+
+async def test_the_successor_is_dialled_in_place_of_an_ended_id(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (old, recovery), (new, _) = (Identity.create_recoverable() for _ in range(2))
+    async with Node(new) as server, Node(Identity.create()) as client:
+        address = await server.listen("memory://ended")
+        client.statements.apply(create_succession(recovery, new), NOW)
+        peer = await client.connect(address.replace(new.node_id.text, old.node_id.text))
+        assert peer.node_id == new.node_id == client.successor_of(old.node_id)
+        assert peer.predecessors == (old.node_id,)
+    assert "identity.dialled" in [getattr(one, "event", "") for one in caplog.records]
+
+
+async def test_a_conflict_says_what_to_do() -> None:
+    (old, recovery), (new, _), (other, _) = (Identity.create_recoverable() for _ in range(3))
+    async with Node(Identity.create()) as client:
+        for successor in (new, other):
+            client.statements.apply(create_succession(recovery, successor), NOW)
+        with pytest.raises(IdentityEndedError, match=r"two successors .* parley peers accept"):
+            await client.connect(f"memory://ended#{old.node_id}")
+
+
+async def refuses(policy: TrustPolicy, statements: KeyStatements, identity: Identity) -> bool:
+    """Return whether a server with a policy refuses a node."""
+    server = Node(Identity.create(), trust=policy, statements=statements)
+    async with server, Node(identity) as client:
+        address = await server.listen("memory://successor")
+        try:
+            await (await client.connect(address)).ping()
+        except (HandshakeError, PeerClosedError):
+            return True
+        return False
+
+
+@pytest.mark.parametrize("policy", ["known", "first-use"])
+async def test_known_peers_admit_a_followed_successor(policy: str, tmp_path: Path) -> None:
+    (old, recovery), (new, _) = (Identity.create_recoverable() for _ in range(2))
+    trust, statements = POLICIES[policy](old.node_id, tmp_path), KeyStatements()
+    before = (tmp_path / "known_peers").read_bytes()
+    statements.apply(create_succession(recovery, new), NOW)
+    assert not await refuses(trust, statements, new)  # type: ignore[arg-type] # any of them
+    assert (tmp_path / "known_peers").read_bytes() == before
+
+
+@pytest.mark.parametrize("policy", ["pinned", "one-of"])
+async def test_a_list_of_ids_admits_only_an_accepted_successor(policy: str, tmp_path: Path) -> None:
+    (old, recovery), (new, _) = (Identity.create_recoverable() for _ in range(2))
+    trust, statements = POLICIES[policy](old.node_id, tmp_path), KeyStatements()
+    statements.apply(create_succession(recovery, new), NOW)
+    assert await refuses(trust, statements, new)  # type: ignore[arg-type] # any of them
+    statements.decide(old.node_id, new.node_id, NOW)
+    assert not await refuses(trust, statements, new)  # type: ignore[arg-type] # any of them
+
+
+async def test_a_successor_may_have_the_name_of_its_predecessor(tmp_path: Path) -> None:
+    (old, recovery), (new, _), (other, _) = (Identity.create_recoverable() for _ in range(3))
+    name = "memory://named"
+    for policy in (FirstUse, Known):
+        directory = tmp_path / policy.name
+        known = known_peers(directory, (old.node_id, name))
+        async with Node(Identity.create()) as client:
+            client.statements.apply(create_succession(recovery, new), NOW)
+            async with Node(new) as server:
+                await server.listen(name)
+                peer = await client.connect(name, trust=policy(known))
+                assert peer.node_id == new.node_id
+                await peer.close()
+            async with Node(other) as server:
+                await server.listen(name)
+                with pytest.raises(IdentityChangedError):
+                    await client.connect(name, trust=policy(known))
+        assert [line.node_id for line in known] == [old.node_id]
+
+
+async def test_a_candidate_has_its_predecessors() -> None:
+    (old, recovery), (new, _) = (Identity.create_recoverable() for _ in range(2))
+    candidates: list[Candidate] = []
+
+    async def hook(candidate: Candidate) -> bool:
+        candidates.append(candidate)
+        return True
+
+    statements = KeyStatements()
+    statements.apply(create_succession(recovery, new), NOW)
+    server = Node(Identity.create(), trust=hook, statements=statements)
+    async with server, Node(new) as client:
+        await client.connect(await server.listen("memory://candidate"))
+    assert [one.predecessors for one in candidates] == [(old.node_id,)]
+
+
+async def test_another_process_ends_an_id_by_the_file(tmp_path: Path) -> None:
+    old, path = Identity.create(), tmp_path / "key_statements"
+    clock = FakeClock()
+    server = Node(Identity.create(), statements=KeyStatements(path), clock=clock)
+    async with server, Node(old) as client:
+        address = await server.listen("memory://file")
+        await (await client.connect(address)).ping()
+        KeyStatements(path).apply(create_revocation(old), NOW)
+        with anyio.fail_after(10):
+            while server.peers:
+                clock.advance(LOOK)
+                await anyio.sleep(0.01)
+        with pytest.raises((NotTrustedError, PeerClosedError)):
+            await (await client.connect(address)).ping()
+
+
+async def test_an_unreadable_file_refuses_new_peers_and_later_all(tmp_path: Path) -> None:
+    path, clock = tmp_path / "key_statements", FakeClock()
+    server = Node(Identity.create(), statements=KeyStatements(path), clock=clock)
+    async with server, Node(Identity.create()) as client:
+        address = await server.listen("memory://file")
+        await (await client.connect(address)).ping()
+        path.write_text("wrong\n")
+        with pytest.raises((NotTrustedError, PeerClosedError)):
+            await (await client.connect(address)).ping()
+        for _ in range(5):
+            clock.advance(LOOK)
+            await anyio.sleep(0.05)
+        assert len(server.peers) == 1
+        with anyio.fail_after(10):
+            while server.peers:
+                clock.advance(UNREADABLE)
+                await anyio.sleep(0.01)
+
+
+async def test_a_node_whose_own_id_has_ended_continues(caplog: pytest.LogCaptureFixture) -> None:
+    identity, statements = Identity.create(), KeyStatements()
+    statements.apply(create_revocation(identity), NOW)
+    async with Node(identity, statements=statements) as server, Node(Identity.create()) as client:
+        await (await client.connect(await server.listen("memory://own"))).ping()
+        await (await server.local()).ping()
+    assert "identity.own-ended" in [getattr(one, "event", "") for one in caplog.records]
+
+
+def test_a_watched_id_is_on_record() -> None:
+    old, other = Identity.create(), Identity.create()
+    node = Node(Identity.create(), watch=[old.node_id])
+    assert node.connections.offer_statement(create_revocation(old).encoded) == "stored"
+    assert node.connections.offer_statement(create_revocation(other).encoded) == "not-on-record"

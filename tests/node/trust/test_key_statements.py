@@ -1,0 +1,277 @@
+"""The file of key statements: what it stores, shares with other processes, and refuses."""
+
+import logging
+import os
+from base64 import b64encode
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from parley import (
+    Identity,
+    NodeId,
+    Statement,
+    create_revocation,
+    create_succession,
+)
+from parley._node.trust.key_statements import MAX_FILE_SIZE, KeyStatements, Offer
+from parley._node.trust.statement_table import MAX_OF_SEEN, IdsOnRecord
+from parley.errors import KeyStatementsError, StatementError
+
+NOW = datetime(2027, 1, 1, 12, 0, 0, 5, tzinfo=UTC)
+NAMED = IdsOnRecord(lambda _: True, lambda _: False)
+SEEN = IdsOnRecord(lambda _: False, lambda _: True)
+UNKNOWN = IdsOnRecord(lambda _: False, lambda _: False)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The file."""
+    return tmp_path / "home" / "key_statements"
+
+
+def events(caplog: pytest.LogCaptureFixture) -> list[object]:
+    """Return the names of logged events."""
+    return [getattr(record, "event", None) for record in caplog.records]
+
+
+def forged(statement: Statement) -> Statement:
+    """Return a statement whose last signature is wrong."""
+    encoded = bytearray(statement.encoded)
+    encoded[encoded.index(statement._signature)] ^= 1
+    return Statement.parse(bytes(encoded))
+
+
+def test_a_file_keeps_statements_and_decisions(path: Path) -> None:
+    (old, recovery), (new, _) = (Identity.create_recoverable() for _ in range(2))
+    statements = KeyStatements(path)
+    assert statements.offer(create_succession(recovery, new), NAMED, NOW) is Offer.STORED
+    assert statements.apply(create_revocation(old), NOW)
+    statements.decide(old.node_id, new.node_id, NOW)
+    assert path.stat().st_mode & 0o777 == 0o600
+    kinds = [line.split(" ")[0] for line in path.read_text().splitlines()]
+    assert kinds == ["statement", "statement", "decision"]
+    again = KeyStatements(path)
+    again.refresh()
+    assert again.table.stored == statements.table.stored
+    assert again.table.decisions == statements.table.decisions
+    assert again.table.granted(old.node_id) == new.node_id
+
+
+def test_without_a_file_they_stay_in_memory() -> None:
+    identity, statements = Identity.create(), KeyStatements()
+    statements.refresh()
+    assert statements.apply(create_revocation(identity), NOW)
+    assert statements.table.has_ended(identity.node_id)
+    assert statements.stamp() is None
+
+
+def test_processes_do_not_lose_each_other_s_statements(path: Path) -> None:
+    ids = [Identity.create() for _ in range(4)]
+    some = [KeyStatements(path), KeyStatements(path)]
+    for number, identity in enumerate(ids):
+        some[number % 2].offer(create_revocation(identity), NAMED, NOW)
+    for one in some:
+        one.refresh()
+        assert list(one.table.origins) == [identity.node_id for identity in ids]
+
+
+def test_each_change_is_reported_once(path: Path) -> None:
+    changes: list[int] = []
+    statements = KeyStatements(path)
+    statements.listeners.append(lambda: changes.append(len(changes)))
+    statement = create_revocation(Identity.create())
+    statements.refresh()
+    assert statements.offer(statement, NAMED, NOW) is Offer.STORED
+    assert statements.offer(statement, NAMED, NOW) is Offer.KNOWN
+    assert not statements.apply(statement, NOW)
+    statements.refresh()
+    assert len(changes) == 1
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [(UNKNOWN, Offer.NOT_ON_RECORD), (NAMED, Offer.STORED), (SEEN, Offer.STORED)],
+)
+def test_only_statements_about_ids_on_record_are_stored(
+    records: IdsOnRecord, expected: Offer
+) -> None:
+    statements = KeyStatements()
+    assert statements.offer(create_revocation(Identity.create()), records, NOW) is expected
+    assert statements.dropped == (expected is Offer.NOT_ON_RECORD)
+
+
+def test_a_statement_that_is_not_on_record_is_not_verified() -> None:
+    wrong = forged(create_revocation(Identity.create()))
+    assert KeyStatements().offer(wrong, UNKNOWN, NOW) is Offer.NOT_ON_RECORD
+
+
+def test_invalid_statements_are_refused() -> None:
+    statements, wrong = KeyStatements(), forged(create_revocation(Identity.create()))
+    with pytest.raises(StatementError) as caught:
+        statements.offer(wrong, NAMED, NOW)
+    assert caught.value.reason == "signature"
+    with pytest.raises(StatementError) as caught:
+        statements.apply(wrong, NOW)
+    assert caught.value.reason == "signature"
+    assert not statements.table.stored
+    assert statements.dropped == 1
+
+
+def test_a_full_table_drops_offers_but_not_what_a_person_applies(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    statements = KeyStatements()
+    for _ in range(MAX_OF_SEEN):
+        assert statements.offer(create_revocation(Identity.create()), SEEN, NOW) is Offer.STORED
+    caplog.clear()
+    last = create_revocation(Identity.create())
+    assert statements.offer(last, SEEN, NOW) is Offer.FULL
+    assert events(caplog) == ["identity.statement-dropped"]
+    assert statements.apply(last, NOW)
+    assert statements.table.has_ended(last.origin)
+
+
+def test_flooding_with_restarts_stays_within_the_limit(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each restart reads the file; the number of seen IDs in it still counts."""
+    monkeypatch.setattr("parley._node.trust.statement_table.MAX_OF_SEEN", 8)
+    stored = 0
+    for _ in range(3):
+        statements = KeyStatements(path)
+        statements.refresh()
+        for _ in range(5):
+            offered = statements.offer(create_revocation(Identity.create()), SEEN, NOW)
+            stored += offered is Offer.STORED
+    assert stored == 8
+
+
+def test_an_accepted_successor_must_be_stored(path: Path) -> None:
+    old, new = Identity.create(), Identity.create()
+    statements = KeyStatements(path)
+    with pytest.raises(KeyStatementsError, match="no stored statement names it"):
+        statements.decide(old.node_id, new.node_id, NOW)
+    statements.decide(old.node_id, None, NOW)
+    assert statements.table.decisions[old.node_id].successor is None
+
+
+def test_a_full_disk_does_not_keep_an_id_alive(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.parent.mkdir()
+    (path.parent / "key_statements.new").mkdir()  # where the new file would be written
+    statements, identity = KeyStatements(path), Identity.create()
+    assert statements.offer(create_revocation(identity), NAMED, NOW) is Offer.STORED
+    assert "identity.not-written" in events(caplog)
+    assert statements.table.has_ended(identity.node_id)
+    statements.refresh()
+    assert statements.table.has_ended(identity.node_id)
+    with pytest.raises(KeyStatementsError, match="cannot write"):
+        statements.apply(create_revocation(Identity.create()), NOW)
+    (path.parent / "key_statements.new").rmdir()
+    statements.apply(create_revocation(Identity.create()), NOW)
+    again = KeyStatements(path)
+    again.refresh()
+    assert again.table.has_ended(identity.node_id)
+
+
+def line_of(statement: Statement, time: str = "2027-01-01T00:00:00Z") -> str:
+    """Return the line of a statement."""
+    return f"statement {b64encode(statement.encoded).decode()} {time}"
+
+
+ID = NodeId(bytes(32)).text
+SOME = create_revocation(Identity.create())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "# a comment",
+        "revocation AA== 2027-01-01T00:00:00Z",
+        line_of(SOME).rpartition(" ")[0],
+        line_of(SOME, "yesterday"),
+        line_of(SOME, "2027-01-01T00:00:00"),
+        line_of(SOME, "2027-01-01T00:00:00+01:00"),
+        line_of(SOME).replace("statement ", "statement *", 1),
+        line_of(SOME) + " more",
+        "statement AAAA 2027-01-01T00:00:00Z",
+        f"decision {ID} 2027-01-01T00:00:00Z",
+        f"decision {ID} nobody 2027-01-01T00:00:00Z",
+        f"decision {ID.upper()} none 2027-01-01T00:00:00Z",
+        "statement \N{LATIN SMALL LETTER E WITH ACUTE} 2027-01-01T00:00:00Z",
+    ],
+)
+def test_a_wrong_line_is_named(path: Path, line: str) -> None:
+    path.parent.mkdir()
+    path.write_text(f"{line_of(SOME)}\n{line}\n")
+    statements = KeyStatements(path)
+    with pytest.raises(KeyStatementsError, match="line 2"):
+        statements.refresh()
+    assert "line 2" in str(statements.error)
+    path.write_text(f"{line_of(SOME)}\n")
+    statements.refresh()
+    assert statements.error is None
+    assert statements.table.has_ended(SOME.origin)
+
+
+def test_a_file_that_became_unreadable_keeps_its_last_state(path: Path) -> None:
+    statements = KeyStatements(path)
+    statements.apply(SOME, NOW)
+    path.unlink()
+    path.mkdir()
+    for _ in range(2):
+        with pytest.raises(KeyStatementsError, match="cannot read"):
+            statements.refresh()
+    assert statements.table.has_ended(SOME.origin)
+
+
+def test_a_pipe_and_a_long_file_are_refused(path: Path) -> None:
+    path.parent.mkdir()
+    os.mkfifo(path)
+    with pytest.raises(KeyStatementsError, match="not a regular file"):
+        KeyStatements(path).refresh()
+    path.unlink()
+    path.write_bytes(b"x" * (MAX_FILE_SIZE + 1))
+    with pytest.raises(KeyStatementsError, match="longer than"):
+        KeyStatements(path).refresh()
+
+
+def test_a_file_is_not_written_beyond_its_limit(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statements = KeyStatements(path)
+    for _ in range(2):
+        statements.apply(create_revocation(Identity.create()), NOW)
+    limit = path.stat().st_size + 1
+    monkeypatch.setattr("parley._node.trust.key_statements.MAX_FILE_SIZE", limit)
+    with pytest.raises(KeyStatementsError, match="would exceed"):
+        statements.apply(create_revocation(Identity.create()), NOW)
+    again = KeyStatements(path)
+    again.refresh()
+    assert again.table.stored == statements.table.stored
+
+
+def test_ends_successors_conflicts_and_questions_are_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    (old, recovery), (new, _), (other, _) = (Identity.create_recoverable() for _ in range(3))
+    first, second = Identity.create(), Identity.create()
+    statements = KeyStatements()
+    statements.offer(create_succession(recovery, new), NAMED, NOW)
+    assert events(caplog) == ["identity.ended", "identity.succeeded"]
+    caplog.clear()
+    statements.offer(create_succession(recovery, other), NAMED, NOW)
+    assert events(caplog) == ["identity.conflict"]
+    caplog.clear()
+    statements.offer(create_revocation(old), NAMED, NOW)
+    assert events(caplog) == []
+    statements.offer(create_succession(first, second), NAMED, NOW)
+    assert events(caplog) == ["identity.ended", "identity.question"]
+    caplog.clear()
+    statements.decide(first.node_id, second.node_id, NOW)
+    assert events(caplog) == ["identity.succeeded"]
