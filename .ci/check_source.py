@@ -41,7 +41,7 @@ ALLOWED = {
     # Streams are created by their table, and those of tunnels by the tunnel.
     "node/remote/stream.py: has one subclass only: Stream <- TunnelStream",
     # The function that returns a text in any case.
-    "node/errors.py: reads strerror",
+    "lbm/errors.py: reads strerror",
 }
 
 # Documented, although their names begin with an underscore.

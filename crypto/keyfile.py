@@ -2,7 +2,9 @@ r"""Key files: an identity, a recovery key or an auditor's key in a file (docs/p
 sections 4 and 22).
 
 The file is created with access only for its owner and never overwritten. Every byte is verified
-when it is read. It can be encrypted with a passphrase.
+when it is read. It can be encrypted with a passphrase, which `change_passphrase` changes in this
+file only. Other files must therefore be encrypted with a key derived from the primary's private
+key, and not with the passphrase.
 
     file    = magic || u8 form || costs || body
     costs   = form 0: nothing; form 1: u32 passes || u32 memory in KiB || salt 16 || nonce 24
@@ -16,10 +18,15 @@ key 257: [[algorithm, public key]] of the primary key.
 Auditor (`parley1 auditor key\n`): private key (32 bytes) || public key, X25519.
 """
 
+import errno
+import fcntl
 import os
 import stat
 import struct
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import nacl.bindings
@@ -29,6 +36,7 @@ from parley._crypto.ciphers import INVALID_TAG_ERRORS, XChaCha20Poly1305
 from parley._crypto.errors import (
     CryptoError,
     IdentityError,
+    KeyFileError,
     KeyFileExistsError,
     KeyFileMalformedError,
     KeyFileTooOpenError,
@@ -37,12 +45,13 @@ from parley._crypto.errors import (
     PassphraseNeededError,
     WrongPassphraseError,
 )
+from parley._crypto.files import create_file, replace_file
 from parley._crypto.identity import Identity, RecoveryKey
 from parley._crypto.randomness import random_bytes
 from parley._crypto.registry import SIGNING
 from parley._crypto.signing import SigningKey
 from parley._lbm.codec import Value, decode, encode
-from parley._lbm.errors import LbmDecodeError
+from parley._lbm.errors import LbmDecodeError, os_reason
 from parley._lbm.limits import HANDSHAKE_LIMITS
 
 PathLike = str | os.PathLike[str]
@@ -106,9 +115,18 @@ class Container:
         """Write a new file, encrypted if a passphrase is given. Raises the same errors as
         `save_identity`.
         """
+        _write(path, self.encode(path, payload, passphrase, cost))
+
+    def load(self, path: PathLike, passphrase: bytes | None) -> bytes:
+        """Return a file's payload. Raises the same errors as `load_identity`."""
+        return self.decode(path, _read(path), passphrase)
+
+    def encode(
+        self, path: PathLike, payload: bytes, passphrase: bytes | None, cost: PassphraseCost
+    ) -> bytes:
+        """Return the bytes of a file for `path`; PassphraseError if the passphrase is empty."""
         if passphrase is None:
-            _write(path, self.magic + _PLAIN + payload)
-            return
+            return self.magic + _PLAIN + payload
         if not passphrase:
             raise PassphraseError(
                 f"cannot encrypt the key file '{os.fspath(path)}': the passphrase is empty"
@@ -116,26 +134,20 @@ class Container:
         salt, nonce = random_bytes(_SALT_SIZE), random_bytes(_NONCE_SIZE)
         header = self.magic + _SEALED + _COSTS.pack(cost.passes, cost.memory_kib, salt, nonce)
         key = _stretch(passphrase, salt, cost)
-        _write(path, header + XChaCha20Poly1305(key).encrypt(nonce, payload, header))
+        return header + XChaCha20Poly1305(key).encrypt(nonce, payload, header)
 
-    def load(self, path: PathLike, passphrase: bytes | None) -> bytes:
-        """Return a file's payload. Raises the same errors as `load_identity`."""
-        header, body = self._split(_read(path), path)
-        costs = header[len(self.magic) + 1 :]
-        if not costs:
+    def decode(self, path: PathLike, data: bytes, passphrase: bytes | None) -> bytes:
+        """Return the payload in the bytes of a file. Raises the same errors as `load_identity`."""
+        header, body = self._split(path, data)
+        cost = self.cost(path, data)
+        if cost is None:
             return body
         if passphrase is None:
             raise PassphraseNeededError(
                 f"cannot open the key file '{os.fspath(path)}': it is encrypted; "
                 "give its passphrase"
             )
-        passes, memory_kib, salt, nonce = _COSTS.unpack(costs)
-        try:
-            cost = PassphraseCost(passes, memory_kib)
-        except ValueError as error:
-            raise malformed(
-                path, f"its costs ({passes} passes, {memory_kib:,} KiB) are out of bounds"
-            ) from error
+        _, _, salt, nonce = _COSTS.unpack(header[-_COSTS.size :])
         key = _stretch(passphrase, salt, cost)
         try:
             return XChaCha20Poly1305(key).decrypt(nonce, body, header)
@@ -145,12 +157,22 @@ class Container:
                 "or the file was altered"
             ) from error
 
-    def is_sealed(self, path: PathLike) -> bool:
-        """Return whether a file is encrypted. Raises the same errors as `load`."""
-        header, _ = self._split(_read(path), path)
-        return len(header) > len(self.magic) + 1
+    def cost(self, path: PathLike, data: bytes) -> PassphraseCost | None:
+        """Return the cost in the bytes of a file; None without encryption. Raises
+        KeyFileMalformedError.
+        """
+        header, _ = self._split(path, data)
+        if len(header) == len(self.magic) + 1:
+            return None
+        passes, memory_kib, _, _ = _COSTS.unpack(header[-_COSTS.size :])
+        try:
+            return PassphraseCost(passes, memory_kib)
+        except ValueError as error:
+            raise malformed(
+                path, f"its costs ({passes} passes, {memory_kib:,} KiB) are out of bounds"
+            ) from error
 
-    def _split(self, data: bytes, path: PathLike) -> tuple[bytes, bytes]:
+    def _split(self, path: PathLike, data: bytes) -> tuple[bytes, bytes]:
         start = len(self.magic) + 1
         magic, form = data[: len(self.magic)], data[len(self.magic) : start]
         if magic != self.magic or form not in (_PLAIN, _SEALED):
@@ -187,22 +209,40 @@ def _stretch(passphrase: bytes, salt: bytes, cost: PassphraseCost) -> bytes:
 
 def _read(path: PathLike) -> bytes:
     """Return a key file's bytes after checking permissions of the opened file."""
+    with _opened(path) as descriptor:
+        return _contents(path, descriptor)
+
+
+@contextmanager
+def _opened(path: PathLike, flags: int = 0) -> Iterator[int]:
     try:
         # Non-blocking, because opening a pipe at that path would otherwise block forever.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags)
     except OSError as error:
-        raise KeyFileUnreadableError(f"cannot open the key file '{os.fspath(path)}'") from error
+        raise _unusable("open", path, error) from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _contents(path: PathLike, descriptor: int) -> bytes:
     try:
         _require_private(os.fstat(descriptor), path)
         with open(descriptor, "rb", closefd=False) as file:
             data = file.read(MAX_FILE_SIZE + 1)
     except OSError as error:
-        raise KeyFileUnreadableError(f"cannot read the key file '{os.fspath(path)}'") from error
-    finally:
-        os.close(descriptor)
+        raise _unusable("read", path, error) from error
     if len(data) > MAX_FILE_SIZE:
         raise malformed(path, f"it has more than {MAX_FILE_SIZE:,} bytes")
     return data
+
+
+def _unusable(verb: str, path: PathLike, error: OSError) -> KeyFileUnreadableError:
+    reason = os_reason(error)
+    if error.errno == errno.ELOOP and os.path.islink(path):
+        reason = "it is a symbolic link; give the path of the file"
+    return KeyFileUnreadableError(f"cannot {verb} the key file '{os.fspath(path)}': {reason}")
 
 
 def _require_private(status: os.stat_result, path: PathLike) -> None:
@@ -223,28 +263,19 @@ def _require_private(status: os.stat_result, path: PathLike) -> None:
 def _write(path: PathLike, data: bytes) -> None:
     """Create a file of mode 0600 with these bytes; on failure, leave no file behind."""
     try:
-        # O_EXCL doesn't follow symbolic links and guarantees that we own the file.
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        create_file(path, data)
     except FileExistsError as error:
         what = "directory" if os.path.isdir(path) else "file"
         raise KeyFileExistsError(
             f"cannot create the key file '{os.fspath(path)}': a {what} already exists there"
         ) from error
     except OSError as error:
-        raise KeyFileUnreadableError(f"cannot create the key file '{os.fspath(path)}'") from error
-    try:
-        with open(descriptor, "wb") as file:
-            os.fchmod(descriptor, 0o600)  # a umask may have removed the owner's own permissions
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-    except OSError as error:
-        os.unlink(path)
-        raise KeyFileUnreadableError(f"cannot write the key file '{os.fspath(path)}'") from error
+        raise _unusable("create", path, error) from error
 
 
 __all__ = [
     "PassphraseCost",
+    "change_passphrase",
     "describe_keyfile",
     "load_identity",
     "load_recovery",
@@ -304,7 +335,7 @@ def load_identity(path: PathLike, passphrase: bytes | None = None) -> Identity:
 
 
 def describe_keyfile(path: PathLike) -> bool:
-    """Return whether a key file is encrypted with a passphrase.
+    """Return whether a key file, of an identity or an auditor, is encrypted with a passphrase.
 
     Raises the same errors as `load_identity`.
 
@@ -315,7 +346,8 @@ def describe_keyfile(path: PathLike) -> bool:
         save_identity("node.key", Identity.create())
         assert not describe_keyfile("node.key")
     """
-    return _FILE.is_sealed(path)
+    data = _read(path)
+    return _container(path, data).cost(path, data) is not None
 
 
 def _identity(payload: bytes, path: PathLike) -> Identity:
@@ -484,7 +516,10 @@ def load_auditor_key(path: PathLike, passphrase: bytes | None = None) -> Auditor
         save_auditor_key("auditor.key", AuditorPrivateKey.create())
         auditor = load_auditor_key("auditor.key")
     """
-    payload = _AUDITOR_FILE.load(path, passphrase)
+    return _auditor_key(_AUDITOR_FILE.load(path, passphrase), path)
+
+
+def _auditor_key(payload: bytes, path: PathLike) -> AuditorPrivateKey:
     if len(payload) != 2 * AUDITOR_KEY_SIZE:
         raise malformed(
             path, f"it has {len(payload)} bytes of keys in place of {2 * AUDITOR_KEY_SIZE}"
@@ -496,3 +531,103 @@ def load_auditor_key(path: PathLike, passphrase: bytes | None = None) -> Auditor
             path, f"its private key belongs to {key.public}, which is not the public key in it"
         )
     return key
+
+
+# The kinds of key files, each with the function that checks its payload.
+_KINDS: Final[Mapping[Container, Callable[[bytes, PathLike], object]]] = {
+    _FILE: _identity,
+    _AUDITOR_FILE: _auditor_key,
+}
+
+
+def change_passphrase(
+    path: PathLike,
+    old: bytes | None,
+    new: bytes | None,
+    *,
+    cost: PassphraseCost | None = None,
+) -> None:
+    """Replace a key file of an identity or an auditor by one with another passphrase.
+
+    The new file has a new salt and nonce, and is read back before it replaces the old one. If this
+    function raises an error, the file is unchanged. A crash leaves the old or the new file. Copies
+    of the file keep the old passphrase.
+
+    Args:
+        path: the key file; its directory must be writable.
+        old: the present passphrase; ignored if the file isn't encrypted.
+        new: the new passphrase, at least 1 byte; None removes the encryption.
+        cost: the cost of a guess; by default that of the present file, or else 3 passes over
+            256 MiB.
+
+    Raises:
+        KeyFileUnreadableError: the file can't be read or replaced, is a symbolic link, or another
+            process is changing it.
+        KeyFileTooOpenError: other users can read or write it.
+        KeyFileMalformedError: it is truncated or altered, or not a key file.
+        PassphraseNeededError: it is encrypted, and `old` is None.
+        WrongPassphraseError: `old` is wrong, or the file was altered.
+        PassphraseError: `new` is empty.
+
+    Example:
+
+        from parley import Identity, change_passphrase, load_identity, save_identity
+
+        save_identity("node.key", Identity.create(), b"correct horse")
+        change_passphrase("node.key", b"correct horse", b"battery staple")
+        identity = load_identity("node.key", b"battery staple")
+    """
+    # Renaming would replace a symbolic link, and leave its target with the old passphrase.
+    with _opened(path, os.O_NOFOLLOW) as descriptor:
+        _lock(path, descriptor)
+        data = _contents(path, descriptor)
+        kind = _container(path, data)
+        payload = kind.decode(path, data, old)
+        _KINDS[kind](payload, path)
+        fresh = kind.encode(path, payload, new, cost or kind.cost(path, data) or DEFAULT_COST)
+
+        def check(copy: Path) -> None:
+            try:
+                same = kind.load(copy, new) == payload
+            except KeyFileError as error:
+                raise _unchanged(path, f"cannot read the new file back: {error}") from error
+            if not same:
+                raise _unchanged(path, "the new file has other bytes than were written")
+            _require_locked(path, descriptor)
+
+        try:
+            replace_file(Path(path), fresh, check)
+        except OSError as error:
+            raise _unusable("replace", path, error) from error
+
+
+def _container(path: PathLike, data: bytes) -> Container:
+    for kind in _KINDS:
+        if data.startswith(kind.magic):
+            return kind
+    raise malformed(path, "it is not a key file of version 1")
+
+
+def _lock(path: PathLike, descriptor: int) -> None:
+    """Lock the open file, so that two processes don't both replace it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise _unchanged(path, "another process is changing it; try again") from error
+    except OSError:
+        pass  # a file system without locks
+    # Another process can have replaced the file after we opened it.
+    _require_locked(path, descriptor)
+
+
+def _require_locked(path: PathLike, descriptor: int) -> None:
+    try:
+        same = os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(descriptor))
+    except OSError as error:
+        raise _unusable("replace", path, error) from error
+    if not same:
+        raise _unchanged(path, "another process has replaced it; try again")
+
+
+def _unchanged(path: PathLike, reason: str) -> KeyFileUnreadableError:
+    return KeyFileUnreadableError(f"cannot replace the key file '{os.fspath(path)}': {reason}")

@@ -13,6 +13,11 @@ class ParleyError(Exception):
     """Base class of all errors of Parley."""
 
 
+def os_reason(error: OSError) -> str:
+    """Return the reason of an OSError, even if it has no `strerror`."""
+    return error.strerror or str(error) or type(error).__name__
+
+
 class LbmError(ParleyError, ValueError):
     """Base class of the codec's errors."""
 

@@ -45,6 +45,7 @@ from typing import TYPE_CHECKING, Final
 from anyio import BrokenResourceError
 
 from parley._lbm.errors import ParleyError as ParleyError
+from parley._lbm.errors import os_reason as os_reason
 from parley._node.protocol.codes import (
     LAST_CODE,
     RESULT_SENTENCES,
@@ -350,11 +351,6 @@ def received_refusal(code: int, data: object, *, subscribing: bool = False) -> C
             refused.args = (_SUBSCRIBED,)
     refused.received = True
     return refused
-
-
-def os_reason(error: OSError) -> str:
-    """Return the reason of an OSError, even if it has no `strerror`."""
-    return error.strerror or str(error) or type(error).__name__
 
 
 # Errors that application code can raise without ending the node. `sys.exit` in a handler (argparse

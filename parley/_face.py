@@ -4,6 +4,7 @@ from parley._crypto.identity import Identity, NodeId, PrimaryKey, PublicIdentity
 from parley._crypto.keyfile import (
     PassphraseCost,
     PathLike,
+    change_passphrase,
     describe_keyfile,
     load_identity,
     load_recovery,
@@ -149,6 +150,7 @@ __all__ = [
     "TopicPosition",
     "UnreachableError",
     "UnreadRepliesError",
+    "change_passphrase",
     "create_revocation",
     "create_succession",
     "describe_keyfile",

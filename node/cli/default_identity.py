@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from parley._crypto.errors import KeyFileExistsError, KeyFileTooOpenError, KeyFileUnreadableError
+from parley._crypto.files import sync_directory
 from parley._crypto.identity import Identity
 from parley._crypto.keyfile import describe_keyfile, load_identity, save_identity
 from parley._node.errors import ConfigError, os_reason
@@ -69,7 +70,7 @@ def create_default_key(path: Path, identity: Identity, passphrase: bytes | None)
             ) from error
     descriptor = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(descriptor)  # Save the key reliably before anyone learns its ID.
+        sync_directory(descriptor)  # Save the key reliably before anyone learns its ID.
     finally:
         os.close(descriptor)
 

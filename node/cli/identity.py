@@ -1,9 +1,11 @@
-"""`parley id`: create and show key files."""
+"""`parley id`: create and show key and recovery files, and change their passphrases."""
 
 from pathlib import Path
 
+from parley._crypto.errors import PassphraseError, PassphraseNeededError
 from parley._crypto.identity import Identity, RecoveryKey
 from parley._crypto.keyfile import (
+    change_passphrase,
     describe_keyfile,
     is_auditor_file,
     load_auditor_key,
@@ -16,6 +18,7 @@ from parley._node.cli.default_identity import create_default_key, default_key_pa
 from parley._node.cli.journal.keys import show_auditor_key
 from parley._node.cli.output import Output
 from parley._node.cli.param_types import parse_names, read_passphrase
+from parley._node.cli.prompts import can_prompt, prompt_passphrase
 from parley._node.errors import ConfigError, FileError
 from parley._node.trust.petnames import fingerprint
 
@@ -73,14 +76,40 @@ def show(
             Output(as_json), path, load_auditor_key(path, read_passphrase(passphrase_file))
         )
         return
-    if path is None:
-        path = existing_default_key("show")
+    path = path or existing_default_key("show")
     encrypted = describe_keyfile(path)
     identity = load_identity(path, read_passphrase(passphrase_file))
     if recovery is not None:
         passphrase = read_passphrase(recovery_passphrase_file or passphrase_file)
         _require_recovery(path, identity, recovery, load_recovery(recovery, passphrase))
     _show(Output(as_json), path, identity, encrypted, recovery)
+
+
+def passwd(
+    path: Path | None,
+    passphrase_file: Path | None,
+    new_passphrase_file: Path | None,
+    no_passphrase: bool,
+    as_json: bool,
+) -> None:
+    if no_passphrase and new_passphrase_file is not None:
+        raise ConfigError(
+            f"cannot use --new-passphrase-file '{new_passphrase_file}' with --no-passphrase: leave "
+            "one of the options out"
+        )
+    out = Output(as_json)
+    path = path or existing_default_key("change the passphrase of")
+    old, new = read_passphrase(passphrase_file), read_passphrase(new_passphrase_file)
+    if old is None and describe_keyfile(path):
+        old = _ask_present(out, path)
+    if new is None and not no_passphrase:
+        new = _ask_new(out, path)
+    change_passphrase(path, old, new)
+    what = "removed the passphrase of" if new is None else "changed the passphrase of"
+    out.effect = f"{what} {path}"
+    out.print(f"{what} {path}")
+    out.remark("copies and backups of the file keep the old passphrase: delete or replace them")
+    out.done(path=str(path), encrypted=new is not None)
 
 
 def existing_default_key(verb: str) -> Path:
@@ -104,6 +133,33 @@ def _require_recovery(path: Path, identity: Identity, recovery: Path, key: Recov
         f"cannot recover the identity of '{path}' with '{recovery}': the file belongs to the node "
         f"{key.node_id}"
     )
+
+
+def _ask_present(out: Output, path: Path) -> bytes:
+    if not can_prompt(out):
+        raise PassphraseNeededError(
+            f"cannot open the key file '{path}': it is encrypted; give --passphrase-file"
+        )
+    return prompt_passphrase(f"Present passphrase of {path}")
+
+
+def _ask_new(out: Output, path: Path) -> bytes:
+    if not can_prompt(out):
+        raise ConfigError(
+            f"cannot change the passphrase of '{path}': there is no terminal to ask for the new "
+            "one; give --new-passphrase-file or --no-passphrase"
+        )
+    new = prompt_passphrase(f"New passphrase of {path}")
+    if not new:
+        raise PassphraseError(
+            f"cannot change the passphrase of '{path}': the new one is empty; give "
+            "--no-passphrase to remove it"
+        )
+    if prompt_passphrase("The new passphrase again") != new:
+        raise PassphraseError(
+            f"cannot change the passphrase of '{path}': the two new ones differ; try again"
+        )
+    return new
 
 
 def _show(

@@ -1,4 +1,4 @@
-"""Yes-or-no questions on the terminal, printed on standard error."""
+"""Questions on the terminal, printed on standard error: yes or no, and passphrases."""
 
 import os
 import select
@@ -53,6 +53,35 @@ async def prompt_yes_no(question: str) -> bool:
             return answer in _YES
         print("Please answer yes or no.", end="", file=sys.stderr)
     return False
+
+
+def prompt_passphrase(question: str) -> bytes:
+    """Ask for a passphrase without showing what is typed. Requires `can_prompt`. Earlier input is
+    discarded. The bytes are those that the same line in a file would have.
+
+    Raises:
+        FileError: the input ends, the line is too long, or the terminal closes.
+    """
+    descriptor = stdin_descriptor()
+    try:
+        shown = termios.tcgetattr(descriptor)
+        hidden = [*shown[:3], shown[3] & ~termios.ECHO, *shown[4:]]
+        termios.tcsetattr(descriptor, termios.TCSAFLUSH, hidden)
+        try:
+            print(one_line(question), end=": ", file=sys.stderr, flush=True)
+            line = os.read(descriptor, _LONGEST)
+        finally:
+            # Discards the rest of a line that is too long.
+            termios.tcsetattr(descriptor, termios.TCSAFLUSH, shown)
+            print(file=sys.stderr)  # the typed line end isn't shown either
+    except (OSError, termios.error) as error:
+        raise FileError(f"cannot read the passphrase from the terminal: {error}") from error
+    if not line.endswith(b"\n"):
+        raise FileError(
+            "cannot read the passphrase from the terminal: expected one line of less than "
+            f"{_LONGEST:,} bytes"
+        )
+    return line.rstrip(b"\r\n")
 
 
 def _forget_what_was_typed(descriptor: int) -> None:

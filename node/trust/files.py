@@ -12,6 +12,7 @@ from pathlib import Path
 from time import sleep
 from typing import Final
 
+from parley._crypto import files
 from parley._node.errors import ConfigError, ParleyError, os_reason
 
 
@@ -69,20 +70,10 @@ def replace_file(path: Path, data: bytes, error: type[ParleyError]) -> os.stat_r
 
     The caller must have locked it. Raises `error` if it cannot be written.
     """
-    # A fixed name: the lock excludes others, and a crash leaves only one file behind.
-    fresh = path.with_name(path.name + ".new")
     try:
-        fresh.unlink(missing_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with open(os.open(fresh, flags, 0o600), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-            os.replace(fresh, path)
-            status = os.fstat(file.fileno())  # a rename changes the ctime
+        return files.replace_file(path, data)
     except OSError as cause:
         raise error(f"cannot write {path}: {os_reason(cause)}") from cause
-    return status
 
 
 def _lock(descriptor: int) -> None:

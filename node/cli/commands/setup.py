@@ -168,6 +168,30 @@ ID_REVOKE: Final = command(
     ),
 )
 
+ID_PASSWD: Final = command(
+    "passwd",
+    "identity:passwd",
+    "Change the passphrase of a key file, or of an auditor's key file. Copies keep the old one.",
+    KEY_FILE,
+    option(
+        "--passphrase-file",
+        type=PATH,
+        help="File with the present passphrase. Default: ask on the terminal.",
+    ),
+    option(
+        "--new-passphrase-file",
+        type=PATH,
+        help="File with the new passphrase. Default: ask twice on the terminal.",
+    ),
+    flag("--no-passphrase", help="Remove the passphrase: the file is then not encrypted."),
+    JSON,
+    examples=(
+        "parley id passwd",
+        "parley id passwd bob.key --passphrase-file old --new-passphrase-file new",
+        "parley id passwd bob.key --passphrase-file old --no-passphrase",
+    ),
+)
+
 PEERS_LIST: Final = command(
     "list",
     "peers:list_peers",
@@ -320,9 +344,10 @@ ERRORS: Final = command(
 
 ID_COMMANDS: Final = group(
     "id",
-    "Create, show, replace and end identities.",
+    "Create, show, replace and end identities, and change their passphrases.",
     ID_NEW,
     ID_SHOW,
+    ID_PASSWD,
     ID_SUCCEED,
     ID_REVOKE,
     moved={"path": "parley id show"},

@@ -1,0 +1,110 @@
+"""Create and replace small private files, so that a crash leaves the old or the new file.
+
+A replacement is written to a hidden file in the same directory, flushed to the disk, and renamed.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from parley._crypto.randomness import random_bytes
+from parley._lbm.errors import os_reason
+
+_NAME_SIZE: Final = 8  # random bytes in the name of a temporary file
+# Errors of file systems that cannot flush a directory.
+_NO_DIRECTORY_SYNC: Final = (errno.EINVAL, errno.ENOTSUP)
+
+
+def create_file(path: str | os.PathLike[str], data: bytes) -> None:
+    """Create a file of mode 0600 with `data`, flushed to the disk.
+
+    Raises:
+        FileExistsError: there is a file, or a symbolic link, at `path`.
+        OSError: it can't be written; no file is left behind.
+    """
+    with _new_file(path, data):
+        pass
+
+
+def replace_file(
+    path: Path, data: bytes, check: Callable[[Path], object] | None = None
+) -> os.stat_result:
+    """Replace a file, or create it, with mode 0600. Return the status of the new file.
+
+    The caller must have locked it: temporary files that killed processes left behind are removed.
+
+    Args:
+        path: the file; a symbolic link is replaced, not followed.
+        data: the new content.
+        check: called with the path of the temporary file before it replaces the old one; if it
+            raises, the old file stays.
+
+    Raises:
+        OSError: the file can't be replaced. It is unchanged, unless the error says otherwise, and
+            no temporary file is left behind.
+    """
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _remove_leftovers(path)
+        fresh = path.with_name(f".{path.name}.{random_bytes(_NAME_SIZE).hex()}.new")
+        with _new_file(fresh, data) as descriptor:
+            if check is not None:
+                check(fresh)
+            os.rename(fresh, path)
+            status = os.fstat(descriptor)  # a rename changes the ctime
+        try:
+            sync_directory(directory)
+        except OSError as error:
+            reason = (
+                "the new file is in place, but its directory cannot be flushed "
+                f"({os_reason(error)}), so a power failure can restore the old file"
+            )
+            raise OSError(error.errno, reason) from error
+    finally:
+        os.close(directory)
+    return status
+
+
+def sync_directory(descriptor: int) -> None:
+    """Flush the names in an open directory to the disk, where the file system supports it; raises
+    OSError.
+    """
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_DIRECTORY_SYNC:
+            raise
+
+
+@contextmanager
+def _new_file(path: str | os.PathLike[str], data: bytes) -> Iterator[int]:
+    """Create a file and yield its open descriptor; remove the file if anything fails."""
+    # O_EXCL doesn't follow symbolic links and guarantees that we own the file.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "wb") as file:
+            os.fchmod(descriptor, 0o600)  # a umask may have removed the owner's own permissions
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+            yield descriptor
+    except BaseException:
+        with suppress(FileNotFoundError):  # renamed already
+            os.unlink(path)
+        raise
+
+
+def _remove_leftovers(path: Path) -> None:
+    start, end, size = f".{path.name}.", ".new", 2 * _NAME_SIZE
+    for name in os.listdir(path.parent):
+        middle = name.removeprefix(start).removesuffix(end)
+        if name == f"{start}{middle}{end}" and len(middle) == size and _is_hex(middle):
+            with suppress(OSError):  # such as a directory, which isn't ours
+                path.with_name(name).unlink()
+
+
+def _is_hex(text: str) -> bool:
+    return not set(text) - set("0123456789abcdef")
