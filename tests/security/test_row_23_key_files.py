@@ -21,7 +21,7 @@ from unittest.mock import patch
 import pytest
 
 from parley._crypto.identity import Identity
-from parley._crypto.keyfile import PassphraseCost, save_identity
+from parley._crypto.keyfile import PassphraseCost, change_passphrase, save_identity
 
 ROOT: Final = Path(__file__).parents[2]
 CHEAP: Final = PassphraseCost(passes=1, memory_kib=8)
@@ -46,7 +46,7 @@ def test_at_no_moment_can_others_open_it(
     tmp_path: Path, passphrase: bytes | None, mask: int
 ) -> None:
     """It is checked before and after every system call about files while the key file is
-    created.
+    created, and replaced by one with another passphrase.
     """
     path = tmp_path / "identity.key"
     seen: list[tuple[int, int]] = []
@@ -69,6 +69,8 @@ def test_at_no_moment_can_others_open_it(
 
     with umask(mask), watched("open"), watched("fchmod"), watched("fsync"):
         save_identity(path, IDENTITY, passphrase, cost=CHEAP)
+        look()
+        change_passphrase(path, passphrase, b"battery staple", cost=CHEAP)
         look()
     assert len(seen) >= 5
     # A umask may remove permissions of the owner for a moment; other users never have any.

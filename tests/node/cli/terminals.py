@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager, contextmanager
 import anyio
 import pytest
 
+TIMEOUT = 25.0
+
 
 class Terminal:
     """The other side of the terminal: what a person sees there, and types."""
@@ -27,6 +29,12 @@ class Terminal:
         while select.select([self._descriptor], [], [], 0)[0]:
             self.seen += os.read(self._descriptor, 65_536).decode()
         return self.seen.replace("\r\n", "\n")
+
+    def wait_for(self, text: str, count: int) -> None:
+        """Wait until `text` was shown so many times; AssertionError after a timeout."""
+        while self.read().count(text) < count:
+            found, _, _ = select.select([self._descriptor], [], [], TIMEOUT)
+            assert found, f"{text!r} was not shown: {self.seen!r}"
 
     @asynccontextmanager
     async def answered(self, typed: str) -> AsyncIterator[None]:
