@@ -2,9 +2,10 @@ r"""Key files: an identity, a recovery key or an auditor's key in a file (docs/p
 sections 4 and 22).
 
 The file is created with access only for its owner and never overwritten. Every byte is verified
-when it is read. It can be encrypted with a passphrase, which `change_passphrase` changes in this
-file only. Other files must therefore be encrypted with a key derived from the primary's private
-key, and not with the passphrase.
+when it is read. It can be encrypted with a passphrase.
+
+`change_passphrase` replaces only this file. Data in other files must therefore be encrypted with a
+key derived from the primary's private key, never with the passphrase.
 
     file    = magic || u8 form || costs || body
     costs   = form 0: nothing; form 1: u32 passes || u32 memory in KiB || salt 16 || nonce 24
@@ -120,6 +121,10 @@ class Container:
     def load(self, path: PathLike, passphrase: bytes | None) -> bytes:
         """Return a file's payload. Raises the same errors as `load_identity`."""
         return self.decode(path, _read(path), passphrase)
+
+    def is_sealed(self, path: PathLike) -> bool:
+        """Return whether a file is encrypted. Raises the same errors as `load`."""
+        return self.cost(path, _read(path)) is not None
 
     def encode(
         self, path: PathLike, payload: bytes, passphrase: bytes | None, cost: PassphraseCost
@@ -335,7 +340,7 @@ def load_identity(path: PathLike, passphrase: bytes | None = None) -> Identity:
 
 
 def describe_keyfile(path: PathLike) -> bool:
-    """Return whether a key file, of an identity or an auditor, is encrypted with a passphrase.
+    """Return whether a key file is encrypted with a passphrase.
 
     Raises the same errors as `load_identity`.
 
@@ -346,8 +351,7 @@ def describe_keyfile(path: PathLike) -> bool:
         save_identity("node.key", Identity.create())
         assert not describe_keyfile("node.key")
     """
-    data = _read(path)
-    return _container(path, data).cost(path, data) is not None
+    return _FILE.is_sealed(path)
 
 
 def _identity(payload: bytes, path: PathLike) -> Identity:
@@ -540,6 +544,15 @@ _KINDS: Final[Mapping[Container, Callable[[bytes, PathLike], object]]] = {
 }
 
 
+def is_encrypted(path: PathLike) -> bool:
+    """Return whether a key file of any kind is encrypted with a passphrase.
+
+    Raises the same errors as `load_identity`.
+    """
+    data = _read(path)
+    return _container(path, data).cost(path, data) is not None
+
+
 def change_passphrase(
     path: PathLike,
     old: bytes | None,
@@ -549,9 +562,9 @@ def change_passphrase(
 ) -> None:
     """Replace a key file of an identity or an auditor by one with another passphrase.
 
-    The new file has a new salt and nonce, and is read back before it replaces the old one. If this
-    function raises an error, the file is unchanged. A crash leaves the old or the new file. Copies
-    of the file keep the old passphrase.
+    The new file has a new salt and nonce, and is read back before it replaces the old one. A crash
+    leaves the old or the new file. If an error is raised, the file is unchanged, unless the error
+    says otherwise. Copies of the file keep the old passphrase.
 
     Args:
         path: the key file; its directory must be writable.

@@ -8,6 +8,7 @@ from parley._crypto.keyfile import (
     change_passphrase,
     describe_keyfile,
     is_auditor_file,
+    is_encrypted,
     load_auditor_key,
     load_identity,
     load_recovery,
@@ -100,7 +101,7 @@ def passwd(
     out = Output(as_json)
     path = path or existing_default_key("change the passphrase of")
     old, new = read_passphrase(passphrase_file), read_passphrase(new_passphrase_file)
-    if old is None and describe_keyfile(path):
+    if old is None and is_encrypted(path):
         old = _ask_present(out, path)
     if new is None and not no_passphrase:
         new = _ask_new(out, path)

@@ -29,7 +29,7 @@ from parley._crypto.keyfile import (
     MAX_FILE_SIZE,
     PassphraseCost,
     change_passphrase,
-    describe_keyfile,
+    is_encrypted,
     load_auditor_key,
     load_identity,
     save_auditor_key,
@@ -79,7 +79,7 @@ def test_it_is_changed(tmp_path: Path, kind: str, old: bytes | None, new: bytes 
         save_auditor_key(path, AUDITOR, old, cost=CHEAP)
     before = path.read_bytes()
     change_passphrase(str(path), old, new, cost=CHEAP)
-    assert describe_keyfile(path) is (new is not None)
+    assert is_encrypted(path) is (new is not None)
     if kind == "identity":
         assert [key.private_bytes() for key in load_identity(path, new).keys] == [
             key.private_bytes() for key in IDENTITY.keys

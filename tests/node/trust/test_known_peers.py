@@ -391,3 +391,10 @@ def test_the_default_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
         monkeypatch.setenv("PARLEY_HOME", "~no-such-user-of-this-system")
     with pytest.raises(ConfigError, match="PARLEY_HOME"):
         default_known_peers()
+
+
+def test_a_file_of_a_killed_process_is_removed(path: Path) -> None:
+    leftover = path.with_name(f".{path.name}.0123456789abcdef.new")
+    leftover.write_bytes(b"half of")
+    KnownPeers(path).add(A, "a", NOW)
+    assert not leftover.exists()
