@@ -540,6 +540,7 @@ def _auditor_key(payload: bytes, path: PathLike) -> AuditorPrivateKey:
 # The kinds of key files, each with the function that checks its payload.
 _KINDS: Final[Mapping[Container, Callable[[bytes, PathLike], object]]] = {
     _FILE: _identity,
+    _RECOVERY_FILE: _recovery,
     _AUDITOR_FILE: _auditor_key,
 }
 
@@ -560,7 +561,7 @@ def change_passphrase(
     *,
     cost: PassphraseCost | None = None,
 ) -> None:
-    """Replace a key file of an identity or an auditor by one with another passphrase.
+    """Replace a key file, recovery file or auditor's key file by one with another passphrase.
 
     The new file has a new salt and nonce, and is read back before it replaces the old one. A crash
     leaves the old or the new file. If an error is raised, the file is unchanged, unless the error

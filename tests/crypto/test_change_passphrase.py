@@ -32,8 +32,10 @@ from parley._crypto.keyfile import (
     is_encrypted,
     load_auditor_key,
     load_identity,
+    load_recovery,
     save_auditor_key,
     save_identity,
+    save_recovery,
 )
 from parley._crypto.registry import SIGNING
 from parley._lbm.codec import encode
@@ -42,6 +44,7 @@ CHEAP: Final = PassphraseCost(passes=1, memory_kib=8)
 OTHER: Final = PassphraseCost(passes=2, memory_kib=16)
 OLD, NEW = b"correct horse", b"battery staple"
 IDENTITY: Final = Identity.create(tuple(SIGNING))
+RECOVERABLE, RECOVERY = Identity.create_recoverable()
 AUDITOR: Final = AuditorPrivateKey.create()
 MAGIC: Final = b"parley1 key file\n"
 COSTS: Final = len(MAGIC) + 1
@@ -70,11 +73,13 @@ def unchanged(path: Path) -> Iterator[None]:
 
 @pytest.mark.parametrize("new", [NEW, OLD, None], ids=["other", "same", "none"])
 @pytest.mark.parametrize("old", [OLD, None], ids=["sealed", "plain"])
-@pytest.mark.parametrize("kind", ["identity", "auditor"])
+@pytest.mark.parametrize("kind", ["identity", "recovery", "auditor"])
 def test_it_is_changed(tmp_path: Path, kind: str, old: bytes | None, new: bytes | None) -> None:
     path = tmp_path / "a key"
     if kind == "identity":
         save_identity(path, IDENTITY, old, cost=CHEAP)
+    elif kind == "recovery":
+        save_recovery(path, RECOVERY, old, cost=CHEAP)
     else:
         save_auditor_key(path, AUDITOR, old, cost=CHEAP)
     before = path.read_bytes()
@@ -84,6 +89,8 @@ def test_it_is_changed(tmp_path: Path, kind: str, old: bytes | None, new: bytes 
         assert [key.private_bytes() for key in load_identity(path, new).keys] == [
             key.private_bytes() for key in IDENTITY.keys
         ]
+    elif kind == "recovery":
+        assert load_recovery(path, new).node_id == RECOVERABLE.node_id
     else:
         assert load_auditor_key(path, new).private_bytes() == AUDITOR.private_bytes()
     assert (path.read_bytes() == before) is (old is new is None)
@@ -214,6 +221,7 @@ def test_a_symbolic_link_is_refused(path: Path) -> None:
         MAGIC + b"\0" + encode({256: []}),  # would be encrypted although it is damaged
         MAGIC + b"\0" + encode({256: [["ed25519", bytes(32), bytes(32)]]}),
         MAGIC + b"\1" + struct.pack(">II", 17, 8) + bytes(80),
+        b"parley1 recovery file\n\0" + encode({256: [], 257: []}),
         b"parley1 auditor key\n\0" + bytes(63),
         MAGIC + bytes(MAX_FILE_SIZE),
     ],

@@ -171,7 +171,7 @@ ID_REVOKE: Final = command(
 ID_PASSWD: Final = command(
     "passwd",
     "identity:passwd",
-    "Change the passphrase of a key file, or of an auditor's key file. Copies keep the old one.",
+    "Change the passphrase of a key, recovery or auditor's key file. Copies keep the old one.",
     KEY_FILE,
     option(
         "--passphrase-file",
