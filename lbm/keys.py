@@ -96,6 +96,8 @@ REPLACED: Final = 80
 SUCCESSOR: Final = 81
 SIGNER: Final = 82
 CONSENT: Final = 83
+SLOTS: Final = 84
+STATEMENTS: Final = 85
 
 FIRST_APPLICATION_KEY: Final = 256
 
@@ -192,6 +194,8 @@ KEYS: Final[dict[int, Key]] = {
     SUCCESSOR: Key("successor", "array"),
     SIGNER: Key("signer", "array"),
     CONSENT: Key("consent", "bytes"),
+    SLOTS: Key("slots", "array"),
+    STATEMENTS: Key("statements", "array"),
 }
 
 

@@ -7,7 +7,7 @@ from parley._lbm.keys import FIRST_APPLICATION_KEY, KEYS, key_name
 
 
 def test_keys_are_numbered_without_gaps_and_named_once() -> None:
-    assert list(KEYS) == list(range(84))
+    assert list(KEYS) == list(range(86))
     assert len({key.name for key in KEYS.values()}) == len(KEYS)
 
 

@@ -204,11 +204,13 @@ CELLS: Final = {
     "successor": 81,
     "signer": 82,
     "consent": 83,
+    "slots": 84,
+    "statements": 85,
 }
 CELL_NAMES: Final = {number: name for name, number in CELLS.items()}
 TEXT_CELLS: Final = frozenset({6, 17, 19, 21, 26, 27, 34, 35, 42, 43, 44, 66, 70, 79})
 BYTES_CELLS: Final = frozenset({0, 2, 12, 29, 51, 54, 55, 56, 61, 65, 67, 68, 71, 76, 77, 78, 83})
-ARRAY_CELLS: Final = frozenset({14, 32, 36, 37, 59, 60, 62, 63, 69, 74, 75, 81, 82})
+ARRAY_CELLS: Final = frozenset({14, 32, 36, 37, 59, 60, 62, 63, 69, 74, 75, 81, 82, 84, 85})
 BOOLEAN_CELLS: Final = frozenset({13, 45, 48, 49, 58})
 MAP_CELLS: Final = frozenset({3, 4, 5, 15, 24})
 # Of unsigned cells whose range is not 0..2^64-1 wherever they are.
