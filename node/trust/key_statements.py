@@ -104,7 +104,7 @@ class KeyStatements:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise _unreadable(self.path, error) from error
 
     def refresh(self) -> None:
         """Read the file again if it has changed.
@@ -123,8 +123,9 @@ class KeyStatements:
                 self.error = error
                 raise
             self.error = None
-            self._stamp = stamp
-            self._use(table)
+            is_first, self._stamp = self._stamp is self, stamp
+            # What was stored before is no news at each start.
+            self._use(table, logs=not is_first)
 
     def offer(self, statement: Statement, records: IdsOnRecord, now: datetime) -> Offer:
         """Store a statement that another node sent, if its origin is on record and there is room.
@@ -228,11 +229,12 @@ class KeyStatements:
             self._unwritten.clear()
         self._use(table)
 
-    def _use(self, table: StatementTable) -> None:
+    def _use(self, table: StatementTable, *, logs: bool = True) -> None:
         before, self.table = self.table, table
         if before.stored.keys() == table.stored.keys() and before.decisions == table.decisions:
             return
-        _log_changes(before, table)
+        if logs:
+            _log_changes(before, table)
         for listener in list(self.listeners):
             listener()
 
@@ -240,26 +242,40 @@ class KeyStatements:
         """Return the table in the file, with the statements that could not be written."""
         if self.path is None:
             return self.table
-        try:
-            # Non-blocking: a pipe at that path would otherwise block forever.
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            with open(descriptor, "rb") as file:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise KeyStatementsError(f"cannot read {self.path}: it is not a regular file")
-                data = file.read(MAX_FILE_SIZE + 1)
-        except FileNotFoundError:
-            data = b""
-        except OSError as error:
-            raise self._unreadable(error) from error
-        if len(data) > MAX_FILE_SIZE:
-            raise KeyStatementsError(
-                f"cannot read {self.path}: it is longer than {MAX_FILE_SIZE:,} bytes"
-            )
-        stored, decisions = _parse(data, self.path)
+        stored, decisions = _read_file(self.path)
         return StatementTable([*stored, *self._unwritten], decisions, follow=self.table.follow)
 
-    def _unreadable(self, error: OSError) -> KeyStatementsError:
-        return KeyStatementsError(f"cannot read {self.path}: {os_reason(error)}")
+
+def read_table(path: PathLike, *, follow: bool = True) -> StatementTable:
+    """Return the statements and decisions in a file, without logging them; a missing file is empty.
+
+    Raises:
+        KeyStatementsError: the file cannot be read, or a line is malformed; the error names the
+            line.
+    """
+    stored, decisions = _read_file(Path(path))
+    return StatementTable(stored, decisions, follow=follow)
+
+
+def _read_file(path: Path) -> tuple[list[StoredStatement], dict[NodeId, Decision]]:
+    try:
+        # Non-blocking: a pipe at that path would otherwise block forever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise KeyStatementsError(f"cannot read {path}: it is not a regular file")
+            data = file.read(MAX_FILE_SIZE + 1)
+    except FileNotFoundError:
+        data = b""
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if len(data) > MAX_FILE_SIZE:
+        raise KeyStatementsError(f"cannot read {path}: it is longer than {MAX_FILE_SIZE:,} bytes")
+    return _parse(data, path)
+
+
+def _unreadable(path: Path, error: OSError) -> KeyStatementsError:
+    return KeyStatementsError(f"cannot read {path}: {os_reason(error)}")
 
 
 def _log_changes(before: StatementTable, table: StatementTable) -> None:

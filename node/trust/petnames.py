@@ -1,7 +1,8 @@
 """Petnames from the user's file of known peers, and node IDs as words.
 
 A petname is the user's own name for a peer: its first name that isn't an address. It is displayed
-next to a node ID, never in its place, and no decision depends on it.
+next to a node ID, never in its place, and no decision depends on it. The successor of an ended ID
+has the petname of that ID, unless it has one itself.
 
 The words come from the PGP Word List: P. Juola and P. Zimmermann, "Whole-Word Phonetic Distances
 and the PGPfone Alphabet", ICSLP 1996, in lower case. Bytes at even positions become words of two
@@ -10,14 +11,18 @@ syllables and bytes at odd positions words of three, so that omitted or repeated
 
 import os
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Final
 
 from parley._crypto.identity import NodeId
-from parley._node.errors import ConfigError
+from parley._node.errors import ConfigError, KeyStatementsError
+from parley._node.trust.ended_ids import inheritances
 from parley._node.trust.files import home_directory
+from parley._node.trust.key_statements import read_table
 
-_FULL: Final = r"(?<![\w#/@.])[a-z2-7]{52}(?!\w)"  # and not at the end of an address
+# Neither at the end of an address nor in a command, because both can be copied.
+_FULL: Final = r"(?<![\w#/@.])(?<!peers (?:accept|forget|refuse) )(?<!--as )[a-z2-7]{52}(?!\w)"
 _SHORT: Final = r"(?<=\bpeer )[a-z2-7]{8}(?!\w)"  # as in logs
 _SHORT_SIZE: Final = 8
 _IDS: Final = re.compile(f"{_FULL}|{_SHORT}")
@@ -25,20 +30,25 @@ _MAX_FILE_SIZE: Final = 1_048_576  # the maximum that `node.trust.known_peers` w
 
 
 class Petnames:
-    """The petnames in the current state of a file of known peers; empty if it is unreadable."""
+    """The petnames in the current state of a file of known peers; empty if it is unreadable.
 
-    def __init__(self, path: Path | None) -> None:
+    `statements` is the file of key statements, which names the successors of known peers.
+    """
+
+    def __init__(self, path: Path | None, statements: Path | None = None) -> None:
         self._path = path
-        self._state: object = None
+        self._statements = statements
+        self._states: tuple[object, object] = (None, None)
         self._names: dict[str, str] = {}
 
     @classmethod
     def of_home(cls) -> "Petnames":
-        """Return the petnames of the default file of commands."""
+        """Return the petnames of the default files of commands."""
         try:
-            return cls(home_directory() / "known_peers")
+            home = home_directory()
         except ConfigError:
             return cls(None)
+        return cls(home / "known_peers", home / "key_statements")
 
     def of(self, node_id: object) -> str | None:
         """Return the petname of a node, given its ID or the first 8 characters of it if they are
@@ -65,45 +75,69 @@ class Petnames:
         return {} if name is None else {"petname": name}
 
     def in_text(self, text: str) -> str:
-        """Add the petname after each node ID in a text; addresses stay unchanged, because they can
-        be copied.
+        """Add the petname after each node ID in a text; addresses and commands, which can be
+        copied, stay unchanged.
         """
         return _IDS.sub(lambda found: self.beside(found.group()), text)
 
     def _look(self) -> None:
-        """Reread the file if it has changed."""
-        if self._path is None:
-            return
-        try:
-            status = os.stat(self._path)
-            state = status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-            if state != self._state:
-                with self._path.open("rb") as file:
-                    text = file.read(_MAX_FILE_SIZE).decode(errors="replace")
-                self._names, self._state = _read(text), state
-        except OSError:
-            self._names, self._state = {}, None
+        """Reread the files if one of them has changed."""
+        states = _state(self._path), _state(self._statements)
+        if states != self._states:
+            names = {} if self._path is None else _read(self._path)
+            if names and self._statements is not None and states[1] is not None:
+                _add_successors(names, self._statements)
+            self._names, self._states = _with_short_ids(names), states
 
 
-def _read(text: str) -> dict[str, str]:
+def _state(path: Path | None) -> object:
+    """Return a value that identifies the state of a file, or None if there is none."""
+    if path is None:
+        return None
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _read(path: Path) -> dict[str, str]:
+    """Return the petname of each ID in the file, empty if it has none."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MAX_FILE_SIZE).decode(errors="replace")
+    except OSError:
+        return {}
     names: dict[str, str] = {}
-    shared: set[str] = set()
     for line in text.splitlines():
         words = line.split()
-        if len(words) != 3 or words[0].startswith("#"):
-            continue
-        node_id, short = words[0], words[0][:_SHORT_SIZE]
-        called = [name for name in words[2].split(",") if "://" not in name and name != "-"]
-        if short in names or short in shared:
-            shared.add(short)
-            names.pop(short, None)
-        elif called:
-            names[short] = called[0]
-        else:
-            shared.add(short)
-        if called:
-            names[node_id] = called[0]
+        if len(words) == 3 and not words[0].startswith("#"):
+            called = [name for name in words[2].split(",") if "://" not in name and name != "-"]
+            names[words[0]] = called[0] if called else ""
     return names
+
+
+def _add_successors(names: dict[str, str], statements: Path) -> None:
+    """Give the successors of ended IDs their petnames."""
+    try:
+        table = read_table(statements)
+    except KeyStatementsError:
+        return  # a node reports it
+    for origin, successor in inheritances(table):
+        name = names.get(str(origin))
+        if name and not names.get(str(successor)):
+            names[str(successor)] = name
+
+
+def _with_short_ids(names: dict[str, str]) -> dict[str, str]:
+    """Return the petnames by ID, and by its first characters if no other ID begins with them."""
+    counts = Counter(node_id[:_SHORT_SIZE] for node_id in names)
+    short = {
+        node_id[:_SHORT_SIZE]: name
+        for node_id, name in names.items()
+        if counts[node_id[:_SHORT_SIZE]] == 1
+    }
+    return {node_id: name for node_id, name in {**short, **names}.items() if name}
 
 
 _EVEN: Final = """

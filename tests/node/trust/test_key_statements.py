@@ -15,7 +15,7 @@ from parley import (
     create_revocation,
     create_succession,
 )
-from parley._node.trust.key_statements import MAX_FILE_SIZE, KeyStatements, Offer
+from parley._node.trust.key_statements import MAX_FILE_SIZE, KeyStatements, Offer, read_table
 from parley._node.trust.statement_table import MAX_OF_SEEN, IdsOnRecord
 from parley.errors import KeyStatementsError, StatementError
 
@@ -90,6 +90,39 @@ def test_each_change_is_reported_once(path: Path) -> None:
     assert len(changes) == 1
 
 
+def test_what_was_stored_before_is_not_logged_again(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    statements, other = KeyStatements(path), KeyStatements(path)
+    statements.apply(create_revocation(Identity.create()), NOW)
+    caplog.clear()
+    other.refresh()
+    assert events(caplog) == []
+    assert len(other.table.origins) == 1
+    statements.apply(create_revocation(Identity.create()), NOW)
+    caplog.clear()
+    other.refresh()
+    assert events(caplog) == ["identity.ended"]
+
+
+def test_a_table_can_be_read_without_following_it(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert not read_table(path).stored
+    old, recovery = Identity.create_recoverable()
+    new, _ = Identity.create_recoverable()
+    statements = KeyStatements(path)
+    statements.apply(create_succession(recovery, new), NOW)
+    caplog.clear()
+    assert read_table(path).stored == statements.table.stored
+    assert read_table(path).current(old.node_id) == new.node_id
+    assert read_table(path, follow=False).current(old.node_id) is None
+    assert events(caplog) == []
+    path.write_text("nonsense\n")
+    with pytest.raises(KeyStatementsError, match="line 1"):
+        read_table(path)
+
+
 @pytest.mark.parametrize(
     ("records", "expected"),
     [(UNKNOWN, Offer.NOT_ON_RECORD), (NAMED, Offer.STORED), (SEEN, Offer.STORED)],
@@ -160,17 +193,19 @@ def test_an_accepted_successor_must_be_stored(path: Path) -> None:
 def test_a_full_disk_does_not_keep_an_id_alive(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path.parent.mkdir()
-    (path.parent / "key_statements.new").mkdir()  # where the new file would be written
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
     statements, identity = KeyStatements(path), Identity.create()
-    assert statements.offer(create_revocation(identity), NAMED, NOW) is Offer.STORED
-    assert "identity.not-written" in events(caplog)
-    assert statements.table.has_ended(identity.node_id)
-    statements.refresh()
-    assert statements.table.has_ended(identity.node_id)
-    with pytest.raises(KeyStatementsError, match="cannot write"):
-        statements.apply(create_revocation(Identity.create()), NOW)
-    (path.parent / "key_statements.new").rmdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        assert statements.offer(create_revocation(identity), NAMED, NOW) is Offer.STORED
+        assert "identity.not-written" in events(caplog)
+        assert statements.table.has_ended(identity.node_id)
+        statements.refresh()
+        assert statements.table.has_ended(identity.node_id)
+        with pytest.raises(KeyStatementsError, match="cannot write"):
+            statements.apply(create_revocation(Identity.create()), NOW)
     statements.apply(create_revocation(Identity.create()), NOW)
     again = KeyStatements(path)
     again.refresh()

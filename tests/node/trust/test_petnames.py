@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from parley._crypto.identity import NodeId
+from parley._crypto.identity import Identity, NodeId
+from parley._crypto.statements import create_revocation, create_succession
+from parley._node.trust.key_statements import KeyStatements
 from parley._node.trust.known_peers import KnownPeers
 from parley._node.trust.petnames import EVEN, FINGERPRINT_SIZE, ODD, Petnames, fingerprint, words_of
 
@@ -55,6 +57,58 @@ def test_in_sentences_but_not_in_addresses(known: KnownPeers) -> None:
         f"refused {ALICE} (alice): dial tcp://a:1#{ALICE}; "
         f"peer {ALICE.short} (alice) and {ALICE}x, {EVE}"
     )
+
+
+def test_not_in_commands(known: KnownPeers) -> None:
+    petnames = Petnames(known.path)
+    for command in ("accept", "forget", "refuse"):
+        text = f"run: parley peers {command} {ALICE}"
+        assert petnames.in_text(text) == text
+    text = f"run: parley peers accept {EVE} --as {ALICE}"
+    assert petnames.in_text(text) == text
+    assert petnames.in_text(f"peers of {ALICE}") == f"peers of {ALICE} (alice)"
+
+
+def test_a_successor_has_the_petname_of_the_ended_id(known: KnownPeers, tmp_path: Path) -> None:
+    old, recovery = Identity.create_recoverable()
+    new, new_recovery = Identity.create_recoverable()
+    last, _ = Identity.create_recoverable()
+    path = tmp_path / "key_statements"
+    petnames, statements = Petnames(known.path, path), KeyStatements(path)
+    known.add(old.node_id, "carol", NOW)
+    assert petnames.of(old.node_id) == "carol"
+    statements.apply(create_succession(recovery, new), NOW)
+    statements.apply(create_succession(new_recovery, last), NOW)
+    ids = old.node_id, new.node_id, last.node_id
+    assert [petnames.of(one) for one in ids] == ["carol"] * 3
+    assert petnames.of(last.node_id.short) == "carol"
+    known.add(new.node_id, "tcp://127.0.0.1:2", NOW)  # an address is not a petname
+    assert [petnames.of(one) for one in ids] == ["carol"] * 3
+    known.add(last.node_id, "cleo", NOW)
+    assert [petnames.of(one) for one in ids] == ["carol", "carol", "cleo"]
+    statements.decide(old.node_id, None, NOW)
+    assert [petnames.of(one) for one in ids] == ["carol", None, "cleo"]
+    path.write_text("nonsense\n")
+    assert [petnames.of(one) for one in ids] == ["carol", None, "cleo"]
+    path.unlink()
+    assert [petnames.of(one) for one in ids] == ["carol", None, "cleo"]
+
+
+def test_who_only_claims_to_be_a_successor_has_no_petname(
+    known: KnownPeers, tmp_path: Path
+) -> None:
+    path = tmp_path / "key_statements"
+    petnames, statements = Petnames(known.path, path), KeyStatements(path)
+    old, recovery = Identity.create_recoverable()
+    first, revoked = Identity.create(), Identity.create()
+    heirs = [Identity.create_recoverable()[0] for _ in range(3)]
+    for identity in (old, first, revoked):
+        known.add(identity.node_id, f"peer-{identity.node_id.short}", NOW)
+    statements.apply(create_succession(recovery, heirs[0]), NOW)
+    statements.apply(create_succession(recovery, heirs[1]), NOW)  # a conflict
+    statements.apply(create_succession(first, heirs[2]), NOW)  # a question
+    statements.apply(create_revocation(revoked), NOW)
+    assert [petnames.of(heir.node_id) for heir in heirs] == [None] * 3
 
 
 def test_the_file_as_it_is_now(known: KnownPeers, tmp_path: Path) -> None:

@@ -1,0 +1,95 @@
+"""What became of ended node IDs, and what their successors inherit."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from parley import Identity, NodeId, create_revocation, create_succession
+from parley._node.trust.ended_ids import Outcome, inheritances, lines_of, outcome_of
+from parley._node.trust.key_statements import KeyStatements
+from parley._node.trust.known_peers import KnownPeers
+from parley._node.trust.statement_table import StatementTable
+
+NOW = datetime(2027, 1, 1, tzinfo=UTC)
+
+
+def table_of(*names: str, follow: bool = True) -> tuple[StatementTable, NodeId]:
+    """Return a table with these statements and decisions about an ID, and the ID."""
+    old, recovery = Identity.create_recoverable()
+    (one, _), (two, _) = (Identity.create_recoverable() for _ in range(2))
+    statements = KeyStatements(follow=follow)
+    for name in names:
+        match name:
+            case "revocation":
+                statements.apply(create_revocation(old), NOW)
+            case "one" | "two":
+                successor = one if name == "one" else two
+                statements.apply(create_succession(recovery, successor), NOW)
+            case "accept":
+                statements.decide(old.node_id, one.node_id, NOW)
+            case "refuse":
+                statements.decide(old.node_id, None, NOW)
+    return statements.table, old.node_id
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["revocation"], Outcome.REVOKED),
+        (["one"], Outcome.FOLLOWED),
+        (["revocation", "one"], Outcome.FOLLOWED),
+        (["one", "two"], Outcome.CONFLICT),
+        (["one", "two", "accept"], Outcome.ACCEPTED),
+        (["one", "accept", "two"], Outcome.ACCEPTED),
+        (["one", "refuse"], Outcome.REFUSED),
+    ],
+)
+def test_outcomes(names: list[str], expected: Outcome) -> None:
+    assert outcome_of(*table_of(*names)) is expected
+
+
+def test_questions() -> None:
+    assert outcome_of(*table_of("one", follow=False)) is Outcome.QUESTION
+    assert outcome_of(*table_of("one", "accept", follow=False)) is Outcome.ACCEPTED
+    old, new = Identity.create(), Identity.create()
+    statements = KeyStatements()
+    statements.apply(create_succession(old, new), NOW)
+    assert outcome_of(statements.table, old.node_id) is Outcome.QUESTION
+    assert list(inheritances(statements.table)) == []
+
+
+def test_inheritances_end(tmp_path: Path) -> None:
+    ids = [Identity.create() for _ in range(12)]
+    statements = KeyStatements()
+    for one, other in zip(ids, [*ids[1:], ids[0]], strict=True):  # a circle
+        statements.apply(create_succession(one, other), NOW)
+        statements.decide(one.node_id, other.node_id, NOW)
+    found = list(inheritances(statements.table))
+    assert [heir for origin, heir in found if origin == ids[0].node_id] == [
+        one.node_id for one in ids[1:9]
+    ]
+    two = [Identity.create() for _ in range(2)]
+    statements = KeyStatements()
+    for one, other in (two, two[::-1]):
+        statements.apply(create_succession(one, other), NOW)
+        statements.decide(one.node_id, other.node_id, NOW)
+    assert len(list(inheritances(statements.table))) == 2
+
+
+def test_lines_of_a_successor(tmp_path: Path) -> None:
+    old, recovery = Identity.create_recoverable()
+    new, _ = Identity.create_recoverable()
+    known, statements = KnownPeers(tmp_path / "known_peers"), KeyStatements()
+    known.add(old.node_id, "bob", NOW)
+    assert lines_of(known, statements.table, new.node_id) == []
+    statements.apply(create_succession(recovery, new), NOW)
+    assert [line.node_id for line in lines_of(known, statements.table, new.node_id)] == [
+        old.node_id
+    ]
+    known.add(new.node_id, "robert", NOW)
+    assert [line.names for line in lines_of(known, statements.table, new.node_id)] == [
+        ("robert",),
+        ("bob",),
+    ]
+    assert [line.names for line in lines_of(known, statements.table, old.node_id)] == [("bob",)]
