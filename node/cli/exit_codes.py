@@ -26,6 +26,8 @@ from parley._node.errors import (
     FileError,
     HandshakeError,
     IdentityChangedError,
+    IdentityEndedError,
+    KeyStatementsError,
     KnownPeersError,
     NotTrustedError,
     ParleyError,
@@ -74,7 +76,9 @@ WARNING: THE ID BEHIND {name} HAS CHANGED
   Another node may be impersonating it: no data was sent to it. It may also have been
   reinstalled: confirm the new node id with its operator over a separate channel.
 
-  If the change is known to be right, forget the old id and try again:
+  If its operator has given you a statement about the new id, store it with
+  `parley peers apply FILE`. Otherwise, if the change is known to be right, forget the old id
+  and try again:
 
     {mend}
 """
@@ -91,6 +95,8 @@ def failure(error: BaseException) -> CommandFailure | None:
             return CommandFailure(Exit.ANSWERED, error.code, name, text, "result", error.data)
         case IdentityChangedError():
             return identity_changed(error, text)
+        case IdentityEndedError():
+            return _identity_ended(error, text)
         case NotTrustedError():
             return CommandFailure(
                 Exit.NOT_TRUSTED, error.code, code_name(error.code), text, "close"
@@ -106,7 +112,9 @@ def failure(error: BaseException) -> CommandFailure | None:
             return CommandFailure(Exit.UNREACHABLE, error.code, name, text, "result")
         case UnreachableError() | BusUnavailableError():
             return CommandFailure(Exit.UNREACHABLE, Exit.UNREACHABLE, "unreachable", text)
-        case KeyFileError() | StatementError() | KnownPeersError() | FileError() | JournalError():
+        case KeyFileError() | StatementError() | KnownPeersError() | KeyStatementsError():
+            return CommandFailure(Exit.FILE, Exit.FILE, "file", text)
+        case FileError() | JournalError():
             return CommandFailure(Exit.FILE, Exit.FILE, "file", text)
         case BusBusyError() | BusFullError() | BusDamagedError():
             return CommandFailure(Exit.FILE, Exit.FILE, "file", text)
@@ -143,6 +151,23 @@ def identity_changed(error: IdentityChangedError, text: str) -> CommandFailure:
         "known_peers": str(error.path),
         "mend": mend,
     }
+    return CommandFailure(
+        Exit.NOT_TRUSTED,
+        error.code,
+        code_name(error.code),
+        text,
+        "close",
+        shown=shown,
+        fields=fields,
+    )
+
+
+def _identity_ended(error: IdentityEndedError, text: str) -> CommandFailure:
+    fields = {"old_node_id": str(error.node_id)}
+    if error.successor is not None:
+        fields["new_node_id"] = str(error.successor)
+    # Without the name of the code, which would follow the command that the text ends with.
+    shown = one_line(error.text)
     return CommandFailure(
         Exit.NOT_TRUSTED,
         error.code,

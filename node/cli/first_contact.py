@@ -7,7 +7,7 @@ identity.
 """
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Final
@@ -23,6 +23,7 @@ from parley._node.node import Node
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import CloseCode
 from parley._node.transport.address import Address
+from parley._node.trust.ended_ids import lines_of
 from parley._node.trust.known_peers import KnownPeer, KnownPeers
 from parley._node.trust.petnames import fingerprint, in_two_lines
 from parley._node.trust.policies import Candidate, FirstUse, known_peers_of
@@ -45,7 +46,7 @@ async def open_node(options: NodeOptions, out: Output, address: str) -> AsyncIte
             it can't be reached.
     """
     identity = await _identity_for(options, out, Address.parse(address))
-    async with Node(identity, config=options.config) as node:
+    async with Node(identity, config=options.config, statements=options.statements()) as node:
         yield node
 
 
@@ -76,7 +77,10 @@ async def _identity_for(options: NodeOptions, out: Output, address: Address) -> 
             there = await _who_is_there(options, address)
             if there != identity.node_id:
                 trusted = options.trust is not None
-                await _introduce(out, known_peers, there, address.place, trusted=trusted)
+                statements = options.statements()
+                statements.refresh()
+                lines = lines_of(known_peers, statements.table, there)
+                await _introduce(out, known_peers, lines, there, address.place, trusted=trusted)
     if there != identity.node_id:
         return identity
     if not options.uses_own_identity:
@@ -97,7 +101,8 @@ async def _who_is_there(options: NodeOptions, address: Address) -> NodeId:
         met.append(candidate.node_id)
         return False
 
-    async with Node(options.temporary_identity(), config=options.config) as node:
+    identity = options.temporary_identity()
+    async with Node(identity, config=options.config, statements=options.statements()) as node:
         try:
             await dial(node, str(address), look)
         except NotTrustedError:
@@ -107,15 +112,21 @@ async def _who_is_there(options: NodeOptions, address: Address) -> NodeId:
 
 
 async def _introduce(
-    out: Output, known_peers: KnownPeers, there: NodeId, place: str, *, trusted: bool
+    out: Output,
+    known_peers: KnownPeers,
+    lines: Sequence[KnownPeer],
+    there: NodeId,
+    place: str,
+    *,
+    trusted: bool,
 ) -> None:
-    """Record an unknown node at an address, after asking the user. If `trusted` (`--trust
-    first-use` is given), accept it without a question when there is no terminal.
+    """Record an unknown node at an address, after asking the user, unless there are `lines` for it
+    or its predecessors. If `trusted` (`--trust first-use` is given), accept it without a question
+    when there is no terminal.
     """
-    old = known_peers.lookup(there)
     words = fingerprint(there)
-    if old is not None:
-        _say(f"the node at {place} is already known as {_called(old)}")
+    if lines:
+        _say(f"the node at {place} is already known as {_called(lines[0])}")
     elif can_prompt(out):
         question = _STRANGER.format(place=place, node_id=there, words=in_two_lines(words, "    "))
         if not await prompt_yes_no(question):

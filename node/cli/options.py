@@ -27,6 +27,7 @@ from parley._node.errors import ConfigError, FileError, NotTrustedError
 from parley._node.settings import ServeSettings, Settings, load_settings
 from parley._node.settings.sources import AtLeast
 from parley._node.transport.address import Address
+from parley._node.trust.key_statements import KeyStatements, default_key_statements
 from parley._node.trust.policies import AnyPeer, FirstUse, Known, TrustPolicy, parse_trust
 
 DEFAULT_ADDRESS = ServeSettings().listen[0]
@@ -162,6 +163,16 @@ class NodeOptions:
 
     def temporary_identity(self) -> Identity:
         return Identity.create(self._wanted_keys() or ("ed25519",))
+
+    def statements(self) -> KeyStatements:
+        """Return the user's file of key statements, or statements in memory without a home
+        directory.
+        """
+        try:
+            path = default_key_statements()
+        except ConfigError:
+            path = None
+        return KeyStatements(path)
 
     @property
     def uses_own_identity(self) -> bool:

@@ -125,7 +125,13 @@ def make_node(
     options: NodeOptions, trust: TrustPolicy | None = None, journal: "Journal | None" = None
 ) -> Node:
     """Return a node with the identity and the settings of the options."""
-    return Node(options.identity(), config=options.config, trust=trust, journal=journal)
+    return Node(
+        options.identity(),
+        config=options.config,
+        trust=trust,
+        journal=journal,
+        statements=options.statements(),
+    )
 
 
 async def dial(node: Node, address: str, trust: TrustPolicy | AcceptHook) -> Peer:

@@ -223,7 +223,7 @@ async def _ask(
     if there == identity.node_id:
         identity = options.temporary_identity()  # a node cannot connect to itself
     with anyio.fail_after(seconds):
-        async with Node(identity, config=options.config) as node:
+        async with Node(identity, config=options.config, statements=options.statements()) as node:
             peer = await node.connect(str(target), trust=policy)
             return await fetch_offers(peer, timeout=seconds)
 

@@ -74,7 +74,10 @@ class SenderConsent:
             return self.answers[who]
 
     def _is_known(self, peer: Remote) -> bool:
-        return peer.node_id is not None and self._known.lookup(peer.node_id) is not None
+        if peer.node_id is None:
+            return False
+        ids = (peer.node_id, *(peer.predecessors if isinstance(peer, Peer) else ()))
+        return any(self._known.lookup(one) is not None for one in ids)
 
     async def _is_welcome(self, peer: Remote, offer: FileOffer) -> bool:
         node_id = peer.node_id

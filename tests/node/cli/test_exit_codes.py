@@ -9,6 +9,7 @@ from click import ClickException
 
 from parley._crypto.errors import (
     KeyFileTooOpenError,
+    StatementError,
     UnknownAlgorithmError,
     WrongPassphraseError,
 )
@@ -35,7 +36,9 @@ from parley._node.errors import (
     FileError,
     HandshakeError,
     IdentityChangedError,
+    IdentityEndedError,
     InsecureAddressError,
+    KeyStatementsError,
     KnownPeersError,
     NotSpokenError,
     NotTrustedError,
@@ -72,6 +75,12 @@ EXPECTED: list[tuple[Exception, int, int, str]] = [
     (KeyFileTooOpenError("chmod"), Exit.FILE, 6, "file"),
     (WrongPassphraseError("wrong"), Exit.FILE, 6, "file"),
     (KnownPeersError("line 3"), Exit.FILE, 6, "file"),
+    (KeyStatementsError("line 3"), Exit.FILE, 6, "file"),
+    (StatementError("consent", "it does not verify", "FILE"), Exit.FILE, 6, "file"),
+    (
+        IdentityEndedError("it has ended", node_id=NodeId(bytes(32)), successor=None),
+        *(Exit.NOT_TRUSTED, 5, "authentication-failed"),
+    ),
     (FileError("none"), Exit.FILE, 6, "file"),
     (JournalBusyError("another"), Exit.FILE, 6, "file"),
     (JournalFailedError("full"), Exit.FILE, 6, "file"),
@@ -187,6 +196,17 @@ def test_a_changed_id_is_a_warning_of_many_lines(
     monkeypatch.delenv("PARLEY_HOME")
     monkeypatch.setattr(Path, "expanduser", _homeless)
     assert _found(error).fields["mend"].endswith(f"--known-peers {error.path}")
+
+
+def test_the_command_for_an_ended_id_can_be_copied() -> None:
+    old, new = NodeId(b"\x01" * 32), NodeId(b"\x02" * 32)
+    text = f"it has ended; run: parley peers accept {old}"
+    found = _found(IdentityEndedError(text, node_id=old, successor=None))
+    assert found.text == f"{text} (authentication-failed)"
+    assert found.shown == text
+    assert found.fields == {"old_node_id": str(old)}
+    found = _found(IdentityEndedError(text, node_id=old, successor=new))
+    assert found.fields == {"old_node_id": str(old), "new_node_id": str(new)}
 
 
 def _homeless(path: Path) -> Path:

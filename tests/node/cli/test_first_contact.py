@@ -9,11 +9,13 @@ import pytest
 
 from parley._crypto.identity import Identity, NodeId
 from parley._crypto.keyfile import save_identity
+from parley._crypto.statements import create_succession
 from parley._node.cli.default_identity import default_key_path
 from parley._node.cli.first_contact import connect, open_node
 from parley._node.cli.output import Output
 from parley._node.errors import ConfigError, NotTrustedError
 from parley._node.node import Node
+from parley._node.trust.key_statements import KeyStatements, default_key_statements
 from parley._node.trust.known_peers import KnownPeers, default_known_peers
 from parley._node.trust.petnames import fingerprint
 from parley._node.trust.policies import Candidate
@@ -121,6 +123,20 @@ async def test_a_known_peer_elsewhere_is_no_stranger(anyio_backend: str) -> None
             shown = terminal.read()
         assert shown == f"parley: the node at {host.place} is already known as bob\n"
         assert on_record() == {host.node_id: ("tcp://elsewhere:1", "bob", host.place)}
+
+
+async def test_the_successor_of_a_known_peer_is_no_stranger(anyio_backend: str) -> None:
+    old, recovery = Identity.create_recoverable()
+    new, _ = Identity.create_recoverable()
+    async with hosted(new) as host:
+        KnownPeers(default_known_peers()).add(old.node_id, "bob", SEEN)
+        statement = create_succession(recovery, new)
+        KeyStatements(default_key_statements()).apply(statement, SEEN)
+        with at_terminal() as terminal:
+            await call_on(host.place)
+            shown = terminal.read()
+        assert shown == f"parley: the node at {host.place} is already known as bob\n"
+        assert on_record() == {old.node_id: ("bob",), new.node_id: (host.place,)}
 
 
 async def test_one_s_own_node_is_dialled_with_a_throw_away_key(anyio_backend: str) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 import anyio
 import pytest
 
+from parley._crypto.identity import Identity
+from parley._crypto.statements import create_succession
 from parley._node.apps.transfer.protocol import FileOffer, RefusalCode
 from parley._node.apps.transfer.receiver import FileReceiver
 from parley._node.apps.transfer.sender import Source, send_file
@@ -104,6 +106,20 @@ async def test_known_peers_are_not_asked_about(
 ) -> None:
     async with meeting() as met:
         known.add(met.client.node_id, None, datetime.now(UTC))
+        assert await strangers(known).welcome(met.back, offer())
+        assert capsys.readouterr().err == ""
+
+
+async def test_the_successor_of_a_known_peer_is_not_asked_about(
+    anyio_backend: str, known: KnownPeers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, now = Identity.create(), datetime.now(UTC)
+    async with meeting() as met:
+        known.add(old.node_id, "bob", now)
+        assert not await strangers(known).welcome(met.back, offer())
+        capsys.readouterr()
+        met.server.statements.apply(create_succession(old, met.client.identity), now)
+        met.server.statements.decide(old.node_id, met.client.node_id, now)
         assert await strangers(known).welcome(met.back, offer())
         assert capsys.readouterr().err == ""
 
