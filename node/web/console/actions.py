@@ -11,6 +11,9 @@ from parley._crypto.identity import NodeId
 from parley._node.bus.bus import Bus
 from parley._node.errors import ParleyError
 from parley._node.protocol.codes import CloseCode
+from parley._node.trust.ended_ids import lines_of
+from parley._node.trust.known_peers import KnownPeers
+from parley._node.trust.statement_table import StatementTable
 from parley._node.web.console.console import Console
 from parley._node.web.console.views import PATIENCE, time_limit
 
@@ -77,7 +80,9 @@ class Actions:
             raise CannotDoError(str(error)) from error
         if console.known_peers is None:
             raise CannotDoError(f"cannot forget {node_id}: this node has no file of known peers")
-        if not await anyio.to_thread.run_sync(console.known_peers.forget, node_id):
+        table = console.node.statements.table
+        forgot = await anyio.to_thread.run_sync(_forget, console.known_peers, table, node_id)
+        if not forgot:
             raise CannotDoError(f"cannot forget {node_id}: it is not a known peer")
         await console.node.review()
         return f"forgot {node_id}"
@@ -114,6 +119,12 @@ class Actions:
         if letters != "all" and not _are_ids(letters):
             raise CannotDoError(f"invalid letters: expected 'all' or at most {MOST_LETTERS:,} IDs")
         return bus, str(asked.get("stream")), None if letters == "all" else letters
+
+
+def _forget(known: KnownPeers, table: StatementTable, node_id: NodeId) -> bool:
+    """Remove the lines that stand for a peer; return False if there are none."""
+    forgot = [known.forget(line.node_id) for line in lines_of(known, table, node_id)]
+    return any(forgot)
 
 
 def _are_ids(letters: object) -> bool:

@@ -25,6 +25,7 @@ from parley._node.node import Node
 from parley._node.peer.peer import Peer
 from parley._node.server.federation import Federation
 from parley._node.transport.task_scope import own_task_group
+from parley._node.trust.ended_ids import inheritances
 from parley._node.trust.known_peers import KnownPeers
 from parley._node.web.console.views import (
     PeerNumbers,
@@ -176,6 +177,9 @@ class Console:
     async def __aenter__(self) -> Self:
         self._began = self.now()
         self._entered.enter_context(self.node.metrics.watched())
+        statements = self.node.statements
+        statements.listeners.append(self.refresh)
+        self._entered.callback(statements.listeners.remove, self.refresh)
         self._tasks = await self._entered.enter_async_context(own_task_group("the console"))
         return self
 
@@ -217,11 +221,13 @@ class Console:
             self._fetching = False
 
     def _names(self) -> dict[NodeId, str]:
-        """Return the names of nodes, without the addresses of known peers."""
+        """Return the names of nodes, without the addresses of known peers. The successor of an
+        ended ID has the name of that ID, unless it has one itself.
+        """
         if self.known_peers is None:
             return {}
         try:
-            return {
+            names = {
                 peer.node_id: name
                 for peer in self.known_peers
                 for name in reversed(peer.names)
@@ -229,3 +235,7 @@ class Console:
             }
         except KnownPeersError:
             return {}
+        for origin, successor in inheritances(self.node.statements.table):
+            if origin in names:
+                names.setdefault(successor, names[origin])
+        return names

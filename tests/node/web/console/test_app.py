@@ -1,12 +1,15 @@
 """The console over HTTP: authentication, refused requests, and the effects of actions."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+from parley._crypto.identity import Identity
+from parley._crypto.statements import create_succession
 from parley._node.bus.bus import Bus
 from parley._node.errors import ConfigError, InsecureAddressError, PeerClosedError
 from parley._node.web.console import actions
@@ -147,6 +150,19 @@ async def test_peers_are_closed_and_forgotten(tmp_path: Path, anyio_backend: Any
         assert (await visitor.do("forget", id=one["id"]))[0] == 409
         assert (await visitor.do("forget", id=HOSTILE))[0] == 409
         assert (await visitor.do("nothing"))[0] == 409
+
+
+async def test_successors_are_forgotten_with_the_ended_ids(
+    tmp_path: Path, anyio_backend: Any
+) -> None:
+    old, new, now = Identity.create(), Identity.create(), datetime.now(UTC)
+    async with quiet(tmp_path) as found, visiting(found.served, may_act=True) as visitor:
+        found.known.add(old.node_id, "bob", now)
+        assert (await visitor.do("forget", id=str(new.node_id)))[0] == 409
+        found.node.statements.apply(create_succession(old, new), now)
+        found.node.statements.decide(old.node_id, new.node_id, now)
+        assert (await visitor.do("forget", id=str(new.node_id)))[0] == 200
+        assert len(found.known) == 0
 
 
 async def test_drain_is_forwarded_and_actions_are_logged(

@@ -8,7 +8,8 @@ from typing import Any
 import anyio
 import pytest
 
-from parley._crypto.identity import NodeId
+from parley._crypto.identity import Identity, NodeId
+from parley._crypto.statements import create_succession
 from parley._node.errors import CallRefused
 from parley._node.metrics import catalogue
 from parley._node.metrics.catalogue import Histogram, labelled
@@ -95,6 +96,38 @@ def test_numbers_are_shown_with_labels_and_bounds() -> None:
     assert view["samples"] == [
         {"labels": ["a\\nb"], "bounds": (0.1, 1.0), "counts": [0, 1, 0], "sum": 0.5}
     ]
+
+
+async def test_successors_of_ended_ids_have_their_names(tmp_path: Path, anyio_backend: Any) -> None:
+    old, now = Identity.create(), datetime.now(UTC)
+    asked: list[int] = []
+
+    def find() -> list[dict[str, str]]:
+        asked.append(1)
+        return []
+
+    async with meeting() as met:
+        known = KnownPeers(tmp_path / "known_peers")
+        known.add(old.node_id, "bob", now)
+        statements = met.server.statements
+        async with Console(met.server, known_peers=known, findings=find) as console:
+            console.view()
+            with anyio.fail_after(PATIENCE):
+                while not asked:
+                    await anyio.lowlevel.checkpoint()
+            assert console.view()["peers"]["rows"][0]["name"] == ""
+            # A change is shown without waiting for the next check.
+            statements.apply(create_succession(old, met.client.identity), now)
+            statements.decide(old.node_id, met.client.node_id, now)
+            with anyio.fail_after(PATIENCE):
+                while console.view()["peers"]["rows"][0]["name"] != "bob" or len(asked) < 2:
+                    await anyio.lowlevel.checkpoint()
+            known.add(met.client.node_id, "robert", now)
+            console.refresh()
+            with anyio.fail_after(PATIENCE):
+                while console.view()["peers"]["rows"][0]["name"] != "robert":
+                    await anyio.lowlevel.checkpoint()
+        assert console.refresh not in statements.listeners
 
 
 async def test_names_and_findings_are_fetched_in_the_background(
