@@ -1,9 +1,10 @@
-"""`parley peers`: show and change the file of known peers, or of a local server's accounts.
+"""`parley peers`: list and change the file of known peers, or of a local server's accounts.
 
 A change applies to exactly one peer. A name that matches several peers changes nothing and lists
 them. `node.trust.known_peers` describes the file's format.
 """
 
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,8 @@ from parley._node.cli.output import Output
 from parley._node.cli.terminal import table_of_nodes
 from parley._node.errors import AddressError, ConfigError, FileError
 from parley._node.transport.address import Address
+from parley._node.trust.ended_ids import lines_of
+from parley._node.trust.key_statements import default_key_statements, read_table
 from parley._node.trust.known_peers import (
     KnownPeer,
     KnownPeers,
@@ -21,6 +24,7 @@ from parley._node.trust.known_peers import (
     default_known_peers,
 )
 from parley._node.trust.petnames import fingerprint
+from parley._node.trust.statement_table import StatementTable
 
 SHORTEST_ID: Final = 4  # minimum length of a node ID's prefix
 
@@ -68,15 +72,27 @@ def forget(
     as_json: bool,
 ) -> None:
     known, out = _file(known_peers, accounts), Output(as_json)
-    peer = find_peer(known, who)
-    if not known.forget(peer.node_id):
-        raise ConfigError(
-            f"cannot forget {peer.node_id}: another command has just removed it from '{known.path}'"
-        )
-    out.effect = f"forgot {peer.node_id}"
-    out.print(f"forgot {peer.node_id}, known since {first_seen_utc(peer)}")
-    out.print(f"names  {', '.join(peer.names) or '-'}")
-    out.done(**_described(peer), known_peers=str(known.path))
+    table = read_table(default_key_statements())
+    node_id = _find_id(known, table, who)
+    lines = lines_of(known, table, node_id)
+    for peer in lines:
+        if not known.forget(peer.node_id):
+            raise ConfigError(
+                f"cannot forget {peer.node_id}: another command has just removed it from "
+                f"'{known.path}'"
+            )
+        out.effect = f"forgot {peer.node_id}"
+        out.print(f"forgot {peer.node_id}, known since {first_seen_utc(peer)}")
+        out.print(f"names  {', '.join(peer.names) or '-'}")
+    first = min(lines, key=lambda peer: peer.first_seen)
+    out.done(
+        node_id=str(node_id),
+        names=[name for peer in lines for name in peer.names],
+        first_seen=first_seen_utc(first),
+        words=fingerprint(node_id),
+        predecessors=[str(peer.node_id) for peer in lines if peer.node_id != node_id],
+        known_peers=str(known.path),
+    )
 
 
 def rename(
@@ -101,27 +117,55 @@ def find_peer(known: KnownPeers, who: str) -> KnownPeer:
         ConfigError: no peer matches, or several, which are listed.
         KnownPeersError: as for `KnownPeers`.
     """
-    found = {peer.node_id: peer for peer in known if _fits(peer, who)}
+    found = {peer.node_id: peer for peer in known if fits(peer.node_id, peer.names, who)}
+    _require_one(known, list(found), who)
+    return next(iter(found.values()))
+
+
+def _find_id(known: KnownPeers, table: StatementTable, who: str) -> NodeId:
+    """Return the ID of a peer that has a line, or that succeeds a peer that has one.
+
+    Raises:
+        ConfigError, KnownPeersError: as for `find_peer`.
+    """
+    peers = list(known)
+    found = dict.fromkeys(
+        [peer.node_id for peer in peers if fits(peer.node_id, peer.names, who)]
+        + [
+            current
+            for peer in peers
+            if (current := table.current(peer.node_id)) is not None and fits(current, (), who)
+        ]
+    )
+    _require_one(known, list(found), who)
+    return next(iter(found))
+
+
+def _require_one(known: KnownPeers, found: Sequence[NodeId], who: str) -> None:
     if not found:
         raise ConfigError(
             f"cannot find {who!r} in '{known.path}': no peer has this name or node ID; list all "
             "with: parley peers list"
         )
     if len(found) > 1:
-        peers = "; ".join(f"{p.node_id} ({', '.join(p.names) or '-'})" for p in found.values())
+        lines = {node_id: known.lookup(node_id) for node_id in found}
+        peers = "; ".join(
+            f"{node_id} ({', '.join(line.names if line else ()) or '-'})"
+            for node_id, line in lines.items()
+        )
         raise ConfigError(
             f"cannot choose a peer by {who!r}: it matches {len(found)} peers; name one of them: "
             f"{peers}"
         )
-    return next(iter(found.values()))
 
 
-def _fits(peer: KnownPeer, who: str) -> bool:
+def fits(node_id: NodeId, names: Collection[str], who: str) -> bool:
+    """Return whether `who` is the node ID, a prefix of it, or one of the names."""
     if _node_id(who) is not None:
-        return peer.node_id == _node_id(who)
-    if who in peer.names or _place(who) in peer.names:
+        return node_id == _node_id(who)
+    if who in names or _place(who) in names:
         return True
-    return len(who) >= SHORTEST_ID and peer.node_id.text.startswith(who)
+    return len(who) >= SHORTEST_ID and node_id.text.startswith(who)
 
 
 def _renamed(peer: KnownPeer, who: str, new_name: str) -> list[str]:

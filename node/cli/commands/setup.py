@@ -14,6 +14,7 @@ from parley._node.cli.commands.framework import (
     option,
 )
 from parley._node.cli.commands.shared import (
+    CONFIG,
     JSON,
     PASSPHRASE_FILE,
 )
@@ -39,6 +40,13 @@ WHO: Final = argument(
     "ID-OR-NAME",
     completes="completion.suggestions:known_names",
     help="A name, a node ID, or a unique prefix of a node ID.",
+)
+
+ENDED: Final = argument(
+    "who",
+    "ID-OR-NAME",
+    completes="completion.suggestions:ended_ids",
+    help="The ended node ID, a unique prefix of it, or its name among the known peers.",
 )
 
 CONTEXT_NAME: Final = argument(
@@ -217,8 +225,9 @@ PEERS_ADD: Final = command(
 PEERS_FORGET: Final = command(
     "forget",
     "peers:forget",
-    "Remove a known peer and close its sessions, or with --accounts its account. The next "
-    "node to answer under its names is treated as new.",
+    "Remove a known peer and close its sessions, or with --accounts its account. This includes "
+    "the ended node IDs that it succeeds. The next node to answer under its names is treated as "
+    "new.",
     WHO,
     ACCOUNTS,
     KNOWN_PEERS,
@@ -236,6 +245,60 @@ PEERS_RENAME: Final = command(
     KNOWN_PEERS,
     JSON,
     examples=("parley peers rename tcp://127.0.0.1:4747 bob",),
+)
+
+PEERS_APPLY: Final = command(
+    "apply",
+    "ended_ids:apply",
+    "Store the key statement in FILE, which ends a node ID and can name its successor. Shows the "
+    "node IDs and asks first.",
+    argument("path", "FILE", type=FILE, help="Statement from `parley id succeed` or `id revoke`."),
+    flag("--yes", help="Don't ask."),
+    JSON,
+    examples=("parley peers apply bob.succession",),
+)
+
+PEERS_ACCEPT: Final = command(
+    "accept",
+    "ended_ids:accept",
+    "Accept the successor of an ended node ID, which then also has the rights that were granted "
+    "to the old ID.",
+    ENDED,
+    option(
+        "--as",
+        "successor",
+        metavar="ID",
+        help="The successor: its node ID, a unique prefix of it, or 'none'. Default: the only "
+        "one that a stored statement names.",
+    ),
+    JSON,
+    examples=(
+        "parley peers accept bob",
+        "parley peers accept bob --as e525e2c4",
+    ),
+)
+
+PEERS_REFUSE: Final = command(
+    "refuse",
+    "ended_ids:refuse",
+    "Refuse every successor of an ended node ID, as `accept --as none` does.",
+    ENDED,
+    JSON,
+    examples=("parley peers refuse bob",),
+)
+
+PEERS_SHOW: Final = command(
+    "show",
+    "ended_ids:show",
+    "Show the ended node IDs: statements, decisions, open questions, and the rules that still "
+    "name them.",
+    KNOWN_PEERS,
+    CONFIG,
+    JSON,
+    examples=(
+        "parley peers show",
+        "parley peers show --config parley.toml",
+    ),
 )
 
 CONTEXT_ADD: Final = command(
@@ -355,11 +418,15 @@ ID_COMMANDS: Final = group(
 
 PEERS_COMMANDS: Final = group(
     "peers",
-    "List, add, rename and forget known peers.",
+    "Manage known peers, and the successors of ended node IDs.",
     PEERS_LIST,
     PEERS_ADD,
     PEERS_FORGET,
     PEERS_RENAME,
+    PEERS_SHOW,
+    PEERS_APPLY,
+    PEERS_ACCEPT,
+    PEERS_REFUSE,
 )
 
 CONTEXT_COMMANDS: Final = group(

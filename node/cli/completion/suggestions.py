@@ -13,6 +13,7 @@ from parley._node.cli.completion.responder import SAFE_NAME, safe_description
 from parley._node.cli.context_file import Contexts
 from parley._node.errors import AddressError, ParleyError
 from parley._node.transport.address import Address
+from parley._node.trust.key_statements import default_key_statements, read_table
 from parley._node.trust.known_peers import KnownPeer, KnownPeers, default_known_peers
 
 _FILE: Final = "sqlite:///"
@@ -69,6 +70,16 @@ def known_names(
     peers = _known()
     names = [(name, peer.node_id.short) for peer in peers for name in _names(peer)]
     return names + [(str(peer.node_id), " ".join(_names(peer)[:1])) for peer in peers]
+
+
+def ended_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[tuple[str, str]]:
+    try:
+        origins = read_table(default_key_statements()).origins
+    except ParleyError:
+        return []
+    named = {peer.node_id: _names(peer) for peer in _known()}
+    names = [(name, one.short) for one in origins for name in named.get(one, ())]
+    return names + [(str(one), " ".join(named.get(one, [])[:1])) for one in origins]
 
 
 def algorithms(

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from parley._crypto.registry import Suite
 from parley._node.cli.doctor.diagnosis import Diagnosis, Level
+from parley._node.cli.doctor.identity_checks import check_ended_ids, check_own_key
 from parley._node.cli.doctor.machine import check_machine, versions
 from parley._node.cli.doctor.settings_checks import (
     check_address,
@@ -31,10 +32,12 @@ from parley._node.cli.first_contact import open_node
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.output import Output, format_value, pluralise
 from parley._node.cli.run import dial, peer_fields, run
+from parley._node.errors import ParleyError
 from parley._node.logs import one_line
 from parley._node.peer.peer import Peer
 from parley._node.protocol.codes import VERSION
 from parley._node.protocol.limits import NEGOTIATED, Limits
+from parley._node.settings import Settings, load_settings
 from parley._node.trust.petnames import Petnames
 
 SLOW_ROUND_TRIP: Final = 0.5  # seconds
@@ -171,6 +174,9 @@ def doctor(
     spoken = [*check_settings(config), *(check_address("dialect", each) for each in dialect or ())]
     findings += spoken
     _show(out, "other dialects", spoken)
+    identities = list(_check_identities(options, config))
+    findings += identities
+    _show(out, "identities", identities)
     kept = list(check_journal(config))
     findings += kept
     if kept:
@@ -194,6 +200,15 @@ def doctor(
     out.done(**{str(level): number for level, number in counts.items()})
     if counts[Level.PROBLEM]:
         raise click.exceptions.Exit(Exit.FAILED)
+
+
+def _check_identities(options: NodeOptions, config: Path | None) -> Iterator[Diagnosis]:
+    try:
+        settings = load_settings(config)
+    except ParleyError:
+        settings = Settings()  # check_settings reports it
+    yield from check_own_key(options, settings)
+    yield from check_ended_ids(settings)
 
 
 async def _connection(

@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
+from parley._crypto.identity import NodeId
 from parley._crypto.keyfile import AUDITOR_MAGIC
 from parley._node.bus.address import without_password
 from parley._node.bus.errors import BusDamagedError, BusError
@@ -23,6 +24,7 @@ from parley._node.bus.sqlite.database import require_bus
 from parley._node.bus.sqlite.errors import bus_error
 from parley._node.cli.bus.connection import require_offerable, sqlite_path
 from parley._node.cli.doctor.diagnosis import Diagnosis, Level
+from parley._node.cli.doctor.identity_checks import check_ended_ids, check_own_id
 from parley._node.cli.doctor.machine import check_machine
 from parley._node.errors import AddressError, ConfigError, ParleyError
 from parley._node.gateways.server import is_local
@@ -384,13 +386,18 @@ def _home() -> list[Path]:
         return []
 
 
-def findings(settings: Settings) -> list[dict[str, str]]:
-    """Return the findings about this machine and the settings of a running server."""
-    return [asdict(found) for found in _diagnoses(settings)]
+def findings(settings: Settings, own: NodeId | None = None) -> list[dict[str, str]]:
+    """Return the findings about this machine and the settings of a running server, which has the
+    node ID `own`.
+    """
+    return [asdict(found) for found in _diagnoses(settings, own)]
 
 
-def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
+def _diagnoses(settings: Settings, own: NodeId | None) -> Iterator[Diagnosis]:
     yield from check_machine()
+    if own is not None:
+        yield from check_own_id(own)
     yield from check_dialects(settings)
     yield from check_kept(settings.journal)
     yield from check_offered(settings)
+    yield from check_ended_ids(settings)

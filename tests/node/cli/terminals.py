@@ -6,6 +6,7 @@ import select
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from threading import Thread
 
 import anyio
 import pytest
@@ -43,6 +44,21 @@ class Terminal:
             tasks.start_soon(self._answer, typed)
             yield
             tasks.cancel_scope.cancel()
+
+    @contextmanager
+    def answering(self, typed: str) -> Iterator[None]:
+        """Type a line in a thread once a question is asked, while the block runs."""
+
+        def answer() -> None:
+            self.wait_for("[yes/no] ", 1)
+            self.type(typed)
+
+        thread = Thread(target=answer)
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join()
 
     async def _answer(self, typed: str) -> None:
         for number, line in enumerate(typed.splitlines(keepends=True), 1):

@@ -109,6 +109,7 @@ def test_forget_says_it_as_json(parley: Parley, known: KnownPeers) -> None:
             "names": ["bob"],
             "first_seen": SEEN,
             "words": fingerprint(BOB),
+            "predecessors": [],
             "known_peers": str(known.path),
         }
     ]

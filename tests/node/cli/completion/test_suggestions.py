@@ -7,17 +7,20 @@ from typing import Any
 import click
 import pytest
 
-from parley._crypto.identity import NodeId
+from parley._crypto.identity import Identity, NodeId
 from parley._crypto.registry import NAMES
+from parley._crypto.statements import create_revocation
 from parley._node.cli.completion import suggestions
 from parley._node.cli.completion.suggestions import (
     algorithms,
     any_algorithm,
     bus_addresses,
     bus_files,
+    ended_ids,
     known_addresses,
     known_names,
 )
+from parley._node.trust.key_statements import KeyStatements
 from parley._node.trust.known_peers import KnownPeers
 
 
@@ -75,6 +78,22 @@ def test_a_file_that_cannot_be_read_offers_nothing(known: KnownPeers) -> None:
     known.path.write_text("nonsense\n")
     assert offered(known_addresses, "") == []
     assert offered(known_names, "") == []
+
+
+def test_ended_ids(known: KnownPeers, tmp_path: Path) -> None:
+    assert offered(ended_ids, "") == []
+    bob, eve = Identity.create(), Identity.create()
+    known.add(bob.node_id, "bob", NOW)
+    statements = KeyStatements(tmp_path / "key_statements")
+    for identity in (bob, eve):
+        statements.apply(create_revocation(identity), NOW)
+    assert offered(ended_ids, "") == [
+        ("bob", bob.node_id.short),
+        (str(bob.node_id), "bob"),
+        (str(eve.node_id), ""),
+    ]
+    (tmp_path / "key_statements").write_text("nonsense\n")
+    assert offered(ended_ids, "") == []
 
 
 @pytest.mark.parametrize("parameter", list(NAMES))

@@ -1,0 +1,193 @@
+"""Describe ended node IDs, and the rules that still name them, for `parley peers show` and `parley
+doctor` (docs/protocol.md section 22).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from parley._crypto.identity import NodeId
+from parley._node.cli.context_file import Contexts
+from parley._node.errors import AddressError
+from parley._node.handlers.permissions import read_roles
+from parley._node.settings import Settings
+from parley._node.settings.tables import parse_forward
+from parley._node.transport.address import Address
+from parley._node.trust.ended_ids import Outcome, outcome_of
+from parley._node.trust.known_peers import KnownPeers, default_accounts, default_known_peers
+from parley._node.trust.petnames import Petnames
+from parley._node.trust.policies import known_peers_of, parse_trust
+from parley._node.trust.statement_table import MAX_STEPS, StatementTable
+
+OPEN: Final = (Outcome.QUESTION, Outcome.CONFLICT)  # a person must decide
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What became of an ended ID: a sentence, and the advice, empty if there is nothing to do."""
+
+    node_id: NodeId
+    outcome: Outcome
+    successor: NodeId | None
+    text: str
+    mend: str
+
+
+def describe_end(table: StatementTable, origin: NodeId, petnames: Petnames) -> Ending:
+    """Describe what became of an ended ID."""
+    outcome, successor = outcome_of(table, origin), table.successor_of(origin)
+    who = petnames.of(origin) or origin.short
+    text = mend = ""
+    match outcome:
+        case Outcome.FOLLOWED:
+            text = f"its recovery key named the successor {successor}"
+        case Outcome.ACCEPTED:
+            text = f"you accepted the successor {successor}"
+        case Outcome.REFUSED:
+            text = "you refused its successors, so no node takes its place"
+        case Outcome.REVOKED:
+            text = "it was revoked, and no node takes its place"
+        case Outcome.CONFLICT:
+            text = f"two successors claim to be {who}"
+            mend = f"ask {who} which is right, then run: parley peers accept {origin.short} --as ID"
+        case Outcome.QUESTION:
+            several = len(table.successions_of(origin)) > 1
+            text = f"a statement names a successor of {who}, which you have not accepted"
+            if several:
+                text = f"two statements name successors of {who}, which you have not accepted"
+            mend = (
+                f"compare the words with {who} over another channel, then run: parley peers "
+                f"accept {origin.short}{' --as ID' if several else ''}"
+            )
+    if successor is not None and table.has_ended(successor):
+        text += ", which has ended too"
+    return Ending(origin, outcome, successor, text, mend)
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRule:
+    """A rule that names an ended ID: where it is, what became of the rule, and the advice, empty if
+    there is nothing to do. `applies` is whether a successor takes the place of the ID there.
+    """
+
+    node_id: NodeId
+    place: str
+    text: str
+    mend: str
+    applies: bool
+
+
+def find_rules(
+    table: StatementTable,
+    petnames: Petnames,
+    settings: Settings,
+    known_peers: Path | None = None,
+) -> Iterator[EndedRule]:
+    """Yield the rules that name an ended ID: lines of known peers and accounts, contexts, roles and
+    settings. `known_peers` replaces the default file.
+
+    Raises:
+        KnownPeersError, FileError: a file cannot be read.
+        ConfigError: the home directory cannot be found.
+    """
+    if not table.origins:
+        return
+    for node_id, place in _followed(settings, known_peers):
+        if table.has_ended(node_id):
+            yield _rule(table, petnames, node_id, place, table.current(node_id))
+    for node_id, place in _granted(settings):
+        if table.has_ended(node_id):
+            yield _rule(table, petnames, node_id, place, table.granted(node_id))
+
+
+def _rule(
+    table: StatementTable,
+    petnames: Petnames,
+    node_id: NodeId,
+    place: str,
+    heir: NodeId | None,
+) -> EndedRule:
+    current = table.current(node_id)
+    last = describe_end(table, _last(table, node_id), petnames)
+    if heir is not None:
+        text, mend = f"its successor {heir} takes its place", ""
+    elif current is not None:
+        text = f"its successor {current} does not take its place until you accept it"
+        mend = f"to grant it the same, run: parley peers accept {_unaccepted(table, node_id).short}"
+    elif last.outcome in OPEN:
+        text, mend = "no node takes its place until you choose a successor", last.mend
+    else:
+        text, mend = "no node takes its place", "remove it, or replace it by another node ID"
+    return EndedRule(node_id, place, text, mend, heir is not None)
+
+
+def _unaccepted(table: StatementTable, node_id: NodeId) -> NodeId:
+    """Return the first ID from this one on whose successor no person has accepted."""
+    for _ in range(MAX_STEPS):
+        decision = table.decisions.get(node_id)
+        if decision is None or decision.successor is None:
+            break
+        node_id = decision.successor
+    return node_id
+
+
+def _last(table: StatementTable, node_id: NodeId) -> NodeId:
+    """Return the ended ID at which the successors of an ID that has no `current` end."""
+    for _ in range(MAX_STEPS):
+        successor = table.successor_of(node_id)
+        if successor is None:
+            break
+        node_id = successor
+    return node_id
+
+
+def _followed(settings: Settings, known_peers: Path | None) -> Iterator[tuple[NodeId, str]]:
+    """Yield the IDs in rules that apply to a successor without a person's decision."""
+    files: dict[Path, tuple[str, KnownPeers]] = {}
+    policy = known_peers_of(parse_trust(settings.serve.trust))
+    for title, file in (
+        ("known peers", KnownPeers(known_peers or default_known_peers())),
+        ("known peers", policy),
+        ("accounts", KnownPeers(default_accounts())),
+    ):
+        if file is not None:
+            files.setdefault(file.path, (title, file))
+    for title, file in files.values():
+        for peer in file:
+            yield peer.node_id, f"{title} '{file.path}': {', '.join(peer.names) or '-'}"
+    for name, context in Contexts().all().items():
+        yield from _addressed(context.address, f"context {name}")
+    for text in settings.serve.forward:
+        yield from _addressed(parse_forward(text).address, f"serve.forward {text}")
+    if not isinstance(settings.federation.accounts, str):
+        for text in settings.federation.accounts:
+            yield NodeId.parse(text), "federation.accounts"
+
+
+def _granted(settings: Settings) -> Iterator[tuple[NodeId, str]]:
+    """Yield the IDs in rules that apply to a successor only after a person's decision."""
+    federation = settings.federation
+    for text in federation.links:
+        yield from _addressed(text, f"federation.links {text}")
+    for name, texts in ("members", federation.members), ("carry", federation.carry):
+        for text in texts:
+            yield NodeId.parse(text), f"federation.{name}"
+    for right, text in zip(settings.bus.rights, settings.bus.allow, strict=True):
+        if right.node_id is not None:
+            yield right.node_id, f"bus.allow {text}"
+    if settings.serve.roles is not None:
+        for node_id, roles in read_roles(settings.serve.roles).items():
+            yield node_id, f"roles '{settings.serve.roles}': {', '.join(sorted(roles))}"
+
+
+def _addressed(text: str | None, place: str) -> Iterator[tuple[NodeId, str]]:
+    if text is None:
+        return
+    try:
+        address = Address.parse(text)
+    except AddressError:
+        return  # the command that uses it reports it
+    for node_id in (address.node_id, address.server, address.home):
+        if node_id is not None:
+            yield node_id, place

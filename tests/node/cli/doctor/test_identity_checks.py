@@ -1,0 +1,153 @@
+"""`parley doctor`: the user's key, ended node IDs, and the rules that name them."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from parley._crypto.identity import Identity
+from parley._crypto.keyfile import PassphraseCost, save_identity
+from parley._crypto.statements import create_revocation, create_succession
+from parley._node.cli.doctor.diagnosis import Diagnosis, Level
+from parley._node.cli.doctor.identity_checks import (
+    MOST_ENDED,
+    check_ended_ids,
+    check_own_id,
+    check_own_key,
+)
+from parley._node.cli.doctor.settings_checks import findings
+from parley._node.cli.options import NodeOptions
+from parley._node.settings import FederationSettings, Settings
+from parley._node.trust.key_statements import KeyStatements, default_key_statements
+from parley._node.trust.known_peers import KnownPeers, default_known_peers
+from tests.node.cli.conftest import Parley, said
+
+NOW = datetime(2027, 1, 1, tzinfo=UTC)
+SETTINGS = Settings()
+
+
+@pytest.fixture
+def statements() -> KeyStatements:
+    """The file that commands use."""
+    return KeyStatements(default_key_statements())
+
+
+def key_file(tmp_path: Path, identity: Identity) -> NodeOptions:
+    """Save an identity; return options that name it."""
+    save_identity(tmp_path / "key", identity)
+    return NodeOptions(identity_path=tmp_path / "key")
+
+
+def test_a_key_with_and_without_a_recovery_key(tmp_path: Path) -> None:
+    assert list(check_own_key(NodeOptions(), SETTINGS)) == []  # no key yet
+    (found,) = check_own_key(key_file(tmp_path, Identity.create()), SETTINGS)
+    assert (found.level, found.subject) == (Level.NOTE, f"key {tmp_path / 'key'}")
+    assert "it has no recovery key" in found.text
+    assert "parley id new KEY --recovery FILE" in found.mend
+    (tmp_path / "key").unlink()
+    (found,) = check_own_key(key_file(tmp_path, Identity.create_recoverable()[0]), SETTINGS)
+    assert found.level is Level.OK
+
+
+def test_a_key_that_cannot_be_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    save_identity(path, Identity.create(), b"secret", cost=PassphraseCost(passes=1, memory_kib=8))
+    (found,) = check_own_key(NodeOptions(identity_path=path), SETTINGS)
+    assert (found.level, found.subject) == (Level.NOTE, "key")
+    assert "it was not checked: " in found.text
+
+
+def test_the_own_id_has_ended(tmp_path: Path, statements: KeyStatements) -> None:
+    old, recovery = Identity.create_recoverable()
+    new, _ = Identity.create_recoverable()
+    assert list(check_own_id(old.node_id)) == []
+    statements.apply(create_revocation(old), NOW)
+    (_, found) = check_own_key(key_file(tmp_path, old), SETTINGS)
+    assert (found.level, found.subject) == (Level.PROBLEM, "node ID")
+    assert f"the own node ID {old.node_id} has ended" in found.text
+    statements.apply(create_succession(recovery, new), NOW)
+    (found,) = check_own_id(old.node_id)
+    assert found.mend == f"use the key of its successor {new.node_id}"
+
+
+def levels(settings: Settings = SETTINGS) -> dict[str, Level]:
+    return {found.subject: found.level for found in check_ended_ids(settings)}
+
+
+def test_nothing_has_ended() -> None:
+    assert list(check_ended_ids(SETTINGS)) == [
+        Diagnosis(Level.OK, "key statements", "no node ID has ended")
+    ]
+
+
+def test_an_unreadable_file(statements: KeyStatements) -> None:
+    default_key_statements().parent.mkdir(mode=0o700)
+    default_key_statements().write_text("nonsense\n")
+    (found,) = check_ended_ids(SETTINGS)
+    assert (found.level, found.subject) == (Level.PROBLEM, "key statements")
+    assert "line 1" in found.text
+    assert list(check_own_id(Identity.create().node_id)) == []
+
+
+def test_questions_conflicts_and_rules(statements: KeyStatements) -> None:
+    known = KnownPeers(default_known_peers())
+    (bob, bob_recovery), (carol, carol_recovery) = (Identity.create_recoverable() for _ in range(2))
+    heirs = [Identity.create_recoverable()[0] for _ in range(3)]
+    dave, next_dave = Identity.create(), Identity.create()
+    for name, identity in (("bob", bob), ("carol", carol), ("dave", dave)):
+        known.add(identity.node_id, name, NOW)
+    for statement in (
+        create_succession(bob_recovery, heirs[0]),
+        create_succession(carol_recovery, heirs[1]),
+        create_succession(carol_recovery, heirs[2]),
+        create_succession(dave, next_dave),
+    ):
+        statements.apply(statement, NOW)
+    settings = Settings(federation=FederationSettings(members=(str(bob.node_id),)))
+    place = f"known peers '{known.path}': "
+    assert levels(settings) == {
+        f"ended {carol.node_id} (carol)": Level.PROBLEM,
+        f"ended {dave.node_id} (dave)": Level.NOTE,
+        f"ended {bob.node_id} (bob)": Level.OK,
+        f"{place}bob": Level.OK,
+        f"{place}carol": Level.WEAK,
+        f"{place}dave": Level.WEAK,
+        "federation.members": Level.WEAK,
+    }
+    found = {one.subject: one for one in check_ended_ids(settings)}
+    assert found["federation.members"].mend == (
+        f"to grant it the same, run: parley peers accept {bob.node_id.short}"
+    )
+    assert "two successors claim to be carol" in found[f"ended {carol.node_id} (carol)"].text
+    # A server's console shows the same.
+    shown = {one["subject"]: one["level"] for one in findings(settings, bob.node_id)}
+    assert shown.items() >= levels(settings).items()
+    assert shown["node ID"] == "problem"
+    known.path.write_text("nonsense\n")
+    assert levels(settings)["key statements"] == Level.NOTE
+
+
+def test_few_of_many_ended_ids_are_listed(statements: KeyStatements) -> None:
+    for _ in range(MOST_ENDED + 2):
+        statements.apply(create_revocation(Identity.create()), NOW)
+    found = list(check_ended_ids(SETTINGS))
+    assert len(found) == MOST_ENDED + 1
+    assert found[-1].text == "2 further node IDs have ended"
+
+
+@pytest.mark.process
+def test_the_command_reports_them(
+    parley: Parley, tmp_path: Path, statements: KeyStatements
+) -> None:
+    identity = Identity.create()
+    save_identity(tmp_path / "key", identity)
+    done = parley("doctor", "--json", "--identity", str(tmp_path / "key"))
+    assert done.code == 0
+    statements.apply(create_revocation(identity), NOW)
+    done = parley("doctor", "--json", "--identity", str(tmp_path / "key"))
+    assert done.code == 1
+    found = {line["subject"]: line["level"] for line in said(done, "finding")}
+    assert found["node ID"] == "problem"
+    assert found[f"ended {identity.node_id}"] == "ok"
+    assert found[f"key {tmp_path / 'key'}"] == "note"
+    assert "# identities" in parley("doctor", "--identity", str(tmp_path / "key")).out
