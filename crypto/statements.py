@@ -4,6 +4,7 @@
 they cost more than all other checks together. Both need only the bytes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from time import time_ns
@@ -212,6 +213,26 @@ class Statement:
                 raise StatementError(
                     "successor", "the origin has a recovery key, but the successor has none"
                 )
+
+
+def parse_chain(encoded: Sequence[bytes], last: NodeId) -> list[Statement]:
+    """Parse the successions that a node presents in its Proof, without verifying them.
+
+    The successor of each must be the origin of the next one, and of the final one `last`, the node
+    itself.
+
+    Raises:
+        StatementError: a statement is `malformed` or `unsupported`, or the chain is broken, which
+            counts as `malformed`.
+    """
+    statements = [Statement.parse(one) for one in encoded]
+    following = [*(one.origin for one in statements[1:]), last]
+    for statement, node_id in zip(statements, following, strict=False):
+        if statement.kind != SUCCESSION or statement.successor != node_id:
+            raise StatementError(
+                "malformed", f"the statement about {statement.origin} does not lead to {node_id}"
+            )
+    return statements
 
 
 def create_succession(

@@ -15,7 +15,7 @@ from parley._crypto.identity import Identity, NodeId
 from parley._crypto.randomness import random_bytes
 from parley._crypto.statements import Statement
 from parley._node.config import CHANGEABLE, NodeConfig
-from parley._node.errors import ConfigError, KnownPeersError, ungrouped
+from parley._node.errors import ConfigError, ungrouped
 from parley._node.fair_slots import FairSlots
 from parley._node.federation.dials import TunnelRecord
 from parley._node.journal.errors import JournalFailedError
@@ -57,15 +57,14 @@ from parley._node.trust.key_statements import KeyStatements, Offer
 from parley._node.trust.policies import (
     AcceptHook,
     AnyPeer,
-    KnownPeers,
-    Pinned,
+    Dialled,
     ResolvedPolicy,
     TrustPolicy,
     as_policy,
-    known_peers_of,
+    names_node,
 )
 from parley._node.trust.revalidation import Revalidation
-from parley._node.trust.statement_table import IdsOnRecord
+from parley._node.trust.statement_table import IdsOnRecord, StatementTable
 from parley._node.tunnels.dial import ViaDialer
 from parley._node.tunnels.home_server import Homes
 from parley._node.tunnels.policy import DialPolicy
@@ -117,6 +116,8 @@ class Connections:
         # Settings of resumable connections, and of others.
         self._core_config = config.core(identity)
         self._unresumed: CoreConfig | None = None
+        # The table of the statements in these settings.
+        self._presented: StatementTable | None = None
         self._held = MemoryBudget(config.memory)
         self._once = IdempotencyCache(
             b"",
@@ -268,6 +269,7 @@ class Connections:
                     "it is not a limit; create a new node"
                 )
         self._core_config, self._unresumed = config.core(self.identity), None
+        self._presented = None
         self.config = config
         self._held.limit = config.memory
         results = config.tuning.once_results
@@ -302,15 +304,29 @@ class Connections:
         Raises:
             StatementError: it is not valid.
         """
-        known_peers = known_peers_of(self.trust)
-        records = IdsOnRecord(
+        statement = Statement.parse(encoded)
+        return self.statements.offer(statement, self._records(self.trust), datetime.now(UTC))
+
+    def offer_chain(
+        self, encoded: Sequence[bytes], node_id: NodeId, policy: ResolvedPolicy
+    ) -> None:
+        """Store the statements that the peer `node_id` presented in its Proof, as far as they are
+        valid and about IDs on record. `policy` decides on the peer.
+
+        May wait for the file of statements; called in a thread.
+        """
+        records = self._records(self.trust, policy)
+        self.statements.offer_chain(encoded, node_id, records, datetime.now(UTC))
+
+    def _records(self, *policies: ResolvedPolicy) -> IdsOnRecord:
+        """Return which IDs are on record. The policy of a dial names the ID being dialled."""
+        return IdsOnRecord(
             lambda node_id: (
                 any(named(node_id) for named in self.named_ids)
-                or _has_names(known_peers, node_id) is True
+                or any(names_node(policy, node_id) is True for policy in policies)
             ),
-            lambda node_id: _has_names(known_peers, node_id) is False,
+            lambda node_id: any(names_node(policy, node_id) is False for policy in policies),
         )
-        return self.statements.offer(Statement.parse(encoded), records, datetime.now(UTC))
 
     def current(self, node_id: NodeId) -> NodeId:
         """Return the node ID to dial in place of one, which is the same unless it has ended.
@@ -323,12 +339,7 @@ class Connections:
         if current is None:
             raise ended_error(table, node_id)
         if current != node_id:
-            logger.warning(
-                "the node ID %s has ended: dialling its successor %s",
-                node_id,
-                current,
-                extra={"event": "identity.dialled", "peer": current, "ended": node_id},
-            )
+            _log_successor(node_id, current)
         return current
 
     def _statements_changed(self) -> None:
@@ -362,15 +373,17 @@ class Connections:
     ) -> Peer:
         require_number("timeout", timeout, error=ConfigError)
         addresses = parse_addresses(address, also)
-        node_id = addresses[0].node_id
+        given = node_id = addresses[0].node_id
         if node_id is not None:
             node_id = self.current(node_id)
             addresses = [one.with_node_id(node_id) for one in addresses]
         target, place = addresses[0], addresses[0].place
-        policy = policy_for(target, trust, self.config)
+        policy = policy_for(target, trust, self.config, given=given)
         peer = self._peer(policy, place, initiator=True, dialled=place, resumable=resumable)
         dials = [self._dial(one) for one in addresses]
         await open_peer(peer, dials, timeout, self._prober(place))
+        if node_id is not None and peer.node_id not in (None, node_id):
+            _log_successor(node_id, peer.node_id)
         return peer
 
     async def connect_by(
@@ -386,9 +399,12 @@ class Connections:
         They are tried in turn, now and when the session has lost its transport. `name` is used in
         logs. Raises the same errors as `Node.connect`.
         """
-        policy = policy_for(None, Pinned(self.current(node_id)), self.config)
+        given, node_id = node_id, self.current(node_id)
+        policy = policy_for(None, Dialled(node_id, given), self.config)
         peer = self._peer(policy, name, initiator=True)
         await open_peer(peer, dials, timeout, self._prober(name))
+        if peer.node_id not in (None, node_id):
+            _log_successor(node_id, peer.node_id)
         return peer
 
     def add_addresses(self, peer: Peer, addresses: Iterable[str]) -> None:
@@ -424,7 +440,8 @@ class Connections:
         return peer if became is None else cast(Peer, became.remote)
 
     async def local(self) -> Peer:
-        stated = self.core_config(resumable=False)
+        # Neither end needs the statements, which lead to the ID of this node.
+        stated = replace(self.core_config(resumable=False), statements=())
         asking = replace(stated, identity=Identity.create())
         peer = self._local_end(asking, initiator=True)
         await open_local(peer, self._local_end(stated, initiator=False), self.identity.public)
@@ -484,8 +501,17 @@ class Connections:
     def core_config(self, *, resumable: bool) -> CoreConfig:
         """Return the settings of a new connection.
 
-        Once a handler with `once=` is registered, the node information includes the epoch.
+        Once a handler with `once=` is registered, the node information includes the epoch. The
+        Proof presents the stored statements that lead to this node (section 22).
         """
+        table = self.statements.table
+        if table is not self._presented:
+            self._presented = table
+            chain = table.chain_to(self.node_id) if self.statements.present else []
+            statements = tuple(one.encoded for one in chain)
+            if statements != self._core_config.statements:
+                self._core_config = replace(self._core_config, statements=statements)
+                self._unresumed = None
         if self.handlers.calls.remembers:
             epoch = self._once.epoch
             if self._core_config.node_info.get(ONCE_INFO) != epoch:
@@ -545,6 +571,7 @@ class Connections:
             self._sessions,
             self.metrics,
             statements,
+            self.offer_chain,
             barrier,
         )
 
@@ -594,12 +621,10 @@ class Connections:
         return address.with_node_id(self.node_id)
 
 
-def _has_names(known_peers: KnownPeers | None, node_id: NodeId) -> bool | None:
-    """Return whether the line of a known peer has a name; None without a line."""
-    if known_peers is None:
-        return None
-    try:
-        line = known_peers.lookup(node_id)
-    except KnownPeersError:
-        return None
-    return None if line is None else bool(line.names)
+def _log_successor(ended: NodeId, current: NodeId | None) -> None:
+    logger.warning(
+        "the node ID %s has ended: connecting to its successor %s",
+        ended,
+        current,
+        extra={"event": "identity.dialled", "peer": current, "ended": ended},
+    )

@@ -114,7 +114,8 @@ def limit(text: str) -> float | Rate:
 
 def test_the_settings_of_a_core() -> None:
     table = {row[0]: row for row in rows("docs/reference/limits.md", "CoreConfig")}
-    shared = {field.name for made in (NodeConfig, Tuning) for field in fields(made)} | {"node_info"}
+    shared = {field.name for made in (NodeConfig, Tuning) for field in fields(made)}
+    shared |= {"node_info", "statements"}
     assert list(table) == [f.name for f in fields(CoreConfig) if f.init and f.name not in shared]
     usual = CoreConfig(identity=Identity.create())
     for name, row in table.items():

@@ -49,7 +49,7 @@ from parley._node.remote.session_table import SessionTable
 from parley._node.remote.stream_table import StreamTable
 from parley._node.transport.backend import Backend
 from parley._node.transport.transport import WriteBarrier
-from parley._node.trust.decision import TrustDecision
+from parley._node.trust.decision import OfferChain, TrustDecision
 from parley._node.trust.key_statements import KeyStatements
 from parley._node.trust.policies import ResolvedPolicy
 
@@ -208,6 +208,7 @@ class NodeContext:
     sessions: SessionTable
     metrics: Metrics
     statements: KeyStatements
+    offer_chain: OfferChain
     barrier: WriteBarrier  # The transports of the connection wait at this barrier.
 
 
@@ -238,7 +239,7 @@ class ConnectionHandlers:
         self._opened = 0.0
         self.log = host.log
         self._sessions = host.sessions
-        self.trust_decision = TrustDecision(live, trust, dialled, host.statements)
+        self.trust_decision = TrustDecision(live, trust, dialled, host.statements, host.offer_chain)
         self._requests = requests = RequestHandlers(live, handlers, host.topics, host.once)
         self.calls = calls = requests.calls
         self.topics = requests.topics

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 import anyio
 from anyio.abc import ByteStream
 
+from parley._crypto.identity import NodeId
 from parley._node.config import NodeConfig
 from parley._node.errors import ConfigError, HandshakeError, UnreachableError
 from parley._node.peer.peer import Peer
@@ -18,7 +19,14 @@ from parley._node.transport.address import Address
 from parley._node.transport.backend import Backend
 from parley._node.transport.driver import Driver
 from parley._node.transport.transport import StreamTransport
-from parley._node.trust.policies import AcceptHook, Pinned, ResolvedPolicy, TrustPolicy, as_policy
+from parley._node.trust.policies import (
+    AcceptHook,
+    Dialled,
+    Pinned,
+    ResolvedPolicy,
+    TrustPolicy,
+    as_policy,
+)
 
 
 def parse_addresses(address: str, also: Iterable[str]) -> list[Address]:
@@ -42,9 +50,15 @@ def parse_addresses(address: str, also: Iterable[str]) -> list[Address]:
 
 
 def policy_for(
-    target: Address | None, trust: TrustPolicy | AcceptHook | None, config: NodeConfig
+    target: Address | None,
+    trust: TrustPolicy | AcceptHook | None,
+    config: NodeConfig,
+    *,
+    given: NodeId | None = None,
 ) -> ResolvedPolicy:
     """Return the trust policy for an address: its node ID if it has one, otherwise `trust`.
+
+    `given` is the node ID in the address as given, if that has ended.
 
     Raises:
         ConfigError: neither is given, or the policy cannot be combined with plaintext.
@@ -52,7 +66,7 @@ def policy_for(
     if target is not None and target.node_id is not None:
         if trust is not None:
             as_policy(trust)  # Check the policy even though the address decides.
-        trust = Pinned(target.node_id)
+        trust = Dialled(target.node_id, given)
     if trust is None:
         where = "this node" if target is None else f"the node at {target}"
         raise ConfigError(

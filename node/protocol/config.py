@@ -41,8 +41,10 @@ class CoreConfig:
     send in a burst, and then in every 10 seconds.
 
     `resume` is how long a session that lost its transport is stored, 0..600 seconds (0: sessions
-    can't be resumed). `resume_buffer` is how many bytes of it are stored. `proof_payload` is the
-    payload of the Proof, derived from the other settings.
+    can't be resumed). `resume_buffer` is how many bytes of it are stored. `statements` are the
+    successions that lead to this identity, the oldest first, at most 4 and 8,192 bytes (section
+    22). `proof_payloads` are the payloads of the Proof, derived from the other settings: the first
+    has all statements, each next one lacks the oldest of them, and the last has none.
 
     Raises:
         ValueError: a setting is out of range.
@@ -71,9 +73,10 @@ class CoreConfig:
     close_drain: Seconds = fixed.CLOSE_DRAIN
     resume: Annotated[float, Meta(ge=0, le=fixed.RESUME_MS / 1000)] = 0.0
     resume_buffer: Annotated[int, Meta(ge=fixed.LEAST_RESUME_BUFFER)] = fixed.RESUME_BUFFER
+    statements: tuple[bytes, ...] = ()
     # Computed once, because they are the same in each handshake.
     _names: Mapping[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
-    proof_payload: bytes = field(init=False, repr=False, compare=False)
+    proof_payloads: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -107,12 +110,24 @@ class CoreConfig:
             keys.IDENTITY_KEYS: list(self.identity.cells()),
             keys.NODE_INFO: dict(self.node_info),
         }
-        object.__setattr__(self, "proof_payload", encode(proof))
+        count = len(self.statements)
+        proofs = [
+            encode({**proof, keys.STATEMENTS: list(self.statements[start:])})
+            for start in range(count)
+        ]
+        object.__setattr__(self, "proof_payloads", (*proofs, encode(proof)))
         for parameter in PARAMETERS:
             if self.plaintext != "only" and not self.names(parameter):
                 raise ValueError(
                     f"no allowed {parameter} algorithm: add one to algorithms or require"
                 )
+
+    def proof_payload(self, size: int) -> bytes:
+        """Return the payload of the Proof with the most statements that has at most `size`
+        bytes.
+        """
+        fitting = (payload for payload in self.proof_payloads if len(payload) <= size)
+        return next(fitting, self.proof_payloads[-1])
 
     @property
     def resume_ms(self) -> int:

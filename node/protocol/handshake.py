@@ -6,6 +6,7 @@ to trust the peer between `open_proof` and `finish`.
 """
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Final, NamedTuple, TypeVar, cast
@@ -63,10 +64,14 @@ from parley._node.protocol.handshake_messages import (
 )
 from parley._node.protocol.limits import (
     FRAME_HEADER_SIZE,
+    HANDSHAKE_EVENT_SIZE,
     NODE_INFO_SIZE,
+    PRESENTED_BYTES,
+    PRESENTED_STATEMENTS,
     Limits,
     control_buffer,
     frame_limit,
+    sealed_overhead,
 )
 from parley._node.protocol.record_layer import RecordReader, RecordWriter
 from parley._node.protocol.resumption import ResumeRequest, read_resume
@@ -104,7 +109,7 @@ def choose(config: CoreConfig, offer: Offer, shared: Mapping[str, bytes]) -> Cho
     return Choice(Suite.of(picked), retry)
 
 
-# A cache, because checking a key costs as much as verifying a signature. At most 16 KiB per entry.
+# A cache, because checking a key costs as much as verifying a signature. At most 24 KiB per entry.
 KEPT_PROOFS: Final = 128
 
 kept_proofs: "dict[bytes, Proof]" = {}  # in order of use, the least recent first
@@ -112,10 +117,13 @@ _lock: Final = Lock()  # because nodes can run in several threads
 
 
 class Proof(NamedTuple):
-    """The payload of a Proof. `kept` means that a Proof with the same bytes was verified before."""
+    """The payload of a Proof. `statements` are not checked. `kept` means that a Proof with the same
+    bytes was verified before.
+    """
 
     identity: PublicIdentity
     encoded_info: bytes
+    statements: tuple[bytes, ...] = ()
     kept: bool = False
 
     def info(self) -> dict[str, Value]:
@@ -157,7 +165,25 @@ def _check(payload: bytes) -> Proof:
     info = encode_value(read_text_map(cells, keys.NODE_INFO, default={}))
     if len(info) > NODE_INFO_SIZE:
         raise LbmDecodeError(f"{len(info)} bytes of node information; at most {NODE_INFO_SIZE}")
-    return Proof(identity, info)
+    return Proof(identity, info, read_statements(cells))
+
+
+def read_statements(cells: Mapping[int, Value]) -> tuple[bytes, ...]:
+    """Return the statements in the cells of a Proof, unchecked (rule 22.37).
+
+    Raises:
+        LbmDecodeError: there are too many, or they are too long or not byte strings.
+    """
+    statements = read_array(cells, keys.STATEMENTS, default=[])
+    if not {bytes}.issuperset(map(type, statements)):
+        raise LbmDecodeError("a Proof with statements that are not byte strings")
+    count, size = len(statements), sum(map(len, statements))
+    if count > PRESENTED_STATEMENTS or size > PRESENTED_BYTES:
+        raise LbmDecodeError(
+            f"a Proof with {count} statements of {size} bytes; at most {PRESENTED_STATEMENTS} and "
+            f"{PRESENTED_BYTES}"
+        )
+    return tuple(statements)
 
 
 T = TypeVar("T")
@@ -234,6 +260,7 @@ class Handshake:
         self.remote_role = ""
         self.identity: PublicIdentity | None = None
         self.info: Mapping[str, Value] = {}
+        self.statements: tuple[bytes, ...] = ()
         self.sender: RecordWriter | None = None
         self.receiver: RecordReader | None = None
         self.secrets: HandshakeSecrets | None = None
@@ -292,7 +319,9 @@ class Handshake:
     # Proofs.
 
     def proof_frame(self) -> bytes:
-        payload = self.config.proof_payload
+        suite = expect(self.suite)
+        overhead = sealed_overhead(suite.sealing, suite.signing_algorithm.signature_size)
+        payload = self.config.proof_payload(HANDSHAKE_EVENT_SIZE - overhead)
         return expect(self.sender).encrypt(0, 0, CONNECTION, PROOF, payload, True)
 
     def open_proof(self, event: bytes) -> None:
@@ -331,8 +360,10 @@ class Handshake:
         keep(opened.payload, proof)
         if proof.identity.node_id == self.config.identity.node_id:
             raise _refused(f"the peer has this node's own ID, {proof.identity.node_id}")
-        self.identity = proof.identity
+        # A copy: whose place a peer has taken depends on the node and changes (section 22).
+        self.identity = copy(proof.identity)
         self.info = proof.info()
+        self.statements = proof.statements
 
     def keep_proof(self, event: bytes) -> None:
         """Store the peer's Proof event for the transcript."""

@@ -129,7 +129,9 @@ class HandshakeDriver:
         handshake = self.handshake
         handshake.open_proof(data)
         identity = expect(handshake.identity)
-        question = PeerIdentified(identity, handshake.remote_role, handshake.info)
+        question = PeerIdentified(
+            identity, handshake.remote_role, handshake.info, handshake.statements
+        )
         self._parts.reports.append(question)
         return Signal.PROOF
 

@@ -24,6 +24,9 @@ CHAIN_OVERHEAD: Final = 17  # form, first 16 bytes of the chain value
 RAW_EVENT_MINIMUM: Final = 9
 CONNECTION_STREAM_PAYLOAD: Final = 4_096
 NODE_INFO_SIZE: Final = 1_024
+# Statements that a Proof presents, and their bytes (section 22).
+PRESENTED_STATEMENTS: Final = 4
+PRESENTED_BYTES: Final = 8_192
 # Local limit of the text of Reset and Close in UTF-8, so that the payload stays within the above.
 TEXT_SIZE: Final = 1_024
 
@@ -229,7 +232,11 @@ def frame_limit(max_payload: int, *, sealing: str | None, signature_size: int) -
     if sealing is None:
         size = max_payload + RAW_OVERHEAD
     else:
-        size = max_payload + ENCRYPTED_OVERHEAD + signature_size
-        if sealing == "chain":
-            size += CHAIN_OVERHEAD
+        size = max_payload + sealed_overhead(sealing, signature_size)
     return max(HANDSHAKE_EVENT_SIZE, size)
+
+
+def sealed_overhead(sealing: str, signature_size: int) -> int:
+    """Return how much longer a sealed event is than its payload, in bytes (section 6)."""
+    chain = CHAIN_OVERHEAD if sealing == "chain" else 0
+    return ENCRYPTED_OVERHEAD + chain + signature_size

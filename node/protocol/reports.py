@@ -18,11 +18,14 @@ from parley._node.protocol.resumption import ResumeRequest
 class PeerIdentified:
     """The peer proved its identity. Call `accept_peer` or `refuse_peer`; until then the connection
     doesn't process further bytes, and the deadline of the handshake still applies.
+
+    `statements` are the key statements that the peer presented, unchecked (section 22).
     """
 
     identity: PublicIdentity
     role: str
     info: Mapping[str, Value]
+    statements: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ cancelled when the connection ends. Until it is made, the node reads no data fro
 handshake's deadline applies. Accepted peers can be rechecked (`node.trust.revalidation`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from anyio import to_thread
 
@@ -27,15 +27,27 @@ from parley._node.trust.statement_table import StatementTable
 
 # Raises NotTrustedError, as `TrustPolicy.check` does.
 Check = Callable[[PublicIdentity, str | None], None]
+# Stores the statements that a peer with this node ID presented; the policy decides on the peer.
+OfferChain = Callable[[Sequence[bytes], NodeId, ResolvedPolicy], None]
 
 
 class TrustDecision:
     """The decision of `trust` about one peer, which was dialled as `dialled` or dialled us (None).
-    A peer whose node ID has ended by `statements` is refused before `trust` is asked. `identified`
-    is the peer's proven identity, once it is known.
+    Statements that the peer presents are passed to `offer_chain`. A peer whose node ID has ended by
+    `statements` is then refused before `trust` is asked. `identified` is the peer's proven
+    identity, once it is known.
     """
 
-    __slots__ = ("_dialled", "_live", "_outdated", "_runner", "_statements", "identified", "trust")
+    __slots__ = (
+        "_dialled",
+        "_live",
+        "_offer_chain",
+        "_outdated",
+        "_runner",
+        "_statements",
+        "identified",
+        "trust",
+    )
 
     def __init__(
         self,
@@ -43,8 +55,10 @@ class TrustDecision:
         trust: ResolvedPolicy,
         dialled: str | None,
         statements: KeyStatements,
+        offer_chain: OfferChain,
     ) -> None:
         self._live = live
+        self._offer_chain = offer_chain
         self._statements = statements
         self._dialled = dialled
         self._runner: Runner | None = None
@@ -56,7 +70,7 @@ class TrustDecision:
         """Accept or refuse the peer, now or when there is a result."""
         self.identified = identified
         trust = self.trust
-        reads_files = self._statements.path is not None
+        reads_files = self._statements.path is not None or bool(identified.statements)
         if reads_files or isinstance(trust, HookPolicy) or trust.reads_files:
             self._runner = self._live.backend.spawn(self._decide)
         else:
@@ -122,6 +136,7 @@ class TrustDecision:
     async def _decide(self) -> None:
         answer: NotTrustedError | None = NotTrustedError("the decision was cancelled")
         try:
+            await self._store_presented()
             while True:
                 self._outdated = False
                 answer = await self._answer(self.trust)
@@ -133,6 +148,17 @@ class TrustDecision:
             if self._live.core.state is State.DECIDING:
                 self._apply(answer)
                 self._live.driver.step()
+
+    async def _store_presented(self) -> None:
+        identified = expect(self.identified)
+        if identified.statements:
+            await to_thread.run_sync(
+                self._offer_chain,
+                identified.statements,
+                identified.identity.node_id,
+                self.trust,
+                abandon_on_cancel=True,
+            )
 
     def _ended(self) -> NotTrustedError | None:
         """Return why the peer is refused because its node ID has ended, or None; tell policies its

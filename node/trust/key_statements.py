@@ -13,7 +13,7 @@ import binascii
 import logging
 import os
 import stat
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -22,8 +22,9 @@ from typing import Final
 
 from parley._crypto.errors import IdentityError, StatementError
 from parley._crypto.identity import NodeId
-from parley._crypto.statements import Statement
+from parley._crypto.statements import Statement, parse_chain
 from parley._node.errors import KeyStatementsError, os_reason
+from parley._node.logs import RateLimitedLogger
 from parley._node.trust.files import home_directory, locked, replace_file
 from parley._node.trust.statement_table import (
     Decision,
@@ -64,7 +65,8 @@ class KeyStatements:
 
     They are in the file at `path`, or only in memory without one; a missing file is empty.
     `follow` is whether the only successor that a recovery key names is followed without a
-    decision. The functions in `listeners` are called after each change, in the thread that made
+    decision. `present` is whether the node sends its peers the successions that lead to its own ID.
+    The functions in `listeners` are called after each change, in the thread that made
     it. Methods that change the file, and `refresh`, block for milliseconds.
 
     Example:
@@ -77,9 +79,12 @@ class KeyStatements:
         assert not statements.table.has_ended(node.node_id)
     """
 
-    def __init__(self, path: PathLike | None = None, *, follow: bool = True) -> None:
+    def __init__(
+        self, path: PathLike | None = None, *, follow: bool = True, present: bool = True
+    ) -> None:
         # Resolved: otherwise a symbolic link would be replaced, and have a separate lock.
         self.path = None if path is None else Path(os.path.realpath(path))
+        self.present = present
         self.listeners: list[Callable[[], None]] = []
         self.table = StatementTable(follow=follow)
         # Why the file could not be read; the table has what was read before.
@@ -89,6 +94,7 @@ class KeyStatements:
         self._stamp: Hashable = self
         self._lock = RLock()
         self.dropped = 0
+        self._refusals = RateLimitedLogger()
 
     def stamp(self) -> Hashable:
         """Return a value that identifies the file's state without reading it, or None without a
@@ -145,7 +151,10 @@ class KeyStatements:
                 return Offer.KNOWN
             if not table.has_room(statement, records):
                 self.dropped += 1
-                logger.error(
+                self._refusals.log(
+                    logger,
+                    logging.ERROR,
+                    now.timestamp(),
                     "dropped a statement about %s: there is no room for it; store it from its "
                     "file with `parley peers apply`",
                     statement.origin,
@@ -159,6 +168,27 @@ class KeyStatements:
                 raise
             self._store(StoredStatement(statement, _seconds(now)), must_write=False)
             return Offer.STORED
+
+    def offer_chain(
+        self, encoded: Sequence[bytes], node_id: NodeId, records: IdsOnRecord, now: datetime
+    ) -> None:
+        """Store the successions that the peer `node_id` presented in its Proof, in their order
+        until one is not valid. A broken chain is ignored. Either is logged, at a limited rate.
+        """
+        with self._lock:
+            try:
+                for statement in parse_chain(encoded, node_id):
+                    self.offer(statement, records, now)
+            except StatementError as error:
+                self._refusals.log(
+                    logger,
+                    logging.WARNING,
+                    now.timestamp(),
+                    "ignored statements that %s presented: %s",
+                    node_id,
+                    error,
+                    extra={"event": "identity.statement-refused", "peer": node_id},
+                )
 
     def apply(self, statement: Statement, now: datetime) -> bool:
         """Store a statement that a person gives, on record or not; return False if one of the same

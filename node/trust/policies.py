@@ -149,6 +149,23 @@ class Pinned:
             raise _refusal(self, peer, f"{self.node_id} is expected")
 
 
+class Dialled(Pinned):
+    """Trust only the node with the ID that was dialled, or the node that has taken its place.
+
+    Unlike for a list of IDs, no person must have accepted the successor (rule 22.35). `given` is
+    the ID in the address, if it has ended and `node_id` is dialled in its place.
+    """
+
+    def __init__(self, node_id: NodeId, given: NodeId | None = None) -> None:
+        super().__init__(node_id)
+        self.given = given
+
+    def check(self, peer: PublicIdentity, name: str | None) -> None:
+        """Return if the peer has the node ID or is its `current`; else raise NotTrustedError."""
+        if peer.node_id != self.node_id and self.node_id not in peer.predecessors:
+            raise _refusal(self, peer, f"{self.node_id} is expected")
+
+
 class OneOf:
     """Trust the peers with the given node IDs, such as the members of a federation.
 
@@ -272,7 +289,9 @@ class FirstUse:
 
 
 class OneOnly:
-    """Trust a single node ID, if another policy trusts it too."""
+    """Trust the node that a link is to, or the node that has taken its place, if another policy
+    trusts it too.
+    """
 
     allows_plaintext = False
 
@@ -280,14 +299,15 @@ class OneOnly:
         self.name = policy.name
         self.reads_files = policy.reads_files
         self.known_peers = known_peers_of(policy)
-        self._pinned = Pinned(node_id)
+        self.node_id = node_id
+        self._dialled = Dialled(node_id)
         self._policy = policy
 
     def check(self, peer: PublicIdentity, name: str | None) -> None:
-        """Return if the peer has the node ID and the policy trusts it; else raise
-        NotTrustedError.
+        """Return if the peer has the node ID or has taken its place, and the policy trusts it;
+        else raise NotTrustedError.
         """
-        self._pinned.check(peer, name)
+        self._dialled.check(peer, name)
         self._policy.check(peer, name)
 
     def recheck(self, peer: PublicIdentity, name: str | None) -> None:
@@ -305,6 +325,26 @@ def known_peers_of(policy: object) -> KnownPeers | None:
     """Return the file of known peers that a policy uses, or None."""
     known_peers = getattr(policy, "known_peers", None)
     return known_peers if isinstance(known_peers, KnownPeers) else None
+
+
+def names_node(policy: object, node_id: NodeId) -> bool | None:
+    """Return True if a policy names a node ID, False if it has only seen the node (a line of a
+    known peer without a name), and None otherwise (rule 22.30).
+    """
+    if isinstance(policy, Pinned | OneOnly) and policy.node_id == node_id:
+        return True
+    if isinstance(policy, Dialled) and policy.given == node_id:
+        return True
+    if isinstance(policy, OneOf) and node_id in policy.node_ids:
+        return True
+    known_peers = known_peers_of(policy)
+    if known_peers is None:
+        return None
+    try:
+        line = known_peers.lookup(node_id)
+    except KnownPeersError:
+        return None
+    return None if line is None else bool(line.names)
 
 
 def parse_trust(text: str, known_path: str | os.PathLike[str] | None = None) -> TrustPolicy:
@@ -480,6 +520,7 @@ def restrict_to_node(node_id: NodeId, trust: TrustPolicy | AcceptHook) -> TrustP
         return OneOnly(node_id, policy)
 
     async def hook(candidate: Candidate) -> bool | None:
-        return candidate.node_id == node_id and await policy.function(candidate)
+        same = node_id in (candidate.node_id, *candidate.predecessors)
+        return same and await policy.function(candidate)
 
     return hook

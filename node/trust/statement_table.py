@@ -13,6 +13,7 @@ from typing import Final
 
 from parley._crypto.identity import NodeId
 from parley._crypto.statements import Statement
+from parley._node.protocol.limits import PRESENTED_BYTES, PRESENTED_STATEMENTS
 
 # Successions that are followed from one ID.
 MAX_STEPS: Final = 8
@@ -22,9 +23,6 @@ MAX_STATEMENTS: Final = 1_024
 MAX_BYTES: Final = 4 * 1_048_576
 # Of IDs that were only recorded on first use, and their successors.
 MAX_OF_SEEN: Final = 256
-# Of the successions that a Proof presents (cell 80).
-MAX_PRESENTED: Final = 4
-MAX_PRESENTED_BYTES: Final = 8_192
 # Of the answer to `parley.statements`, and of event 8/3.
 MAX_ANSWER_BYTES: Final = 65_536
 
@@ -170,7 +168,7 @@ class StatementTable:
             return False
         return self.is_on_record(origin, records.named) or self._of_seen(records) < MAX_OF_SEEN
 
-    def chain_to(self, node_id: NodeId, size: int = MAX_PRESENTED_BYTES) -> list[Statement]:
+    def chain_to(self, node_id: NodeId, size: int = PRESENTED_BYTES) -> list[Statement]:
         """Return the successions that lead to an ID, the oldest first: the longest end of the
         chain that has at most 4 statements and `size` bytes. Where two lead to one ID, it is the
         last one stored.
@@ -181,7 +179,7 @@ class StatementTable:
                 leading[stored.statement.successor] = stored.statement
         chain: list[Statement] = []
         passed = {node_id}
-        while len(chain) < MAX_PRESENTED and (found := leading.get(node_id)) is not None:
+        while len(chain) < PRESENTED_STATEMENTS and (found := leading.get(node_id)) is not None:
             size -= len(found.encoded)
             if size < 0 or found.origin in passed:
                 break

@@ -22,7 +22,7 @@ from tests.fuzz.federation import (
 )
 from tests.fuzz.meeting import THEIRS
 from tests.fuzz.script import Kind, Step, serialise
-from tests.fuzz.statement import FILE, ORIGIN, STATEMENT
+from tests.fuzz.statement import CHAIN, FILE, ORIGIN, PROOF, STATEMENT
 from tests.fuzz.targets import PLANTED
 from tests.reference.journal import KINDS
 from tests.reference.vectors_events import REQUIRED
@@ -259,11 +259,14 @@ def federation() -> Seeds:
 
 
 def statement() -> Seeds:
-    """Short statements and their files, right and wrong; cells 14."""
-    readers = {"statement": STATEMENT, "file": FILE, "origin": ORIGIN}
+    """Short statements and their files, right and wrong; cells 14; what Proofs present."""
+    readers = {"statement": STATEMENT, "file": FILE, "origin": ORIGIN, "proof": PROOF}
     kinds: dict[str, int] = Counter()
     for vector in read("keys")["vectors"]:
         kinds[vector["kind"]] += 1
+        if vector["kind"] == "chain" and len(presented := vector["presented"]) <= 2:
+            payload = cells_payload(statements=[unhex(one) for one in presented])
+            yield bytes([CHAIN]) + unhex(vector["peer"]) + payload
         if vector["kind"] not in readers or len(data := unhex(vector["input"])) > 500:
             continue
         good = "expected" in vector or vector["kind"] == "origin"

@@ -1,25 +1,29 @@
-"""Target `statement`: key statements, their files and cell 14 match the reference (section 22).
+"""Target `statement`: key statements, their files, cell 14 and the statements of a Proof match the
+reference (section 22).
 
-The input's first byte picks the reader; the rest is a statement, a statement file, or a payload
-with cell 14.
+The input's first byte picks the reader; the rest is a statement, a statement file, a payload with
+cell 14, the payload of a Proof, or a node ID and such a payload.
 """
 
 from collections.abc import Callable
 from typing import Final
 
 from parley._crypto.errors import StatementError
-from parley._crypto.identity import PrimaryKey
-from parley._crypto.statements import Statement
+from parley._crypto.identity import NODE_ID_SIZE, NodeId, PrimaryKey
+from parley._crypto.statements import Statement, parse_chain
 from parley._lbm.codec import decode, encode
 from parley._lbm.keys import CONTENT, IDENTITY_KEYS
+from parley._node.protocol.handshake import read_statements
+from parley._node.protocol.handshake_messages import decode_handshake
 from parley._node.trust.statement_file import format_statement, read_statement
 from tests.fuzz.allowed import ALLOWED
 from tests.reference import cbor, statements
 from tests.reference.identity import node_id, read_origin
 from tests.reference.primitives import CryptoFailure
+from tests.reference.wire import Violation
 
 MAX_SIZE: Final = 2048
-STATEMENT, FILE, ORIGIN = range(3)
+STATEMENT, FILE, ORIGIN, PROOF, CHAIN = range(5)
 _ALLOWED: Final = ALLOWED["statement"]
 
 
@@ -101,4 +105,47 @@ def _read_origin(data: bytes) -> None:
     assert PrimaryKey.parse(primary.cells()) == primary
 
 
-READERS: Final[tuple[Callable[[bytes], None], ...]] = (_read_statement, _read_file, _read_origin)
+def _presented(data: bytes) -> tuple[bytes, ...] | None:
+    """The statements in the payload of a Proof, once both agree on them."""
+    wanted: tuple[bytes, ...] | None = None
+    try:
+        cells = cbor.decode_payload(data, max_items=cbor.HANDSHAKE_ITEMS, keep_noise=True)
+        wanted = statements.read_presented(cells)
+    except (cbor.LbmError, Violation):
+        pass
+    try:
+        presented = read_statements(decode_handshake(data))
+    except _ALLOWED:
+        presented = None
+    assert presented == wanted, "the second implementation reads other statements"
+    return presented
+
+
+def _read_proof(data: bytes) -> None:
+    _presented(data)
+
+
+def _read_chain(data: bytes) -> None:
+    peer, presented = data[:NODE_ID_SIZE], _presented(data[NODE_ID_SIZE:])
+    if presented is None:
+        return
+    outcome: list[bytes] | str
+    try:
+        outcome = [one.slot for one in parse_chain(presented, NodeId(peer))]
+    except StatementError as error:
+        outcome = error.reason
+    wanted: list[bytes] | str
+    try:
+        wanted = [one.slot for one in statements.read_chain(presented, peer)]
+    except statements.Invalid as invalid:
+        wanted = invalid.reason
+    assert outcome == wanted, "the second implementation has another chain"
+
+
+READERS: Final[tuple[Callable[[bytes], None], ...]] = (
+    _read_statement,
+    _read_file,
+    _read_origin,
+    _read_proof,
+    _read_chain,
+)

@@ -526,6 +526,10 @@ def _refused_proofs(suite: Suite) -> list[Fault]:
         "information: an array": inner_cells(node=[]),
         "information: keys that are numbers": inner_cells(node={1: "x"}),
         "information: 1,025 bytes": inner_cells(node={"name": "x" * 1_016}),
+        "statements: five": inner_cells(statements=[b""] * 5),
+        "statements: 8,193 bytes": inner_cells(statements=[bytes(8_192), b"x"]),
+        "statements: a text": inner_cells(statements=[b"", "text"]),
+        "statements: bytes": inner_cells(statements=b""),
         "our own keys, not ours to sign": inner_cells(keys=ours.cell()),
     }
     if algorithm == "ed25519":  # nine bindings of ML-DSA don't fit into an event
@@ -663,12 +667,14 @@ RULES: Final = (
     ("Proof", "authentication-failed", "keys: (?:nine|an empty|two of|the same)", "4.1, 5.60"),
     ("Proof", "authentication-failed", "keys: .*bind", "4.4, 4.5, 5.60"),
     ("Proof", "authentication-failed", "information: 1,025", "5.5, 5.60"),
+    ("Proof", "authentication-failed", "statements", "22.37, 5.60"),
     ("Proof", "authentication-failed", "our own keys", "5.34, 5.60"),
     ("Proof", "authentication-failed", "(?:signed|seal|unsealed)", "5.34, 5.38, 5.60"),
     ("Proof", "authentication-failed", "an encrypted|a Proof", "5.62, 5.70"),
     ("Proof", "authentication-failed", "", "5.40, 5.60"),
     ("Proof", "bad-record", "", "5.61, 5.69"),
     ("Proof", "frame-too-large", "", "2.13, 5.62"),
+    ("Proof", "", "statements", "22.37, 22.40, 5.59"),
     ("Proof", "", "", "3.6, 5.59"),
 )
 
@@ -757,6 +763,10 @@ def proof_variants() -> list[Fault]:
         "noise": inner_cells(noise=bytes(500)),
         "unknown cells": inner_cells(label="x"),
         "information: 1,024 bytes": inner_cells(node={"name": "x" * 1_015}),
+        "statements: 8,192 bytes, none of them a statement": inner_cells(
+            statements=[bytes(2_048)] * 4
+        ),
+        "statements: none": inner_cells(statements=[]),
         "keys: an unknown algorithm": keys(bound("ed448", b"any")),
         "keys: eight": keys(*(bound(f"x{n}", b"x") for n in range(7))),
         "keys: a further one": keys(

@@ -195,11 +195,12 @@ async def our_node(
     *,
     identity: Identity | None = None,
     trust: TrustPolicy | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Ours]:
-    """Our node, running, with handlers; its log is kept."""
+    """Our node, running, with handlers; its log is kept. `settings` are other arguments of Node."""
     with TemporaryDirectory(prefix="parley-") as directory:
         async with Node(
-            identity or our_identity(), config=config or our_config(), trust=trust
+            identity or our_identity(), config=config or our_config(), trust=trust, **settings
         ) as n:
             ours = Ours(n, Path(directory))
             add_handlers(ours)

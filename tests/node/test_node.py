@@ -951,7 +951,7 @@ async def test_connection_settings_are_created_once() -> None:
             assert (told.resume, unresumed.resume) == (30.0, 0.0)
             assert core_config_of(node, resumable=True) is told
             assert core_config_of(node, resumable=False) is unresumed
-            assert told.proof_payload == unresumed.proof_payload
-            said.append(told.proof_payload)
+            assert told.proof_payloads == unresumed.proof_payloads
+            said.append(told.proof_payloads)
             node.on_call(f"order {number}", once=True)(lambda call: None)
         assert said[0] != said[1]  # once a handler remembers calls, both settings announce it

@@ -4,7 +4,7 @@ Transcripts hold the transmitted bytes. `Misbehaviour` changes the messages that
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from nacl.utils import random as random_bytes
@@ -18,6 +18,7 @@ from tests.reference.identity import RemoteIdentity, check_node_information, rea
 from tests.reference.primitives import CryptoFailure
 from tests.reference.resume import read_answer
 from tests.reference.sealing import Direction, Opened, Signer, Suite, verify_seal
+from tests.reference.statements import read_presented
 from tests.reference.wire import CELLS, CODES, TYPES, Event, Violation, cells_payload
 
 Change = Callable[[bytes], bytes]
@@ -187,6 +188,8 @@ def _bound(old: Direction, secret: bytes, keys: schedule.ApplicationKeys) -> Dir
 def send_proof(channel: Channel, config: Config, outgoing: Direction, wrong: Misbehaviour) -> bytes:
     """Sends the Proof; the event as sent."""
     cells = {CELLS["keys"]: config.identity.cell(), CELLS["node"]: config.node}
+    if config.statements:
+        cells[CELLS["statements"]] = list(config.statements)
     inner = Event(0, 0, *TYPES["Proof"], cbor.encode_payload(cells)).inner
     signer = wrong.proof_signer or config.identity.key(outgoing.suite.signing)
     inner = wrong.apply("Proof inner", inner)
@@ -217,6 +220,7 @@ def check_proof(
         raise Violation("authentication-failed", "malformed Proof") from error
     remote = read_identity(cells.get(CELLS["keys"]))
     check_node_information(cells.get(CELLS["node"]))
+    remote = replace(remote, presented=read_presented(cells))
     if suite.signing not in remote.keys:
         raise Violation("authentication-failed", "no key of the negotiated algorithm")
     try:

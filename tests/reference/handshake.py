@@ -53,6 +53,7 @@ class Config:
     plaintext: bool = False
     node: dict[str, Any] = field(default_factory=lambda: {"software": "reference"})
     resume_ms: int = 0
+    statements: tuple[Any, ...] = ()  # cell 85, as it is
 
     def names(self, parameter: str) -> list[str]:
         """The names to offer or accept; `signing` only those that one holds a key for."""

@@ -103,10 +103,14 @@ class Identity:
 
 @dataclass(frozen=True)
 class RemoteIdentity:
-    """Return the verified contents of a Proof's cell 14: known algorithms only."""
+    """Return the verified contents of a Proof's cell 14: known algorithms only.
+
+    `presented` is cell 85, whose statements are not looked at.
+    """
 
     id: bytes
     keys: dict[str, bytes]
+    presented: tuple[bytes, ...] = ()
 
 
 def read_identity(cell: Any) -> RemoteIdentity:

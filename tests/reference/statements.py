@@ -1,12 +1,12 @@
 """Key statements (section 22): their form, their checks, slots, and the files of keys and
 statements.
 
-Written from the document, without a store: whether an id is on record is decided elsewhere.
+Written from the document. The store is a list of statements; which ids are named is given.
 """
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -21,12 +21,16 @@ from tests.reference.primitives import (
     digest,
     verify,
 )
-from tests.reference.wire import CELLS
+from tests.reference.wire import CELLS, HANDSHAKE_LIMIT, Violation
 
 LARGEST: Final = 16_384
 LATEST_MS: Final = 2**48 - 1
 LARGEST_FILE: Final = 32_768
 LONGEST_LINE: Final = 76
+MOST_PRESENTED: Final = 4
+MOST_PRESENTED_BYTES: Final = 8_192
+MOST_STEPS: Final = 8
+MOST_SUCCESSIONS: Final = 2
 FIRST_LINE: Final = b"parley1 statement"
 KEY_FILE: Final = b"parley1 key file\n\0"
 RECOVERY_FILE: Final = b"parley1 recovery file\n\0"
@@ -129,6 +133,81 @@ def read(data: bytes) -> ReadStatement:
         outer[CELLS["signature"]],
         outer.get(CELLS["consent"]),
     )
+
+
+def read_presented(cells: Mapping[int, Any]) -> tuple[bytes, ...]:
+    """22.37: cell 85 of a Proof; raises Violation."""
+    presented = cells.get(CELLS["statements"], [])
+    if not isinstance(presented, list) or len(presented) > MOST_PRESENTED:
+        raise Violation("authentication-failed", "at most four statements")
+    if not all(isinstance(one, bytes) for one in presented):
+        raise Violation("authentication-failed", "statements are byte strings")
+    if sum(len(one) for one in presented) > MOST_PRESENTED_BYTES:
+        raise Violation("authentication-failed", "too long statements")
+    return tuple(presented)
+
+
+def read_chain(presented: Iterable[bytes], peer: bytes) -> list[ReadStatement]:
+    """22.41; raises Invalid."""
+    chain = [read(one) for one in presented]
+    for number, statement in enumerate(chain):
+        after = chain[number + 1].origin if number + 1 < len(chain) else peer
+        if statement.kind != "succession" or statement.successor != after:
+            raise Invalid("malformed", "a broken chain")
+    return chain
+
+
+def store_chain(
+    chain: Iterable[ReadStatement], stored: list[ReadStatement], named: Iterable[bytes]
+) -> None:
+    """22.42: add to `stored`; raises Invalid where a statement fails, after those before it."""
+    known = frozenset(named)
+    for statement in chain:
+        same = [
+            one for one in stored if one.origin == statement.origin and one.kind != "revocation"
+        ]
+        if not _on_record(statement.origin, stored, known):
+            continue
+        if statement.slot in {one.slot for one in stored} or len(same) >= MOST_SUCCESSIONS:
+            continue
+        check(statement)
+        stored.append(statement)
+
+
+def _on_record(node: bytes, stored: Iterable[ReadStatement], named: frozenset[bytes]) -> bool:
+    """22.30, without choices of persons."""
+    successors: dict[bytes, list[bytes]] = {}
+    for one in stored:
+        if one.successor is not None:
+            successors.setdefault(one.origin, []).append(one.successor)
+    reached = set(named)
+    for _ in range(MOST_STEPS):
+        reached |= {found[0] for at in reached if len(found := successors.get(at, [])) == 1}
+    return node in reached
+
+
+def present(
+    stored: Sequence[bytes], own: bytes, cells: dict[int, Any], overhead: int
+) -> list[bytes]:
+    """22.38, 22.39: the statements for a Proof with these cells; `overhead` is the length of its
+    event without the payload.
+    """
+    chain: list[bytes] = []
+    node, passed = own, {own}
+    while True:
+        leading = [one for one in stored if read(one).successor == node]
+        if not leading or read(leading[-1]).origin in passed:
+            break
+        chain.insert(0, leading[-1])
+        node = read(leading[-1]).origin
+        passed.add(node)
+    while chain:
+        payload = cbor.encode_payload({**cells, CELLS["statements"]: chain})
+        fits = len(chain) <= MOST_PRESENTED and sum(map(len, chain)) <= MOST_PRESENTED_BYTES
+        if fits and overhead + len(payload) <= HANDSHAKE_LIMIT:
+            break
+        del chain[0]
+    return chain
 
 
 def _map_of(data: bytes, required: Mapping[str, type]) -> dict[int, Any]:

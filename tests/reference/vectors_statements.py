@@ -1,4 +1,5 @@
-"""Vectors for section 22: identities with a recovery key, key files, statements and their files.
+"""Vectors for section 22: identities with a recovery key, key files, statements and their files,
+and Proofs that present statements.
 
 A case is one change of something right; the reference determines its outcome. Seeds are 32 times
 one byte, as in the document's example.
@@ -20,7 +21,7 @@ from tests.reference.identity import (
     read_origin,
 )
 from tests.reference.identity import node_id as id_of
-from tests.reference.primitives import SIGNING_NAMES, CryptoFailure, SigningKey
+from tests.reference.primitives import SIGNATURE_SIZES, SIGNING_NAMES, CryptoFailure, SigningKey
 from tests.reference.recorded import RecordedKey
 from tests.reference.statements import (
     CONSENT_LABEL,
@@ -43,6 +44,7 @@ def key_of(byte: int, algorithm: str = "ed25519") -> SigningKey:
 
 
 OLD, RECOVERY, NEW, NEW_RECOVERY, OTHER = (key_of(byte) for byte in range(1, 6))
+ML_RECOVERY = key_of(6, "ml-dsa-65")
 
 
 def keys_vectors() -> dict[str, Any]:
@@ -58,6 +60,9 @@ def keys_vectors() -> dict[str, Any]:
             *_recovery_files(),
             *_statements(),
             *_statement_files(),
+            *_proofs(),
+            *_presented(),
+            *_chains(),
         ],
     }
 
@@ -674,3 +679,251 @@ def _statement_files() -> Iterator[Vector]:
             yield {**vector, "fails": invalid.reason, "why": invalid.why}
         else:
             yield {**vector, "expected": {"statement": statement.hex()}}
+
+
+def _line(length: int, kind: str = "ed25519") -> list[bytes]:
+    """Successions, each the next one's predecessor; the keys are of the seeds 1, 2, and so on."""
+    return [
+        Draft(
+            old=key_of(2 * number + 1),
+            recovery=key_of(2 * number + 2, kind),
+            new=key_of(2 * number + 3),
+            new_recovery=key_of(2 * number + 4, kind),
+        ).encode()
+        for number in range(length)
+    ]
+
+
+def _node(number: int, kind: str = "ed25519") -> Identity:
+    """The identity after so many of these successions."""
+    return second_form(key_of(2 * number + 1), key_of(2 * number + 2, kind))
+
+
+def _proofs() -> Iterator[Vector]:
+    """Cell 85 (22.37)."""
+    line, forged = _line(5), _outer("signature", bytes(64)).encode()
+    cells: dict[str, Any] = {
+        **{f"{count} statements": line[5 - count :] for count in range(6)},
+        "without the cell": None,
+        "four empty statements": [b""] * 4,
+        "statements that are not LBM": [b"\xff", b"text"],
+        "a statement with a wrong signature": [forged],
+        "a broken chain": line[::-1][:4],
+        "8,192 bytes": [bytes(2_048)] * 4,
+        "8,193 bytes": [bytes(2_048)] * 3 + [bytes(2_049)],
+        "one of 8,193 bytes": [bytes(8_193)],
+        "five empty statements": [b""] * 5,
+        "a statement that is text": [line[0], "text"],
+        "a statement that is null": [None],
+        "a statement that is an array": [[line[0]]],
+        "a statement that is a number": [line[0], 1],
+        "null": "null",
+        "a byte string": line[0],
+        "a map": {0: line[0]},
+        "text": "text",
+        "a number": 0,
+    }
+    for name, cell in cells.items():
+        payload = {CELLS["keys"]: _node(5).cell(), CELLS["node"]: {"name": "ref"}}
+        if cell is not None:
+            payload[CELLS["statements"]] = None if cell == "null" else cell
+        data = cbor.encode_payload(payload)
+        vector: Vector = {"name": f"proof: {name}", "kind": "proof", "input": data.hex()}
+        try:
+            presented = statements.read_presented(payload)
+        except Violation as violation:
+            yield {**vector, "fails": violation.code, "why": violation.why}
+        else:
+            yield {**vector, "expected": {"statements": [one.hex() for one in presented]}}
+
+
+@dataclass(frozen=True)
+class Sender:
+    """A node that presents statements; the first of `keys` is the primary key."""
+
+    stored: list[bytes]
+    keys: tuple[SigningKey, ...]
+    recovery: SigningKey
+    info: int = 1  # the size of the encoded node information
+    sealing: str = "chain"
+
+    def present(self) -> list[bytes]:
+        """What it presents in a Proof that its primary key signs."""
+        primary = self.keys[0]
+        # Bindings are random, but have a fixed size.
+        binding = bytes(SIGNATURE_SIZES[primary.algorithm])
+        cell: list[Any] = second_form(primary, self.recovery).cell()
+        cell += [[key.algorithm, key.public, binding] for key in self.keys[1:]]
+        cells = {CELLS["keys"]: cell, CELLS["node"]: information(self.info)}
+        overhead = 24 + len(binding) + (17 if self.sealing == "chain" else 0)
+        own = second_form(primary, self.recovery).id
+        return statements.present(self.stored, own, cells, overhead)
+
+
+def information(size: int) -> dict[str, str]:
+    """Node information of so many bytes, 1 or from 261 to 1,024."""
+    return {} if size == 1 else {"a": "x" * (size - 6)}
+
+
+def _presented() -> Iterator[Vector]:
+    """The sender's rules (22.38, 22.39), each with statements that it must not present."""
+    line, strong = _line(6), _line(2, "ml-dsa-65")
+    last = key_of(9), key_of(10)
+    other = Draft(old=OTHER, recovery=key_of(20), new=last[0], new_recovery=last[1]).encode()
+    weak_then_strong = Draft(
+        old=key_of(3), recovery=key_of(4), new=key_of(5, "ml-dsa-65"), new_recovery=ML_RECOVERY
+    ).encode()
+    upgraded = [*_line(1), weak_then_strong]
+    small = (key_of(5, "ml-dsa-65"),)
+    large = (*small, key_of(5), key_of(5, "ecdsa-p256"))
+    back = Draft(old=NEW, recovery=NEW_RECOVERY, new=OLD, new_recovery=RECOVERY).encode()
+    revocation = Draft("revocation", old=last[0], recovery=last[1]).encode()
+    third, fifth = (key_of(5), key_of(6)), (key_of(11), key_of(12))
+    senders: dict[str, tuple[Sender, list[bytes]]] = {
+        "none stored": (Sender([], last[:1], last[1]), line[:1]),
+        "one": (Sender(line[:1], (NEW,), NEW_RECOVERY), []),
+        "two": (Sender(line[:2], third[:1], third[1]), line[1:2]),
+        "four": (Sender(line[:4], last[:1], last[1]), line[1:4]),
+        "five": (Sender(line[:5], fifth[:1], fifth[1]), line[:5]),
+        "five, stored in the other order": (
+            Sender(line[4::-1], fifth[:1], fifth[1]),
+            line[4:0:-1],
+        ),
+        "those after the own ID": (Sender(line[:6], third[:1], third[1]), line[:6]),
+        "of two that lead to an ID, the last stored": (
+            Sender([*line[:4], other], last[:1], last[1]),
+            line[:4],
+        ),
+        "of two that lead to an ID, the last stored in the other order": (
+            Sender([other, *line[:4]], last[:1], last[1]),
+            [other],
+        ),
+        "a circle": (Sender([*line[:1], back], (NEW,), NEW_RECOVERY), [back, line[0]]),
+        "with a revocation of the own ID": (
+            Sender([*line[:4], revocation], last[:1], last[1]),
+            [*line[1:4], revocation],
+        ),
+        "an ml-dsa-65 recovery key": (
+            Sender(strong[:1], (key_of(3),), key_of(4, "ml-dsa-65")),
+            [],
+        ),
+        "two with ml-dsa-65 recovery keys, of which one fits": (
+            Sender(strong, (key_of(5),), key_of(6, "ml-dsa-65")),
+            strong,
+        ),
+        "to an ml-dsa-65 key": (Sender(upgraded, small, ML_RECOVERY), upgraded[1:]),
+        "to an ml-dsa-65 key, in the largest Proof": (
+            Sender(upgraded, large, ML_RECOVERY, 1_024),
+            upgraded[1:],
+        ),
+        "to an ml-dsa-65 key, in the largest Proof with sealing each": (
+            Sender(upgraded, large, ML_RECOVERY, 1_024, "each"),
+            upgraded,
+        ),
+    }
+    weak_then_strong = Draft(
+        old=key_of(7), recovery=key_of(8), new=small[0], new_recovery=ML_RECOVERY
+    ).encode()
+    four = [*_line(3), weak_then_strong]
+    for sealing, size in (("chain", 715), ("each", 732)):
+        fits = Sender(four, (*small, key_of(5)), ML_RECOVERY, size, sealing)
+        senders[f"four that just fit, with sealing {sealing}"] = fits, four[1:]
+        longer = replace(fits, info=size + 1)
+        senders[f"four that are one byte too long, with sealing {sealing}"] = longer, four
+    for name, (sender, claimed) in senders.items():
+        vector: Vector = {
+            "kind": "present",
+            "keys": [[key.algorithm, key.seed.hex()] for key in sender.keys],
+            "recovery": [sender.recovery.algorithm, sender.recovery.seed.hex()],
+            "info_size": sender.info,
+            "sealing": sender.sealing,
+            "stored": [one.hex() for one in sender.stored],
+        }
+        presented = sender.present()
+        assert presented != claimed, name
+        expected = {"statements": [one.hex() for one in presented]}
+        yield {"name": f"present: {name}", **vector, "expected": expected}
+        yield {
+            "name": f"present: not {name}",
+            **vector,
+            "claimed": [one.hex() for one in claimed],
+            "fails": "mismatch",
+            "why": "other statements",
+        }
+
+
+def _chains() -> Iterator[Vector]:
+    """The reader's rules (22.41, 22.42)."""
+    line, ids = _line(5), [_node(number).id for number in range(6)]
+    of_first_form = Draft(old=key_of(9), recovery=None, new=key_of(11), new_recovery=key_of(12))
+    revocation = Draft("revocation", old=key_of(11), recovery=key_of(12)).encode()
+    unknown = _content("kind", "delegation", Draft(new=key_of(11), new_recovery=key_of(12)))
+    second = Draft(old=key_of(3), recovery=key_of(4), new=key_of(5), new_recovery=key_of(6))
+    forged = replace(second, outer=(("signature", bytes(64)),)).encode()
+    without_consent = replace(second, outer=(("consent", None),)).encode()
+    elsewhere = [Draft(new=key_of(byte)).encode() for byte in (40, 41)]
+    peer = ids[5]
+    cases: dict[str, tuple[list[bytes], list[bytes], list[bytes], bytes]] = {
+        # presented, stored before, named, peer
+        "no statement": ([], [], ids[:1], peer),
+        "one": (line[4:], [], ids[4:5], peer),
+        "four": (line[1:], [], ids[1:2], peer),
+        "four, of which the last is on record": (line[1:], [], ids[4:5], peer),
+        "four, of which the second is on record": (line[1:], [], ids[2:3], peer),
+        "none on record": (line[1:], [], [], peer),
+        "the peer is on record": (line[1:], [], [peer], peer),
+        "on record by a stored succession": (line[2:], line[1:2], ids[1:2], peer),
+        "one is known": (line[1:], line[1:3], ids[1:2], peer),
+        "all are known": (line[1:], line[1:], ids[1:2], peer),
+        "of the first form": (
+            [of_first_form.encode()],
+            [],
+            [id_of("ed25519", key_of(9).public)],
+            peer,
+        ),
+        "without room": (line[:2], elsewhere, ids[:1], ids[2]),
+        "without room, and on record": (line[:2], elsewhere, ids[:2], ids[2]),
+        "a wrong signature of one that is not on record": ([line[0], forged], [], [], ids[2]),
+        "the first is wrong": ([forged, *line[2:4]], [], ids[1:3], ids[4]),
+        "the second is wrong": ([line[0], forged, *line[2:4]], [], ids[:1], ids[4]),
+        "the second is wrong, but known": (
+            [line[0], forged, *line[2:4]],
+            line[1:2],
+            ids[:1],
+            ids[4],
+        ),
+        "the second has no consent": ([line[0], without_consent], [], ids[:1], ids[2]),
+        "another peer": (line[1:], [], ids[1:2], ids[4]),
+        "one is missing": ([line[1], *line[3:]], [], ids[1:2], peer),
+        "the newest first": (line[:0:-1], [], ids[1:2], peer),
+        "one twice": ([line[4], line[4]], [], ids[4:5], peer),
+        "a revocation": ([revocation], [], [peer], peer),
+        "a revocation at the end": ([*line[2:], revocation], [], [peer], peer),
+        "another kind": ([unknown.encode()], [], ids[:1], peer),
+        "an empty statement": ([b"", line[4]], [], ids[4:5], peer),
+        "bytes after a statement": ([line[4] + b"\0"], [], ids[4:5], peer),
+        "the last two in the other order": ([*line[1:3], line[4], line[3]], [], ids[1:2], peer),
+        "the first form's ID as the peer": (
+            line[1:],
+            [],
+            ids[1:2],
+            id_of("ed25519", key_of(11).public),
+        ),
+    }
+    for name, (presented, before, named, node) in cases.items():
+        vector: Vector = {
+            "name": f"chain: {name}",
+            "kind": "chain",
+            "presented": [one.hex() for one in presented],
+            "stored": [one.hex() for one in before],
+            "named": [one.hex() for one in named],
+            "peer": node.hex(),
+        }
+        stored = [statements.read(one) for one in before]
+        reason: Vector = {}
+        try:
+            statements.store_chain(statements.read_chain(presented, node), stored, named)
+        except Invalid as invalid:
+            reason = {"fails": invalid.reason, "why": invalid.why}
+        added = [one.slot.hex() for one in stored[len(before) :]]
+        yield {**vector, **reason, **({"added": added} if reason else {"expected": added})}

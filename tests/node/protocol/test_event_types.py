@@ -65,6 +65,10 @@ VALUES: Final[dict[str, tuple[list[Any], list[Any]]]] = {
         [[[NODE_ID, 0]] * 1_025, [[NODE_ID]], [[NODE_ID, -1]], [[NODE_ID, "1"]], [[b"", 1]]],
     ),
     "envelopes": ([[], [b""] * 1_024], [[b""] * 1_025, ["x"], [1]]),
+    "presented": (
+        [[], [b""] * 4, [bytes(2_048)] * 4],
+        [[b""] * 5, [bytes(8_193)], [b"", "x"], [None]],
+    ),
     "exports": ([["x" * 256] * 64], [["x" * 257], [""] * 65]),
     "one_key": ([[["ed25519", NODE_ID, None]]], [[], [["ed25519", NODE_ID]], [1]]),
     "links": (

@@ -3,10 +3,12 @@
 import pytest
 
 from parley._crypto.identity import Identity, PublicIdentity
+from parley._lbm.errors import LbmDecodeError
 from parley._node.protocol import handshake as proofs
 from parley._node.protocol.config import CoreConfig
 from parley._node.protocol.handshake import KEPT_PROOFS, keep, read_proof, refuse
 from tests.node.protocol.pair import Pair
+from tests.vectors.load import Vector, of_kind, unhex, vectors
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +31,7 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 def payload(identity: Identity) -> bytes:
-    return CoreConfig(identity=identity, node_info={"name": "x"}).proof_payload
+    return CoreConfig(identity=identity, node_info={"name": "x"}).proof_payloads[-1]
 
 
 def test_a_proof_is_checked_once_if_its_seal_was_right(checks: list[object]) -> None:
@@ -70,7 +72,7 @@ def test_information_is_each_readers_own() -> None:
 def test_so_many_are_kept_and_the_oldest_goes() -> None:
     identity = Identity.create()
     every = [
-        CoreConfig(identity=identity, node_info={"n": number}).proof_payload
+        CoreConfig(identity=identity, node_info={"n": number}).proof_payloads[-1]
         for number in range(KEPT_PROOFS + 10)
     ]
     for data in every:
@@ -90,3 +92,27 @@ def test_peers_that_meet_again_are_not_checked_again(checks: list[object]) -> No
         assert pair.a.opened
         assert pair.b.opened
         assert len(checks) == 2
+
+
+@vectors("keys", of_kind("proof"), fails=False)
+def test_the_statements_of_a_proof(vector: Vector) -> None:
+    data = unhex(vector["input"])
+    proof = read_proof(data)
+    assert [one.hex() for one in proof.statements] == vector["expected"]["statements"]
+    keep(data, proof)
+    assert read_proof(data).statements == proof.statements
+
+
+@vectors("keys", of_kind("proof"), fails=True)
+def test_a_proof_with_other_statements_is_malformed(vector: Vector) -> None:
+    with pytest.raises(LbmDecodeError):
+        read_proof(unhex(vector["input"]))
+
+
+def test_proofs_with_other_statements_are_others() -> None:
+    identity = Identity.create()
+    one, other = (CoreConfig(identity=identity, statements=(text,)) for text in (b"1", b"2"))
+    for core in (one, other):
+        data = core.proof_payloads[0]
+        keep(data, read_proof(data))
+        assert read_proof(data).statements == core.statements

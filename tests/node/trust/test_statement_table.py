@@ -8,9 +8,9 @@ import pytest
 
 from parley import Identity, NodeId, Statement, create_revocation, create_succession
 from parley._crypto.identity import RecoveryKey
+from parley._node.protocol.limits import PRESENTED_STATEMENTS
 from parley._node.trust.statement_table import (
     MAX_OF_SEEN,
-    MAX_PRESENTED,
     MAX_STATEMENTS,
     MAX_STEPS,
     Decision,
@@ -251,10 +251,10 @@ def test_ids_of_first_use_have_room_for_a_part(
 
 
 def test_the_chain_to_an_id_is_its_longest_end_that_fits() -> None:
-    identities = recoverable(MAX_PRESENTED + 2)
+    identities = recoverable(PRESENTED_STATEMENTS + 2)
     statements = chain_of(identities)
     table, last = table_of(*statements), identities[-1][0].node_id
-    assert table.chain_to(last) == statements[-MAX_PRESENTED:]
+    assert table.chain_to(last) == statements[-PRESENTED_STATEMENTS:]
     size = len(statements[-1].encoded)
     assert table.chain_to(last, 2 * size) == statements[-2:]
     assert table.chain_to(last, size - 1) == []
