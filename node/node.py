@@ -310,8 +310,8 @@ class Node:
     ) -> Peer:
         """Connect to a node and complete the handshake within `timeout` seconds.
 
-        The peer must prove the node ID in the address. If the address contains none, `trust`
-        decides; one of them is required.
+        The peer must prove the node ID in the address, or that it has taken the place of this ID
+        (section 22). If the address contains none, `trust` decides; one of them is required.
 
         `also` are further addresses of the same node. They are tried in turn, both now and when the
         transport is lost and the session continues over another one (protocol section 17). With
@@ -338,6 +338,8 @@ class Node:
             TunnelRefusedError: the server opened no tunnel to the node (a subclass of
                 UnreachableError).
             HandshakeError: the handshake failed, for example because the nodes share no algorithm.
+            IdentityEndedError: the node ID in the address has ended, and no successor is accepted
+                (a subclass of NotTrustedError).
             NotTrustedError: the peer has another node ID or isn't trusted, or it rejected this
                 node.
         """

@@ -168,11 +168,14 @@ class NodeOptions:
         """Return the user's file of key statements, or statements in memory without a home
         directory.
         """
+        serve = ServeSettings() if self.settings is None else self.settings.serve
         try:
             path = default_key_statements()
         except ConfigError:
             path = None
-        return KeyStatements(path)
+        return KeyStatements(
+            path, follow=serve.successions == "follow", present=serve.present_statements
+        )
 
     @property
     def uses_own_identity(self) -> bool:

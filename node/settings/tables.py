@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["text", "json"]
+Successions = Literal["follow", "ask"]
 LOG_LEVELS: Final[tuple[LogLevel, ...]] = get_args(LogLevel)
 LOG_FORMATS: Final[tuple[LogFormat, ...]] = get_args(LogFormat)
 
@@ -95,6 +96,19 @@ class ServeSettings:
         Path | None,
         setting("File of roles, to which rights on the bus can be granted.", reload=True),
     ] = None
+    successions: Annotated[
+        Successions,
+        setting(
+            "Whether a successor that the recovery key of a node names is followed, or a person "
+            "is asked (`parley peers accept`): follow or ask."
+        ),
+    ] = "follow"
+    present_statements: Annotated[
+        bool,
+        setting(
+            "Send peers the statements by which this node has taken the place of earlier node IDs."
+        ),
+    ] = True
     log_level: Annotated[
         LogLevel,
         setting("Least severe level to log: debug, info, warning or error.", reload=True),

@@ -6,6 +6,7 @@ cell 14, the payload of a Proof, or a node ID and such a payload.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from parley._crypto.errors import StatementError
@@ -108,15 +109,12 @@ def _read_origin(data: bytes) -> None:
 def _presented(data: bytes) -> tuple[bytes, ...] | None:
     """The statements in the payload of a Proof, once both agree on them."""
     wanted: tuple[bytes, ...] | None = None
-    try:
+    with suppress(cbor.LbmError, Violation):
         cells = cbor.decode_payload(data, max_items=cbor.HANDSHAKE_ITEMS, keep_noise=True)
         wanted = statements.read_presented(cells)
-    except (cbor.LbmError, Violation):
-        pass
-    try:
+    presented: tuple[bytes, ...] | None = None
+    with suppress(*_ALLOWED):
         presented = read_statements(decode_handshake(data))
-    except _ALLOWED:
-        presented = None
     assert presented == wanted, "the second implementation reads other statements"
     return presented
 

@@ -203,3 +203,18 @@ def test_a_script_ends_with_code_4(parley: Parley, server: str) -> None:
         assert node_id in done.err + done.out
     done = parley("call", place, "parley.echo", "hello", "--trust", "first-use")
     assert (done.code, done.out) == (0, "hello\n")
+
+
+async def test_a_command_follows_the_successor_of_a_node(anyio_backend: str) -> None:
+    (old, recovery), (new, _) = (Identity.create_recoverable() for _ in range(2))
+    statements = KeyStatements()
+    statements.apply(create_succession(recovery, new), SEEN)
+    async with Node(new, statements=statements) as node:
+        place = (await node.listen("tcp://127.0.0.1:0")).partition("#")[0]
+        KnownPeers(default_known_peers()).add(old.node_id, place, SEEN)
+        assert await call_on(f"{place}#{old.node_id}") == new.node_id
+        stored = KeyStatements(default_key_statements())
+        stored.refresh()
+        assert stored.table.current(old.node_id) == new.node_id
+        assert await call_on(place) == new.node_id
+        assert on_record() == {old.node_id: (place,)}

@@ -12,6 +12,7 @@ from parley._crypto.keyfile import PassphraseCost, save_identity
 from parley._crypto.registry import NAMES, PARAMETERS
 from parley._node.cli.options import NodeOptions
 from parley._node.cli.param_types import read_network_key
+from parley._node.cli.run import make_node
 from parley._node.config import NodeConfig
 from parley._node.errors import ConfigError, FileError, KnownPeersError
 from parley._node.protocol.limits import Limits
@@ -356,3 +357,31 @@ def test_the_settings_passphrase_is_for_the_settings_key_file(tmp_path: Path) ->
 def test_a_fresh_identity_has_the_keys_that_the_settings_ask_for() -> None:
     below = Settings(node=NodeConfig(algorithms={"signing": ("ecdsa-p256",)}))
     assert common(fresh=True).with_settings(below).identity().algorithms == ("ecdsa-p256",)
+
+
+# Key statements.
+
+
+def test_commands_use_the_key_statements_of_the_home_directory(home: Path) -> None:
+    found = common().statements()
+    assert found.path == Path(os.path.realpath(home / "key_statements"))
+    assert (found.table.follow, found.present) == (True, True)
+    assert make_node(common(fresh=True)).statements.path == found.path
+
+
+def test_a_server_sets_how_it_uses_key_statements() -> None:
+    serve = ServeSettings(successions="ask", present_statements=False)
+    found = common().with_settings(Settings(serve=serve)).statements()
+    assert (found.table.follow, found.present) == (False, False)
+
+
+def test_without_a_home_directory_key_statements_are_in_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PARLEY_HOME")
+
+    def fail(path: Path) -> Path:
+        raise RuntimeError("no home directory")
+
+    monkeypatch.setattr(Path, "expanduser", fail)
+    assert common().statements().path is None

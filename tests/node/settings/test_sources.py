@@ -281,6 +281,8 @@ WRONG: list[tuple[str, object, str]] = [
     ("serve.listen", ["http://x"], "expected tcp://, unix:// or via://"),
     ("serve.listen", [], ""),
     ("serve.trust", "anyone", "invalid trust 'anyone'"),
+    ("serve.successions", "never", "expected follow or ask"),
+    ("serve.present_statements", "yes", "expected bool, got str"),
     ("serve.forward", ["news"], "invalid forward 'news': expected TOPIC=ADDR"),
     ("serve.forward", ["news=tcp://x"], "tcp"),
     ("dialects.values", "xml", "expected cbor or msgpack or json"),
