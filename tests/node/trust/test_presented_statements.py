@@ -228,7 +228,8 @@ async def test_an_accept_hook_sees_the_predecessors() -> None:
     server = Node(Identity.create(), trust=hook, config=config(), watch=[old.node_id])
     async with server, node_of(new, statements=storing(*chain_of(identities))) as client:
         await (await client.connect(await server.listen("memory://hook"))).ping()
-    assert [one.predecessors for one in candidates] == [(old.node_id,)]
+    # Storing a statement restarts decisions in progress, so the hook may be called twice.
+    assert {one.predecessors for one in candidates} == {(old.node_id,)}
 
 
 async def test_a_dial_succeeds_as_the_successor(caplog: pytest.LogCaptureFixture) -> None:
