@@ -724,7 +724,10 @@ def _proofs() -> Iterator[Vector]:
         "a number": 0,
     }
     for name, cell in cells.items():
-        payload = {CELLS["keys"]: _node(5).cell(), CELLS["node"]: {"name": "ref"}}
+        payload: dict[int, Any] = {
+            CELLS["keys"]: _node(5).cell(),
+            CELLS["node"]: {"name": "ref"},
+        }
         if cell is not None:
             payload[CELLS["statements"]] = None if cell == "null" else cell
         data = cbor.encode_payload(payload)
