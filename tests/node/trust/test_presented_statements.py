@@ -433,6 +433,7 @@ async def test_the_event_loop_does_not_wait_for_the_file(tmp_path: Path) -> None
     async with server, client, other:
         address = await server.listen("memory://file")
         peer = await other.connect(address)
+        await peer.ping()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(to_thread.run_sync, hold)
             await to_thread.run_sync(holds.wait, 10)
