@@ -36,7 +36,9 @@ _PORT = re.compile(r"(?<=127\.0\.0\.1:)\d+")
 class Command:
     """A running command with its own pseudo-terminal and process group."""
 
-    def __init__(self, line: str, directory: Path) -> None:
+    def __init__(
+        self, line: str, directory: Path, home: Path, *, is_answered: bool = False
+    ) -> None:
         self.line = line
         self.skipping = False  # the page leaves out the next lines
         self._screen, side = pty.openpty()
@@ -49,11 +51,11 @@ class Command:
                     **os.environ,
                     "COLUMNS": "100",
                     "NO_COLOR": "1",
-                    "PARLEY_HOME": str(directory / "home"),
+                    "PARLEY_HOME": str(home),
                     "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
                     "TERM": "dumb",
                 },
-                stdin=subprocess.DEVNULL,
+                stdin=output if is_answered else subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
@@ -71,18 +73,28 @@ class Command:
         """Yield further lines of output until the command has ended."""
         while True:
             while "\n" not in self._text:
-                readable, _, _ = select.select([self._screen], [], [], PATIENCE)
-                if not readable:
-                    pytest.fail(f"{self.line!r} prints nothing more in {PATIENCE} s")
-                try:
-                    data = os.read(self._screen, 65_536)
-                except OSError:  # Linux: every process that had the terminal open has ended
+                if not self._read():
                     return
-                if not data:
-                    return
-                self._text += data.decode().replace("\r", "")
             line, _, self._text = self._text.partition("\n")
             yield line
+
+    def answer(self, text: str) -> None:
+        """Wait for a question and type the answer."""
+        while not self._text.endswith("[yes/no] "):
+            assert self._read(), f"{self.line!r} ends without a question: {self._text!r}"
+        os.write(self._screen, text.encode() + b"\n")
+
+    def _read(self) -> bool:
+        """Read further output; return False if the command has ended."""
+        readable, _, _ = select.select([self._screen], [], [], PATIENCE)
+        if not readable:
+            pytest.fail(f"{self.line!r} prints nothing more in {PATIENCE} s")
+        try:
+            data = os.read(self._screen, 65_536)
+        except OSError:  # Linux: every process that had the terminal open has ended
+            return False
+        self._text += data.decode().replace("\r", "")
+        return bool(data)
 
     def interrupt(self) -> None:
         self.skipping = True
@@ -103,24 +115,29 @@ class Reader:
     """Follows the pages in a directory, with several terminals."""
 
     def __init__(self, directory: Path, terminals: ExitStack) -> None:
-        self._directory = directory
+        self.directory = directory
+        self.running: dict[str, Command] = {}
         self._terminals = terminals
-        self._running: dict[str, Command] = {}
-        self._actual: dict[str, str] = {}  # node IDs and ports in the pages -> the actual ones
+        self.actual: dict[str, str] = {}  # node IDs and ports in the pages -> the actual ones
 
     def follow(self, text: str) -> None:
+        """Do what a page shows."""
+        self.run_blocks(text)
+        for terminal in list(self.running):
+            self._finish(terminal)
+
+    def run_blocks(self, text: str) -> None:
+        """Write the files and run the commands of a page; the last of each terminal still run."""
         for kind, title, block in _BLOCK.findall(text):
             match kind:
                 case "python":
-                    (self._directory / title).write_text(self._of_this_run(block))
+                    (self.directory / title).write_text(self._of_this_run(block))
                 case "diff":
-                    self._patch(self._directory / title, self._of_this_run(block))
+                    self._patch(self.directory / title, self._of_this_run(block))
                 case "console":
                     self._type(title, re.sub(r"\\\n> ", "", block).splitlines())
                 case _:
                     assert kind == "text", f"a block that no test runs: {kind}"
-        for terminal in list(self._running):
-            self._finish(terminal)
 
     def _patch(self, file: Path, diff: str) -> None:
         text = file.read_text()
@@ -136,21 +153,26 @@ class Reader:
         for line in lines:
             if line.startswith("$ "):
                 self._finish(terminal)
-                command = Command(self._of_this_run(line[2:]), self._directory)
-                self._running[terminal] = self._terminals.enter_context(command)
+                command = self.start(terminal, self._of_this_run(line[2:]))
+                self.running[terminal] = self._terminals.enter_context(command)
             elif line == "^C":
-                self._running[terminal].interrupt()
+                self.running[terminal].interrupt()
             elif line == "...":
-                self._running[terminal].skipping = True
+                self.running[terminal].skipping = True
             else:
-                self._read(line, self._running[terminal])
+                self.read(line, self.running[terminal])
 
     def _finish(self, terminal: str) -> None:
-        if (command := self._running.pop(terminal, None)) is not None:
+        if (command := self.running.pop(terminal, None)) is not None:
             assert (command.line, command.finish()) == (command.line, [])
 
-    def _read(self, expected: str, command: Command) -> None:
-        new = [name for name in _NODE_ID.findall(expected) if name not in self._actual]
+    def start(self, terminal: str, line: str) -> Command:
+        """Start a command line in a terminal."""
+        return Command(line, self.directory, self.directory / "home")
+
+    def read(self, expected: str, command: Command) -> None:
+        """Read the output of a command up to a line as the page shows it."""
+        new = [name for name in _NODE_ID.findall(expected) if name not in self.actual]
         pattern = re.escape(self._of_this_run(expected)).replace(r"\.\.\.", ".*")
         pattern = _EVENT_TIME.sub(r"\\d+", pattern)
         for name in new:
@@ -158,7 +180,7 @@ class Reader:
         skipped = []
         for line in command.lines():
             if (match := re.fullmatch(pattern, line)) is not None:
-                self._actual |= dict(zip(new, match.groups(), strict=True))
+                self.actual |= dict(zip(new, match.groups(), strict=True))
                 command.skipping = False
                 return
             skipped.append(line)
@@ -168,9 +190,9 @@ class Reader:
 
     def _of_this_run(self, text: str) -> str:
         for port in _PORT.findall(text):
-            if port not in self._actual.values():
-                self._actual.setdefault(port, _free_port())
-        for name, actual in self._actual.items():
+            if port not in self.actual.values():
+                self.actual.setdefault(port, _free_port())
+        for name, actual in self.actual.items():
             text = text.replace(name, actual)
         return text
 
