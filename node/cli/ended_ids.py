@@ -45,11 +45,12 @@ _RIGHTS: Final = (
 )
 
 
-def apply(path: Path, yes: bool, as_json: bool) -> None:
+def apply(path: Path, yes: bool, config: Path | None, as_json: bool) -> None:
     out = Output(as_json)
     statement = load_statement(path)
     stored, origin, now = default_key_statements(), statement.origin, datetime.now(UTC)
-    table = read_table(stored)
+    follow = load_settings(config).serve.successions == "follow"
+    table = read_table(stored, follow=follow)
     is_new = statement.slot not in table.stored
     out.event("statement", **_fields_of(out, statement))
     for line in _lines_of(out, statement):
@@ -61,7 +62,7 @@ def apply(path: Path, yes: bool, as_json: bool) -> None:
         with _opened(stored) as statements:
             is_new = statements.apply(statement, now)
         out.effect = "stored the statement"
-        table = read_table(stored)
+        table = read_table(stored, follow=follow)
     out.print(f"stored in   {stored}{'' if is_new else ' (before; nothing has changed)'}")
     ending = describe_end(table, origin, out.petnames)
     out.print(f"now         {out.petnames.in_text(ending.text)}")
@@ -89,9 +90,9 @@ def refuse(who: str, as_json: bool) -> None:
 
 def show(known_peers: Path | None, config: Path | None, as_json: bool) -> None:
     out = Output(as_json)
-    stored = default_key_statements()
-    table = read_table(stored)
-    rules = list(find_rules(table, out.petnames, load_settings(config), known_peers))
+    stored, settings = default_key_statements(), load_settings(config)
+    table = read_table(stored, follow=settings.serve.successions == "follow")
+    rules = list(find_rules(table, out.petnames, settings, known_peers))
     outcomes = []
     for origin in table.origins:
         ending = describe_end(table, origin, out.petnames)

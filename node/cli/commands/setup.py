@@ -254,6 +254,7 @@ PEERS_APPLY: Final = command(
     "node IDs and asks first.",
     argument("path", "FILE", type=FILE, help="Statement from `parley id succeed` or `id revoke`."),
     flag("--yes", help="Don't ask."),
+    CONFIG,
     JSON,
     examples=("parley peers apply bob.succession",),
 )

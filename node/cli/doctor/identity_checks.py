@@ -69,7 +69,7 @@ def check_ended_ids(settings: Settings) -> Iterator[Diagnosis]:
     IDs.
     """
     try:
-        table = read_table(default_key_statements())
+        table = read_table(default_key_statements(), follow=settings.serve.successions == "follow")
     except KeyStatementsError as error:
         text = f"{error}: nodes refuse all peers"
         yield Diagnosis(Level.PROBLEM, "key statements", text, "correct the line")

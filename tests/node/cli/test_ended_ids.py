@@ -158,10 +158,10 @@ def test_apply_asks_at_a_terminal(bob: Bob, answer: str) -> None:
     path = Path(bob.succession())
     with at_terminal() as terminal, terminal.answering(answer):
         if answer == "yes\n":
-            apply(path, yes=False, as_json=False)
+            apply(path, yes=False, config=None, as_json=False)
         else:
             with pytest.raises(ParleyError, match="you declined"):
-                apply(path, yes=False, as_json=False)
+                apply(path, yes=False, config=None, as_json=False)
     # Also the node IDs, because standard output is not a terminal here.
     for shown in (
         f"ends        {bob.id} (bob)",
@@ -203,7 +203,7 @@ def test_the_question_says_what_follows(
         terminal.answering("no\n"),
         pytest.raises(ParleyError, match="you declined"),
     ):
-        apply(path, yes=False, as_json=False)
+        apply(path, yes=False, config=None, as_json=False)
     assert text in terminal.seen
 
 
@@ -212,7 +212,7 @@ def test_a_succession_by_the_primary_key_is_a_question(parley: Parley, bob: Bob)
     bob.known.add(carol.node_id, "carol", NOW)
     path = bob.saved(create_succession(carol, next_carol))
     with at_terminal() as terminal, terminal.answering("yes\n"):
-        apply(Path(path), yes=False, as_json=False)
+        apply(Path(path), yes=False, config=None, as_json=False)
     assert "A thief of its primary key could also have signed this" in terminal.seen
     assert read_table(bob.stored).current(carol.node_id) is None
     shown = parley("peers", "show")
@@ -227,6 +227,23 @@ def test_a_succession_by_the_primary_key_is_a_question(parley: Parley, bob: Bob)
         f"words       {fingerprint(carol.node_id)}",
     ]
     assert read_table(bob.stored).granted(carol.node_id) == next_carol.node_id
+
+
+def test_a_server_that_asks_about_each_successor(
+    parley: Parley, bob: Bob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "parley.toml"
+    config.write_text('serve.successions = "ask"')
+    options = ("--config", str(config))
+    done = parley("peers", "apply", bob.succession(), "--yes", *options)
+    assert "now         a statement names a successor of bob, which you have not" in done.out
+    assert f"then run: parley peers accept {bob.id.short}\n" in done.out
+    assert parley("peers", "show", "--json", *options).last["questions"] == 1
+    assert parley("peers", "show", "--json").last["questions"] == 0
+    monkeypatch.setenv("PARLEY_SERVE_SUCCESSIONS", "ask")
+    assert parley("peers", "show", "--json").last["questions"] == 1
+    assert parley("peers", "accept", "bob").code == 0
+    assert parley("peers", "show", "--json").last["questions"] == 0
 
 
 @pytest.mark.parametrize("who", ["bob", PLACE, "id", "prefix", "short"])

@@ -17,7 +17,7 @@ from parley._node.cli.doctor.identity_checks import (
 )
 from parley._node.cli.doctor.settings_checks import findings
 from parley._node.cli.options import NodeOptions
-from parley._node.settings import FederationSettings, Settings
+from parley._node.settings import FederationSettings, ServeSettings, Settings
 from parley._node.trust.key_statements import KeyStatements, default_key_statements
 from parley._node.trust.known_peers import KnownPeers, default_known_peers
 from tests.node.cli.conftest import Parley, said
@@ -125,6 +125,14 @@ def test_questions_conflicts_and_rules(statements: KeyStatements) -> None:
     assert shown["node ID"] == "problem"
     known.path.write_text("nonsense\n")
     assert levels(settings)["key statements"] == Level.NOTE
+
+
+def test_a_server_that_asks(statements: KeyStatements) -> None:
+    old, recovery = Identity.create_recoverable()
+    statements.apply(create_succession(recovery, Identity.create_recoverable()[0]), NOW)
+    subject = f"ended {old.node_id}"
+    assert levels() == {subject: Level.OK}
+    assert levels(Settings(serve=ServeSettings(successions="ask"))) == {subject: Level.NOTE}
 
 
 def test_few_of_many_ended_ids_are_listed(statements: KeyStatements) -> None:
