@@ -10,6 +10,7 @@ from parley._node.journal.audit.rows import (
     Finding,
     SessionRow,
     Span,
+    StatementRow,
     TunnelRow,
 )
 from parley._node.journal.journal import Journal, JournalMetrics
@@ -36,6 +37,7 @@ __all__ = [
     "SegmentFile",
     "SessionRow",
     "Span",
+    "StatementRow",
     "TunnelRow",
     "WriteOptions",
     "encode_record",

@@ -6,7 +6,7 @@ with extra_required("parley.pipeline", "pipeline"):
     from parley._pipeline.gold.cluster import read_gold
     from parley._pipeline.gold.refresh import Outcome
     from parley._pipeline.jobs import run
-    from parley._pipeline.silver import events, findings, sessions, tunnels
+    from parley._pipeline.silver import events, findings, sessions, statements, tunnels
     from parley._pipeline.spark import open_session
     from parley._pipeline.spark_source import JournalSource
     from parley._pipeline.tables import Tables
@@ -21,5 +21,6 @@ __all__ = [
     "read_gold",
     "run",
     "sessions",
+    "statements",
     "tunnels",
 ]

@@ -24,7 +24,16 @@ from parley._pipeline.arrow_rows import BATCH_ROWS, event_batches, other_batch
 from parley._pipeline.bronze_rows import BronzeRows
 from parley._pipeline.dated_files import event_files
 from parley._pipeline.errors import PipelineError
-from parley._pipeline.schema import EVENT, FINDING, PENDING, SEGMENT, SESSION, SPAN, TUNNEL
+from parley._pipeline.schema import (
+    EVENT,
+    FINDING,
+    PENDING,
+    SEGMENT,
+    SESSION,
+    SPAN,
+    STATEMENT,
+    TUNNEL,
+)
 from parley._pipeline.stitch.runs import segment_row
 from parley._pipeline.summarise import with_summaries
 
@@ -166,6 +175,9 @@ class _AuditTask:
         tunnels = [row._asdict() for row in audit.take_tunnels()]
         if tunnels:
             yield other_batch(tunnels, TUNNEL)
+        statements = [row._asdict() for row in audit.take_statements()]
+        if statements:
+            yield other_batch(statements, STATEMENT)
         spans: list[dict[str, Any]] = []
         for span, pending in audit.take_spans():
             chains = {

@@ -1,9 +1,9 @@
 """The columns of bronze and silver, defined once for Spark and Arrow.
 
 Bronze contains the raw records of journals. Silver's first columns are those of events. An audit
-writes all its rows in one pass, so rows of sessions, tunnels, findings and spans use the same
-columns where they match. The complete rows are in `other` as JSON. Readers use separate tables with
-their own columns (`pipeline.tables`).
+writes all its rows in one pass, so rows of sessions, tunnels, statements, findings and spans use
+the same columns where they match. The complete rows are in `other` as JSON. Readers use separate
+tables with their own columns (`pipeline.tables`).
 """
 
 from typing import Final
@@ -58,6 +58,7 @@ SESSION: Final = "session"
 FINDING: Final = "finding"
 SPAN: Final = "span"
 TUNNEL: Final = "tunnel"
+STATEMENT: Final = "statement"
 SEGMENT: Final = "segment"  # the start of a segment
 SUMMARY: Final = "summary"  # input for gold: kinds of `pipeline.summary`, as Arrow in `payload`
 # In the stitched table: the last span of each direction that continues. Its rows of segments are
@@ -165,6 +166,22 @@ TUNNEL_FIELDS: Final[dict[str, DataType]] = {
     "ended_ns": _L,
     "forward": _L,
     "back": _L,
+}
+STATEMENT_FIELDS: Final[dict[str, DataType]] = {
+    "journal": _S,
+    "segment": _S,
+    "session": _S,
+    "offset": _L,
+    "time_ns": _L,
+    "direction": _S,
+    "presenter": _S,
+    "number": _L,
+    "status": _S,
+    "kind": _S,
+    "origin": _S,
+    "successor": _S,
+    "by_recovery": _BOOLEAN,
+    "made_ms": _L,
 }
 FINDING_FIELDS: Final[dict[str, DataType]] = {
     "kind": _S,

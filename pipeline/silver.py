@@ -2,7 +2,7 @@
 
 ROOT/silver/batch=N/part=P/date=D contains the rows of the batch's own ranges.
 ROOT/stitched/batch=N/part=P/date=D contains the rows that depend on several ranges or batches. The
-tables are `events`, `sessions`, `tunnels` and `findings`.
+tables are `events`, `sessions`, `tunnels`, `statements` and `findings`.
 """
 
 import gc
@@ -27,6 +27,8 @@ from parley._pipeline.schema import (
     PENDING,
     SESSION,
     SESSION_FIELDS,
+    STATEMENT,
+    STATEMENT_FIELDS,
     TUNNEL,
     TUNNEL_FIELDS,
     WALKED,
@@ -193,6 +195,15 @@ def tunnels(tables: Tables) -> DataFrame:
     """
     own = tables.read("silver", WALKED).where(f.col("part") == TUNNEL)
     return _timed(_parsed(own, TUNNEL_FIELDS), "time", "began", "ended")
+
+
+def statements(tables: Tables) -> DataFrame:
+    """Return the key statements that nodes presented in their Proofs, which need an auditor's key.
+
+    The columns are `STATEMENT_FIELDS`; `time` is a timestamp.
+    """
+    own = tables.read("silver", WALKED).where(f.col("part") == STATEMENT)
+    return _timed(_parsed(own, STATEMENT_FIELDS), "time")
 
 
 def findings(tables: Tables) -> DataFrame:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from parley._pipeline.gold.arrow import LONG, TEXT, TIME, rows_with, table_of_rows
 from parley._pipeline.gold.finding_texts import FAULT, KINDS
+from parley._pipeline.gold.statements import STATEMENTS, statements
 from parley._pipeline.gold.tables import (
     CALLS,
     GRAPH,
@@ -129,6 +130,7 @@ SCHEMAS: Final = {
     "sessions": SESSIONS,
     "graph": GRAPH,
     "tunnels": TUNNELS,
+    "statements": STATEMENTS,
 }
 
 
@@ -157,6 +159,7 @@ def gold_tables(summary: Summary, read: Reader, check_key: bytes) -> dict[str, p
         "sessions": sessions(summary, ends),
         "graph": graph(summary),
         "tunnels": tunnels(joined),
+        "statements": statements(rows_of(summary, "statements"), about),
     }
 
 
@@ -170,7 +173,7 @@ def _end_findings(
 
 
 def rows_of(summary: Summary, name: str) -> list[dict[str, Any]]:
-    """Return silver's rows of sessions, tunnels or findings."""
+    """Return silver's rows of sessions, tunnels, statements or findings."""
     return [json.loads(text) for text in summary[name].column("other").to_pylist()]
 
 

@@ -24,7 +24,7 @@ from parley._pipeline.gold.store import (
     read_mark,
     token_of,
 )
-from parley._pipeline.schema import FINDING, SESSION, SUMMARY, TUNNEL, WAITING
+from parley._pipeline.schema import FINDING, SESSION, STATEMENT, SUMMARY, TUNNEL, WAITING
 from parley._pipeline.summary.kinds import (
     KINDS,
     Summary,
@@ -38,7 +38,12 @@ from parley._pipeline.summary.pairing import pair, without_strays
 _PIECE: Final = 2**17
 # How long a replaced slot is kept, because readers may still be using it.
 KEEP: Final = timedelta(minutes=10)
-_OTHERS: Final = {SESSION: "sessions", TUNNEL: "tunnels", FINDING: "findings"}
+_OTHERS: Final = {
+    SESSION: "sessions",
+    TUNNEL: "tunnels",
+    STATEMENT: "statements",
+    FINDING: "findings",
+}
 
 
 def refresh(store: GoldStore, check_key: bytes, now: datetime) -> Mark:

@@ -153,6 +153,14 @@ def ending(row: SessionSummary) -> str:
     return told[0] if len(set(told)) == 1 else f"{told[0]}; responder: {told[1]}"
 
 
+def claimed_time(millis: int | None) -> str:
+    """Return a signer's time in ms since the epoch, as a number of ms if no date can show it."""
+    try:
+        return units.time(None if millis is None else millis * 1000)
+    except OverflowError:
+        return f"{millis:,} ms"
+
+
 def first_of(what: str, shown: int, of: int | None, limit: int) -> str:
     """Return a caption for a table limited to `limit` rows.
 

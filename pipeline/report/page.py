@@ -29,7 +29,14 @@ from parley._pipeline.report import format as units
 from parley._pipeline.report.cells import NODE_ID, Nodes
 from parley._pipeline.report.plots import BARS, graph_plot, latency_plot, topics_plot, traffic_plot
 from parley._pipeline.report.queries import collect
-from parley._pipeline.report.report_data import EVENT_ROWS, ROWS, TOP_NODES, Figures, FindingRow
+from parley._pipeline.report.report_data import (
+    EVENT_ROWS,
+    LISTED,
+    ROWS,
+    TOP_NODES,
+    Figures,
+    FindingRow,
+)
 
 _HERE: Final = Path(__file__).parent
 # Both files are part of this package; no other value is inserted without escaping.
@@ -50,6 +57,7 @@ _TEMPLATES.globals |= {
     "BARS": BARS,
     "EVENT_ROWS": EVENT_ROWS,
     "TOP_NODES": TOP_NODES,
+    "LISTED": LISTED,
     "title": "Parley: report of the journals",
     "style": _STYLE,
     "script": _SCRIPT,
@@ -61,6 +69,7 @@ _TEMPLATES.globals |= {
     for function in (
         cells.closed_name,
         cells.description,
+        cells.claimed_time,
         cells.ending,
         cells.error_codes,
         cells.first_of,
@@ -192,6 +201,10 @@ def _all_nodes(figures: Figures) -> set[str]:
     for session in (*figures.session_rows, *figures.talks):
         named |= {session.initiator, session.responder}
     named |= {topic.publisher for topic in figures.topics}
+    for statement in figures.statement_rows:
+        named |= {statement.journal, statement.presenter, statement.origin, statement.successor}
+    for ended in figures.ended_rows:
+        named |= {ended.journal, ended.presenter, ended.origin, ended.successor}
     named |= {event.journal for events in figures.talks.values() for event in events}
     return {node for node in named if node is not None}
 

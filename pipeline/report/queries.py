@@ -17,6 +17,7 @@ from parley._pipeline.reconcile.tunnels import LARGEST
 from parley._pipeline.report.report_data import (
     BEGINNING,
     EVENT_ROWS,
+    LISTED,
     NEAR,
     ROWS,
     SESSIONS,
@@ -25,6 +26,7 @@ from parley._pipeline.report.report_data import (
     TOP_SENDERS,
     CallRow,
     Edge,
+    EndedSummary,
     EventRow,
     Figures,
     FindingKind,
@@ -32,6 +34,7 @@ from parley._pipeline.report.report_data import (
     NodeRow,
     SessionGroup,
     SessionSummary,
+    StatementSummary,
     TopicNotes,
     TopicRow,
     TrafficPoint,
@@ -131,11 +134,12 @@ def collect(gold: Mapping[str, pa.Table], scan: Scan | None = None, most: int = 
     """
     traffic, graph, sessions = gold["traffic"], gold["graph"], gold["sessions"]
     findings, calls, topics = gold["findings"], gold["calls"], gold["topics"]
-    tunnels = gold["tunnels"]
+    tunnels, statements = gold["tunnels"], gold["statements"]
     nodes = _nodes(graph, traffic, findings)
     first, last = (_bound(graph, name, of) for name, of in (("first", pc.min), ("last", pc.max)))
     width, points = _fine(scan, graph, traffic) or _traffic(traffic)
     links = _links(tunnels, most)
+    ended = _ended(statements)
     asked = rows_with(calls, "seen_by", "caller")
     by_topic, by_pair = (rows_with(asked, "scope", scope) for scope in ("topic", "pair"))
     called = _sum(by_topic, "calls")
@@ -191,6 +195,12 @@ def collect(gold: Mapping[str, pa.Table], scan: Scan | None = None, most: int = 
         tunnel_rows=_take(
             tunnels.append_column("volume", volume), TunnelSummary, most, "-volume", "trace"
         ),
+        statements=statements.num_rows,
+        statement_rows=_take(
+            statements, StatementSummary, most, "time", "session", "journal", "direction", "number"
+        ),
+        ended=ended.num_rows,
+        ended_rows=_take(ended, EndedSummary, most, "-sessions_after", "time", "origin", "journal"),
     )
 
 
@@ -382,6 +392,17 @@ def _links(tunnels: pa.Table, most: int) -> list[TunnelLink]:
     links = [TunnelLink(*nodes, *counts) for nodes, counts in sums.items()]
     links.sort(key=lambda link: (-link.tunnels, link.before, link.after))
     return links[:most]
+
+
+def _ended(statements: pa.Table) -> pa.Table:
+    """Return the rows of ended IDs, with the columns of `EndedSummary`."""
+    rows = statements.filter(statements.column("before").is_valid())
+    for name in ("before", "after"):
+        sessions = rows.column(name)
+        first = pc.list_slice(sessions, 0, LISTED)
+        rows = rows.append_column(f"sessions_{name}", pc.list_value_length(sessions).cast(LONG))
+        rows = rows.set_column(rows.schema.get_field_index(name), name, first)
+    return rows
 
 
 def _servers(nodes: pa.Table, links: Sequence[TunnelLink]) -> list[NodeRow]:

@@ -15,6 +15,7 @@ NEAR: Final = 5  # number of places before and after a finding's place
 TOP_NODES: Final = 24  # maximum number of nodes in the graph
 TOP_SENDERS: Final = 5  # maximum number of senders with their own colour
 TIME_BUCKETS: Final = 160
+LISTED: Final = 8  # maximum number of an ended ID's sessions listed in its row, of each kind
 
 
 class FindingKind(NamedTuple):
@@ -183,6 +184,41 @@ class TunnelSummary(NamedTuple):
     back: int
 
 
+class StatementSummary(NamedTuple):
+    """A presented key statement. `status` is `ok` or the reason why it is invalid."""
+
+    journal: str
+    time: int | None
+    session: str
+    direction: str
+    presenter: str
+    status: str
+    kind: str | None
+    origin: str | None
+    successor: str | None
+    by_recovery: bool | None
+    made_ms: int | None
+
+
+class EndedSummary(NamedTuple):
+    """An ended ID in one journal, and the first valid statement that its node received about it.
+
+    `before` and `after` are the first `LISTED` of its sessions that began before and after that.
+    """
+
+    origin: str
+    journal: str
+    time: int | None
+    session: str
+    presenter: str
+    successor: str | None
+    by_recovery: bool
+    sessions_before: int
+    sessions_after: int
+    before: list[str]
+    after: list[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
     """All data in a report.
@@ -229,3 +265,7 @@ class Figures:
     links: list[TunnelLink]
     servers: list[NodeRow]
     tunnel_rows: list[TunnelSummary]
+    statements: int
+    statement_rows: list[StatementSummary]
+    ended: int
+    ended_rows: list[EndedSummary]

@@ -133,6 +133,7 @@ KINDS: Final[dict[str, SummaryKind]] = {
     # Rows of silver other than events, as JSON.
     "sessions": SummaryKind({}, firsts={"other": _TEXT}),
     "tunnels": SummaryKind({}, firsts={"other": _TEXT}),
+    "statements": SummaryKind({}, firsts={"other": _TEXT}),
     "findings": SummaryKind({}, firsts={"other": _TEXT}),
 }
 

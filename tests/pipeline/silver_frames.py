@@ -182,8 +182,32 @@ def events_of(*talks: Talk) -> pa.Table:
     return pa.Table.from_pylist([row for talk in talks for row in talk.events], EVENT_ROWS)
 
 
+def statement(journal: str, session: str, seconds: int, **columns: Any) -> Row:
+    """Return a valid revocation of `old`, presented to a journal's node by `new`."""
+    row: Row = {
+        "journal": journal,
+        "segment": SEGMENT.format(journal),
+        "session": session,
+        "offset": 50,
+        "time": START + timedelta(seconds=seconds),
+        "direction": "received",
+        "presenter": "new",
+        "number": 0,
+        "status": "ok",
+        "kind": "revocation",
+        "origin": "old",
+        "successor": None,
+        "by_recovery": False,
+        "made_ms": 2**48 - 1,
+    }
+    return row | columns
+
+
 def summary(
-    *talks: Talk, found: Iterable[Row] = (), tunnels: Iterable[Row] = ()
+    *talks: Talk,
+    found: Iterable[Row] = (),
+    tunnels: Iterable[Row] = (),
+    statements: Iterable[Row] = (),
 ) -> dict[str, pa.Table]:
     """The summary of these conversations, and of other rows of silver."""
     parts: list[dict[str, pa.Table]] = [
@@ -195,6 +219,7 @@ def summary(
         "sessions": [row for talk in talks for row in talk.sessions],
         "findings": list(found),
         "tunnels": list(tunnels),
+        "statements": list(statements),
     }
     for name, rows in others.items():
         parts.append({name: pa.table({"other": pa.array(map(as_json, rows), pa.string())})})

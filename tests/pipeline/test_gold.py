@@ -1,5 +1,7 @@
 """The gold tables: their counts, without double counting."""
 
+from datetime import timedelta
+
 import pyarrow as pa
 import pytest
 
@@ -14,6 +16,7 @@ from tests.pipeline.silver_frames import (
     Talk,
     chosen,
     events_of,
+    statement,
     summary,
     tunnel,
     values,
@@ -187,6 +190,31 @@ def test_tunnels(gold: Gold) -> None:
         ("far", ["s", "a", "b", "c", None], 5, 2, 1, 1_000_000, 1_000, 100_000),
         ("lone", [None, None, "b", "c", "t"], 5, 1, 1, 1_000_000, 1_000, 100_000),
     ]
+
+
+def test_statements() -> None:
+    before, after = Talk("before", "a", "old"), Talk("after", "a", "old")
+    for row in after.sessions:
+        row["started"] = START + timedelta(seconds=9)
+    invalid = {"status": "malformed", "number": 1}
+    invalid |= dict.fromkeys(("kind", "origin", "successor", "by_recovery", "made_ms"))
+    rows = [
+        statement("a", "first", 5),
+        statement("a", "first", 5, **invalid),
+        statement("a", "second", 7),
+        statement("new", "first", 5, direction="sent"),
+    ]
+    table = gold_tables(
+        summary(before, after, statements=rows), lambda _: events_of(before, after), CHECK_KEY
+    )["statements"]
+    columns = ("journal", "session", "number", "status", "origin", "before", "after")
+    assert values(chosen(table), *columns) == [
+        ("a", "first", 0, "ok", "old", ["before"], ["after"]),
+        ("a", "first", 1, "malformed", None, None, None),
+        ("a", "second", 0, "ok", "old", None, None),
+        ("new", "first", 0, "ok", "old", None, None),
+    ]
+    assert {row["made_ms"] for row in chosen(table, status="ok")} == {2**48 - 1}
 
 
 def test_findings_have_their_weight(gold: Gold) -> None:

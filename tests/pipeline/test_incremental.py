@@ -25,7 +25,15 @@ from parley._pipeline.gold.build import SCHEMAS, gold_tables
 from parley._pipeline.gold.refresh import newest, read_all_gold, refresh, remove_old
 from parley._pipeline.gold.store import MARK, GoldDirectory
 from parley._pipeline.read_planner import Budget, Listing, Progress, ranges_between, read_on
-from parley._pipeline.schema import EVENT, FINDING, PENDING, SESSION, TUNNEL, WALKED_ARROW
+from parley._pipeline.schema import (
+    EVENT,
+    FINDING,
+    PENDING,
+    SESSION,
+    STATEMENT,
+    TUNNEL,
+    WALKED_ARROW,
+)
 from parley._pipeline.segment_reader import read_segment_range
 from parley._pipeline.stitch import local as here
 from parley._pipeline.summary.facts import NEEDED, summary_of
@@ -33,6 +41,7 @@ from parley._pipeline.summary.kinds import merge_summaries
 from parley._pipeline.tables import local_check_key
 from parley.protocol import encode
 from tests.node.journal.memory_journal import AUDITOR, RecordedPair
+from tests.node.journal.presented_statements import Theft
 from tests.pipeline.local_pipeline import Rows, stitched
 from tests.pipeline.silver_frames import CHECK_KEY, START
 
@@ -101,7 +110,12 @@ class Lake:
         final = pa.Table.from_batches(self._all.of(EVENT), WALKED_ARROW).select(NEEDED)
         events = pa.concat_tables([final, waiting.set_column(at, "status", unsealed)])
         rows = events.combine_chunks().to_batches()
-        others = {"sessions": SESSION, "tunnels": TUNNEL, "findings": FINDING}
+        others = {
+            "sessions": SESSION,
+            "tunnels": TUNNEL,
+            "statements": STATEMENT,
+            "findings": FINDING,
+        }
         summary = merge_summaries(
             [
                 *(summary_of([(batch, True, True)], CHECK_KEY) for batch in rows),
@@ -215,6 +229,32 @@ def test_gold_is_the_same_however_it_came_about(
     assert is_altered == any("bad-crc" in finding for finding in gold["findings"])
 
 
+def test_each_statement_is_added_once(tmp_path: Path) -> None:
+    made = Theft()
+    alice, bob = made.alice.node_id.text, made.bob.node_id.text
+    journals, lake = tmp_path / "journals", Lake(tmp_path / "lake")
+    counts, rows = [], []
+    for number, part in enumerate(part / 12 for part in range(1, 13)):
+        write(journals, made.sessions.segments(), (part,) * 3)
+        lake.take(journals)
+        assert lake.refresh(number) == lake.at_once()
+        gold = read_all_gold(lake.store)
+        assert gold is not None
+        rows = gold["statements"].to_pylist()
+        counts.append(len(rows))
+    assert (counts[0], counts[-1]) == (0, 2)
+    assert counts == sorted(counts)
+    whole = Lake(tmp_path / "whole")
+    whole.take(journals)
+    assert lake.held() == whole.refresh()
+    (first,) = [row for row in rows if row["before"] is not None]
+    assert (first["journal"], first["origin"], first["direction"]) == (alice, bob, "received")
+    assert (len(first["before"]), len(first["after"])) == (1, 2)
+    # Nothing new was recorded.
+    lake.take(journals)
+    assert lake.refresh(20) == whole.held()
+
+
 def test_what_did_not_change_is_not_made_again(
     tmp_path: Path, segments: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,7 +271,7 @@ def test_what_did_not_change_is_not_made_again(
     remove_old(lake.store, START + timedelta(minutes=1) + refreshing.KEEP / 2)
     assert (lake.root / "gold" / "graph" / "slot=0").is_dir()
     remove_old(lake.store, START + timedelta(minutes=1) + refreshing.KEEP)
-    assert [path.name for path in lake.root.glob("gold/*/slot=*")] == ["slot=1"] * 9
+    assert [path.name for path in lake.root.glob("gold/*/slot=*")] == ["slot=1"] * 10
 
 
 def test_a_refresh_that_was_killed_leaves_the_tables_before(

@@ -6,7 +6,14 @@ from pathlib import Path
 from parley._node.journal.audit import rows as audit
 from parley._pipeline.gold.build import SCHEMAS
 from parley._pipeline.gold.finding_texts import KINDS, WEIGHTS
-from parley._pipeline.schema import BRONZE, EVENTS, FINDING_FIELDS, SESSION_FIELDS, TUNNEL_FIELDS
+from parley._pipeline.schema import (
+    BRONZE,
+    EVENTS,
+    FINDING_FIELDS,
+    SESSION_FIELDS,
+    STATEMENT_FIELDS,
+    TUNNEL_FIELDS,
+)
 
 PAGE = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text(encoding="utf-8")
 
@@ -53,6 +60,9 @@ def test_columns_of_silver() -> None:
     )
     assert {times.get(name, name) for name in TUNNEL_FIELDS} <= in_code(
         section("Silver", "tunnels")
+    )
+    assert {times.get(name, name) for name in STATEMENT_FIELDS} <= in_code(
+        section("Silver", "statements")
     )
     assert {times.get(name, name) for name in FINDING_FIELDS} <= in_code(
         section("Silver", "findings")

@@ -12,10 +12,11 @@ from parley._node.journal.audit.rows import EVENT_COLUMNS
 from parley._node.journal.records import read_records
 from parley._node.journal.segments import CLOSED, LIVE
 from parley._pipeline.bronze import ingest
-from parley._pipeline.silver import SilverStep, events, findings, sessions, tunnels
+from parley._pipeline.silver import SilverStep, events, findings, sessions, statements, tunnels
 from parley._pipeline.tables import Tables
 from tests.node.journal.joined_tunnels import TRACE, join, server, tunnel_record
 from tests.node.journal.memory_journal import AUDITOR, RecordedPair, audit_of
+from tests.node.journal.presented_statements import Theft
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.jvm]
 
@@ -118,6 +119,27 @@ def test_many_small_ranges_are_stitched_to_what_one_audit_says(
     SilverStep([KEY])(tables, 0)
     assert rows_of_silver(tables) == rows_of_audit(segments)
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_statements_are_rows(spark: SparkSession, tmp_path: Path) -> None:
+    made = Theft()
+    segments = made.sessions.segments()
+    write(tmp_path / "journals", segments)
+    tables = Tables(spark, str(tmp_path / "tables"))
+    for _ in range(2):  # the second run adds nothing
+        ingest(spark, str(tmp_path / "journals"), tables.root, steps=[SilverStep([KEY])])
+        rows = [row.asDict() for row in statements(tables).orderBy("direction").collect()]
+        assert [(row["direction"], row["status"]) for row in rows] == [
+            ("received", "ok"),
+            ("sent", "ok"),
+        ]
+        for row in rows:
+            assert (row["origin"], row["successor"]) == (
+                made.bob.node_id.text,
+                made.heir.node_id.text,
+            )
+            assert (row["by_recovery"], row["made_ms"]) == (True, made.made_ms)
+            assert stored(segments, row) == keys.SECRET
 
 
 def test_a_live_segment_is_followed_in_pieces(

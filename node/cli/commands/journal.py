@@ -194,7 +194,7 @@ JOURNAL_VERIFY: Final = command(
 JOURNAL_EXPORT: Final = command(
     "export",
     "journal.export:export",
-    "Verify the journals in a directory and export events, sessions, tunnels and findings.",
+    "Verify the journals in a directory and export the events and other rows to files.",
     DIRECTORY,
     option(
         "--out",

@@ -1,4 +1,5 @@
-"""`parley journal export`: write verified events, sessions, tunnels and findings to files.
+"""`parley journal export`: write the rows of an audit to files: events, sessions, tunnels,
+statements and findings.
 
 Each row has its status. Existing files are not replaced, and a file gets its final name when it is
 complete.

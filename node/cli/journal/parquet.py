@@ -15,7 +15,13 @@ import pyarrow.parquet as pq
 
 from parley._node.cli.journal.segments import AuditBatch
 from parley._node.errors import FileError
-from parley._node.journal.audit.rows import EVENT_COLUMNS, Finding, SessionRow, TunnelRow
+from parley._node.journal.audit.rows import (
+    EVENT_COLUMNS,
+    Finding,
+    SessionRow,
+    StatementRow,
+    TunnelRow,
+)
 
 GROUP_ROWS: Final = 50_000
 GROUP_SIZE: Final = 1 << 25  # bytes of payloads that cause a group to be written early
@@ -27,14 +33,14 @@ _PAYLOAD_AT: Final = EVENT_COLUMNS.index("payload")
 _LONG: Final = frozenset(
     {"offset", "place", "stream", "code", "opens", "request", "seal_delay_us"}
     | {"count", "received_place", "sent_place", "resumption", "epoch", "generation"}
-    | {"hop", "length", "forward", "back"}
+    | {"hop", "length", "forward", "back", "made_ms"}
 )
 _INT: Final = frozenset(
     {"wire_size", "blob_size", "payload_size", "async_id", "category", "subcategory"}
-    | {"inside", "item", "items"}
+    | {"inside", "item", "items", "number"}
 )
 _BYTES: Final = frozenset({"digest", "payload"})
-_FLAGS: Final = frozenset({"initiator", "remote"})
+_FLAGS: Final = frozenset({"initiator", "remote", "by_recovery"})
 _TIMES: Final = {
     "time_ns": "time",
     "started_ns": "started",
@@ -44,7 +50,8 @@ _TIMES: Final = {
 
 
 class ParquetFiles:
-    """The files `events`, `sessions`, `tunnels` and `findings.parquet` in a directory.
+    """The files `events`, `sessions`, `tunnels`, `statements` and `findings`, all `.parquet`, in a
+    directory.
 
     The files get their final names if the block ends without an error; otherwise they are removed.
     `written` then has the number of rows of each file.
@@ -58,6 +65,7 @@ class ParquetFiles:
             "events": EVENT_COLUMNS,
             "sessions": SessionRow._fields,
             "tunnels": TunnelRow._fields,
+            "statements": StatementRow._fields,
             "findings": tuple(field.name for field in fields(Finding)),
         }
         paths = {name: directory / f"{name}.parquet" for name in columns}
@@ -78,10 +86,11 @@ class ParquetFiles:
 
     def add(self, piece: AuditBatch) -> None:
         size = sum(len(row[_PAYLOAD_AT] or b"") for row in piece.events)
-        events, sessions, tunnels, findings = self._tables
+        events, sessions, tunnels, statements, findings = self._tables
         events.add(piece.events, size)
         sessions.add(piece.sessions, 0)
         tunnels.add(piece.tunnels, 0)
+        statements.add(piece.statements, 0)
         findings.add(map(astuple, piece.findings), 0)
 
 

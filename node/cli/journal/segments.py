@@ -17,7 +17,14 @@ from parley._crypto.auditor import AuditorPrivateKey
 from parley._node.errors import ConfigError, FileError
 from parley._node.journal.audit.audit import Audit
 from parley._node.journal.audit.content import event_rows
-from parley._node.journal.audit.rows import UNSEALED, EventRow, Finding, SessionRow, TunnelRow
+from parley._node.journal.audit.rows import (
+    UNSEALED,
+    EventRow,
+    Finding,
+    SessionRow,
+    StatementRow,
+    TunnelRow,
+)
 from parley._node.journal.records import Record
 from parley._node.journal.segments import (
     RecordRange,
@@ -106,6 +113,7 @@ class AuditBatch(NamedTuple):
     events: list[EventRow]
     sessions: list[SessionRow]
     tunnels: list[TunnelRow]
+    statements: list[StatementRow]
     findings: list[Finding]
 
 
@@ -140,5 +148,11 @@ def _take_batch(audit: Audit, node: str, records: int, *, payloads: bool) -> Aud
         unsealed = [row._replace(status=UNSEALED) for row in pending]
         events += event_rows(unsealed, None, payloads=payloads)
     return AuditBatch(
-        node, records, events, audit.take_sessions(), audit.take_tunnels(), audit.take_findings()
+        node,
+        records,
+        events,
+        audit.take_sessions(),
+        audit.take_tunnels(),
+        audit.take_statements(),
+        audit.take_findings(),
     )

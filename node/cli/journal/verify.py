@@ -1,5 +1,6 @@
 """`parley journal verify`: verify every chain, seal and commitment of the journals in a directory.
 
+With an auditor's key, also list the key statements that peers presented, and the IDs that ended.
 Exits with 7 if there are findings. docs/guides/journal.md explains them.
 """
 
@@ -18,6 +19,7 @@ from parley._node.cli.journal.keys import (
 from parley._node.cli.journal.segments import AuditBatch, ProgressBar, audit_segments, find_segments
 from parley._node.cli.output import Output, format_brief_time, format_time, pluralise
 from parley._node.cli.terminal import table_of
+from parley._node.journal.audit.ended_ids import EndedId, SessionBegin, find_ended_ids
 from parley._node.journal.audit.rows import (
     EVENT_COLUMNS,
     MALFORMED,
@@ -25,12 +27,14 @@ from parley._node.journal.audit.rows import (
     UNDECRYPTABLE,
     UNSEALED,
     Finding,
+    StatementRow,
 )
 from parley._node.journal.segments import CLOSED, parse_name
 from parley._node.logs import one_line
 from parley._node.trust.petnames import Petnames
 
-MOST_SHOWN: Final = 200  # findings to show in a table; --json shows all
+MOST_SHOWN: Final = 200  # rows to show in a table; --json shows all
+LISTED: Final = 4  # sessions to list for an ended ID; --json lists all
 
 _ITEM_AT: Final = EVENT_COLUMNS.index("item")
 # Statuses that are not findings; they are shown by direction.
@@ -38,6 +42,11 @@ _OPEN: Final = (UNSEALED, UNDECRYPTABLE, MALFORMED)
 _CHANGES: Final = ("parted", "resumed")  # changes of transports, as nodes record them
 _KEY: Final = tuple(map(EVENT_COLUMNS.index, ("journal", "session", "direction", "status")))
 _PLACE_AT: Final = EVENT_COLUMNS.index("place")
+_PROVES: Final = (
+    "A holder of an ID's key opened the ID's sessions, before and after the statement, which "
+    "invalidates none of them. Nothing proves when a key was stolen: `made` is the signer's claim, "
+    "which a thief can backdate, and `presented` is the time of the journal's node."
+)
 
 
 def verify(
@@ -65,6 +74,9 @@ def verify(
     every = sum(totals.values(), Totals())
     _show(out, shown, every.findings.total())
     _show_open(out, every.open)
+    _show_statements(out, every.presented)
+    ended = find_ended_ids(every.presented, every.begins.values())
+    _show_ended(out, ended)
     if not auditors:
         out.print("payloads were not decrypted: give --auditor-key")
     out.done(
@@ -74,6 +86,8 @@ def verify(
         sessions=len(every.sessions),
         **{what: every.changes[what] for what in _CHANGES},
         tunnels=every.tunnels,
+        statements=len(every.presented),
+        ended=len(ended),
         events=every.statuses.total(),
         statuses=every.statuses,
         findings=every.findings.total(),
@@ -96,12 +110,14 @@ class EventRange:
 class Totals:
     """Counts of an audit: `changes` of transports, forwarded `tunnels`, `statuses` of events and
     `findings` by kind. `open` has the events with `_OPEN` statuses by journal, session, direction
-    and status.
+    and status. `presented` are the key statements, and `begins` the sessions, by journal and ID.
     """
 
     def __init__(self) -> None:
         self.records = self.tunnels = 0
         self.sessions: set[str] = set()
+        self.begins: dict[tuple[str, str], SessionBegin] = {}
+        self.presented: list[StatementRow] = []
         self.changes: Counter[str] = Counter()  # sessions suspended and resumed
         self.statuses: Counter[str] = Counter()
         self.findings: Counter[str] = Counter()
@@ -112,15 +128,20 @@ class Totals:
         self.records += piece.records
         self.sessions.update(row.session for row in piece.sessions)
         self.changes.update(row.what for row in piece.sessions if row.what in _CHANGES)
+        for row in piece.sessions:
+            key = row.journal, row.session
+            if key not in self.begins:
+                self.begins[key] = SessionBegin(*key, row.remote_node, row.started_ns)
+        self.presented += piece.statements
         self.tunnels += len(piece.tunnels)
-        for row in piece.events:
-            if not row[_ITEM_AT]:
-                self.statuses[row[STATUS_AT]] += 1
-                if row[STATUS_AT] in _OPEN:
-                    journal, session, direction, status = (row[at] for at in _KEY)
-                    place = row[_PLACE_AT]
-                    key = journal, session, direction, status
-                    which = self.open.setdefault(key, EventRange(place, place))
+        for event in piece.events:
+            if not event[_ITEM_AT]:
+                self.statuses[event[STATUS_AT]] += 1
+                if event[STATUS_AT] in _OPEN:
+                    journal, session, direction, status = (event[at] for at in _KEY)
+                    place = event[_PLACE_AT]
+                    where = journal, session, direction, status
+                    which = self.open.setdefault(where, EventRange(place, place))
                     which.first, which.last = min(which.first, place), max(which.last, place)
                     which.count += 1
         self.findings.update(finding.kind for finding in piece.findings)
@@ -130,6 +151,8 @@ class Totals:
         both.records = self.records + other.records
         both.sessions = self.sessions | other.sessions
         both.changes = self.changes + other.changes
+        both.begins = self.begins | other.begins
+        both.presented = self.presented + other.presented
         both.tunnels = self.tunnels + other.tunnels
         both.statuses = self.statuses + other.statuses
         both.findings = self.findings + other.findings
@@ -177,6 +200,72 @@ def _show_open(out: Output, found: dict[tuple[str, str, str, str], EventRange]) 
     out.table(table)
     if len(found) > MOST_SHOWN:
         out.print(f"and {len(found) - MOST_SHOWN:,} more; --json shows all")
+
+
+def _show_statements(out: Output, presented: list[StatementRow]) -> None:
+    if not presented:
+        return
+    head = ("status", "session", "presented by", "ends", "successor", "signer", "made (claimed)")
+    table = table_of("presented key statements", *head)
+    for number, row in enumerate(presented):
+        out.event("statement", **_presented(row))
+        if number < MOST_SHOWN:
+            table.add_row(
+                row.status,
+                f"{row.session[:8]} {row.direction}",
+                *(escape(_short(out.petnames, node)) for node in (row.presenter, row.origin)),
+                escape(_short(out.petnames, row.successor)),
+                _signer(row.by_recovery),
+                format_brief_time(_made_ns(row)),
+            )
+    out.table(table)
+    if len(presented) > MOST_SHOWN:
+        out.print(f"and {len(presented) - MOST_SHOWN:,} more; --json shows all")
+
+
+def _show_ended(out: Output, ended: list[EndedId]) -> None:
+    if not ended:
+        return
+    head = ("ended ID", "journal of", "presented", "sessions before", "sessions after")
+    table = table_of("ended IDs", *head)
+    for number, each in enumerate(ended):
+        first = each.first
+        out.event("ended", **_presented(first), before=each.before, after=each.after)
+        if number < MOST_SHOWN:
+            table.add_row(
+                *(escape(_short(out.petnames, node)) for node in (first.origin, first.journal)),
+                format_brief_time(first.time_ns),
+                *(_listed(sessions) for sessions in (each.before, each.after)),
+            )
+    out.table(table)
+    if len(ended) > MOST_SHOWN:
+        out.print(f"and {len(ended) - MOST_SHOWN:,} more; --json shows all")
+    out.print(_PROVES)
+
+
+def _listed(sessions: list[str]) -> str:
+    """Return the number of sessions and the first of them."""
+    names = ", ".join(session[:8] for session in sessions[:LISTED])
+    more = ", .." if len(sessions) > LISTED else ""
+    return f"{len(sessions):,}: {names}{more}" if sessions else "0"
+
+
+def _short(petnames: Petnames, node: str | None) -> str:
+    return "" if node is None else petnames.beside_short(node)
+
+
+def _signer(by_recovery: bool | None) -> str:
+    return "" if by_recovery is None else "recovery key" if by_recovery else "primary key"
+
+
+def _made_ns(row: StatementRow) -> int | None:
+    return None if row.made_ms is None else row.made_ms * 10**6
+
+
+def _presented(row: StatementRow) -> dict[str, Any]:
+    fields = row._asdict()
+    fields["time"] = format_time(fields.pop("time_ns"))
+    return fields
 
 
 def _where(finding: Finding, petnames: Petnames) -> str:

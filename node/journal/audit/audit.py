@@ -1,4 +1,4 @@
-"""Reads a node's records in order and returns events, sessions, tunnels and findings.
+"""Reads a node's records in order and returns events, sessions, tunnels, statements and findings.
 
 Every record becomes a row or a finding, never an exception. The command line and the pipeline read
 the files, pass the records to the audit and collect its rows.
@@ -22,7 +22,14 @@ from parley._node.journal.audit.output import (
     TWICE,
     AuditOutput,
 )
-from parley._node.journal.audit.rows import EventRow, Finding, SessionRow, Span, TunnelRow
+from parley._node.journal.audit.rows import (
+    EventRow,
+    Finding,
+    SessionRow,
+    Span,
+    StatementRow,
+    TunnelRow,
+)
 from parley._node.journal.audit.segment import UNKNOWN, Blocks, OpenSegment, UnknownSessions
 from parley._node.journal.audit.session import AuditedSession, resume_session, start_session
 from parley._node.journal.errors import JournalFormatError
@@ -146,6 +153,13 @@ class Audit:
     def take_tunnels(self) -> list[TunnelRow]:
         """Remove and return the tunnels that the node claims to have joined."""
         taken, self._output.tunnels = self._output.tunnels, []
+        return taken
+
+    def take_statements(self) -> list[StatementRow]:
+        """Remove and return the key statements that Proofs presented, which need an auditor's
+        key.
+        """
+        taken, self._output.statements = self._output.statements, []
         return taken
 
     def take_spans(self) -> list[tuple[Span, list[CompactRow]]]:

@@ -1,11 +1,21 @@
 """The rows that an audit returns, each with its journal, segment and, if known, session."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from parley._crypto.identity import PublicIdentity
 from parley._node.journal.audit.content import UNREAD, CompactRow
 from parley._node.journal.audit.keyring import BoxOpener
-from parley._node.journal.audit.rows import DIRECTIONS, GAP, Finding, SessionRow, Span, TunnelRow
+from parley._node.journal.audit.presented import Presented
+from parley._node.journal.audit.rows import (
+    DIRECTIONS,
+    GAP,
+    Finding,
+    SessionRow,
+    Span,
+    StatementRow,
+    TunnelRow,
+)
 from parley._node.journal.keys import RECEIVED
 from parley._node.journal.record_types import EVENT_HEAD, JoinedTunnel, SessionFacts
 from parley._node.journal.records import Record
@@ -48,6 +58,7 @@ class AuditOutput:
         self.sessions: list[SessionRow] = []
         self.spans: list[tuple[Span, list[CompactRow]]] = []
         self.tunnels: list[TunnelRow] = []
+        self.statements: list[StatementRow] = []
 
     def report(self, what: Finding | SessionRow) -> None:
         if self.silent:
@@ -185,6 +196,27 @@ class SessionOutput:
         output = self.output
         ends = (self.remote, self.local) if direction == RECEIVED else (self.local, self.remote)
         return (output.journal, output.segment, self.id, DIRECTIONS[direction], *ends)
+
+    def statements(self, direction: int, offset: int, presented: Iterable[Presented]) -> None:
+        """Add the rows of the statements in the Proof of a direction."""
+        output = self.output
+        if output.silent:
+            return
+        presenter = self.remote if direction == RECEIVED else self.local
+        output.statements += [
+            StatementRow(
+                output.journal,
+                output.segment,
+                self.id,
+                offset,
+                self._started,
+                DIRECTIONS[direction],
+                presenter,
+                number,
+                *statement,
+            )
+            for number, statement in enumerate(presented)
+        ]
 
     def row(self, what: str, time: int, offset: int) -> SessionRow:
         facts, output = self._facts, self.output

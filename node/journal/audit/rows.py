@@ -1,4 +1,4 @@
-"""The rows that an audit returns: events, sessions, tunnels, findings and spans.
+"""The rows that an audit returns: events, sessions, tunnels, statements, findings and spans.
 
 A row is a tuple in the order of its columns, because there are millions of rows. docs/pipeline.md
 has their meanings and units. Times are in ns since the epoch.
@@ -103,6 +103,31 @@ class TunnelRow(NamedTuple):
     ended_ns: int
     forward: int
     back: int
+
+
+class StatementRow(NamedTuple):
+    """A key statement that a side of a session presented in its Proof (section 22).
+
+    `direction` is `received` if the peer presented it to the journal's node. `time_ns` is when the
+    session began, `number` the statement's index in the Proof. `status` is `ok` or the reason why
+    the statement is invalid; the columns after it are then unproven claims, or None. Without
+    `by_recovery` the primary key of `origin` signed. `made_ms` is the signer's claim.
+    """
+
+    journal: str
+    segment: str
+    session: str
+    offset: int
+    time_ns: int
+    direction: str
+    presenter: str
+    number: int
+    status: str
+    kind: str | None
+    origin: str | None
+    successor: str | None
+    by_recovery: bool | None
+    made_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)

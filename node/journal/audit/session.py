@@ -29,6 +29,7 @@ from parley._node.journal.audit.content import labels_of
 from parley._node.journal.audit.direction import DirectionContext, DirectionTracker
 from parley._node.journal.audit.keyring import Keyring
 from parley._node.journal.audit.output import LONGEST_TEXT, AuditOutput, SessionOutput
+from parley._node.journal.audit.presented import read_presented
 from parley._node.journal.audit.rows import DIRECTIONS, Span
 from parley._node.journal.errors import JournalFormatError
 from parley._node.journal.keys import RECEIVED, SENT
@@ -85,8 +86,9 @@ class AuditedSession:
         )
         if output.silent:
             self.silence()
-        # The encrypted parts of both Proofs, until a key opens them.
-        self.proofs: tuple[bytes, ...] = ()
+        # The encrypted parts of both Proofs, and whether their seals are valid, until a key opens
+        # them.
+        self.proofs: tuple[tuple[bytes, bool], ...] = ()
         self._broken_chains: list[BrokenChain | None] = [None, None]
         self._constant = constants_digest(facts, known.th1, known.th2, known.started)
         self._boxes: dict[int, Generation] = {}  # Of rekeys whose key update has not been read yet.
@@ -370,18 +372,24 @@ class AuditedSession:
         return not broken.end(place, chain)
 
     def _check_proofs(self, offset: int) -> None:
-        """Compare the identities in the session's start with the identities in the Proofs."""
+        """Compare the identities in the session's start with the identities in the Proofs.
+
+        Then report the statements that the Proofs present.
+        """
         proofs, self.proofs = self.proofs, ()
         if self.keyring is None or not self.keyring.has(0):
             return
         shown = self.facts.remote_keys, self.facts.local_keys
-        for tracker, blob, keys_ in zip(self.trackers, proofs, shown, strict=False):
+        for tracker, (blob, is_sealed), keys_ in zip(self.trackers, proofs, shown, strict=False):
             payload = self.keyring.open_proof(blob, initiator=tracker.initiator)
             try:
-                same = payload is not None and decode(payload).get(IDENTITY_KEYS) == keys_
+                cells = {} if payload is None else decode(payload)
             except LbmDecodeError:
-                same = False
-            if not same:
+                cells = {}
+            if cells.get(IDENTITY_KEYS) == keys_:
+                if is_sealed:  # Otherwise the peer may not have presented them.
+                    self.out.statements(tracker.direction, offset, read_presented(cells))
+            else:
                 what = "the identity in the session's start differs from the identity in the Proof"
                 self.out.finding("bad-proof", tracker.direction, 0, None, offset, what)
 
@@ -408,7 +416,7 @@ def start_session(
     session = AuditedSession(output, KnownSession(facts, time, offset, th1, th2, (received, sent)))
     for tracker, proof in zip(session.trackers, proofs, strict=True):
         blob = _verify_proof(session, tracker, proof, time, offset)
-        session.proofs += (blob,)
+        session.proofs += ((blob, tracker.sealed_ns is not None),)
         tracker.chain.value = chain_bind(hash, tracker.chain.value, th2)
     session.begin_spans(started=True)
     session.out.report(session.out.row("start", time, offset))

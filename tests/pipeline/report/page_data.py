@@ -3,6 +3,7 @@
 from parley._pipeline.report.report_data import (
     CallRow,
     Edge,
+    EndedSummary,
     EventRow,
     Figures,
     FindingKind,
@@ -10,6 +11,7 @@ from parley._pipeline.report.report_data import (
     NodeRow,
     SessionGroup,
     SessionSummary,
+    StatementSummary,
     TopicNotes,
     TopicRow,
     TrafficPoint,
@@ -149,6 +151,51 @@ def hostile_figures() -> Figures:
             TunnelSummary("7a" * 16, [None, SILENT, ONE, OTHER], 1, 2, START, 10**7, 10**6, 9),
             TunnelSummary(HOSTILE[0], [None, HOSTILE[1]], 1, 1, None, None, 2**63 - 1, 0),
         ],
+        statements=2,
+        statement_rows=[
+            StatementSummary(
+                ONE,
+                START,
+                session[0],
+                "received",
+                OTHER,
+                "ok",
+                "succession",
+                SILENT,
+                OTHER,
+                True,
+                1_700_000_000_000,
+            ),
+            StatementSummary(
+                ONE,
+                None,
+                HOSTILE[0],
+                "sent",
+                HOSTILE[1],
+                "malformed",
+                None,
+                None,
+                None,
+                None,
+                2**48 - 1,
+            ),
+        ],
+        ended=1,
+        ended_rows=[
+            EndedSummary(
+                SILENT,
+                ONE,
+                START,
+                session[0],
+                OTHER,
+                OTHER,
+                True,
+                1,
+                9,
+                [session[0]],
+                [HOSTILE[0]] * 8,
+            ),
+        ],
     )
 
 
@@ -157,4 +204,5 @@ def no_figures() -> Figures:
     return Figures(
         9, None, None, None, 0, 0, 0, 0, 0, 0, 0, 0, False, 0, 0, 0, 0,
         [], [], 60_000_000, [], [], [], [], [], [], {}, [], [], [], [], 0, [], 0, [], [], [],
+        0, [], 0, [],
     )  # fmt: skip

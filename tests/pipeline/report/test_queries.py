@@ -14,6 +14,7 @@ from parley._pipeline.report.queries import collect
 from parley._pipeline.report.report_data import (
     CallRow,
     Edge,
+    EndedSummary,
     FindingKind,
     NodeRow,
     SessionGroup,
@@ -38,6 +39,9 @@ def tables() -> dict[str, pa.Table]:
     topic = {"topic": "news", "subscriptions": 1, "subscribers": 1, "payload_bytes": 1}
     session = {"initiator": "a", "journals": 1, "events": 9, "wire_bytes": 900}
     session |= {"key_updates": 0, "rekeys": 0}
+    statement = {"journal": "a", "time": START, "session": "1", "direction": "received"}
+    statement |= {"presenter": "b", "number": 0, "status": "ok", "origin": "d"}
+    statement |= {"by_recovery": True, "made_ms": 5}
     tunnel = {"hops": 1, "tunnels": 1, "began": START, "duration_us": 9}
     when = {"first": START, "last": LATER}
     rows: dict[str, list[dict[str, Any]]] = {
@@ -70,6 +74,11 @@ def tables() -> dict[str, pa.Table]:
         "tunnels": [
             tunnel | {"trace": "1", "path": ["c", "a", None], "forward": 2**63 - 1, "back": 5},
             tunnel | {"trace": "2", "path": ["c", "a", "b", "d"], "forward": 7, "back": 6},
+        ],
+        "statements": [
+            statement | {"before": [], "after": [str(number) for number in range(9)]},
+            statement | {"number": 1, "origin": "e", "before": ["7"], "after": []},
+            statement | {"number": 2, "status": "signature"},
         ],
         "graph": [
             when | {"sender": "a", "receiver": "b", "sessions": 1, "events": 6, "wire_bytes": 600},
@@ -128,6 +137,17 @@ def test_figures_of_small_tables() -> None:
         TunnelSummary("1", ["c", "a", None], 1, 1, MICROS, 9, 2**63 - 1, 5),
         TunnelSummary("2", ["c", "a", "b", "d"], 1, 1, MICROS, 9, 7, 6),
     ]
+    assert figures.statements == 3
+    assert [(row.origin, row.status) for row in figures.statement_rows] == [
+        ("d", "ok"),
+        ("e", "ok"),
+        ("d", "signature"),
+    ]
+    ended = ("a", MICROS, "1", "b", None, True)
+    assert figures.ended_rows == [
+        EndedSummary("d", *ended, 0, 9, [], [str(number) for number in range(8)]),
+        EndedSummary("e", *ended, 1, 0, ["7"], []),
+    ]
     assert "&lt;script&gt;" in render(figures)
 
 
@@ -138,11 +158,11 @@ def test_every_list_has_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     figures = queries.collect(tables(), most=1)
     cut = ["finding_kinds", "findings", "by_topic", "by_pair", "topics", "topic_notes"]
     cut += ["session_rows", "suites", "closings", "node_rows", "tunnel_rows", "links"]
-    cut += ["talks", "talked"]
+    cut += ["talks", "talked", "statement_rows", "ended_rows"]
     assert {name: len(getattr(figures, name)) for name in cut} == dict.fromkeys(cut, 1)
     # Truncated rows are still counted.
     assert (figures.sessions, figures.nodes, figures.events) == (2, 3, 9)
-    assert figures.tunnels == 2
+    assert (figures.tunnels, figures.statements, figures.ended) == (2, 3, 2)
     assert figures.edges == [Edge("a", "b", 1, 6, 600), Edge("b", "a", 1, 1, 100)]
     week = 604_800_000_000
     start = MICROS // week * week

@@ -24,7 +24,7 @@ def test_rows_and_columns(
     arguments = ("journal", "export", str(journals), "--to", "parquet", "--out", str(out))
     done = parley(*arguments, "--auditor-key", str(key), "--json")
     assert done.code == 0
-    names = ("events", "sessions", "tunnels", "findings")
+    names = ("events", "sessions", "tunnels", "statements", "findings")
     assert done.last["files"] == {
         str(out / f"{name}.parquet"): pq.read_metadata(out / f"{name}.parquet").num_rows
         for name in names
