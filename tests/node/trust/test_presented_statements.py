@@ -473,12 +473,16 @@ async def test_a_connection_that_ends_meanwhile_loses_no_statement(tmp_path: Pat
             tasks.start_soon(to_thread.run_sync, hold)
             await to_thread.run_sync(holds.wait, 10)
             async with client:
-                peer = await client.connect(address)
+                await client.connect(address)
                 await eventually(lambda: any(map(is_proved, connections_of(server))))
-                peer.live.drop(CloseCode.NORMAL)
+                for peer in list(connections_of(server)):
+                    peer.live.drop(CloseCode.NORMAL)
                 await eventually(lambda: not connections_of(server))
             release.set()
         await eventually(lambda: server.statements.table.has_ended(old.node_id))
+    again = KeyStatements(path)
+    again.refresh()
+    assert again.table.has_ended(old.node_id)
 
 
 def is_proved(peer: Peer) -> bool:
