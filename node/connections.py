@@ -11,6 +11,7 @@ from weakref import WeakSet
 import anyio
 from anyio.abc import ByteStream
 
+from parley._crypto.errors import StatementError
 from parley._crypto.identity import Identity, NodeId
 from parley._crypto.randomness import random_bytes
 from parley._crypto.statements import Statement
@@ -296,16 +297,22 @@ class Connections:
 
     # Ended node IDs (section 22).
 
-    def offer_statement(self, encoded: bytes) -> Offer:
-        """Store a statement that another node sent, if it is about a node ID on record.
+    def offer_statement(self, encoded: bytes, dialled: NodeId | None = None) -> Offer:
+        """Store a statement that another node sent, if it is about a node ID on record. `dialled`
+        is the ID being dialled, which is on record.
 
         May wait for the file of statements.
 
         Raises:
             StatementError: it is not valid.
         """
-        statement = Statement.parse(encoded)
-        return self.statements.offer(statement, self._records(self.trust), datetime.now(UTC))
+        try:
+            statement = Statement.parse(encoded)
+        except StatementError:
+            self.statements.dropped += 1
+            raise
+        dial = () if dialled is None else (Dialled(dialled),)
+        return self.statements.offer(statement, self._records(self.trust, *dial), datetime.now(UTC))
 
     def offer_chain(
         self, encoded: Sequence[bytes], node_id: NodeId, policy: ResolvedPolicy

@@ -141,6 +141,11 @@ def path_finder_of(federation: Federation) -> PathFinder:
     return federation._directory._finder
 
 
+def card_streams_of(federation: Federation) -> list[Stream]:
+    """Return the streams on which the federation exchanges cards and statements."""
+    return list(federation._cards._streams.values())
+
+
 def running_of(store: SqliteStore) -> OpenStore:
     """Return the parts of an open SQLite store."""
     assert store._running is not None

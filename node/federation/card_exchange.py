@@ -1,4 +1,5 @@
-"""The stream `federation` of one link session, on which servers exchange cards (section 19).
+"""The stream `federation` of one link session, on which servers exchange cards and key statements
+(sections 19 and 22).
 
 For each origin, the exchange stores the highest card number sent or received, and only sends cards
 with a higher number. The send queue contains origins, not cards, so that the newest card is sent
@@ -13,8 +14,9 @@ from parley._lbm import keys
 from parley._lbm.codec import encode
 from parley._lbm.errors import LbmDecodeError
 from parley._node.federation.cards import Card, Cards
+from parley._node.federation.statement_exchange import StatementExchange
 from parley._node.protocol import codes
-from parley._node.protocol.errors import violation
+from parley._node.protocol.errors import RemoteProtocolError, violation
 from parley._node.protocol.event_types import CARDS, HAVE, LARGEST_CARDS
 
 # Encoded sizes: in a Cards event, the head of the map, its key and the head of the array; and the
@@ -24,29 +26,32 @@ _HEAD: Final = 3
 
 
 class CardEvent(NamedTuple):
-    """An event of category 8 to send: its subcategory (1 Have, 2 Cards) and its payload."""
+    """An event of category 8 to send: its subcategory and its payload."""
 
     subcategory: int
     payload: bytes
 
 
 class CardExchange:
-    """The exchange of cards on one stream `federation`."""
+    """The exchange of cards, and of `statements`, on one stream `federation`."""
 
-    __slots__ = ("_cards", "_highest", "_received_have", "_sent_have", "_waiting")
+    __slots__ = ("_cards", "_highest", "_received_have", "_sent_have", "_statements", "_waiting")
 
-    def __init__(self, cards: Cards) -> None:
+    def __init__(self, cards: Cards, statements: StatementExchange) -> None:
         self._cards = cards
+        self._statements = statements
+        statements.begin_stream()
         self._highest = cards.numbers()
         # Origins with a card to send, in order of waiting.
         self._waiting: OrderedDict[NodeId, None] = OrderedDict()
         self._sent_have = False  # Have was sent
         self._received_have = False  # Have was received
 
-    @property
-    def wants_to_send(self) -> bool:
-        """Whether `next_event` may return an event."""
-        return bool(not self._sent_have or self._waiting)
+    def next_at(self) -> float | None:
+        """Return the time at which `next_event` may return an event, or None without one."""
+        if not self._sent_have or self._waiting:
+            return float("-inf")
+        return self._statements.next_at()
 
     def news(self, card: Card) -> None:
         """Queue a card that was accepted, or a new card of this server."""
@@ -55,12 +60,13 @@ class CardExchange:
         if self._received_have and card.number > self._highest[self._cards.places[card.origin]]:
             self._waiting[card.origin] = None
 
-    def next_event(self) -> CardEvent | None:
+    def next_event(self, now: float) -> CardEvent | None:
         """Return the next event to send, or None. Call it when the stream has capacity."""
         if not self._sent_have:
             self._sent_have = True
             have = [[origin, card.number] for origin, card in self._cards.items()]
-            return CardEvent(codes.HAVE, encode({keys.HAVE: have}))
+            slots = self._statements.slots()
+            return CardEvent(codes.HAVE, encode({keys.HAVE: have, keys.SLOTS: slots}))
         batch: list[bytes] = []
         size = _AROUND
         while self._waiting:
@@ -77,7 +83,10 @@ class CardExchange:
                 break
             batch.append(card.encoded)
             self._highest[place] = card.number
-        return CardEvent(codes.CARDS, encode({keys.ENVELOPES: batch})) if batch else None
+        if batch:
+            return CardEvent(codes.CARDS, encode({keys.ENVELOPES: batch}))
+        payload = self._statements.next_payload(now)
+        return None if payload is None else CardEvent(codes.STATEMENTS, payload)
 
     def receive(self, subcategory: int, payload: bytes) -> list[bytes]:
         """Return the envelopes in an event from the peer.
@@ -97,13 +106,31 @@ class CardExchange:
                 raise violation(f"{size:,} bytes of cards in an event; at most {LARGEST_CARDS:,}")
         except LbmDecodeError as error:
             raise violation(f"of a stream of cards: {error}") from error
+        raise self._misplaced(subcategory)
+
+    def receive_statements(self, payload: bytes, now: float) -> list[bytes] | None:
+        """Return the statements in an event from the peer, or None if there are too many events.
+
+        Raises:
+            RemoteProtocolError: the event is malformed, or comes before Have.
+        """
+        if not self._received_have:
+            raise self._misplaced(codes.STATEMENTS)
+        try:
+            return self._statements.receive(payload, now)
+        except LbmDecodeError as error:
+            raise violation(f"statements of a stream of cards: {error}") from error
+
+    def _misplaced(self, subcategory: int) -> RemoteProtocolError:
         place = "after" if self._received_have else "before"
-        raise violation(f"event {subcategory} {place} Have, with which a stream of cards begins")
+        return violation(f"event {subcategory} {place} Have, with which a stream of cards begins")
 
     def _receive_have(self, payload: bytes) -> None:
-        for origin, number in HAVE.read(payload)[keys.HAVE]:
+        cells = HAVE.read(payload)
+        for origin, number in cells[keys.HAVE]:
             self._record(origin, number)
         self._received_have = True
+        self._statements.received_have(cells.get(keys.SLOTS))
         for card in self._cards.values():
             self.news(card)
 

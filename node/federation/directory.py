@@ -1,5 +1,5 @@
-"""The directory of one server of a federation: its links, the cards, and the paths to other servers
-(section 19).
+"""The directory of one server of a federation: its links, the cards, the paths to other servers
+(section 19), and the key statements that it exchanges with them (section 22).
 
 It does no I/O. The caller reports links and received events, and asks for events to send. `now` is
 the time in seconds of a monotonic clock. `now_ms` is the wall-clock time in ms since 1970, which
@@ -11,6 +11,7 @@ from typing import Final
 
 from parley._crypto.errors import SignatureError
 from parley._crypto.identity import NODE_ID_SIZE, Identity, NodeId
+from parley._crypto.statements import Statement
 from parley._lbm.errors import LbmDecodeError
 from parley._lbm.fields import MAX_UINT
 from parley._node.errors import ConfigError
@@ -19,6 +20,7 @@ from parley._node.federation.cards import Card, CardRefusal, Cards, read_card, s
 from parley._node.federation.dials import AccountLookup, Attempts, Dials, NoAccounts
 from parley._node.federation.limits import CARD_INTERVAL, CARD_RENEWED, LINK_REMEMBERED, MOST_LINKS
 from parley._node.federation.paths import Path, PathFinder
+from parley._node.federation.statement_exchange import StatementExchange
 from parley._node.protocol.errors import RemoteProtocolError, violation
 
 _CARD_RENEWED_MS: Final = int(CARD_RENEWED * 1000)
@@ -63,6 +65,10 @@ class Directory:
         self._links: dict[NodeId, None] = {}
         self._closed_links: dict[NodeId, float] = {}  # the time of closing, in ascending order
         self._exchanges: dict[NodeId, CardExchange] = {}
+        # Those that are shared with members, by slot; and the exchanges with members that have, or
+        # had, a link.
+        self._shared: Mapping[bytes, Statement] = {}
+        self._statements: dict[NodeId, StatementExchange] = {}
         self._finder = PathFinder(self.node_id, self.cards, self._links.keys())
         self.dials = Dials(
             self.node_id, self.members, self._links.keys(), self.carry, accounts or NoAccounts()
@@ -98,7 +104,7 @@ class Directory:
         self.cards.change_members({*members, self.node_id})
         self.members, self.carry = members, frozenset(carry)
         self.dials.change(self.members, self.carry)
-        for known in (self._links, self._closed_links):
+        for known in (self._links, self._closed_links, self._statements):
             for gone in known.keys() - members:
                 known.pop(gone)
         self._exchanges.clear()
@@ -124,6 +130,11 @@ class Directory:
                 return False
             self._links[neighbour] = None
             self._closed_links.pop(neighbour, None)
+            statements = self._statements.get(neighbour)
+            if statements is None:
+                self._statements[neighbour] = StatementExchange(self._shared)
+            else:
+                statements.begin_session()
             self._finder.forget()
         self.handle_deadline(now, now_ms)
         return True
@@ -159,29 +170,31 @@ class Directory:
         one.
         """
         if neighbour in self._links:
-            self._exchanges[neighbour] = CardExchange(self.cards)
+            statements = self._statements[neighbour]
+            self._exchanges[neighbour] = CardExchange(self.cards, statements)
 
     def end_exchange(self, neighbour: NodeId) -> None:
         """End the exchange, because its stream has ended."""
         self._exchanges.pop(neighbour, None)
 
-    def ready(self) -> list[NodeId]:
+    def ready(self, now: float) -> list[NodeId]:
         """Return the neighbours for which there are events to send.
 
         Nothing is sent before this server's card is made, because Have includes it.
         """
         if self._card is None:
             return []
-        return [one for one, exchange in self._exchanges.items() if exchange.wants_to_send]
+        times = {one: exchange.next_at() for one, exchange in self._exchanges.items()}
+        return [one for one, time in times.items() if time is not None and time <= now]
 
-    def next_event(self, neighbour: NodeId) -> CardEvent | None:
-        """Return the next event for a neighbour, at most 64 KiB. Call it when its stream has
+    def next_event(self, neighbour: NodeId, now: float) -> CardEvent | None:
+        """Return the next event for a neighbour, at most 80 KiB. Call it when its stream has
         capacity.
 
         Until then, a newer card of a server replaces an older one.
         """
         exchange = self._exchanges.get(neighbour)
-        return None if exchange is None or self._card is None else exchange.next_event()
+        return None if exchange is None or self._card is None else exchange.next_event(now)
 
     def receive(
         self, neighbour: NodeId, subcategory: int, payload: bytes, now: float, now_ms: int
@@ -209,6 +222,34 @@ class Directory:
             raise
         self.handle_deadline(now, now_ms)
         return unpunctual
+
+    def share_statements(self, statements: Iterable[Statement], now: float, now_ms: int) -> None:
+        """Replace the key statements that are exchanged with members. Predecessors come first,
+        because a member may only accept a statement after that of the predecessor.
+        """
+        self._shared = {one.slot: one for one in statements}
+        for exchange in self._statements.values():
+            exchange.share(self._shared)
+        self.handle_deadline(now, now_ms)
+
+    def receive_statements(
+        self, neighbour: NodeId, payload: bytes, now: float
+    ) -> list[bytes] | None:
+        """Return the statements in an event of subcategory 3 from the stream of a neighbour, at
+        most 64. They are not checked. None means that the event is dropped, because there are too
+        many.
+
+        Raises:
+            RemoteProtocolError: as `receive`.
+        """
+        exchange = self._exchanges.get(neighbour)
+        if exchange is None:
+            return []
+        try:
+            return exchange.receive_statements(payload, now)
+        except RemoteProtocolError:
+            del self._exchanges[neighbour]
+            raise
 
     def _take(
         self, exchange: CardExchange, encoded: bytes, now: float, now_ms: int
@@ -278,7 +319,7 @@ class Directory:
 
     # Time.
 
-    def next_deadline(self) -> float | None:
+    def next_deadline(self, now: float) -> float | None:
         """Return the time at which to call `handle_deadline`, by the clock of `now`."""
         deadlines = []
         if self._deadline is not None:
@@ -291,6 +332,10 @@ class Directory:
             deadlines.append(release)
         if self._closed_links:
             deadlines.append(next(iter(self._closed_links.values())) + LINK_REMEMBERED)
+        if self._card is not None:
+            # An exchange with cards to send waits for its stream, and not for a time.
+            times = (exchange.next_at() for exchange in self._exchanges.values())
+            deadlines += [time for time in times if time is not None and time > now]
         return min(deadlines, default=None)
 
     def handle_deadline(self, now: float, now_ms: int) -> None:

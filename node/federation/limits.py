@@ -1,4 +1,4 @@
-"""The limits of federation (docs/protocol.md sections 14 and 19).
+"""The limits of federation (docs/protocol.md sections 14, 19 and 22).
 
 Sizes are in bytes and times in seconds, unless the name specifies another unit. The limits of the
 wire format are in `node.protocol.event_types`.
@@ -23,6 +23,10 @@ LINK_REMEMBERED: Final = 60.0  # how long a closed link is still listed
 NUMBER_KEPT: Final = 3_900.0  # after a card has expired
 CLOCK_AHEAD: Final = 300.0
 LEAST_LINK_PAYLOAD: Final = 128 * 1024
+
+# Statements of a link (section 22): events sent, and events accepted.
+STATEMENT_EVENTS: Final = Rate(12, 5.0)
+STATEMENT_EVENTS_ACCEPTED: Final = Rate(24, 2.5)
 
 # Paths.
 AVOIDED: Final = 10.0  # an obstacle named by a failed Dial

@@ -169,6 +169,7 @@ DIAL: Final = 2
 # 8 Federation
 HAVE: Final = 1
 CARDS: Final = 2
+STATEMENTS: Final = 3
 
 # The labels of the streams that carry bus and federation events.
 BUS_LABEL: Final = "bus"

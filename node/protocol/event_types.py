@@ -1,7 +1,7 @@
 """The table of event types after the handshake, with the schemas of their payloads.
 
-Nodes and auditors validate events with this table (docs/protocol.md sections 6 to 11, 16, 19 and
-20).
+Nodes and auditors validate events with this table (docs/protocol.md sections 6 to 11, 16, 19, 20
+and 22).
 """
 
 import re
@@ -217,6 +217,11 @@ MOST_SERVERS: Final = 1_024
 # Longest Cards, in bytes of envelopes, and the shortest envelope.
 LARGEST_CARDS: Final = 64 * 1024
 _LEAST_ENVELOPE: Final = 64
+# Size of a slot, and most in a Have; most statements in an event, and their bytes (section 22).
+SLOT_SIZE: Final = 32
+MOST_SLOTS: Final = 1_024
+MOST_STATEMENTS: Final = 64
+LARGEST_STATEMENTS: Final = 64 * 1024
 # Most patterns that a node exports, and the longest pattern in characters.
 MOST_EXPORTS: Final = 64
 LONGEST_EXPORT: Final = 256
@@ -257,6 +262,20 @@ def _are_bytes(value: list[Any]) -> bool:
     )
 
 
+def _are_slots(value: list[Any]) -> bool:
+    return len(value) <= MOST_SLOTS and all(
+        type(one) is bytes and len(one) == SLOT_SIZE for one in value
+    )
+
+
+def _are_statements(value: list[Any]) -> bool:
+    return (
+        1 <= len(value) <= MOST_STATEMENTS
+        and all(type(one) is bytes for one in value)
+        and sum(map(len, value)) <= LARGEST_STATEMENTS
+    )
+
+
 def _check_dial(cells: Mapping[int, Any]) -> None:
     if (keys.TO in cells) is (keys.PATH in cells):
         has = "both" if keys.TO in cells else "neither"
@@ -282,8 +301,20 @@ DIAL: Final = PayloadSchema(
     check=_check_dial,
 )
 
-HAVE: Final = PayloadSchema({keys.HAVE: FieldType("an array of [node id, number]", list, _is_have)})
+HAVE: Final = PayloadSchema(
+    {keys.HAVE: FieldType("an array of [node id, number]", list, _is_have)},
+    {keys.SLOTS: FieldType(f"an array of at most {MOST_SLOTS} slots", list, _are_slots)},
+)
 CARDS: Final = PayloadSchema({keys.ENVELOPES: ENVELOPES_KIND})
+STATEMENTS: Final = PayloadSchema(
+    {
+        keys.STATEMENTS: FieldType(
+            f"1 to {MOST_STATEMENTS} byte strings of at most {LARGEST_STATEMENTS} bytes",
+            list,
+            _are_statements,
+        )
+    }
+)
 
 ACCOUNT_CELLS: Final[Mapping[int, PayloadSchema]] = {
     codes.LOGIN: LOGIN,
@@ -294,7 +325,11 @@ TUNNEL_CELLS: Final[Mapping[int, PayloadSchema]] = {
     codes.TUNNEL_ANSWER: TUNNEL_ANSWER,
     codes.DIAL: DIAL,
 }
-FEDERATION_CELLS: Final[Mapping[int, PayloadSchema]] = {codes.HAVE: HAVE, codes.CARDS: CARDS}
+FEDERATION_CELLS: Final[Mapping[int, PayloadSchema]] = {
+    codes.HAVE: HAVE,
+    codes.CARDS: CARDS,
+    codes.STATEMENTS: STATEMENTS,
+}
 
 
 # In this format the data of a named event is the value itself; in all others, bytes (section 10).
@@ -446,6 +481,7 @@ EVENT_TYPES: Final[Mapping[int, EventType]] = {
     TUNNEL << 8 | codes.DIAL: EventType("dial", TUNNEL_CELLS[codes.DIAL]),
     FEDERATION << 8 | codes.HAVE: EventType("have", FEDERATION_CELLS[codes.HAVE]),
     FEDERATION << 8 | codes.CARDS: EventType("cards", FEDERATION_CELLS[codes.CARDS]),
+    FEDERATION << 8 | codes.STATEMENTS: EventType("statements", FEDERATION_CELLS[codes.STATEMENTS]),
 }
 
 _CATEGORIES: Final = {

@@ -1,10 +1,11 @@
-"""The calls `parley.federation.list`, `parley.federation.path` and `parley.federation.check`, which
-a server answers to members and accounts.
+"""The calls `parley.federation.list`, `parley.federation.path`, `parley.federation.check` and
+`parley.statements`, which a server answers to members and accounts.
 
 They report what this server knows; the contents of cards are their signers' claims.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from parley._crypto.errors import IdentityError
 from parley._crypto.identity import NodeId
@@ -12,9 +13,15 @@ from parley._lbm.codec import Value
 from parley._node.errors import CallRefused
 from parley._node.node import Node
 from parley._node.protocol.codes import ResultCode
+from parley._node.protocol.rate_limit import Rate
 from parley._node.remote.remote import Remote
 from parley._node.remote.requests import Call
 from parley._node.server.federation import Federation, LinkState
+from parley._node.trust.admission import PerAddressLimiter
+from parley._node.tunnels.home_server import MOST_ASKED, STATEMENTS_CALL
+
+# Calls of `parley.statements` by one node.
+ASKED: Final = Rate(8, 8.0)
 
 
 def offer_federation_calls(node: Node, federation: Federation) -> None:
@@ -44,7 +51,7 @@ def offer_federation_calls(node: Node, federation: Federation) -> None:
 
     @node.on_call("parley.federation.path", allow=allow)
     async def path(call: Call) -> dict[str, Value]:
-        found = federation.path(*_ids(call.data))
+        found = federation.path(*_ids(call.data, 2))
         return {"path": None if found is None else _texts(found)}
 
     @node.on_call("parley.federation.check", allow=allow)
@@ -53,6 +60,15 @@ def offer_federation_calls(node: Node, federation: Federation) -> None:
             {"kind": one.kind, "servers": _texts(one.servers), "text": one.text}
             for one in federation.check()
         ]
+
+    limiter = PerAddressLimiter(ASKED)
+
+    @node.on_call(STATEMENTS_CALL, allow=allow)
+    async def statements(call: Call) -> dict[str, Value]:
+        limiter.require(str(call.peer.node_id), node.backend.now())
+        of = call.data.get("of") if isinstance(call.data, dict) else None
+        found = node.statements.table.statements_from(_ids(of, MOST_ASKED))
+        return {"statements": [one.encoded for one in found]}
 
 
 def _link(link: LinkState) -> dict[str, Value]:
@@ -65,11 +81,11 @@ def _link(link: LinkState) -> dict[str, Value]:
     }
 
 
-def _ids(data: Value) -> Iterator[NodeId]:
-    """Yield one or two node ids, given as texts in a list."""
-    if not isinstance(data, list) or not 1 <= len(data) <= 2:
+def _ids(data: Value, most: int) -> Iterator[NodeId]:
+    """Yield 1 to `most` node ids, given as texts in a list."""
+    if not isinstance(data, list) or not 1 <= len(data) <= most:
         what = f"{len(data)} of them" if isinstance(data, list) else type(data).__name__
-        reason = f"a list of one or two node ids, as texts, not {what}"
+        reason = f"a list of 1 to {most} node ids, as texts, not {what}"
         raise CallRefused(ResultCode.MALFORMED, reason)
     for text in data:
         try:

@@ -1,26 +1,30 @@
 """`DirectoryDriver`: runs a sans-I/O `Directory` with the loop's time and the `federation` streams
-of links (docs/protocol.md section 19).
+of links (docs/protocol.md sections 19 and 22).
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Final
 
 import anyio
 
+from parley._crypto.errors import StatementError
 from parley._crypto.identity import NodeId
 from parley._node.errors import ConfigError, ParleyError, PeerClosedError, StreamResetError
 from parley._node.federation.directory import Directory
 from parley._node.logs import RateLimitedLogger, one_line
 from parley._node.peer.peer import Peer
-from parley._node.protocol.codes import CARDS, FEDERATION, HAVE, CloseCode
+from parley._node.protocol.codes import CARDS, FEDERATION, HAVE, STATEMENTS, CloseCode
 from parley._node.protocol.errors import LocalError, RemoteProtocolError
 from parley._node.remote.stream import Stream
 from parley._node.server.links import ServerLink
 from parley._node.transport.backend import Backend
 from parley._node.transport.conditions import Condition, pause
 from parley._node.transport.loop import Runner, Timer
+from parley._node.trust.key_statements import KeyStatements
+from parley._node.trust.known_peers import in_thread
+from parley._node.trust.statement_table import StatementTable
 
 logger = logging.getLogger("parley.federation")
 
@@ -33,14 +37,28 @@ class DirectoryDriver:
 
     `wall_ms` is the time of day in milliseconds since 1970; `addresses` returns those at which the
     node listens, for its card. `changes` is notified when the directory may have changed.
+
+    Those of the `statements` that are connected with an ID in `named` are exchanged with members.
+    `offer` stores a statement of a member if it is valid; it is called in a thread.
     """
 
     def __init__(
-        self, directory: Directory, wall_ms: Callable[[], int], addresses: Callable[[], list[str]]
+        self,
+        directory: Directory,
+        wall_ms: Callable[[], int],
+        addresses: Callable[[], list[str]],
+        statements: KeyStatements,
+        named: Callable[[], Collection[NodeId]],
+        offer: Callable[[bytes], object],
     ) -> None:
         self.directory = directory
         self._wall_ms = wall_ms
         self._addresses = addresses
+        self._statements = statements
+        self._named = named
+        self._offer_one = offer
+        self._shared: StatementTable | None = None  # the table whose statements are exchanged
+        self._threads = anyio.CapacityLimiter(1)
         self._announced: list[str] = []
         self.changes = Condition(lambda: self._running().waiter())
         self._loop: Backend | None = None
@@ -54,9 +72,13 @@ class DirectoryDriver:
     def start(self, loop: Backend) -> None:
         """Run on this loop."""
         self._loop = loop
+        self._statements.listeners.append(self._statements_changed)
+        self.share_statements()
 
     def stop(self) -> None:
         """Cancel the timer and wake all waiters."""
+        if self._loop is not None:
+            self._statements.listeners.remove(self._statements_changed)
         self._loop = None
         if self._timer is not None:
             self._timer.cancel()
@@ -126,10 +148,17 @@ class DirectoryDriver:
                 loop = self._loop
                 if loop is None:
                     return
+                now, now_ms = self._now(loop)
+                if event.subcategory == STATEMENTS:
+                    found = self.directory.receive_statements(neighbour, event.payload, now)
+                    if found is None:
+                        stream.live.core.count_dropped()
+                    else:
+                        await self._offer(neighbour, found)
+                    continue
                 if event.subcategory not in (HAVE, CARDS):
                     stream.live.core.count_dropped()
                     continue
-                now, now_ms = self._now(loop)
                 wrong = self.directory.receive(
                     neighbour, event.subcategory, event.payload, now, now_ms
                 )
@@ -147,25 +176,82 @@ class DirectoryDriver:
     async def _send(self, neighbour: NodeId, stream: Stream, changes: Condition) -> None:
         with suppress(StreamResetError, PeerClosedError, anyio.ClosedResourceError):
             while self._senders.get(neighbour) is changes:  # else another stream took over
-                event = self.directory.next_event(neighbour)
+                loop = self._loop
+                if loop is None:
+                    return
+                event = self.directory.next_event(neighbour, loop.now())
                 if event is None:
-                    await changes.until(lambda: neighbour in self.directory.ready())
+                    self._set_timer()
+                    await changes.until(lambda: self._is_ready(neighbour))
                 else:
                     await stream.send_event(FEDERATION, event.subcategory, payload=event.payload)
 
     def _update(self) -> None:
         """Wake the senders that have events to send, and set the timer."""
         self.changes.notify()
-        for neighbour in self.directory.ready():
+        loop = self._loop
+        for neighbour in () if loop is None else self.directory.ready(loop.now()):
             sender = self._senders.get(neighbour)
             if sender is not None:
                 sender.notify()
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        loop = self._loop
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        deadline = self.directory.next_deadline()
-        if deadline is not None and self._loop is not None:
-            self._timer = self._loop.call_at(deadline, self._handle_deadline)
+        deadline = None if loop is None else self.directory.next_deadline(loop.now())
+        if deadline is not None and loop is not None:
+            self._timer = loop.call_at(deadline, self._handle_deadline)
+
+    def _is_ready(self, neighbour: NodeId) -> bool:
+        loop = self._loop
+        return loop is not None and neighbour in self.directory.ready(loop.now())
+
+    # Key statements (section 22).
+
+    def share_statements(self) -> None:
+        """Exchange the statements that are stored now with members."""
+        if self._loop is not None:
+            self._shared = self._statements.table
+            statements = self._shared.of_members(self._named())
+            self.directory.share_statements(statements, *self._now(self._loop))
+            self._update()
+
+    def _statements_changed(self) -> None:
+        """Share the statements; called in any thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._share_news)
+
+    def _share_news(self) -> None:
+        if self._shared is not self._statements.table:
+            self.share_statements()
+
+    async def _offer(self, neighbour: NodeId, statements: list[bytes]) -> None:
+        """Store the statements of a member that are valid and about IDs on record."""
+
+        def offer_all() -> StatementError | None:
+            failed = None
+            for encoded in statements:
+                try:
+                    self._offer_one(encoded)
+                except StatementError as error:
+                    failed = error
+            return failed
+
+        failed = await in_thread(self._threads, offer_all)
+        self._share_news()
+        if failed is not None and self._loop is not None:
+            self._refused.log(
+                logger,
+                logging.WARNING,
+                self._loop.now(),
+                "a key statement from %s was dropped: %s",
+                neighbour,
+                one_line(str(failed)),
+                extra={"event": "federation.statement-refused", "peer": neighbour},
+            )
 
     def _handle_deadline(self) -> None:
         if self._loop is not None:

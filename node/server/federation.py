@@ -167,7 +167,14 @@ class Federation:
             accounts=self._accounts,
             settle=FIRST_CARD,
         )
-        self._cards = DirectoryDriver(self._directory, wall, self._addresses)
+        self._cards = DirectoryDriver(
+            self._directory,
+            wall,
+            self._addresses,
+            node.statements,
+            lambda: self._settings.all_members | {node.node_id},
+            node.connections.offer_statement,
+        )
         self._links = ServerLinks(node.node_id, settings, self._cards, pauses=pauses)
         self._exports = Exports(settings.exports)
         self._dialer = TunnelDialer(self._directory, self._neighbour, self._now)
@@ -289,6 +296,7 @@ class Federation:
         self._members.clear()
         self._members.update(settings.all_members)
         self._links.change_members(settings.all_members)
+        self._cards.share_statements()
         self._accounts_changed()
 
     async def __aenter__(self) -> Self:
@@ -305,6 +313,9 @@ class Federation:
             )
         async with AsyncExitStack() as stack:
             stack.callback(self._node.metrics.add(self._families))
+            named = self._node.connections.named_ids
+            named.append(self._members.__contains__)
+            stack.callback(named.remove, self._members.__contains__)
             stack.push_async_callback(self._links.stop)
             stack.callback(self._cards.stop)
             await self._hosted.start(loop)

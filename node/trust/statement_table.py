@@ -221,6 +221,34 @@ class StatementTable:
             level = {one for at in level for one in neighbours.get(at, ())} - found
         return found
 
+    def of_members(self, node_ids: Iterable[NodeId]) -> list[Statement]:
+        """Return the statements about some IDs, and about those that stored successions connect
+        with them, predecessors first.
+        """
+        connected = self.connected_with(node_ids)
+        origins = [one for one in self._by_origin if one in connected]
+        leading: dict[NodeId, list[NodeId]] = {}
+        for origin in origins:
+            for statement in self.successions_of(origin):
+                if statement.successor is not None:
+                    leading.setdefault(statement.successor, []).append(origin)
+        found: list[Statement] = []
+        visited, listed = set[NodeId](), set[NodeId]()
+        waiting = origins[::-1]
+        while waiting:
+            origin = waiting[-1]
+            # Successions can form a cycle, so an ID that is visited again is listed.
+            before = [] if origin in visited else leading.get(origin, [])
+            visited.add(origin)
+            if left := [one for one in before if one not in visited]:
+                waiting += left
+                continue
+            waiting.pop()
+            if origin not in listed:
+                listed.add(origin)
+                found += self._by_origin[origin]
+        return found
+
     def _accepted(self, origin: NodeId) -> NodeId | None:
         decision = self.decisions.get(origin)
         return None if decision is None else decision.successor

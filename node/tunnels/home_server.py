@@ -3,10 +3,14 @@
 The node dials others through it, and they dial the node.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol, Self, Unpack
 
+from anyio import CapacityLimiter
+
+from parley._crypto.errors import StatementError
 from parley._crypto.identity import NodeId
 from parley._crypto.randomness import random_bytes
 from parley._lbm.codec import Encodable
@@ -15,6 +19,7 @@ from parley._node.data_types import Model
 from parley._node.errors import CallTimeout, ParleyError, PeerClosedError, TunnelRefusedError
 from parley._node.federation.exports import Exports, read_topic_name
 from parley._node.handlers.registry import Handlers
+from parley._node.logs import one_line
 from parley._node.peer.link import Dialler, Link
 from parley._node.peer.login import log_in, log_out
 from parley._node.peer.peer import DEFAULT_TIMEOUT, CallOptions, Peer
@@ -23,7 +28,10 @@ from parley._node.protocol.codes import TUNNEL_LABEL, CloseCode, ResultCode
 from parley._node.protocol.errors import LocalError
 from parley._node.protocol.event_types import TRACE_SIZE
 from parley._node.remote.resumer import Dial
+from parley._node.trust.key_statements import KeyStatements, Offer
+from parley._node.trust.known_peers import in_thread
 from parley._node.trust.policies import AcceptHook, TrustPolicy
+from parley._node.trust.statement_table import MAX_ANSWER_BYTES, MAX_STATEMENTS
 from parley._node.tunnels.dial import TUNNEL_TIMEOUT, dial_tunnel
 from parley._node.tunnels.policy import AccountDialPolicy, DialPolicy
 from parley._node.tunnels.service import TunnelService
@@ -31,6 +39,11 @@ from parley._node.tunnels.session_pool import SessionPool
 from parley._node.tunnels.tunnel_sessions import REACH_TIMEOUT, Target, TunnelSessions
 from parley._node.tunnels.tunnel_transport import TunnelTransport
 
+logger = logging.getLogger("parley.node")
+
+# The call with which a node asks its home for key statements, and the most IDs in it (section 22).
+STATEMENTS_CALL: Final = "parley.statements"
+MOST_ASKED: Final = 16
 # Longest time in seconds to log out, if the home doesn't answer.
 LOGOUT_TIMEOUT: Final = 1.0
 # Sessions with topic owners that stay open: half of the tunnels that an account may have.
@@ -41,6 +54,7 @@ class HomedNode(Dialler, Protocol):
     """The parts of a node that its homes use."""
 
     handlers: Handlers
+    statements: KeyStatements
 
     @property
     def node_id(self) -> NodeId:
@@ -50,6 +64,12 @@ class HomedNode(Dialler, Protocol):
         self, dials: Sequence[Dial], node_id: NodeId, *, name: str, timeout: float = ...
     ) -> Peer:
         """Connect to `node_id` over one of `dials`; raises as `Node.connect`."""
+
+    def current(self, node_id: NodeId) -> NodeId:
+        """Return the node ID to dial in place of one; IdentityEndedError if there is none."""
+
+    def offer_statement(self, encoded: bytes, dialled: NodeId | None = None) -> Offer:
+        """Store a statement of another node; StatementError if it is not valid."""
 
     def serve_tunnels(self, policy: DialPolicy) -> TunnelService:
         """Accept Dials; ParleyError if the node does already."""
@@ -113,6 +133,8 @@ class Home(Link):
     ) -> None:
         super().__init__(node, among, address, also, trust=trust, pauses=pauses, draw=draw)
         self.exports = exports
+        self._node: HomedNode = node
+        self._threads = CapacityLimiter(1)
         self._homes = homes
         self._sessions = TunnelSessions(node, self._open_tunnel, draw)
         self._publishers: SessionPool[tuple[NodeId, ...]] = SessionPool(
@@ -142,10 +164,14 @@ class Home(Link):
         or with `discover` if the node is announced on the local network (extra `discovery`), it
         moves there as soon as it can. It ends with this home. `timeout` is seconds for all of it.
 
+        If no tunnel leads there, this node asks the home for key statements about the ID. If they
+        name a successor, it is dialled (section 22).
+
         Raises:
             ConfigError: not one or two node ids, or `also` has addresses of another node.
             AddressError: not a direct address.
             CallTimeout: no connection with the home; its cause is the reason.
+            IdentityEndedError: the node ID has ended, and no successor is known or accepted.
             TunnelRefusedError: an UnreachableError: no tunnel leads there; `code` is the reason.
             HandshakeError, NotTrustedError: as `Node.connect`. The home doesn't see a server on the
                 path that lies, and may choose the same path again.
@@ -153,9 +179,58 @@ class Home(Link):
         target = Target(ids, also, discover=discover)
         began = self.backend.now()
         await self.connected(timeout)
-        left = timeout - (self.backend.now() - began)
         name = f"{target.node_id.short} by {self._places}"
-        return await self._sessions.reach(target, name, max(0.0, left))
+
+        def left() -> float:
+            return max(0.0, timeout - (self.backend.now() - began))
+
+        dialled = self._node.statements.table.current(target.node_id)
+        try:
+            return await self._sessions.reach(target, name, left())
+        except TunnelRefusedError:
+            if dialled is None:
+                raise
+            await self._ask_about(dialled, left())
+            if self._node.statements.table.current(target.node_id) == dialled:
+                raise
+        return await self._sessions.reach(target, name, left())
+
+    async def _ask_about(self, node_id: NodeId, timeout: float) -> None:
+        """Ask the home for key statements about a node ID, and store those that are valid."""
+        try:
+            answer = await self.call(STATEMENTS_CALL, {"of": [str(node_id)]}, timeout=timeout)
+        except (ParleyError, LocalError) as error:
+            self._log_no_statements(node_id, error)
+            return
+        statements = answer.get("statements") if isinstance(answer, dict) else None
+        found = statements if isinstance(statements, list) else [None]
+        encoded = [one for one in found if type(one) is bytes]
+        too_many = len(found) > MAX_STATEMENTS or sum(map(len, encoded)) > MAX_ANSWER_BYTES
+        if too_many or len(encoded) < len(found):
+            self._log_no_statements(node_id, "the answer is malformed or too long")
+            return
+
+        def store() -> StatementError | None:
+            failed = None
+            for one in encoded:
+                try:
+                    self._node.offer_statement(one, node_id)
+                except StatementError as error:
+                    failed = error
+            return failed
+
+        failed = await in_thread(self._threads, store)
+        if failed is not None:
+            self._log_no_statements(node_id, failed)
+
+    def _log_no_statements(self, node_id: NodeId, why: object) -> None:
+        logger.debug(
+            "no key statements about %s from %s: %s",
+            node_id,
+            self._places,
+            one_line(str(why)),
+            extra={"event": "home.no-statements", "peer": node_id},
+        )
 
     async def publish(
         self, topic: str, data: Encodable | Model = None, **options: Unpack[CallOptions]

@@ -49,6 +49,9 @@ class TunnelDialler(Protocol):
     def backend(self) -> Backend:
         """The node's loop; ParleyError if it isn't running."""
 
+    def current(self, node_id: NodeId) -> NodeId:
+        """Return the node ID to dial in place of one; IdentityEndedError if there is none."""
+
     async def connect_by(
         self, dials: Sequence[Dial], node_id: NodeId, *, name: str, timeout: float = ...
     ) -> Peer:
@@ -116,7 +119,9 @@ class TunnelSessions:
         """Open a session within `timeout` seconds; `name` is for the log. Raises as
         `TunnelDialler.connect_by`."""
         loop, places = self._node.backend, target.places
-        dials = [tunnel_dial(lambda: self._open_tunnel(target.ids))]
+        current = self._node.current
+        ids = tuple(map(current, target.ids))
+        dials = [tunnel_dial(lambda: self._open_tunnel(tuple(map(current, ids))))]
         if places is not None:
             dials.append(direct_dial(places, loop))
         peer = await self._connect(dials, target, name, timeout)

@@ -1,4 +1,5 @@
-"""Target `federation`: a server's processing of cards, Dials and Logins matches the reference.
+"""Target `federation`: a server's processing of cards, key statements, Dials and Logins matches the
+reference.
 
 The input is a byte for the reader and, depending on it, an envelope; events of a neighbour (a byte
 for the subcategory, two for the size, the payload); a Dial after a byte for the server and one for
@@ -7,10 +8,13 @@ the neighbour; or a Login.
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any, Final
 
+from parley._crypto.errors import StatementError
 from parley._crypto.identity import Identity, NodeId
 from parley._crypto.signing import ED25519
+from parley._crypto.statements import Statement
 from parley._lbm import keys
 from parley._node.federation.accounts import Accounts
 from parley._node.federation.cards import read_card
@@ -18,17 +22,23 @@ from parley._node.federation.dials import DeliverLocally, Dials, Forward, Origin
 from parley._node.federation.directory import Directory
 from parley._node.protocol import codes
 from parley._node.protocol.errors import RemoteProtocolError
-from parley._node.protocol.event_types import CARDS, HAVE, LOGIN
+from parley._node.protocol.event_types import CARDS, HAVE, LOGIN, STATEMENTS
+from parley._node.trust.key_statements import KeyStatements
+from parley._node.trust.statement_table import IdsOnRecord
 from tests.fuzz.allowed import ALLOWED
-from tests.reference import dialling, envelopes
+from tests.reference import dialling, envelopes, vectors_sharing
 from tests.reference.dialling import DialRefused, GoesOn, Situation
 from tests.reference.envelopes import CardTable, Dropped, ReadCard
 from tests.reference.flooding import Flooding
+from tests.reference.sharing import Sharing
 from tests.reference.vectors_cards import KEYS, MEMBERS, NOW, OTHER, OWN, OWN_NUMBER
 from tests.reference.vectors_federation import NODES
 from tests.reference.wire import Violation
 
 MAX_SIZE: Final = 2048
+TYPES: Final = (codes.HAVE, codes.CARDS, codes.STATEMENTS)
+# A member that statements are about.
+ENDED: Final = vectors_sharing.ENDED
 ENVELOPE, EVENTS, DIAL, LOGGING_IN = range(4)
 SITUATIONS: Final = tuple(node for node in NODES.values() if not node.homes)
 # All possible senders of a Dial: every node in the situation, and an unknown one.
@@ -60,46 +70,78 @@ def _read_envelope(data: bytes) -> None:
 
 
 def _take_events(data: bytes) -> None:
-    directory = Directory(_IDENTITY, map(NodeId, MEMBERS))
+    members = {*MEMBERS, ENDED}
+    directory = Directory(_IDENTITY, map(NodeId, members))
     neighbour = NodeId(OTHER)
     directory.link_up(neighbour, 0, OWN_NUMBER)
     directory.begin_exchange(neighbour)
     own = directory.cards[_IDENTITY.node_id]
-    table = CardTable(OWN, MEMBERS, OWN_NUMBER)
-    flooding = Flooding(table, {OWN: (own.number, own.encoded)})
-    event = directory.next_event(neighbour)
+    table, sharing = CardTable(OWN, members, OWN_NUMBER), Sharing({OWN, *members})
+    flooding = Flooding(table, {OWN: (own.number, own.encoded)}, sharing)
+    stored = Stored(directory, {OWN, *members})
+    event = directory.next_event(neighbour, 0)
     assert event is not None
     have = HAVE.read(event.payload)[keys.HAVE]
     assert have == [[one, number] for one, number in flooding.have()]
-    for subcategory, payload in _cut(data):
+    for turn, (subcategory, payload) in enumerate(_cut(data)):
+        now, flooding.shared = 5.0 * turn, set()  # within the rates
         try:
             wanted = flooding.receive(subcategory, payload, NOW)
         except Violation:
             wanted = None
         try:
-            directory.receive(neighbour, subcategory, payload, 0, NOW)
+            if subcategory == codes.STATEMENTS:
+                stored.receive(neighbour, payload, now)
+            else:
+                directory.receive(neighbour, subcategory, payload, 0, NOW)
         except RemoteProtocolError:
             assert wanted is None, "the second implementation takes it"
             return
         assert wanted is not None, "the second implementation resets the stream"
-        assert _sent(directory, neighbour) == wanted
+        assert _sent(directory, neighbour, now) == (wanted, flooding.shared)
         numbers = {one: card.number for one, card in directory.cards.items() if one != OWN}
         assert numbers == table.numbers
+        assert stored.statements.table.stored.keys() == sharing.stored.keys()
 
 
 def _cut(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Have and Cards by turns of the first byte, since no other type comes so far."""
+    """The events of the stream by their first byte, since no other type comes so far."""
     while len(data) > 3:
         size = int.from_bytes(data[1:3])
-        yield (codes.HAVE, codes.CARDS)[data[0] & 1], data[3 : 3 + size]
+        yield TYPES[data[0] % len(TYPES)], data[3 : 3 + size]
         data = data[3 + size :]
 
 
-def _sent(directory: Directory, neighbour: NodeId) -> set[bytes]:
+def _sent(directory: Directory, neighbour: NodeId, now: float) -> tuple[set[bytes], set[bytes]]:
+    """The origins of the cards and the slots of the statements that are sent."""
     found: set[bytes] = set()
-    while (event := directory.next_event(neighbour)) is not None:
-        found |= {read_card(one).origin for one in CARDS.read(event.payload)[keys.ENVELOPES]}
-    return found
+    slots: set[bytes] = set()
+    while (event := directory.next_event(neighbour, now)) is not None:
+        if event.subcategory == codes.STATEMENTS:
+            statements = STATEMENTS.read(event.payload)[keys.STATEMENTS]
+            slots |= {Statement.parse(one).slot for one in statements}
+        else:
+            found |= {read_card(one).origin for one in CARDS.read(event.payload)[keys.ENVELOPES]}
+    return found, slots
+
+
+class Stored:
+    """The statements of a server, which are shared by `directory`; `named` are on record."""
+
+    def __init__(self, directory: Directory, named: set[bytes]) -> None:
+        self.statements = KeyStatements()
+        self._directory = directory
+        self._named = [NodeId(one) for one in named]
+        self._records = IdsOnRecord(named.__contains__, lambda node_id: False)
+
+    def receive(self, neighbour: NodeId, payload: bytes, now: float) -> None:
+        """Handle an event as the driver of a directory does; raises RemoteProtocolError."""
+        for encoded in self._directory.receive_statements(neighbour, payload, now) or ():
+            with suppress(StatementError):
+                statement = Statement.parse(encoded)
+                self.statements.offer(statement, self._records, datetime.now(UTC))
+        shared = self.statements.table.of_members(self._named)
+        self._directory.share_statements(shared, 0, NOW)
 
 
 def _accounts(node: Situation) -> Accounts[object]:

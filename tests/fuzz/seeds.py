@@ -244,11 +244,12 @@ def federation() -> Seeds:
         match vector["kind"]:
             case "card" if len(data) < 500 and (good or kinds["card"] % 3 == 0):
                 yield bytes([ENVELOPE]) + data
-            case "exchange":
+            case "exchange" | "statements":
+                types = ("have", "cards", "statements")
                 yield bytes([EVENTS]) + b"".join(
-                    bytes([kind == "cards"]) + len(step := unhex(text)).to_bytes(2) + step
+                    bytes([types.index(kind)]) + len(step := unhex(text)).to_bytes(2) + step
                     for kind, text in vector["steps"]
-                    if kind != "news" and len(text) < 2_000
+                    if kind in types and len(text) < 2_000
                 )
             case "dial" if not NODES[vector["node"]].homes:
                 node = SITUATIONS.index(NODES[vector["node"]])

@@ -1,4 +1,4 @@
-"""Have and Cards on one stream `federation` (section 19).
+"""Have and Cards on one stream `federation` (section 19), which also carries Statements.
 
 Written from the document. Methods return the node IDs of the cards to send, in any order.
 """
@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from tests.reference import cbor
 from tests.reference.envelopes import CardTable, Dropped, is_id, read_card
+from tests.reference.sharing import Sharing
 from tests.reference.wire import CELLS, TYPES, Event, Violation, own_cells
 
 MOST_SERVERS: Final = 1_024
@@ -19,11 +20,20 @@ class Flooding:
     """One end of the stream; `offers` are number and envelope of each card that this end has, its
     own included.
 
-    `dropped` lists why cards were not taken.
+    `dropped` lists why cards were not taken. `sharing` has the key statements of the session;
+    `shared` are the slots of those that are sent.
     """
 
-    def __init__(self, table: CardTable, offers: dict[bytes, tuple[int, bytes]]) -> None:
+    def __init__(
+        self,
+        table: CardTable,
+        offers: dict[bytes, tuple[int, bytes]],
+        sharing: Sharing | None = None,
+    ) -> None:
         self.table, self.offers = table, offers
+        self.sharing = sharing or Sharing()
+        self.sharing.begin_stream()
+        self.shared: set[bytes] = set()
         self.dropped: list[str] = []
         self._highest: dict[bytes, int] = {}
         self._heard = False
@@ -38,6 +48,10 @@ class Flooding:
             return self._take_have(payload)
         if subcategory == TYPES["Cards"][1]:
             self._take_cards(payload, now_ms)
+        if subcategory == TYPES["Statements"][1]:
+            if not self._heard:
+                raise Violation("protocol-error", "Statements before Have")
+            self.shared |= self.sharing.receive(payload)
         return set()
 
     def news(self, origin: bytes, number: int, envelope: bytes) -> set[bytes]:
@@ -51,6 +65,7 @@ class Flooding:
             raise Violation("protocol-error", "a second Have")
         if len(entries) > MOST_SERVERS or not all(_is_entry(one) for one in entries):
             raise Violation("protocol-error", "no array of at most 1,024 ids and numbers")
+        self.shared |= self.sharing.receive_have(payload)
         self._heard = True
         for origin, number in entries:
             self._saw(origin, number)
@@ -125,12 +140,15 @@ def judge_link(*, member: bool, opener_dialled: bool, m: int, payload: int, firs
 
 
 def take_other(event: Event) -> str:
-    """What happens with an event on the stream once both sides have sent Have: Cards are `taken`
-    elsewhere; raises Violation where the stream is reset."""
+    """What happens with an event on the stream once both sides have sent Have: Cards and Statements
+    are `taken` elsewhere; raises Violation where the stream is reset."""
     kind = event.category, event.subcategory
     if kind == TYPES["Have"]:
         raise Violation("protocol-error", "a second Have")
     if kind == TYPES["Cards"]:
         _cell(event.payload, "envelopes")
+        return "taken"
+    if kind == TYPES["Statements"]:
+        Sharing().receive(event.payload)
         return "taken"
     return "dropped"

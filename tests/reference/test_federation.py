@@ -5,15 +5,19 @@ from random import Random  # noqa: TID251 - graphs, the same for a number
 
 import pytest
 
+from tests.reference import cbor
 from tests.reference.dialling import DialRefused, Situation, dial_payload, take_dial
 from tests.reference.envelopes import CardTable, read_card
 from tests.reference.flooding import Flooding
 from tests.reference.identity import node_id
 from tests.reference.primitives import SigningKey
 from tests.reference.recorded import seed
+from tests.reference.sharing import Sharing
+from tests.reference.statements import read
 from tests.reference.vectors_cards import NOW, card_of, outer
+from tests.reference.vectors_statements import Draft, key_of
 from tests.reference.ways import Avoided, choose, is_usable
-from tests.reference.wire import TYPES
+from tests.reference.wire import CELLS, TYPES
 
 KEYS = [SigningKey("ed25519", seed(f"flood {number}")) for number in range(5)]
 IDS = [node_id("ed25519", key.public) for key in KEYS]
@@ -73,6 +77,46 @@ def test_each_card_reaches_all_and_crosses_a_link_once(number: int) -> None:
     for table in flood.tables:
         assert set(table.cards) == set(IDS) - {table.own}
     assert max(flood.crossed.values()) == 1
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_each_statement_reaches_all_and_crosses_a_link_once(number: int) -> None:
+    chance = Random(number)
+    statements = [Draft(new=key_of(n), new_recovery=key_of(n + 10)).encode() for n in (40, 41)]
+    statements.append(Draft("revocation").encode())
+    member = read(statements[0]).origin
+    edges = [(n, chance.randrange(n)) for n in range(1, len(IDS))]
+    edges += [edge for edge in EDGES if edge[::-1] not in edges and chance.random() < 0.4]
+    stored = {n: set[bytes]() for n in range(len(IDS))}
+    ends = {end: Sharing({member}) for edge in edges for end in (edge, edge[::-1])}
+    queue = [(edge, outer(have=[], slots=[])) for edge in ends]
+    crossed: list[tuple[Edge, bytes]] = []
+
+    def send(at: int, to: int, slots: set[bytes]) -> None:
+        crossed.extend(((at, to), slot) for slot in slots)
+        found = [one for one in statements if read(one).slot in slots]
+        queue.extend([((at, to), outer(statements=found))] if found else [])
+
+    def learn(at: int, data: bytes, by: int) -> None:
+        if data not in stored[at]:
+            stored[at].add(data)
+            for here, to in [end for end in ends if end[0] == at and end[1] != by]:
+                send(here, to, ends[here, to].news(data))
+
+    while queue or len(stored[0]) < len(statements):
+        if not queue:
+            learn(0, statements[len(stored[0])], 0)
+            continue
+        (at, to), payload = queue.pop(chance.randrange(len(queue)))
+        end = ends[to, at]
+        if CELLS["slots"] in cbor.decode_payload(payload):
+            send(to, at, end.receive_have(payload))
+            continue
+        send(to, at, end.receive(payload))
+        for one in cbor.decode_payload(payload)[CELLS["statements"]]:
+            learn(to, one, at)
+    assert all(found == set(statements) for found in stored.values())
+    assert len(set(crossed)) == len(crossed)
 
 
 def test_a_forgotten_card_does_not_come_again() -> None:

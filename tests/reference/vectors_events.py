@@ -1,4 +1,4 @@
-"""Vectors for the payload of every event type except the bus's (sections 5 to 11, 17 to 20).
+"""Vectors for the payload of every event type except the bus's (sections 5 to 11, 17 to 20, 22).
 
 Cells have the names of section 13; REQUIRED and OPTIONAL list them once.
 """
@@ -46,6 +46,7 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "Dial": {"path": IDS[:3], "trace": TRACE, "deadline_ms": 30_000},
     "Have": {"have": [[IDS[0], 1_700_000_000_000], [IDS[1], 0]]},
     "Cards": {"envelopes": [b"an envelope", b"another"]},
+    "Statements": {"statements": [b"a statement", b""]},
 }
 OPTIONAL: dict[str, dict[str, Any]] = {
     "Reject": {"text": "a sentence"},
@@ -73,6 +74,7 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "Login": {"envelopes": [b"an envelope"], "exports": ["shop.*", "news"]},
     "Account Answer": {"text": "a sentence"},
     "Tunnel Answer": {"text": "a sentence", "hop": 7},
+    "Have": {"slots": IDS[:2]},
 }
 # More valid cells of a type, and invalid ones, each with its label.
 ALSO_RIGHT: dict[str, dict[str, dict[str, Any]]] = {
@@ -83,7 +85,7 @@ ALSO_RIGHT: dict[str, dict[str, dict[str, Any]]] = {
         "by the shortest path": {"path": IDS[:2], "trace": TRACE, "deadline_ms": 1},
         "by the longest path": {"path": IDS[:8], "trace": TRACE, "deadline_ms": 1},
     },
-    "Have": {"of nothing": {"have": []}},
+    "Have": {"of nothing": {"have": []}, "without statements": {"have": [], "slots": []}},
     "Cards": {"of nothing": {"envelopes": []}},
     "Reject": {"with the greatest code": {"code": 2**32 - 1}},
     "Close": {"with the greatest code": {"code": 2**32 - 1}},
@@ -159,6 +161,8 @@ WRONG: dict[str, list[Any]] = {
         *(1, {}, [IDS[0]], [[IDS[0]]], [[IDS[0], 1, 1]], [[IDS[0], -1]], [[IDS[0], "1"]]),
         *([[IDS[0], True]], [[IDS[0][1:], 1]], [[IDS[0].hex(), 1]]),
     ],
+    "slots": ["x", {}, [1], ["x" * 32], [bytes(31)], [bytes(33)], [[bytes(32)]]],
+    "statements": [b"x", {}, [], [1], ["x"], [[b"x"]], [b""] * 65],
     "envelopes": [b"x", {}, ["x"], [[b"x"]], [b""] * 1_025],
     "hop": ["1", -1, 8, 1.0],
     "exports": ["shop.*", {}, [1], [b"x"], ["e" * 257], ["e"] * 65],

@@ -18,6 +18,7 @@ from tests.reference.dialling import (
 )
 from tests.reference.vectors_cards import TABLE, card_vectors, envelope_vectors
 from tests.reference.vectors_flooding import exchange_vectors, stream_vectors
+from tests.reference.vectors_sharing import sharing_vectors
 from tests.reference.vectors_tunnels import tunnel_vectors
 from tests.reference.ways import Avoided, Links, avoid_after, avoided_by_all, choose
 from tests.reference.wire import CELLS
@@ -32,7 +33,7 @@ def federation_vectors() -> dict[str, Any]:
         "about": "Federation. What fails in a card is why it is not taken: `signature` resets the "
         "stream besides. In `path` it is that there is none, in `failure` that there is no further "
         "try, in `dial` and `login` the code of the Answer.",
-        "section": "19, 20",
+        "section": "19, 20, 22",
         "table": TABLE,
         "nodes": {name: _shown(node) for name, node in NODES.items()},
         "vectors": [
@@ -40,6 +41,7 @@ def federation_vectors() -> dict[str, Any]:
             *card_vectors(),
             *exchange_vectors(),
             *stream_vectors(),
+            *sharing_vectors(),
             *_path_vectors(),
             *_failure_vectors(),
             *_dial_vectors(),

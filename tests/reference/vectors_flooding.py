@@ -141,6 +141,12 @@ _EVENTS: dict[str, Event] = {
     "Cards that are text": Event(3, 0, *TYPES["Cards"], outer(envelopes="card")),
     "Cards without their cell": Event(3, 0, *TYPES["Cards"], b"\xa0"),
     "Cards that are not LBM": Event(3, 0, *TYPES["Cards"], b"\xff"),
+    "Statements that are none": Event(3, 0, *TYPES["Statements"], outer(statements=[b"", b"x"])),
+    "Statements with an async id": Event(3, 7, *TYPES["Statements"], outer(statements=[b"x"])),
+    "no Statements": Event(3, 0, *TYPES["Statements"], outer(statements=[])),
+    "Statements that are text": Event(3, 0, *TYPES["Statements"], outer(statements=["x"])),
+    "Statements without their cell": Event(3, 0, *TYPES["Statements"], b"\xa0"),
+    "Statements that are not LBM": Event(3, 0, *TYPES["Statements"], b"\xff"),
 }
 _LINKS: dict[str, dict[str, Any]] = {
     "of a member": {},

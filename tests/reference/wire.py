@@ -115,6 +115,7 @@ TYPES: Final = {
     "Dial": (7, 2),
     "Have": (8, 1),
     "Cards": (8, 2),
+    "Statements": (8, 3),
 }
 ALWAYS_SEALED: Final = ("Proof", "KeyUpdate", "RekeyOffer", "RekeyAnswer", "Seal", "Close")
 ALWAYS_SEALED_TYPES: Final = frozenset(TYPES[name] for name in ALWAYS_SEALED)

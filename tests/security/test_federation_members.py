@@ -56,7 +56,7 @@ class Server:
     def sent(self, to: NodeId) -> int:
         """Return the number of cards that are being sent to a neighbour."""
         count = 0
-        while (event := self.directory.next_event(to)) is not None:
+        while (event := self.directory.next_event(to, 0)) is not None:
             if event.subcategory == codes.CARDS:
                 count += len(CARDS.read(event.payload)[keys.ENVELOPES])
         return count

@@ -122,7 +122,7 @@ class Servers:
         for session, sender, receiver in directions:
             if self.random.random() < slow:
                 continue
-            event = self.directories[sender].next_event(node_id(receiver))
+            event = self.directories[sender].next_event(node_id(receiver), self.now)
             under_way = session.under_way[sender]
             if event is not None:
                 self._check(session, sender, event)

@@ -7,6 +7,7 @@ from parley._lbm import keys
 from parley._lbm.codec import encode
 from parley._node.federation.card_exchange import CardExchange
 from parley._node.federation.cards import Cards
+from parley._node.federation.statement_exchange import StatementExchange
 from parley._node.protocol import codes
 from parley._node.protocol.errors import RemoteProtocolError
 from parley._node.protocol.event_types import HAVE, LARGEST_CARDS
@@ -26,8 +27,8 @@ def cards_of(*servers: int) -> Cards:
 
 def begun(cards: Cards, *numbers: tuple[NodeId, int]) -> CardExchange:
     """Return an exchange on which both sides have sent Have."""
-    exchange = CardExchange(cards)
-    event = exchange.next_event()
+    exchange = CardExchange(cards, StatementExchange({}))
+    event = exchange.next_event(0)
     assert event is not None
     assert event.subcategory == codes.HAVE
     exchange.receive(codes.HAVE, have(*numbers))
@@ -36,7 +37,7 @@ def begun(cards: Cards, *numbers: tuple[NodeId, int]) -> CardExchange:
 
 def sent(exchange: CardExchange) -> list[tuple[NodeId, int]]:
     found = []
-    while (event := exchange.next_event()) is not None:
+    while (event := exchange.next_event(0)) is not None:
         assert event.subcategory == codes.CARDS
         assert len(event.payload) <= LARGEST_CARDS
         found += numbers_in(event.payload)
@@ -44,14 +45,14 @@ def sent(exchange: CardExchange) -> list[tuple[NodeId, int]]:
 
 
 def test_it_begins_with_what_there_is() -> None:
-    assert CardExchange(cards_of()).wants_to_send
-    exchange = CardExchange(cards_of(1, 2))
-    event = exchange.next_event()
+    assert CardExchange(cards_of(), StatementExchange({})).next_at() is not None
+    exchange = CardExchange(cards_of(1, 2), StatementExchange({}))
+    event = exchange.next_event(0)
     assert event is not None
     assert HAVE.read(event.payload)[keys.HAVE] == [[node_id(1), 5], [node_id(2), 5]]
     # Only the peer's Have shows which cards it lacks.
-    assert not exchange.wants_to_send
-    assert exchange.next_event() is None
+    assert exchange.next_at() is None
+    assert exchange.next_event(0) is None
 
 
 def test_of_one_server_only_the_newest_waits() -> None:
@@ -76,7 +77,7 @@ def test_expired_cards_are_not_sent() -> None:
     cards = cards_of(1)
     exchange = begun(cards)
     cards.expire(cards[node_id(1)].expires_ms)
-    assert exchange.wants_to_send
+    assert exchange.next_at() is not None
     assert sent(exchange) == []
 
 
@@ -87,7 +88,7 @@ def test_an_event_has_at_most_64_kib() -> None:
         cards.put(card(5, map(NodeId, links), server=server))
     exchange = begun(cards)
     sizes, servers = [], []
-    while (event := exchange.next_event()) is not None:
+    while (event := exchange.next_event(0)) is not None:
         sizes.append(len(event.payload))
         servers += [origin for origin, _ in numbers_in(event.payload)]
     assert sorted(servers) == sorted(map(node_id, range(60)))

@@ -46,7 +46,7 @@ class Server:
     def wait(self, seconds: float) -> None:
         """Call it at each deadline, as a driver does."""
         end = self.now + seconds
-        while (deadline := self.directory.next_deadline()) is not None and deadline <= end:
+        while (deadline := self.directory.next_deadline(self.now)) is not None and deadline <= end:
             self._go_to(max(deadline, self.now + 0.001))
         self._go_to(end)
 
@@ -63,19 +63,19 @@ class Server:
         for neighbour in neighbours:
             self.up(neighbour)
             self.directory.begin_exchange(neighbour)
-            self.directory.next_event(neighbour)
+            self.directory.next_event(neighbour, self.now)
             self.directory.receive(neighbour, codes.HAVE, HAVE, self.now, self.now_ms)
 
     def sent(self, neighbour: NodeId) -> list[tuple[NodeId, int]]:
         found = []
-        while (event := self.directory.next_event(neighbour)) is not None:
+        while (event := self.directory.next_event(neighbour, self.now)) is not None:
             found += numbers_in(event.payload)
         return found
 
 
 def test_the_first_link_makes_the_first_card() -> None:
     server = Server()
-    assert server.directory.next_deadline() is None
+    assert server.directory.next_deadline(server.now) is None
     assert not server.directory.cards
     server.up(ONE)
     assert (server.card.number, server.card.made_ms) == (MS, MS)
@@ -100,7 +100,7 @@ def test_a_change_makes_a_card_at_most_once_in_5_seconds() -> None:
     server.up(TWO)
     server.up(THREE)
     assert dict(server.card.links) == {ONE: True}
-    assert server.directory.next_deadline() == pytest.approx(50.0 + CARD_INTERVAL)
+    assert server.directory.next_deadline(server.now) == pytest.approx(50.0 + CARD_INTERVAL)
     server.wait(CARD_INTERVAL - 0.01)
     assert len(server.card.links) == 1
     server.wait(0.02)
@@ -207,8 +207,8 @@ def test_server_that_is_not_a_member_has_no_link() -> None:
         assert not server.directory.link_up(stranger, server.now, server.now_ms)
         server.directory.begin_exchange(stranger)
     server.directory.begin_exchange(ONE)
-    assert server.directory.ready() == []
-    assert server.directory.next_event(ONE) is None
+    assert server.directory.ready(server.now) == []
+    assert server.directory.next_event(ONE, server.now) is None
     assert server.directory.receive(ONE, codes.HAVE, b"", server.now, server.now_ms) == []
 
 
@@ -216,31 +216,31 @@ def test_news_goes_to_all_others() -> None:
     server = Server()
     server.exchanging(ONE, TWO)
     ours = (US, server.card.number)
-    assert server.directory.ready() == [ONE, TWO]
+    assert server.directory.ready(server.now) == [ONE, TWO]
     assert server.sent(ONE) == [ours]
     assert server.receive(card(7, server=3)) == []
-    assert server.directory.ready() == [TWO]
+    assert server.directory.ready(server.now) == [TWO]
     assert server.sent(TWO) == [ours, (THREE, 7)]
     assert server.sent(ONE) == []
     server.wait(CARD_INTERVAL)
     assert server.sent(ONE) == [(US, server.card.number)]
-    assert server.directory.ready() == [TWO]
+    assert server.directory.ready(server.now) == [TWO]
 
 
 def test_an_exchange_ends_with_its_link_or_stream() -> None:
     server = Server()
     server.exchanging(ONE)
     server.directory.end_exchange(ONE)
-    assert server.directory.ready() == []
+    assert server.directory.ready(server.now) == []
     # A new stream starts from the beginning.
     server.exchanging(ONE)
     assert server.sent(ONE) == [(US, server.card.number)]
     server.exchanging(TWO)
     server.down(ONE)
     server.receive(card(7, server=3), by=TWO)
-    assert server.directory.ready() == [TWO]
+    assert server.directory.ready(server.now) == [TWO]
     server.up(ONE)
-    assert server.directory.next_event(ONE) is None
+    assert server.directory.next_event(ONE, server.now) is None
 
 
 def test_path_is_known_while_its_first_link_is_open() -> None:
@@ -292,7 +292,7 @@ def test_deadlines_make_progress() -> None:
     server.down(THREE)
     calls = 0
     while server.now < 10_000:
-        deadline = server.directory.next_deadline()
+        deadline = server.directory.next_deadline(server.now)
         assert deadline is not None
         server.now_ms = MS + int((deadline - 50.0) * 1000)  # rounded down
         server.now = deadline

@@ -72,7 +72,7 @@ class Server:
 
     def said(self) -> Iterator[tuple[int, bytes]]:
         """Return the events sent on the tested stream."""
-        while (event := self.directory.next_event(OTHER)) is not None:
+        while (event := self.directory.next_event(OTHER, 0)) is not None:
             yield event
 
     @property

@@ -69,6 +69,14 @@ VALUES: Final[dict[str, tuple[list[Any], list[Any]]]] = {
         [[], [b""] * 4, [bytes(2_048)] * 4],
         [[b""] * 5, [bytes(8_193)], [b"", "x"], [None]],
     ),
+    "slots": (
+        [[], [NODE_ID], [NODE_ID] * 1_024],
+        [[NODE_ID] * 1_025, [NODE_ID[1:]], [NODE_ID + b"x"], ["x" * 32], [1]],
+    ),
+    "statements": (
+        [[b""], [b"x" * 1_024] * 64],
+        [[], [b""] * 65, [b"x" * 65_537], [b"x" * 65_536, b"x"], ["x"], [1]],
+    ),
     "exports": ([["x" * 256] * 64], [["x" * 257], [""] * 65]),
     "one_key": ([[["ed25519", NODE_ID, None]]], [[], [["ed25519", NODE_ID]], [1]]),
     "links": (

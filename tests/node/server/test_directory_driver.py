@@ -11,6 +11,7 @@ from parley._node.remote.stream import Stream
 from parley._node.server.calls import offer_federation_calls
 from parley._node.server.directory_driver import REOPEN_PAUSE
 from parley._node.testing.nodes import connect_nodes
+from tests.inspection import card_streams_of
 from tests.node.network import new_node
 from tests.node.server.ring import Servers, ring, servers
 from tests.vectors.load import Vector, codes, of_kind, unhex, vectors
@@ -104,7 +105,7 @@ async def test_an_event_on_a_stream_of_cards(vector: Vector) -> None:
 
 
 def stream_of(two: Servers, server: int) -> Stream:
-    (stream,) = two.federations[server]._cards._streams.values()
+    (stream,) = card_streams_of(two.federations[server])
     return stream
 
 

@@ -291,3 +291,22 @@ def test_connected_ids_are_found_in_both_directions() -> None:
     other = Identity.create().node_id
     ids = {one.node_id, two.node_id, three.node_id}
     assert table.connected_with([two.node_id, other]) == ids | {other}
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+def test_statements_of_members_have_predecessors_first(order: tuple[int, ...]) -> None:
+    identities = recoverable(4)
+    other = create_revocation(Identity.create())
+    chain = [*chain_of(identities), create_revocation(identities[-1][1])]
+    table = table_of(other, *(chain[number] for number in order))
+    for (member, _), unknown in zip(identities, recoverable(4), strict=True):
+        assert table.of_members([member.node_id, unknown[0].node_id]) == chain
+    assert table.of_members([Identity.create().node_id]) == []
+
+
+def test_statements_of_members_in_a_cycle_are_each_listed_once() -> None:
+    one, two, three = recoverable(3)
+    cycle = chain_of([one, two, three, one])
+    branch = create_succession(two[1], Identity.create_recoverable()[0])
+    found = table_of(*cycle, branch).of_members([two[0].node_id])
+    assert sorted(map(id, found)) == sorted(map(id, [*cycle, branch]))

@@ -145,12 +145,12 @@ class SimulatedServer:
     def act(self) -> None:
         """Send all pending events, and schedule the core's next deadline."""
         core, world = self.core, self._world
-        for neighbour in core.ready():
+        for neighbour in core.ready(world.agenda.now):
             self._send(self.neighbours[world.numbers[neighbour]])
         own = core.cards.get(self.node_id)
         if own is not None:
             world.spread.made(own, self.number, world.agenda.now, is_whole=world.is_whole)
-        deadline = core.next_deadline()
+        deadline = core.next_deadline(world.agenda.now)
         if deadline is not None and deadline < self._wake_at:
             self._wake_at = deadline
             boots = self._boots
@@ -169,13 +169,14 @@ class SimulatedServer:
         if not session.lanes[near.end].is_free:
             self._send_later(near, session)
             return
-        event = self.core.next_event(near.server.node_id)
+        now, _ = self._now()
+        event = self.core.next_event(near.server.node_id, now)
         if event is None:
             return
         self._put(near, session, event)
         if event.subcategory == CARDS:
             self._err(near, session, event)
-        if near.server.node_id in self.core.ready():
+        if near.server.node_id in self.core.ready(now):
             self._send_later(near, session)
 
     def _err(self, near: Neighbour, session: KeptSession, event: CardEvent) -> None:

@@ -1,0 +1,147 @@
+"""A node asks its home for key statements about a node ID that cannot be reached, and does not
+believe what a hostile home answers.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import anyio
+import pytest
+
+from parley import Call, Identity
+from parley._crypto.identity import RecoveryKey
+from parley._crypto.statements import create_revocation, create_succession
+from parley._lbm import keys
+from parley._lbm.codec import decode, encode
+from parley._node.errors import CallRefused, IdentityEndedError, TunnelRefusedError
+from parley._node.node import Node
+from parley._node.server.calls import offer_federation_calls
+from parley._node.server.federation import Federation
+from parley._node.settings.tables import FederationSettings
+from parley._node.tunnels.home_server import STATEMENTS_CALL, Home
+from tests.node.network import PATIENCE, config
+
+pytestmark = pytest.mark.anyio
+NOW = datetime(2027, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class Place:
+    """A home server at which Alice and the successor of Bob are logged in."""
+
+    server: Node
+    federation: Federation
+    alice: Node
+    home: Home
+    bob: Identity
+    recovery: RecoveryKey
+    successor: Node
+
+
+@asynccontextmanager
+async def place() -> AsyncIterator[Place]:
+    bob, recovery = Identity.create_recoverable()
+    new, _ = Identity.create_recoverable()
+    nodes = [Node(one, config=config()) for one in (Identity.create(), Identity.create(), new)]
+    server, alice, successor = nodes
+    settings = FederationSettings(accounts="any")
+    with anyio.fail_after(PATIENCE):
+        async with server, alice, successor, Federation(server, settings) as federation:
+
+            @successor.on_call("who")
+            async def who(call: Call) -> str:
+                return str(successor.node_id)
+
+            address = await server.listen("memory://home-of-statements")
+            async with alice.home(address) as home, successor.home(address, exports=["who"]) as own:
+                await home.ready(PATIENCE)
+                await own.ready(PATIENCE)
+                yield Place(server, federation, alice, home, bob, recovery, successor)
+
+
+async def test_a_home_leads_to_the_successor() -> None:
+    async with place() as one:
+        offer_federation_calls(one.server, one.federation)
+        statement = create_succession(one.recovery, one.successor.identity)
+        one.server.statements.apply(statement, NOW)
+        peer = await one.home.reach(one.server.node_id, one.bob.node_id)
+        assert peer.node_id == one.successor.node_id
+        assert await peer.call("who") == str(one.successor.node_id)
+        assert one.alice.successor_of(one.bob.node_id) == one.successor.node_id
+
+
+async def test_a_home_tells_that_an_id_has_ended() -> None:
+    async with place() as one:
+        offer_federation_calls(one.server, one.federation)
+        one.server.statements.apply(create_revocation(one.bob), NOW)
+        with pytest.raises(IdentityEndedError):
+            await one.home.reach(one.server.node_id, one.bob.node_id)
+
+
+async def test_without_news_the_refusal_stays() -> None:
+    async with place() as one:
+        offer_federation_calls(one.server, one.federation)
+        unrelated = create_revocation(Identity.create())
+        one.server.statements.apply(unrelated, NOW)
+        with pytest.raises(TunnelRefusedError):
+            await one.home.reach(one.server.node_id, one.bob.node_id)
+        assert not one.alice.statements.table.stored
+
+
+def hostile_answers(one: Place) -> dict[str, Any]:
+    succession = create_succession(one.recovery, one.successor.identity)
+    forged = encode({**decode(succession.encoded), keys.SIGNATURE: bytes(64)})
+    stranger = create_revocation(Identity.create()).encoded
+    return {
+        "nothing": None,
+        "a number": 5,
+        "an empty map": {},
+        "a number of statements": {"statements": 5},
+        "texts": {"statements": ["x", succession.encoded]},
+        "a forged statement": {"statements": [forged]},
+        "no statement": {"statements": [b"", b"\xff"]},
+        "statements about others": {"statements": [stranger] * 10},
+        "too many": {"statements": [b""] * 1_024 + [succession.encoded]},
+        "too much": {"statements": [bytes(65_536), succession.encoded]},
+        "withheld": {"statements": []},
+    }
+
+
+async def test_hostile_homes_end_nothing() -> None:
+    async with place() as one:
+        answers = hostile_answers(one)
+        asked: list[Any] = []
+        current: list[Any] = []
+
+        @one.server.on_call(STATEMENTS_CALL)
+        async def statements(call: Call) -> Any:
+            asked.append(call.data)
+            return current[-1]
+
+        for name, answer in answers.items():
+            current.append(answer)
+            with pytest.raises(TunnelRefusedError):
+                await one.home.reach(one.server.node_id, one.bob.node_id)
+            assert not one.alice.statements.table.stored, name
+        # The home learns only the ID of the Dial.
+        assert asked == [{"of": [str(one.bob.node_id)]}] * len(answers)
+
+
+async def test_a_home_that_refuses_or_never_answers_costs_only_the_time_of_the_call() -> None:
+    async with place() as one:
+        forever: list[bool] = [False]
+
+        @one.server.on_call(STATEMENTS_CALL)
+        async def statements(call: Call) -> None:
+            if forever[0]:
+                await anyio.sleep_forever()
+            raise CallRefused(19)
+
+        with pytest.raises(TunnelRefusedError):
+            await one.home.reach(one.server.node_id, one.bob.node_id)
+        forever[0] = True
+        with pytest.raises(TunnelRefusedError):
+            await one.home.reach(one.server.node_id, one.bob.node_id, timeout=0.3)
